@@ -1,0 +1,1 @@
+"""How the process is put together; nothing of the domain lives here."""

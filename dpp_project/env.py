@@ -1,0 +1,130 @@
+"""The environment, read once and typed. A wrong value names itself and stops the start.
+
+Every variable the platform reads is a field here; its description is the line that docs/operations.md carries.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+
+class EnvironmentInvalid(SystemExit):
+    """The start is refused; the message lists each wrong variable and what it should be."""
+
+
+def _blank_is_unset(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if value != ""}
+
+
+def _comma_list(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _url(*schemes: str) -> AfterValidator:
+    def check(value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            parts.port  # noqa: B018  reading it raises on a port that is no number
+        except ValueError as error:
+            raise ValueError(f"is not a URL: {error}") from None
+        if parts.scheme not in schemes or not parts.hostname:
+            raise ValueError(f"must be a URL with a host and one of the schemes {', '.join(schemes)}")
+        return value
+
+    return AfterValidator(check)
+
+
+HttpUrl = Annotated[str, _url("http", "https")]
+PostgresUrl = Annotated[str, _url("postgres", "postgresql")]
+RedisUrl = Annotated[str, _url("redis", "rediss")]
+CommaList = Annotated[list[str], BeforeValidator(_comma_list)]
+Tcp = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class Environment(BaseModel):
+    """What may be set from outside."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    DATABASE_URL: PostgresUrl = Field(description="Postgres, as postgresql://user:password@host:port/name.")
+    REDIS_URL: RedisUrl = Field(description="Redis 7+ or Valkey, not a cluster, `maxmemory-policy noeviction`.")
+    DPP_SECRET_KEY: str = Field(min_length=32, description="Signs admin sessions; 50 or more random characters.")
+    DPP_QUEUE_URL: HttpUrl = Field(description="SQS queue that wakes the workers.")
+    DPP_DLQ_URL: HttpUrl = Field(description="SQS queue for messages that three receives did not finish.")
+    DPP_BUCKET: str = Field(default="dpp-results", min_length=3, description="S3 bucket for results and uploads.")
+    SQS_ENDPOINT_URL: HttpUrl | None = Field(default=None, description="SQS endpoint; unset means AWS itself.")
+    S3_ENDPOINT_URL: HttpUrl | None = Field(default=None, description="S3 endpoint; unset means AWS itself.")
+    S3_PUBLIC_ENDPOINT_URL: HttpUrl | None = Field(
+        default=None, description="S3 address put into presigned URLs where clients reach it by another name."
+    )
+    AWS_REGION: str = Field(default="us-east-1", min_length=1, description="Region of queue and bucket.")
+    AWS_ACCESS_KEY_ID: str | None = Field(default=None, description="Unset: boto3's own chain (role, profile).")
+    AWS_SECRET_ACCESS_KEY: str | None = Field(default=None, description="Belongs to AWS_ACCESS_KEY_ID.")
+    AWS_SESSION_TOKEN: str | None = Field(default=None, description="Only with temporary credentials.")
+
+    DPP_DEBUG: bool = Field(default=False, description="Django's debug pages. Never in production.")
+    DPP_ALLOWED_HOSTS: CommaList = Field(default=[], description="Host names served, comma-separated.")
+    DPP_CSRF_TRUSTED_ORIGINS: CommaList = Field(
+        default=[], description="Origins (https://host) the admin accepts forms from."
+    )
+    DPP_HTTPS: bool = Field(
+        default=True, description="TLS is in front: redirect to it, secure cookies, HSTS. Off only on loopback."
+    )
+    DPP_METRICS_TOKEN: str | None = Field(
+        default=None, min_length=16, description="Bearer token that /metrics asks for; unset means open to all."
+    )
+
+    DPP_API_HOST: str = Field(default="127.0.0.1", description="Address the API listens on.")
+    DPP_API_PORT: Tcp = Field(default=8000, description="Port the API listens on.")
+    DPP_API_WORKERS: int = Field(default=2, ge=1, le=64, description="API processes; one a core.")
+    DPP_API_THREADS: int = Field(default=8, ge=1, le=32, description="Threads in each API process.")
+    DPP_WORKER_CONCURRENCY: int = Field(default=4, ge=1, le=256, description="Runs one worker executes at once.")
+    DPP_DB_POOL_SIZE: int = Field(default=8, ge=1, le=64, description="Postgres connections of one process.")
+    DPP_REDIS_TIMEOUT_MS: int = Field(default=2_000, ge=50, le=30_000, description="Patience with Redis, each call.")
+
+    DPP_RATE_LIMIT_ON_REDIS_FAILURE: Literal["open", "closed"] = Field(
+        default="open", description="Redis away: `open` lets requests pass unmetered, `closed` answers 503."
+    )
+    DPP_LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Least level.")
+    DPP_SERVICE: Literal["api", "worker", "beat", "reaper", "command"] = Field(
+        default="command", description="Which part this process is, in its logs."
+    )
+    DPP_REPORT_TIME_ZONE: str = Field(default="Asia/Seoul", description="Zone of report times and file names.")
+    DPP_CLOCK_OFFSET_SECONDS: int = Field(
+        default=0, ge=-86_400, le=86_400, description="Moves this process's clock. For fault drills only."
+    )
+    DPP_ENABLE_PROBE_PACK: bool = Field(default=False, description="The `probe` pack of the tests. Never in production.")
+
+
+def read(environ: Mapping[str, str] = os.environ) -> Environment:
+    """The environment as settings, or a refusal that names every wrong variable at once.
+
+    A wrong value is never repeated in the message: it may be a secret.
+    """
+    try:
+        return Environment.model_validate(_blank_is_unset(environ))
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors(include_input=False, include_url=False):
+            name = str(problem["loc"][0])
+            field = Environment.model_fields[name]
+            said = "is not set" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
+            lines.append(f"  {name}: {said}. {field.description}")
+        raise EnvironmentInvalid(
+            "DPP cannot start, the environment is wrong:\n" + "\n".join(lines) + "\nSee docs/operations.md."
+        ) from None
+
+
+def unknown_names(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """DPP_ variables that nothing reads: almost always a typing error."""
+    known = set(Environment.model_fields) | SET_BY_DEVSTACK
+    return sorted(name for name in environ if name.startswith("DPP_") and name not in known)
+
+
+SET_BY_DEVSTACK = frozenset(
+    {"DPP_API_URL", "DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_MCP_URL", "DPP_ADMIN_URL", "DPP_ADMIN_USER"}
+    | {"DPP_ADMIN_PASSWORD"}
+)

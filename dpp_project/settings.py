@@ -1,0 +1,110 @@
+"""Django settings, made from the environment (dpp_project/env.py) and from nothing else."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dpp_project import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+ENV = env.read()
+
+SECRET_KEY = ENV.DPP_SECRET_KEY
+DEBUG = ENV.DPP_DEBUG
+ALLOWED_HOSTS = ENV.DPP_ALLOWED_HOSTS
+CSRF_TRUSTED_ORIGINS = ENV.DPP_CSRF_TRUSTED_ORIGINS
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "dpp_project",
+    "dpp_project.jobs",
+    "tenants",
+]
+
+MIDDLEWARE = [
+    "dpp_project.http.middleware.RequestMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "dpp_project.urls"
+WSGI_APPLICATION = "dpp_project.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+_database = urlsplit(ENV.DATABASE_URL)
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": _database.hostname,
+        "PORT": _database.port or 5432,
+        "USER": unquote(_database.username or ""),
+        "PASSWORD": unquote(_database.password or ""),
+        "NAME": unquote(_database.path.removeprefix("/")),
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": {
+            "pool": {"min_size": 0, "max_size": ENV.DPP_DB_POOL_SIZE, "timeout": 10},
+            "prepare_threshold": 0,
+            "server_side_binding": True,
+            "connect_timeout": 5,
+        },
+    },
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = ENV.REDIS_URL
+REDIS_TIMEOUT_SECONDS = ENV.DPP_REDIS_TIMEOUT_MS / 1_000
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = True
+USE_TZ = True
+REPORT_TIME_ZONE = ENV.DPP_REPORT_TIME_ZONE
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+
+REST_FRAMEWORK = {
+    "DEFAULT_PARSER_CLASSES": ["dpp_project.http.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "EXCEPTION_HANDLER": "dpp_project.http.handlers.exception_handler",
+    "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["tenants.permissions.HasScope"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": None,
+    "UNAUTHENTICATED_TOKEN": None,
+}
+
+SECURE_SSL_REDIRECT = ENV.DPP_HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.DPP_HTTPS else None
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.DPP_HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if ENV.DPP_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ENV.DPP_HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
+SESSION_COOKIE_HTTPONLY = True
+X_FRAME_OPTIONS = "DENY"

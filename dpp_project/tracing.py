@@ -1,0 +1,41 @@
+"""The trace id: taken from the caller or made, and carried through everything one request sets off."""
+
+import re
+import uuid
+from collections.abc import Mapping
+from contextvars import ContextVar
+
+TRACE_ID_MAX_LENGTH = 64
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9._:\-]")
+_TRACEPARENT = re.compile(r"^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|-)")
+
+_current: ContextVar[str | None] = ContextVar("dpp_trace_id", default=None)
+
+
+def make() -> str:
+    return f"t_{uuid.uuid4().hex}"
+
+
+def sanitise(raw: str | None) -> str | None:
+    """What may be kept of a caller's trace id: safe characters, bounded length; None if nothing is left."""
+    if not raw:
+        return None
+    return _FORBIDDEN.sub("", raw)[:TRACE_ID_MAX_LENGTH] or None
+
+
+def from_headers(headers: Mapping[str, str]) -> str | None:
+    """`X-Trace-Id` first, then the trace id inside a valid W3C `traceparent`."""
+    if (own := sanitise(headers.get("X-Trace-Id"))) is not None:
+        return own
+    parent = _TRACEPARENT.match(headers.get("traceparent", "").strip().lower())
+    if parent is None or parent[1] == "0" * 32:
+        return None
+    return parent[1]
+
+
+def bind(trace_id: str | None) -> None:
+    _current.set(trace_id)
+
+
+def current() -> str | None:
+    return _current.get()
