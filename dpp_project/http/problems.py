@@ -1,0 +1,69 @@
+"""Refusals in one form: RFC 9457 problem documents (DPP-03)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from dpp_project import tracing
+from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
+
+CONTENT_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One wrong field: where (`reservation.max_cost_usd`, `header.Idempotency-Key`) and what to do about it."""
+
+    field: str
+    detail: str
+
+
+class Problem(Exception):  # noqa: N818  the domain's word; it is raised, but first of all it is an answer
+    """Raised anywhere under a request; answered as problem+json with the status its reason has."""
+
+    def __init__(
+        self,
+        reason: ReasonCode,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+        run_id: str | None = None,
+    ) -> None:
+        super().__init__(detail)
+        status = REASONS[reason].status
+        if status is None:
+            raise ValueError(f"{reason} ends runs, it is not an answer to a request")
+        self.reason = reason
+        self.status = status
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+        self.run_id = run_id
+
+
+def document(problem: Problem, *, instance: str) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "type": type_uri(problem.reason),
+        "title": REASONS[problem.reason].title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "instance": instance,
+        "reason_code": problem.reason.value,
+        "trace_id": tracing.current() or "",
+    }
+    if problem.run_id is not None:
+        body["run_id"] = problem.run_id
+    if problem.errors:
+        body["errors"] = [{"field": error.field, "detail": error.detail} for error in problem.errors]
+    return body
+
+
+def response(request: HttpRequest, problem: Problem) -> HttpResponse:
+    body = json.dumps(document(problem, instance=request.path), ensure_ascii=False, separators=(",", ":"))
+    return HttpResponse(
+        body.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE, headers=problem.headers
+    )
