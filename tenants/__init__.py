@@ -1,0 +1,1 @@
+"""Who: tenants, their keys, what a key may do, and how often."""

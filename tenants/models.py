@@ -1,0 +1,106 @@
+"""Tenants and their API keys, by the documented DDL; what the database can refuse, it refuses."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.functions import TransactionNow
+from django.db import models
+from django.db.models import Q
+
+from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
+from tenants.scopes import OPERATOR_SCOPES, OPERATOR_TENANT_ID, TENANT_SCOPES
+
+TENANT_ID_PATTERN = r"^t_[a-z0-9_]{1,60}$"
+RATE_PER_MINUTE_MAX = 1_000_000
+_A_RATE = (1, RATE_PER_MINUTE_MAX)
+_OPERATOR_SCOPES = sorted(scope.value for scope in OPERATOR_SCOPES)
+_TENANT_SCOPES = sorted(scope.value for scope in TENANT_SCOPES)
+
+
+class Tenant(models.Model):
+    """One customer. Never deleted: its money and its runs refer to it for ever."""
+
+    class Status(models.TextChoices):
+        ACTIVE = "ACTIVE"
+        SUSPENDED = "SUSPENDED"
+
+    tenant_id = models.TextField(primary_key=True)
+    display_name = models.TextField()
+    status = models.TextField(choices=Status.choices, default=Status.ACTIVE, db_default=Status.ACTIVE)
+    created_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
+    poll_rate_per_minute = models.IntegerField(
+        default=RATE_LIMIT_PER_MINUTE_DEFAULT, db_default=RATE_LIMIT_PER_MINUTE_DEFAULT
+    )
+    submit_rate_per_minute = models.IntegerField(
+        default=RATE_LIMIT_PER_MINUTE_DEFAULT, db_default=RATE_LIMIT_PER_MINUTE_DEFAULT
+    )
+
+    class Meta:
+        db_table = "tenants"
+        ordering = ["tenant_id"]
+        constraints = [
+            models.CheckConstraint(condition=Q(tenant_id__regex=TENANT_ID_PATTERN), name="tenants_tenant_id_form"),
+            models.CheckConstraint(condition=~Q(display_name=""), name="tenants_display_name_given"),
+            models.CheckConstraint(condition=Q(status__in=["ACTIVE", "SUSPENDED"]), name="tenants_status_known"),
+            models.CheckConstraint(
+                condition=~Q(tenant_id=OPERATOR_TENANT_ID) | Q(status="ACTIVE"), name="tenants_operator_stays_active"
+            ),
+            models.CheckConstraint(condition=Q(poll_rate_per_minute__range=_A_RATE), name="tenants_poll_rate_range"),
+            models.CheckConstraint(
+                condition=Q(submit_rate_per_minute__range=_A_RATE), name="tenants_submit_rate_range"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.tenant_id
+
+
+class ApiKey(models.Model):
+    """A key's public half and the hash of the whole; the key itself was shown once and is nowhere.
+
+    A key ends in one of two ways: `revoked_at` (at once) or `expires_at` (by the clock, which is also how a rotated key
+    runs out its grace period). The status column says only which of the two it was not: ACTIVE may well be expired.
+    """
+
+    class Status(models.TextChoices):
+        ACTIVE = "ACTIVE"
+        REVOKED = "REVOKED"
+
+    key_id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="api_keys", db_index=False)
+    key_hash = models.TextField(editable=False)
+    label = models.TextField(null=True, blank=True)  # noqa: DJ001  nullable by the documented DDL
+    status = models.TextField(choices=Status.choices, default=Status.ACTIVE, db_default=Status.ACTIVE)
+    created_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+    prefix = models.TextField(editable=False)
+    scopes = ArrayField(models.TextField())
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+    replaced_by = models.OneToOneField(
+        "self", on_delete=models.PROTECT, null=True, editable=False, related_name="replaces"
+    )
+
+    class Meta:
+        db_table = "api_keys"
+        verbose_name = "API key"
+        ordering = ["-created_at"]
+        indexes = [models.Index(fields=["tenant"], name="idx_api_keys_tenant")]
+        constraints = [
+            models.UniqueConstraint(fields=["prefix"], name="api_keys_prefix_unique"),
+            models.CheckConstraint(condition=Q(prefix__regex=r"^[0-9A-Za-z]{8}$"), name="api_keys_prefix_form"),
+            models.CheckConstraint(condition=Q(key_hash__regex=r"^[0-9a-f]{64}$"), name="api_keys_key_hash_form"),
+            models.CheckConstraint(
+                condition=Q(status="ACTIVE", revoked_at__isnull=True) | Q(status="REVOKED", revoked_at__isnull=False),
+                name="api_keys_status_agrees_with_revoked_at",
+            ),
+            models.CheckConstraint(condition=Q(scopes__len__gt=0), name="api_keys_scopes_given"),
+            models.CheckConstraint(
+                condition=Q(tenant=OPERATOR_TENANT_ID, scopes__contained_by=_OPERATOR_SCOPES)
+                | (~Q(tenant=OPERATOR_TENANT_ID) & Q(scopes__contained_by=_TENANT_SCOPES)),
+                name="api_keys_scopes_fit_tenant",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"dpp_{self.prefix}"
