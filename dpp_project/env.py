@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
+from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -35,6 +36,12 @@ def _url(*schemes: str) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _known_zone(value: str) -> str:
+    if value not in available_timezones():
+        raise ValueError("is not a time zone of the tz database")
+    return value
 
 
 HttpUrl = Annotated[str, _url("http", "https")]
@@ -85,6 +92,11 @@ class Environment(BaseModel):
     DPP_DB_POOL_SIZE: int = Field(default=8, ge=1, le=64, description="Postgres connections of one process.")
     DPP_REDIS_TIMEOUT_MS: int = Field(default=2_000, ge=50, le=30_000, description="Patience with Redis, each call.")
 
+    DPP_SQS_TIMEOUT_MS: int = Field(default=2_000, ge=50, le=30_000, description="Patience with SQS, each call.")
+    DPP_SQS_WAIT_SECONDS: int = Field(
+        default=5, ge=1, le=20, description="Length of a worker's long poll; a worker that stops waits for its last one."
+    )
+
     DPP_RATE_LIMIT_ON_REDIS_FAILURE: Literal["open", "closed"] = Field(
         default="open", description="Redis away: `open` lets requests pass unmetered, `closed` answers 503."
     )
@@ -92,7 +104,9 @@ class Environment(BaseModel):
     DPP_SERVICE: Literal["api", "worker", "beat", "reaper", "command"] = Field(
         default="command", description="Which part this process is, in its logs."
     )
-    DPP_REPORT_TIME_ZONE: str = Field(default="Asia/Seoul", description="Zone of report times and file names.")
+    DPP_REPORT_TIME_ZONE: Annotated[str, AfterValidator(_known_zone)] = Field(
+        default="Asia/Seoul", description="Zone of report times and file names."
+    )
     DPP_CLOCK_OFFSET_SECONDS: int = Field(
         default=0, ge=-86_400, le=86_400, description="Moves this process's clock. For fault drills only."
     )

@@ -21,6 +21,11 @@ class FieldError:
     detail: str
 
 
+def printable(name: str) -> str:
+    """A caller's own name for a field, made safe to repeat: bounded, and nothing that needs escaping."""
+    return "".join(character if character.isprintable() else "?" for character in name[:200])
+
+
 class Problem(Exception):  # noqa: N818  the domain's word; it is raised, but first of all it is an answer
     """Raised anywhere under a request; answered as problem+json with the status its reason has."""
 
@@ -32,6 +37,7 @@ class Problem(Exception):  # noqa: N818  the domain's word; it is raised, but fi
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
         run_id: str | None = None,
+        extensions: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
         status = REASONS[reason].status
@@ -43,6 +49,7 @@ class Problem(Exception):  # noqa: N818  the domain's word; it is raised, but fi
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
         self.run_id = run_id
+        self.extensions = dict(extensions or {})
 
 
 def document(problem: Problem, *, instance: str) -> dict[str, Any]:
@@ -59,7 +66,7 @@ def document(problem: Problem, *, instance: str) -> dict[str, Any]:
         body["run_id"] = problem.run_id
     if problem.errors:
         body["errors"] = [{"field": error.field, "detail": error.detail} for error in problem.errors]
-    return body
+    return body | problem.extensions
 
 
 def response(request: HttpRequest, problem: Problem) -> HttpResponse:

@@ -1,0 +1,126 @@
+"""/healthz (this process lives) and /readyz (what it needs answers, each with its state and milliseconds)."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import cache
+from typing import Any
+
+import structlog
+from django.core.files.storage import default_storage
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+
+from dpp_project import redis
+from dpp_project.env import Environment
+from dpp_project.http import problems
+from dpp_project.http.problems import Problem
+from dpp_project.http.reasons import ReasonCode
+from dpp_project.settings import ENV
+from dpp_project.sqs import client as sqs_client
+
+log = structlog.get_logger("dpp.health")
+
+PATIENCE_SECONDS = 3.0
+FRESH_SECONDS = 1.0
+Result = dict[str, Any]
+
+
+def _database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def _redis() -> None:
+    redis.client().ping()
+
+
+def _s3(env: Environment = ENV) -> None:
+    storage: Any = default_storage
+    storage.connection.meta.client.head_bucket(Bucket=env.DPP_BUCKET)
+
+
+def _sqs(env: Environment = ENV) -> None:
+    sqs_client.client().get_queue_attributes(QueueUrl=env.DPP_QUEUE_URL, AttributeNames=["QueueArn"])
+
+
+PROBES: dict[str, Callable[[], None]] = {"database": _database, "redis": _redis, "s3": _s3, "sqs": _sqs}
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Made in the process that asks. A probe that hangs keeps its thread until its own timeout; the rest go on."""
+    return ThreadPoolExecutor(max_workers=2 * len(PROBES), thread_name_prefix="readyz")
+
+
+def _timed(probe: Callable[[], None]) -> Result:
+    started = time.perf_counter()
+    try:
+        probe()
+    except Exception as error:  # noqa: BLE001  whatever the probe raises is the finding
+        result: Result = {"state": "down", "error": type(error).__name__}
+    else:
+        result = {"state": "up"}
+    finally:
+        connection.close()  # back to the pool: probe threads must not keep what requests need
+    return result | {"ms": round((time.perf_counter() - started) * 1_000, 1)}
+
+
+def probe_all() -> dict[str, Result]:
+    """Every dependency side by side; one that does not answer in time is down."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    waiting: dict[str, Future[Result]] = {name: _pool().submit(_timed, probe) for name, probe in PROBES.items()}
+    found = {}
+    for name, future in waiting.items():
+        try:
+            found[name] = future.result(timeout=max(0.0, deadline - time.monotonic()))
+        except FutureTimeout:
+            future.cancel()
+            found[name] = {"state": "down", "error": "no answer in time", "ms": PATIENCE_SECONDS * 1_000}
+    return found
+
+
+class _Latest:
+    """One probing a second and process, however many ask: /readyz must not become a lever against S3 or SQS."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at = 0.0
+        self._found: dict[str, Result] = {}
+
+    def get(self) -> dict[str, Result]:
+        with self._lock:
+            if time.monotonic() - self._at >= FRESH_SECONDS:
+                self._found = probe_all()
+                self._at = time.monotonic()
+            return self._found
+
+
+_latest = _Latest()
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    del request
+    return JsonResponse({"status": "alive"})
+
+
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    dependencies = _latest.get()
+    down = [name for name, result in dependencies.items() if result["state"] != "up"]
+    if not down:
+        return JsonResponse({"status": "ready", "dependencies": dependencies})
+    log.warning("not ready", down=down)
+    return problems.response(
+        request,
+        Problem(
+            ReasonCode.SERVICE_UNAVAILABLE,
+            f"Not ready: {', '.join(down)}.",
+            headers={"Retry-After": "2"},
+            extensions={"dependencies": dependencies},
+        ),
+    )

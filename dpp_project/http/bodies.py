@@ -1,0 +1,59 @@
+"""From a request to a pydantic model, and from pydantic's complaints to a Problem that names each field."""
+
+from typing import Any, TypeVar
+
+from django.http import QueryDict
+from pydantic import BaseModel, ValidationError
+from rest_framework.request import Request
+
+from dpp_project.http.problems import FieldError, Problem, printable
+from dpp_project.http.reasons import ReasonCode
+
+Model = TypeVar("Model", bound=BaseModel)
+MAX_ERRORS = 20
+
+
+def read_body(request: Request, model: type[Model]) -> Model:
+    """The JSON body as `model`. An absent body counts as an empty object, so that the missing fields are named."""
+    data = request.data
+    return validated(model, {} if isinstance(data, QueryDict) else data)
+
+
+def read_query(request: Request, model: type[Model]) -> Model:
+    """The query string as `model`; a name given twice is refused, not guessed at."""
+    twice = [name for name, values in request.query_params.lists() if len(values) > 1]
+    if twice:
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED,
+            "A query parameter is given more than once.",
+            errors=[FieldError(f"query.{printable(name)}", "give it once") for name in twice[:MAX_ERRORS]],
+        )
+    return validated(model, request.query_params.dict(), prefix="query.")
+
+
+def validated(model: type[Model], data: Any, *, prefix: str = "") -> Model:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED,
+            "The request has wrong fields; see errors.",
+            errors=[
+                FieldError(prefix + _path(item["loc"]), _said(item))
+                for item in error.errors(include_input=False, include_url=False)[:MAX_ERRORS]
+            ],
+        ) from None
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return printable(path) or "body"
+
+
+def _said(item: Any) -> str:
+    if item["type"] == "extra_forbidden":
+        return "unknown field; remove it"
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,114 @@
+"""Whatever goes wrong under a request, from DRF, from Django or from us, is answered as a problem."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import psycopg_pool
+import structlog
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse
+from redis import RedisError
+from rest_framework import exceptions
+
+from dpp_project.http.problems import Problem, response
+from dpp_project.http.reasons import ReasonCode
+
+log = structlog.get_logger("dpp.http")
+
+UNAVAILABLE = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg_pool.PoolTimeout, RedisError)
+RETRY_AFTER_SECONDS = 2
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse:
+    """DRF's hook. It always answers, so that no exception of a view reaches Django's own pages."""
+    return answer(context["request"]._request, error)  # noqa: SLF001  DRF offers no public way to the HttpRequest
+
+
+def answer(request: HttpRequest, error: BaseException) -> HttpResponse:
+    problem = to_problem(error)
+    if problem.status >= 500:
+        log.error("request failed", reason_code=problem.reason.value, exc_info=error)
+    return response(request, problem)
+
+
+def to_problem(error: BaseException) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    for kinds, make in _PROBLEMS:
+        if isinstance(error, kinds):
+            return make(error)
+    return Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed.")
+
+
+def _method_not_allowed(error: Any) -> Problem:
+    return Problem(ReasonCode.METHOD_NOT_ALLOWED, "This address does not answer that method.")
+
+
+def _unavailable(_error: Any) -> Problem:
+    return Problem(
+        ReasonCode.SERVICE_UNAVAILABLE,
+        "A service that this request needs does not answer.",
+        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+    )
+
+
+def _simple(reason: ReasonCode, detail: str) -> Callable[[Any], Problem]:
+    return lambda _error: Problem(reason, detail)
+
+
+NOT_FOUND_DETAIL = "There is nothing here for this key."
+
+_PROBLEMS: list[tuple[type[BaseException] | tuple[type[BaseException], ...], Callable[[Any], Problem]]] = [
+    ((Http404, exceptions.NotFound), _simple(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)),
+    (exceptions.MethodNotAllowed, _method_not_allowed),
+    (exceptions.NotAcceptable, _simple(ReasonCode.NOT_ACCEPTABLE, "No form of the answer fits the Accept header.")),
+    (
+        exceptions.UnsupportedMediaType,
+        _simple(ReasonCode.UNSUPPORTED_MEDIA_TYPE, "Send the body with Content-Type: application/json."),
+    ),
+    (
+        (exceptions.NotAuthenticated, exceptions.AuthenticationFailed),
+        _simple(ReasonCode.AUTH_INVALID, "The Authorization header holds no valid API key."),
+    ),
+    (
+        (exceptions.PermissionDenied, PermissionDenied),
+        _simple(ReasonCode.SCOPE_MISSING, "This key may not do that."),
+    ),
+    (RequestDataTooBig, _simple(ReasonCode.PAYLOAD_TOO_LARGE, "The body is too large.")),
+    (exceptions.ParseError, _simple(ReasonCode.MALFORMED_REQUEST, "The request could not be read.")),
+    (exceptions.ValidationError, _simple(ReasonCode.VALIDATION_FAILED, "The request has wrong fields.")),
+    (UNAVAILABLE, _unavailable),
+]
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    del exception
+    return response(request, Problem(ReasonCode.MALFORMED_REQUEST, "The request could not be read."))
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return answer(request, PermissionDenied(exception))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return answer(request, Http404(exception))
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django logs the exception itself before it asks for this page."""
+    return response(request, Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed."))
+
+
+REASON_BY_STATUS = {
+    400: ReasonCode.MALFORMED_REQUEST,
+    401: ReasonCode.AUTH_INVALID,
+    403: ReasonCode.SCOPE_MISSING,
+    404: ReasonCode.NOT_FOUND,
+    405: ReasonCode.METHOD_NOT_ALLOWED,
+    406: ReasonCode.NOT_ACCEPTABLE,
+    413: ReasonCode.PAYLOAD_TOO_LARGE,
+    415: ReasonCode.UNSUPPORTED_MEDIA_TYPE,
+    503: ReasonCode.SERVICE_UNAVAILABLE,
+}

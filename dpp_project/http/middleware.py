@@ -1,0 +1,72 @@
+"""Around every request: its trace id, its one log line, its metrics, and the net that catches foreign errors."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from dpp_project import metrics, tracing
+from dpp_project.http import problems
+from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS
+from dpp_project.http.problems import Problem
+from dpp_project.http.reasons import ReasonCode
+
+log = structlog.get_logger("dpp.request")
+
+HTML_PREFIXES = ("/admin/", "/docs/", "/static/")
+LOGGED_PATH_LENGTH = 200
+
+
+class RequestMiddleware:
+    """Outermost, so that nothing leaves without a trace id, and no API error leaves as HTML."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        started = time.perf_counter()
+        structlog.contextvars.clear_contextvars()
+        trace_id = tracing.from_headers(request.headers) or tracing.make()
+        tracing.bind(trace_id)
+        response = self.get_response(request)
+        response = _as_problem(request, response)
+        response.headers["X-Trace-Id"] = tracing.current() or trace_id
+        for name, value in getattr(request, "dpp_response_headers", {}).items():
+            response.headers[name] = value
+        if not request.path.startswith(HTML_PREFIXES):
+            response.headers.setdefault("Cache-Control", "no-store")
+        self._account(request, response, started)
+        return response
+
+    def _account(self, request: HttpRequest, response: HttpResponseBase, started: float) -> None:
+        seconds = time.perf_counter() - started
+        route = request.resolver_match.route if request.resolver_match else "unmatched"
+        metrics.REQUEST_SECONDS.labels(request.method or "?", route, f"{response.status_code // 100}xx").observe(seconds)
+        principal = getattr(request, "dpp_principal", None)
+        log.info(
+            "request",
+            method=request.method,
+            path=request.path[:LOGGED_PATH_LENGTH],
+            route=route,
+            status=response.status_code,
+            ms=round(seconds * 1_000, 1),
+            tenant_id=getattr(principal, "tenant_id", None),
+        )
+
+
+def _as_problem(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """An error that some layer answered in its own form, put into ours; pages meant for browsers stay."""
+    if response.status_code < 400 or request.path.startswith(HTML_PREFIXES):
+        return response
+    if response.headers.get("Content-Type", "").startswith(problems.CONTENT_TYPE):
+        return response
+    reason = REASON_BY_STATUS.get(response.status_code)
+    if reason is None:
+        reason = ReasonCode.INTERNAL_ERROR if response.status_code >= 500 else ReasonCode.MALFORMED_REQUEST
+    detail = NOT_FOUND_DETAIL if reason is ReasonCode.NOT_FOUND else "The request was refused."
+    answer: HttpResponse = problems.response(request, Problem(reason, detail))
+    if "Allow" in response.headers:
+        answer.headers["Allow"] = response.headers["Allow"]
+    return answer

@@ -1,0 +1,108 @@
+"""The OpenAPI document: pydantic models by direction, and the refusals that every operation may answer."""
+
+from typing import Any
+
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from pydantic.json_schema import model_json_schema
+
+from dpp_project.http import problems
+from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
+
+COMMON = (
+    ReasonCode.MALFORMED_REQUEST,
+    ReasonCode.AUTH_INVALID,
+    ReasonCode.SCOPE_MISSING,
+    ReasonCode.NOT_ACCEPTABLE,
+    ReasonCode.VALIDATION_FAILED,
+    ReasonCode.RATE_LIMITED,
+    ReasonCode.INTERNAL_ERROR,
+    ReasonCode.SERVICE_UNAVAILABLE,
+)
+WITH_BODY = (ReasonCode.PAYLOAD_TOO_LARGE, ReasonCode.UNSUPPORTED_MEDIA_TYPE)
+WITH_PATH_PARAMETER = (ReasonCode.NOT_FOUND,)
+
+
+class DirectedPydanticExtension(PydanticExtension):  # type: ignore[no-untyped-call]
+    """A request is described by what is read, an answer by what is written; the stock extension writes both alike."""
+
+    priority = 1
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: str) -> Any:
+        model = self.target
+        schema = model_json_schema(
+            model,
+            ref_template="#/components/schemas/{model}",
+            mode="validation" if direction == "request" else "serialization",
+        )
+        for name, definition in schema.pop("$defs", {}).items():
+            component = ResolvedComponent(
+                name=name, type=ResolvedComponent.SCHEMA, object=name, schema=definition
+            )
+            auto_schema.registry.register_on_missing(component)
+        return schema
+
+
+def problem_schema() -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "description": "An RFC 9457 problem document.",
+        "required": ["type", "title", "status", "detail", "instance", "reason_code", "trace_id"],
+        "properties": {
+            "type": {"type": "string", "format": "uri", "examples": [type_uri(ReasonCode.VALIDATION_FAILED)]},
+            "title": text,
+            "status": {"type": "integer"},
+            "detail": text,
+            "instance": {"type": "string", "description": "The path asked for."},
+            "reason_code": {"$ref": "#/components/schemas/ReasonCode"},
+            "trace_id": text,
+            "run_id": {"type": "string", "format": "uuid"},
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["field", "detail"],
+                    "properties": {"field": text, "detail": text},
+                },
+            },
+        },
+    }
+
+
+def reason_schema() -> dict[str, Any]:
+    lines = [f"* `{code}`: {reason.cause} Cure: {reason.cure}" for code, reason in REASONS.items()]
+    return {"type": "string", "enum": [code.value for code in REASONS], "description": "\n".join(lines)}
+
+
+def add_problems(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+    """Postprocessing hook: one Problem component, referred to by each operation's refusals."""
+    schemas = result.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = problem_schema()
+    schemas["ReasonCode"] = reason_schema()
+    for operations in result.get("paths", {}).values():
+        for operation in operations.values():
+            if isinstance(operation, dict):
+                _add_refusals(operation)
+    return result
+
+
+def _add_refusals(operation: dict[str, Any]) -> None:
+    reasons = list(COMMON)
+    if "requestBody" in operation:
+        reasons += WITH_BODY
+    if any(parameter.get("in") == "path" for parameter in operation.get("parameters", [])):
+        reasons += WITH_PATH_PARAMETER
+    responses = operation.setdefault("responses", {})
+    for reason in reasons:
+        status = str(REASONS[reason].status)
+        responses.setdefault(status, _refusal(REASONS[reason].title))
+    responses.update(dict(sorted(responses.items())))
+
+
+def _refusal(title: str) -> dict[str, Any]:
+    return {
+        "description": title,
+        "content": {problems.CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }

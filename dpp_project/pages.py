@@ -1,0 +1,63 @@
+"""The few views that belong to no app: metrics, the OpenAPI document, and its browsable form."""
+
+import hmac
+import json
+from functools import cache
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from dpp_project import metrics
+from dpp_project.http import problems
+from dpp_project.http.problems import Problem
+from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
+from dpp_project.settings import ENV
+
+
+@require_safe
+def metrics_page(request: HttpRequest) -> HttpResponse:
+    if ENV.DPP_METRICS_TOKEN is not None:
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        if not hmac.compare_digest(given, ENV.DPP_METRICS_TOKEN.encode()):
+            return problems.response(
+                request,
+                Problem(
+                    ReasonCode.AUTH_INVALID,
+                    "Send the token of DPP_METRICS_TOKEN as a Bearer token.",
+                    headers={"WWW-Authenticate": 'Bearer realm="metrics"'},
+                ),
+            )
+    return HttpResponse(metrics.page(), content_type=CONTENT_TYPE_LATEST)
+
+
+@cache
+def openapi_document() -> bytes:
+    """Made once a process: it depends on the code alone."""
+    generator: Any = SchemaGenerator()
+    return json.dumps(generator.get_schema(request=None, public=True), ensure_ascii=False, indent=1).encode()
+
+
+@require_safe
+def openapi(request: HttpRequest) -> HttpResponse:
+    del request
+    return HttpResponse(
+        openapi_document(), content_type="application/json", headers={"Cache-Control": "public, max-age=60"}
+    )
+
+
+@require_safe
+def browsable_docs(request: HttpRequest) -> HttpResponse:
+    return render(request, "docs/api.html")
+
+
+@require_safe
+def problem_list(request: HttpRequest) -> HttpResponse:
+    rows = [
+        {"code": code.value, "type": type_uri(code), "status": reason.status or "run result", "reason": reason}
+        for code, reason in REASONS.items()
+    ]
+    return render(request, "docs/problems.html", {"rows": rows})

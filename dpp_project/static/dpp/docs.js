@@ -1,0 +1,3 @@
+"use strict";
+const place = document.getElementById("api");
+SwaggerUIBundle({ url: place.dataset.document, domNode: place, deepLinking: true, validatorUrl: null, tryItOutEnabled: true });

@@ -1,0 +1,25 @@
+"""Every address of the product."""
+
+from django.contrib import admin
+from django.urls import include, path
+from django.views.generic import RedirectView
+
+from dpp_project import health, pages
+
+handler400 = "dpp_project.http.handlers.bad_request"
+handler403 = "dpp_project.http.handlers.permission_denied"
+handler404 = "dpp_project.http.handlers.not_found"
+handler500 = "dpp_project.http.handlers.server_error"
+
+urlpatterns = [
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", pages.metrics_page, name="metrics"),
+    path("v1/openapi.json", pages.openapi, name="openapi"),
+    path("v1/", include("tenants.urls")),
+    path("docs/", pages.browsable_docs, name="docs"),
+    path("docs/problems/", pages.problem_list, name="problem-list"),
+    path("admin", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/", admin.site.urls),
+    path("", RedirectView.as_view(pattern_name="docs")),
+]
