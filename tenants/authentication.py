@@ -1,0 +1,126 @@
+"""From an Authorization header to a principal, without a database query on a warm path (DPP-11)."""
+
+from typing import Final, NoReturn
+
+import structlog
+from django.db import InterfaceError, OperationalError
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from dpp_project import clock
+from dpp_project.http.problems import Problem
+from dpp_project.http.reasons import ReasonCode
+from tenants import keys, metrics
+from tenants.last_used import LastUsed
+from tenants.models import ApiKey, Tenant
+from tenants.principals import Finding, Memory, Principal, RefusedKey
+from tenants.scopes import Scope
+
+log = structlog.get_logger("dpp.tenants")
+
+CHALLENGE: Final = 'Bearer realm="dpp"'
+RETRY_AFTER_SECONDS: Final = 2
+# Unknown, revoked, expired and suspended read alike: the answer must not tell a finder of a key what became of it.
+_NO_VALID_KEY: Final = "The API key is not valid."
+_DETAILS: Final = {
+    RefusedKey.MISSING: "The Authorization header is missing. Send `Authorization: Bearer dpp_...`.",
+    RefusedKey.MALFORMED: "The Authorization header holds no API key. Send `Authorization: Bearer dpp_...`.",
+}
+
+memory = Memory()
+last_used = LastUsed()
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    """DRF's hook. No header at all is no decision: permissions refuse it where a key is needed."""
+
+    def authenticate(self, request: Request) -> tuple[Principal, Principal] | None:
+        header = request.headers.get("Authorization")
+        if header is None:
+            return None
+        principal = authenticate_header(header)
+        request._request.dpp_principal = principal  # type: ignore[attr-defined]  # noqa: SLF001  for the request line
+        return principal, principal
+
+    def authenticate_header(self, request: Request) -> str:
+        del request
+        return CHALLENGE
+
+
+def authenticate_header(header: str) -> Principal:
+    """The principal behind `Bearer <key>`, or a Problem: 401, or 503 where only the database could have told."""
+    scheme, _, credentials = header.partition(" ")
+    presented = credentials.strip(" ")
+    prefix = keys.prefix_of(presented) if scheme.lower() == "bearer" else None
+    if prefix is None:
+        refuse(RefusedKey.MALFORMED)
+    key_hash = keys.hash_of(presented)
+    finding = memory.find(key_hash)
+    if finding is None:
+        finding = _look_up(prefix, key_hash)
+    if isinstance(finding, RefusedKey):
+        refuse(finding)
+    now = clock.now()
+    if finding.has_expired(now):
+        refuse(RefusedKey.EXPIRED)
+    last_used.note(finding.key_id, now)
+    return finding
+
+
+def refuse(kind: RefusedKey) -> NoReturn:
+    metrics.AUTH_FAILURES.labels(kind.value).inc()
+    raise Problem(ReasonCode.AUTH_INVALID, _DETAILS.get(kind, _NO_VALID_KEY), headers={"WWW-Authenticate": CHALLENGE})
+
+
+def _look_up(prefix: str, key_hash: str) -> Finding:
+    started = memory.started()
+    metrics.AUTH_LOOKUPS.inc()
+    try:
+        row = ApiKey.objects.select_related("tenant").filter(prefix=prefix).first()
+    except (OperationalError, InterfaceError) as error:
+        log.warning("key not looked up, the database does not answer", prefix=prefix, exc_info=error)
+        raise Problem(
+            ReasonCode.SERVICE_UNAVAILABLE,
+            "Keys cannot be checked at the moment.",
+            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+        ) from None
+    finding = _judge(row, key_hash)
+    memory.keep(key_hash, finding, started=started)
+    return finding
+
+
+def _judge(row: ApiKey | None, key_hash: str) -> Finding:
+    if not keys.matches(key_hash, None if row is None else row.key_hash):
+        return RefusedKey.UNKNOWN if row is None else RefusedKey.WRONG_SECRET
+    assert row is not None  # noqa: S101  no row matches nothing
+    if row.status != ApiKey.Status.ACTIVE:
+        return RefusedKey.REVOKED
+    if row.tenant.status != Tenant.Status.ACTIVE:
+        return RefusedKey.SUSPENDED
+    return Principal(
+        tenant_id=row.tenant_id,
+        key_id=row.key_id,
+        prefix=row.prefix,
+        scopes=frozenset(scope for scope in Scope if scope in row.scopes),
+        expires_at=row.expires_at,
+        poll_rate_per_minute=row.tenant.poll_rate_per_minute,
+        submit_rate_per_minute=row.tenant.submit_rate_per_minute,
+    )
+
+
+class ApiKeyScheme(OpenApiAuthenticationExtension):
+    """How the OpenAPI document describes the key."""
+
+    target_class = ApiKeyAuthentication
+    name = "ApiKey"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        del auto_schema
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "dpp_<prefix>_<secret>",
+            "description": "An API key, as `Authorization: Bearer dpp_...`.",
+        }

@@ -1,0 +1,59 @@
+"""The API key itself: `dpp_<prefix, 8>_<secret, 43>`, letters and digits only. Pure.
+
+The prefix is public: it finds the row and names the key in logs and lists. The secret carries 256 bits, so a plain
+SHA-256 of the whole key is a safe thing to store: there is no dictionary to try against it. Neither half holds `_` or
+`-`: a key reads in one way only, and a double click selects all of it.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+from dataclasses import dataclass
+from typing import Final
+
+PREFIX_LENGTH: Final = 8
+SECRET_LENGTH: Final = 43
+KEY_LENGTH: Final = len("dpp_") + PREFIX_LENGTH + len("_") + SECRET_LENGTH
+_ALPHABET: Final = string.digits + string.ascii_letters
+_FORM: Final = re.compile(rf"dpp_([0-9A-Za-z]{{{PREFIX_LENGTH}}})_[0-9A-Za-z]{{{SECRET_LENGTH}}}")
+_NO_ROW: Final = hashlib.sha256(b"no row has this prefix").hexdigest()
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """A key that was just made. `plaintext` exists here and with its owner, nowhere else."""
+
+    plaintext: str
+    prefix: str
+    key_hash: str
+
+    def __repr__(self) -> str:
+        return f"NewKey(prefix={self.prefix!r})"
+
+
+def make() -> NewKey:
+    prefix, secret = _random(PREFIX_LENGTH), _random(SECRET_LENGTH)
+    plaintext = f"dpp_{prefix}_{secret}"
+    return NewKey(plaintext=plaintext, prefix=prefix, key_hash=hash_of(plaintext))
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
+
+def prefix_of(text: str) -> str | None:
+    """The prefix of a well-formed key, None for anything else. Costs nothing on garbage of any size."""
+    form = _FORM.fullmatch(text) if len(text) == KEY_LENGTH else None
+    return None if form is None else form[1]
+
+
+def hash_of(plaintext: str) -> str:
+    return hashlib.sha256(plaintext.encode("ascii")).hexdigest()
+
+
+def matches(presented_hash: str, stored_hash: str | None) -> bool:
+    """Whether the hashes are the same, in constant time, also when there is no row to compare with (None)."""
+    same = hmac.compare_digest(presented_hash, _NO_ROW if stored_hash is None else stored_hash)
+    return same and stored_hash is not None

@@ -1,0 +1,171 @@
+"""How often a tenant may ask: two token buckets each, one for polling and one for submitting (DPP-10).
+
+Requests without a valid key are not metered here, they have no tenant; limits per address are the proxy's business.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from django.conf import settings
+from redis.client import Pipeline
+from redis.commands.core import Script
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from dpp_project import redis
+from dpp_project.constants import RATE_LIMIT_RETRY_AFTER_SECONDS
+from dpp_project.http.problems import Problem
+from dpp_project.http.reasons import ReasonCode
+from tenants import metrics
+from tenants.principals import Principal
+
+log = structlog.get_logger("dpp.tenants")
+
+LUA: Final = Path(__file__).parent / "lua" / "token_bucket.lua"
+WINDOW_SECONDS: Final = 60
+UNMETERED_RETRY_AFTER_SECONDS: Final = 2
+LOG_EVERY_SECONDS: Final = 10.0
+
+
+class Bucket(StrEnum):
+    POLL = "poll"
+    SUBMIT = "submit"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the bucket said to one request."""
+
+    bucket: Bucket
+    limit: int
+    allowed: bool
+    remaining: int
+    reset_seconds: int
+
+    def headers(self) -> dict[str, str]:
+        """Both families: X-RateLimit-*, and the IETF draft's RateLimit with its policy.
+
+        Reset is the number of seconds until the whole limit is there again.
+        """
+        return {
+            "X-RateLimit-Limit": str(self.limit),
+            "X-RateLimit-Remaining": str(self.remaining),
+            "X-RateLimit-Reset": str(self.reset_seconds),
+            "RateLimit-Policy": f'"{self.bucket.value}";q={self.limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"{self.bucket.value}";r={self.remaining};t={self.reset_seconds}',
+        }
+
+
+def bucket_key(tenant_id: str, bucket: Bucket) -> str:
+    return f"rate:{tenant_id}:{bucket.value}"
+
+
+def limit_of(principal: Principal, bucket: Bucket) -> int:
+    return principal.submit_rate_per_minute if bucket is Bucket.SUBMIT else principal.poll_rate_per_minute
+
+
+@cache
+def _script() -> Script:
+    return redis.script(LUA)
+
+
+@cache
+def _source() -> str:
+    return LUA.read_text(encoding="utf-8")
+
+
+def check(principal: Principal, bucket: Bucket) -> Decision:
+    """Take a token, in a round trip of its own. Raises RedisError."""
+    limit = limit_of(principal, bucket)
+    answer = _script()(keys=[bucket_key(principal.tenant_id, bucket)], args=[limit], client=redis.client())
+    return decide(answer, bucket=bucket, limit=limit)
+
+
+def queue_check(pipeline: Pipeline, principal: Principal, bucket: Bucket) -> None:
+    """Put the taking of a token into a pipeline that carries other commands; read its answer with `decide`.
+
+    The source goes along: EVALSHA might find the script gone, and a pipeline whose other commands have run cannot
+    simply be sent again.
+    """
+    pipeline.eval(_source(), 1, bucket_key(principal.tenant_id, bucket), limit_of(principal, bucket))
+
+
+def decide(answer: Sequence[int], *, bucket: Bucket, limit: int) -> Decision:
+    allowed, remaining, reset_seconds = answer
+    return Decision(bucket, limit, bool(allowed), int(remaining), int(reset_seconds))
+
+
+class _Reporter:
+    """Says that requests are not metered: counted each time, logged once in a while."""
+
+    def __init__(self) -> None:
+        self._logged_at = float("-inf")
+
+    def report(self, error: Exception, *, mode: str, bucket: Bucket) -> None:
+        metrics.RATE_LIMIT_FAILURES.labels(mode).inc()
+        now = time.monotonic()
+        if now - self._logged_at >= LOG_EVERY_SECONDS:
+            self._logged_at = now
+            event = "unmetered requests refused" if mode == "closed" else "requests pass unmetered"
+            log.error(event, mode=mode, bucket=bucket.value, exc_info=error)
+
+
+_reporter = _Reporter()
+
+
+def unmetered(error: Exception, *, bucket: Bucket) -> None:
+    """Redis gave no answer: let the request pass (open) or raise 503 (closed), as the operator has set."""
+    mode = settings.RATE_LIMIT_ON_REDIS_FAILURE
+    _reporter.report(error, mode=mode, bucket=bucket)
+    if mode == "closed":
+        raise Problem(
+            ReasonCode.SERVICE_UNAVAILABLE,
+            "Requests cannot be metered at the moment, and unmetered ones are not let through.",
+            headers={"Retry-After": str(UNMETERED_RETRY_AFTER_SECONDS)},
+        ) from None
+
+
+def enforce(request: Request, decision: Decision) -> None:
+    """Put the decision's headers on whatever the answer will be, and raise 429 if the bucket was empty."""
+    django_request: Any = request._request  # noqa: SLF001  DRF offers no public way to it
+    django_request.dpp_response_headers = decision.headers()
+    if not decision.allowed:
+        metrics.RATE_LIMITED.labels(decision.bucket.value).inc()
+        raise Problem(
+            ReasonCode.RATE_LIMITED,
+            f"This tenant has used its {decision.limit} {decision.bucket.value} requests a minute.",
+            headers={"Retry-After": str(RATE_LIMIT_RETRY_AFTER_SECONDS)},
+        )
+
+
+class TenantRateThrottle(BaseThrottle):
+    """DRF's hook, after authentication and permission. The view names its bucket in `rate_bucket`, or one by method.
+
+    A view that meters inside a pipeline of its own (queue_check, decide, enforce) declares its bucket and sets
+    `throttle_classes = ()`.
+    """
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        principal: Any = request.user
+        if isinstance(principal, Principal):
+            bucket = bucket_of(view, request.method or "")
+            try:
+                decision = check(principal, bucket)
+            except redis.RedisError as error:
+                unmetered(error, bucket=bucket)
+            else:
+                enforce(request, decision)
+        return True
+
+
+def bucket_of(view: APIView | type[APIView], method: str) -> Bucket:
+    """The bucket this method draws from; what the view does not say counts as polling."""
+    declared: Bucket | Mapping[str, Bucket] = getattr(view, "rate_bucket", Bucket.POLL)
+    return declared if isinstance(declared, Bucket) else declared.get(method, Bucket.POLL)

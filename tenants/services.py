@@ -1,0 +1,280 @@
+"""What is done to tenants and keys, by whomever: commands, admin, seeding. One writer for both tables.
+
+Each use case answers what it made or a `Refusal` that names the field and the cure; nothing is half done. The audit
+line is logged when the transaction commits, so a dry run (which rolls back) leaves none. A revocation or suspension
+reaches every process within 5 s of its commit (see `tenants.principals.Memory`).
+"""
+
+import re
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+import structlog
+from django.db import IntegrityError, transaction
+
+from dpp_project import clock
+from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
+from tenants import keys
+from tenants.models import RATE_PER_MINUTE_MAX, TENANT_ID_PATTERN, ApiKey, Tenant
+from tenants.scopes import OPERATOR_TENANT_ID, Scope, allowed_for
+
+log = structlog.get_logger("dpp.tenants")
+
+TEXT_LENGTH_MAX: Final = 200
+GRACE_DEFAULT: Final = timedelta(hours=24)
+GRACE_MAX: Final = timedelta(days=30)
+
+
+class Reason(StrEnum):
+    INVALID = "INVALID"
+    TENANT_EXISTS = "TENANT_EXISTS"
+    TENANT_UNKNOWN = "TENANT_UNKNOWN"
+    TENANT_RESERVED = "TENANT_RESERVED"
+    KEY_UNKNOWN = "KEY_UNKNOWN"
+    KEY_ENDED = "KEY_ENDED"
+    KEY_REPLACED = "KEY_REPLACED"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Nothing was changed. `field` is the argument at fault, `detail` says what to do about it."""
+
+    reason: Reason
+    field: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class IssuedKey:
+    """A stored key and, this once, its plaintext. Whoever receives it shows it once and drops it."""
+
+    key: ApiKey
+    plaintext: str
+
+    def __repr__(self) -> str:
+        return f"IssuedKey(key={self.key!r})"
+
+
+def create_tenant(
+    *,
+    tenant_id: str,
+    display_name: str,
+    poll_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
+    submit_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
+    actor: str,
+) -> Tenant | Refusal:
+    """A new ACTIVE tenant without money or keys. Its id is the idempotency key: taken once, refused ever after."""
+    if re.fullmatch(TENANT_ID_PATTERN, tenant_id, re.ASCII) is None or tenant_id.endswith("\n"):
+        return Refusal(Reason.INVALID, "tenant_id", "must be t_ and 1 to 60 of a-z, 0-9 and _, for example t_acme")
+    fault = _text_fault("display_name", display_name) or _rate_fault(poll_rate_per_minute, submit_rate_per_minute)
+    if fault is not None:
+        return fault
+    tenant, is_new = Tenant.objects.get_or_create(
+        tenant_id=tenant_id,
+        defaults={
+            "display_name": display_name,
+            "poll_rate_per_minute": poll_rate_per_minute,
+            "submit_rate_per_minute": submit_rate_per_minute,
+        },
+    )
+    if not is_new:
+        return Refusal(Reason.TENANT_EXISTS, "tenant_id", f"{tenant_id} exists already; choose another id")
+    _audit("tenant created", actor=actor, tenant_id=tenant_id)
+    return tenant
+
+
+def update_tenant(
+    *, tenant_id: str, display_name: str, poll_rate_per_minute: int, submit_rate_per_minute: int, actor: str
+) -> Tenant | Refusal:
+    """A new name and new rates. The buckets follow with the next request of each process's fresh principal."""
+    fault = _text_fault("display_name", display_name) or _rate_fault(poll_rate_per_minute, submit_rate_per_minute)
+    if fault is not None:
+        return fault
+    values = {
+        "display_name": display_name,
+        "poll_rate_per_minute": poll_rate_per_minute,
+        "submit_rate_per_minute": submit_rate_per_minute,
+    }
+    if not Tenant.objects.filter(tenant_id=tenant_id).update(**values):
+        return _tenant_unknown(tenant_id)
+    _audit("tenant changed", actor=actor, tenant_id=tenant_id, **values)
+    return Tenant.objects.get(tenant_id=tenant_id)
+
+
+def suspend_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
+    """From now on none of its keys is valid; what was accepted before runs on and is charged. Safe to repeat."""
+    if tenant_id == OPERATOR_TENANT_ID:
+        return Refusal(Reason.TENANT_RESERVED, "tenant_id", f"{tenant_id} runs the platform and cannot be suspended")
+    return _set_status(tenant_id, Tenant.Status.SUSPENDED, "tenant suspended", actor)
+
+
+def resume_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
+    """Its keys are valid again, as far as they have not ended themselves. Safe to repeat."""
+    return _set_status(tenant_id, Tenant.Status.ACTIVE, "tenant resumed", actor)
+
+
+def _set_status(tenant_id: str, status: Tenant.Status, event: str, actor: str) -> Tenant | Refusal:
+    if not Tenant.objects.filter(tenant_id=tenant_id).update(status=status):
+        return _tenant_unknown(tenant_id)
+    _audit(event, actor=actor, tenant_id=tenant_id)
+    return Tenant.objects.get(tenant_id=tenant_id)
+
+
+def issue_key(
+    *,
+    tenant_id: str,
+    scopes: Iterable[str],
+    label: str | None = None,
+    expires_at: datetime | None = None,
+    actor: str,
+) -> IssuedKey | Refusal:
+    """A new key. Not idempotent: asked twice it makes two, since a key cannot be shown a second time."""
+    fault = _scope_fault(tenant_id, chosen := sorted(set(scopes)))
+    if fault is None and label is not None:
+        fault = _text_fault("label", label)
+    if fault is None and expires_at is not None and expires_at <= clock.now():
+        fault = Refusal(Reason.INVALID, "expires_at", "must lie in the future")
+    if fault is not None:
+        return fault
+    if not Tenant.objects.filter(tenant_id=tenant_id).exists():
+        return _tenant_unknown(tenant_id)
+    issued = _store_new_key(tenant_id=tenant_id, scopes=chosen, label=label, expires_at=expires_at)
+    _audit("key issued", actor=actor, **_names(issued.key), scopes=chosen)
+    return issued
+
+
+def rotate_key(*, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, actor: str) -> IssuedKey | Refusal:
+    """A successor with the same scopes, label and lifetime; the old key ends `grace` from now, or earlier if it was to.
+
+    One transaction under a lock on the old row: of two rotations at once, one gets a key and one KEY_REPLACED.
+    """
+    if not timedelta() <= grace <= GRACE_MAX:
+        return Refusal(Reason.INVALID, "grace", f"must be from 0 to {GRACE_MAX.days} days")
+    with transaction.atomic():
+        old = ApiKey.objects.select_for_update().filter(key_id=key_id).first()
+        now = clock.now()
+        fault = _rotation_fault(old, now)
+        if old is None or fault is not None:
+            return fault or _key_unknown()
+        lifetime = None if old.expires_at is None else old.expires_at - old.created_at
+        issued = _store_new_key(
+            tenant_id=old.tenant_id,
+            scopes=old.scopes,
+            label=old.label,
+            expires_at=None if lifetime is None else now + lifetime,
+        )
+        ends_at = now + grace if old.expires_at is None else min(old.expires_at, now + grace)
+        ApiKey.objects.filter(key_id=key_id).update(expires_at=ends_at, replaced_by=issued.key)
+        _audit("key rotated", actor=actor, **_names(old), replaced_by=issued.key.prefix, ends_at=ends_at.isoformat())
+    return issued
+
+
+def revoke_key(*, key_id: uuid.UUID, actor: str) -> ApiKey | Refusal:
+    """The key ends at once; its successor, if it was rotated, does not. Safe to repeat: the first time stands."""
+    changed = ApiKey.objects.filter(key_id=key_id, status=ApiKey.Status.ACTIVE).update(
+        status=ApiKey.Status.REVOKED, revoked_at=clock.now()
+    )
+    key = ApiKey.objects.filter(key_id=key_id).first()
+    if key is None:
+        return _key_unknown()
+    if changed:
+        _audit("key revoked", actor=actor, **_names(key))
+    return key
+
+
+def find_key(reference: str) -> ApiKey | Refusal:
+    """A key by its id, its prefix (with or without `dpp_`), or by the whole key, as one holds a leaked one."""
+    text = reference.strip()
+    prefix = keys.prefix_of(text) or text.removeprefix("dpp_")
+    found = ApiKey.objects.filter(prefix=prefix).first() if len(prefix) == keys.PREFIX_LENGTH else None
+    if found is None:
+        try:
+            found = ApiKey.objects.filter(key_id=uuid.UUID(text)).first()
+        except ValueError:
+            found = None
+    return found or _key_unknown()
+
+
+def _rotation_fault(old: ApiKey | None, now: datetime) -> Refusal | None:
+    if old is None:
+        return _key_unknown()
+    if old.replaced_by_id is not None:
+        return Refusal(Reason.KEY_REPLACED, "key", f"{old} has a successor already; rotate that one")
+    if old.status != ApiKey.Status.ACTIVE or (old.expires_at is not None and old.expires_at <= now):
+        return Refusal(Reason.KEY_ENDED, "key", f"{old} is revoked or expired; issue a new key instead")
+    return None
+
+
+def _store_new_key(*, tenant_id: str, scopes: list[str], label: str | None, expires_at: datetime | None) -> IssuedKey:
+    """Of 62^8 prefixes the made one may be taken already; then another is made."""
+    for attempt in range(3):
+        new = keys.make()
+        try:
+            with transaction.atomic():
+                key = ApiKey.objects.create(
+                    tenant_id=tenant_id,
+                    key_hash=new.key_hash,
+                    prefix=new.prefix,
+                    scopes=scopes,
+                    label=label,
+                    expires_at=expires_at,
+                )
+        except IntegrityError:
+            if attempt == 2 or not ApiKey.objects.filter(prefix=new.prefix).exists():
+                raise
+        else:
+            return IssuedKey(key=key, plaintext=new.plaintext)
+    raise AssertionError("the loop returns or raises")
+
+
+def _scope_fault(tenant_id: str, scopes: list[str]) -> Refusal | None:
+    allowed = allowed_for(tenant_id)
+    names = ", ".join(sorted(allowed))
+    if not scopes:
+        return Refusal(Reason.INVALID, "scopes", f"at least one is needed, of: {names}")
+    wrong = [scope for scope in scopes if scope not in set(Scope)]
+    if wrong:
+        return Refusal(Reason.INVALID, "scopes", f"{wrong[0]!r} is no scope; choose of: {names}")
+    misplaced = [scope for scope in scopes if scope not in allowed]
+    if misplaced:
+        return Refusal(Reason.INVALID, "scopes", f"keys of {tenant_id} cannot carry {misplaced[0]}; choose of: {names}")
+    return None
+
+
+def _text_fault(field: str, text: str) -> Refusal | None:
+    if text.strip() and len(text) <= TEXT_LENGTH_MAX and text.isprintable():
+        return None
+    return Refusal(Reason.INVALID, field, f"must be 1 to {TEXT_LENGTH_MAX} printable characters")
+
+
+def _rate_fault(poll_rate_per_minute: int, submit_rate_per_minute: int) -> Refusal | None:
+    for field, rate in (
+        ("poll_rate_per_minute", poll_rate_per_minute),
+        ("submit_rate_per_minute", submit_rate_per_minute),
+    ):
+        if not 1 <= rate <= RATE_PER_MINUTE_MAX:
+            return Refusal(Reason.INVALID, field, f"must be a whole number from 1 to {RATE_PER_MINUTE_MAX}")
+    return None
+
+
+def _tenant_unknown(tenant_id: str) -> Refusal:
+    return Refusal(Reason.TENANT_UNKNOWN, "tenant_id", f"there is no tenant {tenant_id}; see list_tenants")
+
+
+def _key_unknown() -> Refusal:
+    return Refusal(
+        Reason.KEY_UNKNOWN, "key", "there is no such key; give its id or its prefix, see list_tenants --keys"
+    )
+
+
+def _names(key: ApiKey) -> dict[str, str]:
+    return {"tenant_id": key.tenant_id, "key_id": str(key.key_id), "prefix": key.prefix}
+
+
+def _audit(event: str, **facts: object) -> None:
+    transaction.on_commit(partial(log.info, event, **facts))
