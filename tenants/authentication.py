@@ -4,8 +4,6 @@ from typing import Final, NoReturn
 
 import structlog
 from django.db import InterfaceError, OperationalError
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.openapi import AutoSchema
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
@@ -108,19 +106,3 @@ def _judge(row: ApiKey | None, key_hash: str) -> Finding:
         poll_rate_per_minute=row.tenant.poll_rate_per_minute,
         submit_rate_per_minute=row.tenant.submit_rate_per_minute,
     )
-
-
-class ApiKeyScheme(OpenApiAuthenticationExtension):
-    """How the OpenAPI document describes the key."""
-
-    target_class = ApiKeyAuthentication
-    name = "ApiKey"
-
-    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
-        del auto_schema
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "dpp_<prefix>_<secret>",
-            "description": "An API key, as `Authorization: Bearer dpp_...`.",
-        }

@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
 from tenants import authentication
 from tenants.principals import Principal, RefusedKey
 from tenants.scopes import Scope
+
+if TYPE_CHECKING:  # rest_framework.views imports this module while it is itself being imported
+    from rest_framework.views import APIView
 
 log = structlog.get_logger("dpp.tenants")
 
@@ -36,7 +38,7 @@ class HasScope(BasePermission):
     key, and then gets its 405.
     """
 
-    def has_permission(self, request: Request, view: APIView) -> bool:
+    def has_permission(self, request: Request, view: "APIView") -> bool:
         requirement = requirement_of(view, request.method or "")
         if requirement is _UNDECLARED:
             log.error("view declares no scope", view=type(view).__qualname__, method=request.method)
@@ -52,7 +54,7 @@ class HasScope(BasePermission):
         return True
 
 
-def requirement_of(view: APIView | type[APIView], method: str) -> Any:
+def requirement_of(view: "APIView | type[APIView]", method: str) -> Any:
     """What the view asks of callers of this method; `is_declared` tells whether it says so at all."""
     declared: Any = getattr(view, "required_scopes", _UNDECLARED)
     if not isinstance(declared, Mapping):
@@ -65,7 +67,7 @@ def requirement_of(view: APIView | type[APIView], method: str) -> Any:
     return _UNDECLARED if is_handled else ANY_KEY
 
 
-def is_declared(view: APIView | type[APIView], method: str) -> bool:
+def is_declared(view: "APIView | type[APIView]", method: str) -> bool:
     return requirement_of(view, method) is not _UNDECLARED
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from django.conf import settings
@@ -17,7 +17,6 @@ from redis.client import Pipeline
 from redis.commands.core import Script
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
 
 from dpp_project import redis
 from dpp_project.constants import RATE_LIMIT_RETRY_AFTER_SECONDS
@@ -25,6 +24,9 @@ from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
 from tenants import metrics
 from tenants.principals import Principal
+
+if TYPE_CHECKING:  # rest_framework.views imports this module while it is itself being imported
+    from rest_framework.views import APIView
 
 log = structlog.get_logger("dpp.tenants")
 
@@ -152,7 +154,7 @@ class TenantRateThrottle(BaseThrottle):
     `throttle_classes = ()`.
     """
 
-    def allow_request(self, request: Request, view: APIView) -> bool:
+    def allow_request(self, request: Request, view: "APIView") -> bool:
         principal: Any = request.user
         if isinstance(principal, Principal):
             bucket = bucket_of(view, request.method or "")
@@ -165,7 +167,7 @@ class TenantRateThrottle(BaseThrottle):
         return True
 
 
-def bucket_of(view: APIView | type[APIView], method: str) -> Bucket:
+def bucket_of(view: "APIView | type[APIView]", method: str) -> Bucket:
     """The bucket this method draws from; what the view does not say counts as polling."""
     declared: Bucket | Mapping[str, Bucket] = getattr(view, "rate_bucket", Bucket.POLL)
     return declared if isinstance(declared, Bucket) else declared.get(method, Bucket.POLL)
