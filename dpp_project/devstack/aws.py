@@ -1,0 +1,43 @@
+"""SQS and S3 on loopback: ministack through `aws_server.py`, in a virtual environment of its own."""
+
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpp_project.devstack.programs import DEVSTACK_VENV, DevstackError, Program
+
+SERVER = Path(__file__).with_name("aws_server.py")
+ACCOUNT = "000000000000"
+
+
+@dataclass(frozen=True)
+class Aws:
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def queue_url(self, name: str) -> str:
+        return f"{self.url}/{ACCOUNT}/{name}"
+
+    def program(self) -> Program:
+        python = DEVSTACK_VENV / "bin" / "python"
+        if not python.exists():
+            raise DevstackError(f"{python} is missing: run `make setup`.")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Program(
+            name="aws",
+            command=[str(python), "-I", str(SERVER), str(self.port), str(self.folder)],
+            ready=self.ready,
+            port=self.port,
+        )
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/_ministack/health", timeout=1) as answer:  # noqa: S310  our own http URL
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False

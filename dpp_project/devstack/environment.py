@@ -1,0 +1,140 @@
+"""The environment of a devstack: where its services are, its secrets, and `.devstack/env`, which tells others."""
+
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpp_project.devstack import ports
+from dpp_project.devstack.aws import Aws
+from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.postgres import Postgres
+from dpp_project.devstack.programs import Program
+from dpp_project.devstack.valkey import Valkey
+
+QUEUE, DEAD_LETTERS, BUCKET = "dpp-runs", "dpp-dlq", "dpp-results"
+ADDRESSES = ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL")
+TOLD_ONLY = frozenset(
+    {"DPP_API_URL", "DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_MCP_URL"}
+    | {"DPP_ADMIN_URL", "DPP_ADMIN_USER", "DPP_ADMIN_PASSWORD"}
+)
+_SAFE = frozenset(string.ascii_letters + string.digits + "-_.,:/@%+=")
+
+
+@dataclass(frozen=True)
+class Services:
+    """The services of a devstack that are its own; None where the environment names another."""
+
+    postgres: Postgres | None
+    valkey: Valkey | None
+    aws: Aws | None
+
+    def create_missing(self) -> bool:
+        """Make the database cluster on first use; whether anything was made."""
+        if self.postgres is None or self.postgres.exists():
+            return False
+        self.postgres.create()
+        return True
+
+    def programs(self) -> list[Program]:
+        return [service.program() for service in (self.postgres, self.valkey, self.aws) if service is not None]
+
+
+def read(path: Path) -> dict[str, str]:
+    """KEY=VALUE lines; the values are written so that a shell reads the same."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return {name: value for name, value in pairs if name}
+
+
+def write(path: Path, values: Mapping[str, str]) -> None:
+    """For the owner's eyes: it holds keys and passwords."""
+    for name, value in values.items():
+        if not set(value) <= _SAFE:
+            raise ValueError(f"{name} has characters that a shell or a reader of KEY=VALUE would take differently")
+    write_whole(path, "".join(f"{name}={value}\n" for name, value in values.items()), mode=0o600)
+
+
+def named_outside(environ: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+    """Addresses given to us that are not our own: a shell that has read `.devstack/env` names our own services back."""
+    given = {name: environ[name] for name in ADDRESSES if environ.get(name)}
+    return {name: value for name, value in given.items() if told.get(name) != value or _was_given(name, told)}
+
+
+def _was_given(name: str, told: Mapping[str, str]) -> bool:
+    return name in told.get("DEVSTACK_GIVEN", "").split(",")
+
+
+def services(
+    folder: Folder, environ: Mapping[str, str], *, durable: bool = True, names: tuple[str, ...] = ()
+) -> tuple[Services, dict[str, str]]:
+    """What to run, and the environment for whatever uses it. `names` are further ports to keep."""
+    told = read(folder.env)
+    given = named_outside(environ, told)
+    own_aws = "SQS_ENDPOINT_URL" not in given or "S3_ENDPOINT_URL" not in given
+    fixed = {"api": int(environ["DPP_API_PORT"])} if environ.get("DPP_API_PORT") and "api" in names else {}
+    if fixed and told.get("DPP_API_PORT") == environ["DPP_API_PORT"]:
+        fixed = {}
+    port = ports.remembered(folder.ports, ("postgres", "redis", "aws", *names), fixed)
+    password = told.get("DEVSTACK_POSTGRES_PASSWORD") or secrets.token_urlsafe(18)
+    found = Services(
+        postgres=None
+        if "DATABASE_URL" in given
+        else Postgres(folder.root / "postgres", port["postgres"], password, durable=durable),
+        valkey=None if "REDIS_URL" in given else Valkey(folder.root / "redis", port["redis"]),
+        aws=Aws(folder.root / "aws", port["aws"]) if own_aws else None,
+    )
+    values = {
+        "DATABASE_URL": found.postgres.url if found.postgres else given["DATABASE_URL"],
+        "REDIS_URL": found.valkey.url if found.valkey else given["REDIS_URL"],
+        **_aws_values(found.aws, given, environ, told),
+        "DPP_SECRET_KEY": environ.get("DPP_SECRET_KEY") or told.get("DPP_SECRET_KEY") or secrets.token_urlsafe(48),
+        "DPP_HTTPS": environ.get("DPP_HTTPS") or "0",
+        "DPP_ALLOWED_HOSTS": environ.get("DPP_ALLOWED_HOSTS") or "127.0.0.1,localhost,testserver",
+        "DEVSTACK_POSTGRES_PASSWORD": password,
+        "DEVSTACK_GIVEN": ",".join(given),
+    }
+    if "api" in names:
+        values |= _api_values(port["api"], told)
+    return found, values
+
+
+def _aws_values(
+    aws: Aws | None, given: Mapping[str, str], environ: Mapping[str, str], told: Mapping[str, str]
+) -> dict[str, str]:
+    sqs = given.get("SQS_ENDPOINT_URL") or (aws.url if aws else "")
+    s3 = given.get("S3_ENDPOINT_URL") or (aws.url if aws else "")
+    ours = aws is not None and "SQS_ENDPOINT_URL" not in given
+    values = {
+        "SQS_ENDPOINT_URL": sqs,
+        "S3_ENDPOINT_URL": s3,
+        "S3_PUBLIC_ENDPOINT_URL": environ.get("S3_PUBLIC_ENDPOINT_URL", "") if "S3_ENDPOINT_URL" in given else s3,
+        "AWS_REGION": environ.get("AWS_REGION") or "us-east-1",
+        "DPP_BUCKET": environ.get("DPP_BUCKET") or BUCKET,
+    }
+    for name, queue in (("DPP_QUEUE_URL", QUEUE), ("DPP_DLQ_URL", DEAD_LETTERS)):
+        values[name] = f"{sqs}/000000000000/{queue}" if ours else environ.get(name) or f"{sqs}/000000000000/{queue}"
+    # A key of our own invention: ministack checks none, and a stray key of a real account must not reach the logs.
+    for name, length in (("AWS_ACCESS_KEY_ID", 15), ("AWS_SECRET_ACCESS_KEY", 30)):
+        invented = told.get(name) or "dpp" + secrets.token_hex(length)
+        values[name] = environ.get(name) or invented if "SQS_ENDPOINT_URL" in given else invented
+    values["S3_PUBLIC_ENDPOINT_URL"] = values["S3_PUBLIC_ENDPOINT_URL"] or s3
+    return values
+
+
+def _api_values(port: int, told: Mapping[str, str]) -> dict[str, str]:
+    url = f"http://127.0.0.1:{port}"
+    return {
+        "DPP_API_URL": url,
+        "DPP_API_PORT": str(port),
+        "DPP_MCP_URL": f"{url}/mcp",
+        "DPP_API_KEY": told.get("DPP_API_KEY", ""),
+        "DPP_OPERATOR_KEY": told.get("DPP_OPERATOR_KEY", ""),
+        "DPP_ADMIN_URL": f"{url}/admin/",
+        "DPP_ADMIN_USER": "admin",
+        "DPP_ADMIN_PASSWORD": told.get("DPP_ADMIN_PASSWORD") or secrets.token_urlsafe(12),
+    }

