@@ -1,0 +1,135 @@
+"""Celery: the worker that executes runs, and the beat whose process runs the jobs.
+
+    celery -A dpp_project.celery worker
+    celery -A dpp_project.celery beat
+
+One queue carries runs and nothing else. Jobs do not travel through it: a job that must recover from a lost or a full
+queue cannot wait behind 10,000 runs for it, so beat's scheduler runs them in its own process
+(dpp_project/jobs/scheduler.py).
+
+Stopping a worker (DPP-78): the first SIGTERM stops receiving, returns what was received and not started, and waits for
+the packs that run; a second one, or the end of WORKER_GRACE_SECONDS, kills the process and its children with it
+(lifeline), and recovery does the rest.
+"""
+
+import logging
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import celery
+import structlog
+from celery import signals
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
+
+import django
+from django.apps import apps
+from django.db import connections
+
+from dpp_project import constants, lifeline, redis, tracing
+from dpp_project import logging as dpp_logging
+from dpp_project.settings import ENV
+
+if TYPE_CHECKING:
+    from django.db.backends.postgresql.base import DatabaseWrapper
+
+QUEUE = "runs"
+
+log = structlog.get_logger("dpp.task")
+
+
+class Task(celery.Task):  # type: ignore[type-arg]
+    Request = "dpp_project.sqs.consumer:Request"
+
+
+# Without Celery's own Django fixup: it closes the whole Postgres pool before and after each task.
+app = celery.Celery("dpp", task_cls=Task, fixups=[])
+app.conf.update(
+    broker_url="sqs://",
+    broker_transport="dpp_project.sqs.transport:Transport",
+    broker_transport_options={"predefined_queues": {QUEUE: {"url": ENV.DPP_QUEUE_URL}}, "polling_interval": 0},
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    task_default_queue=QUEUE,
+    task_create_missing_queues=False,
+    task_queues=None,
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,  # else a killed child's message is acknowledged and gone
+    task_acks_on_failure=False,  # an unforeseen exception is redriven, and ends where someone sees it
+    task_acks_on_timeout=False,
+    task_ignore_result=True,
+    task_serializer="json",
+    result_serializer="json",
+    accept_content=["json"],
+    task_protocol=2,
+    worker_consumer="dpp_project.sqs.consumer:Consumer",
+    worker_pool="prefork",
+    worker_concurrency=ENV.DPP_WORKER_CONCURRENCY,
+    worker_prefetch_multiplier=1,  # in flight = concurrency exactly: a message must not grow old inside a worker
+    worker_enable_remote_control=False,
+    worker_send_task_events=False,
+    worker_hijack_root_logger=False,
+    worker_redirect_stdouts=False,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    beat_scheduler="dpp_project.jobs.scheduler:JobScheduler",
+    enable_utc=True,
+    timezone="UTC",
+)
+
+
+@signals.import_modules.connect
+def set_up_django(sender: Any, **_: Any) -> None:
+    if sender is app:
+        django.setup()
+        sender.autodiscover_tasks([config.name for config in apps.get_app_configs()], force=True)
+
+
+@signals.setup_logging.connect
+def configure_logging(**_: Any) -> None:
+    dpp_logging.configure(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL)
+    # One line for each task is ours (end_task); Celery's own would repeat it, and quote what a task raised.
+    logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
+    logging.getLogger("celery.app.trace").setLevel(logging.CRITICAL)
+
+
+@signals.worker_before_create_process.connect
+def leave_nothing_to_inherit(**_: Any) -> None:
+    """In the parent, before each fork: a connection used from two processes answers both wrongly."""
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        cast("DatabaseWrapper", connection).close_pool()
+    redis.disconnect()
+
+
+@signals.worker_process_init.connect
+def start_child(**_: Any) -> None:
+    lifeline.die_with_parent()
+
+
+@signals.worker_shutting_down.connect
+def bound_the_shutdown(**_: Any) -> None:
+    """From here on a second SIGTERM, and the alarm at the end of the grace, do what they do to any process: end it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(constants.WORKER_GRACE_SECONDS)
+
+
+@signals.task_prerun.connect
+def begin_task(task: Any, **_: Any) -> None:
+    task.request.dpp_started = time.monotonic()
+    tracing.bind(tracing.sanitise(task.request.get("trace_id")))
+
+
+@signals.task_postrun.connect
+def end_task(task_id: str, task: Any, state: str | None = None, **_: Any) -> None:
+    started = task.request.get("dpp_started") or time.monotonic()
+    log.info("task", task=task.name, task_id=task_id, state=state, ms=round((time.monotonic() - started) * 1_000, 1))
+    tracing.bind(None)
+    connections.close_all()  # back to the pool
+
+
+@signals.task_failure.connect
+def log_failure(sender: Any, task_id: str, exception: BaseException, **_: Any) -> None:
+    log.error("task failed", task=sender.name, task_id=task_id, exc_info=exception)

@@ -1,0 +1,70 @@
+"""Which jobs there are: each installed app's `jobs.py` declares them in `JOBS`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from importlib import import_module
+from typing import Protocol
+
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one run of a job saw and did. `detail` is JSON: ids and counts, never what a caller sent."""
+
+    seen: int = 0
+    changed: int = 0
+    errors: int = 0
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+
+class RunOnce(Protocol):
+    """One pass over what is due, at most `limit` of it.
+
+    Safe beside itself, after itself and late: it selects by the state it finds, never by what it remembers.
+    """
+
+    def __call__(self, *, now: datetime, limit: int) -> Report: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    name: str
+    summary: str
+    every_seconds: int
+    run_once: RunOnce
+    limit: int
+    preview: RunOnce | None = None
+    """The same pass with `changed` as what would change; nothing is written. It is what --dry-run runs."""
+
+    def __post_init__(self) -> None:
+        if self.every_seconds < 1 or self.limit < 1:
+            raise ValueError(f"job {self.name}: every_seconds and limit must be positive")
+
+
+class UnknownJob(LookupError):  # noqa: N818  named for the finding
+    """No app declares this name."""
+
+
+@cache
+def jobs() -> Mapping[str, Job]:
+    """Every declared job by its name, in the order of their names."""
+    found: dict[str, Job] = {}
+    for config in apps.get_app_configs():
+        if config.module is None or not module_has_submodule(config.module, "jobs"):
+            continue
+        for job in getattr(import_module(f"{config.name}.jobs"), "JOBS", ()):
+            if job.name in found:
+                raise ValueError(f"two jobs are called {job.name}")
+            found[job.name] = job
+    return dict(sorted(found.items()))
+
+
+def job(name: str) -> Job:
+    try:
+        return jobs()[name]
+    except KeyError:
+        raise UnknownJob(f"No job is called {name}. There are: {', '.join(jobs())}.") from None

@@ -1,0 +1,99 @@
+"""Runs a job once: alone, reported, and without letting its failure reach anyone else."""
+
+import enum
+import os
+import socket
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+from django.db import DatabaseError, InterfaceError, connection
+
+from dpp_project import clock
+from dpp_project.jobs.models import JobReport
+from dpp_project.jobs.registry import Job, Report
+
+log = structlog.get_logger("dpp.job")
+
+LOCK_CLASS = 0x6A6F6273
+"""First half of the advisory lock's key ("jobs"); the second is the job's name."""
+
+
+class Outcome(enum.Enum):
+    DONE = "done"
+    FAILED = "failed"
+    BUSY = "already running"
+    UNAVAILABLE = "database away"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    outcome: Outcome
+    report: Report | None = None
+
+
+def run(job: Job, *, limit: int | None = None, dry_run: bool = False) -> Ran:
+    """One pass of `job`, its report row written. Raises nothing.
+
+    Two at once, on this machine or another: the second answers BUSY and leaves no row. A crash between start and end
+    leaves a row without an end, and Postgres frees the lock with the session. If the session is lost while the job
+    runs, a second may start beside it: every job is safe for that.
+    """
+    run_once = job.preview if dry_run else job.run_once
+    if run_once is None:
+        raise ValueError(f"job {job.name} has no preview, so it has no dry run")
+    try:
+        with _alone(job.name) as first:
+            if not first:
+                return Ran(outcome=Outcome.BUSY)
+            started_at = clock.now()
+            row = JobReport.objects.create(
+                job=job.name, started_at=started_at, dry_run=dry_run, host=socket.gethostname()[:128], pid=os.getpid()
+            )
+            failed = False
+            try:
+                report = run_once(now=started_at, limit=limit or job.limit)
+            except Exception as error:  # one job's failure is its own
+                log.warning("job failed", job=job.name, exc_info=error)
+                report, failed = Report(errors=1, detail={"error": type(error).__name__}), True
+            _end(row, report)
+    except (DatabaseError, InterfaceError) as error:
+        log.warning("job could not be reported, the database is away", job=job.name, exc_info=error)
+        return Ran(outcome=Outcome.UNAVAILABLE)
+    log.info("job", job=job.name, seen=report.seen, changed=report.changed, errors=report.errors, dry_run=dry_run)
+    return Ran(outcome=Outcome.FAILED if failed else Outcome.DONE, report=report)
+
+
+def _end(row: JobReport, report: Report) -> None:
+    JobReport.objects.filter(pk=row.pk).update(
+        ended_at=max(clock.now(), row.started_at),
+        seen=report.seen,
+        changed=report.changed,
+        errors=report.errors,
+        detail=dict(report.detail),
+    )
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[bool]:
+    """A session lock in Postgres, tried and not waited for. It lives on this thread's connection."""
+    key = zlib.crc32(name.encode()) - 2**31
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCK_CLASS, key])
+        (first,) = cursor.fetchone()
+    try:
+        yield first
+    finally:
+        if first:
+            _unlock(key)
+
+
+def _unlock(key: int) -> None:
+    """On a lost connection there is nothing left to unlock; closing makes sure that a pooled one keeps no lock."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS, key])
+    except (DatabaseError, InterfaceError):
+        connection.close()

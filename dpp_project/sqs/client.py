@@ -1,0 +1,63 @@
+"""One boto3 client for SQS in each process, made when first asked for and never carried over a fork.
+
+Building a client costs about 36 ms of CPU, so it is shared; a boto3 client is thread-safe. A forked child would share
+its parent's sockets and locks, so the process id is checked on every call and the child makes its own.
+"""
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from boto3.session import Session
+from botocore.config import Config
+
+from dpp_project.settings import ENV
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+POOL_CONNECTIONS = 32
+ATTEMPTS = 2
+
+
+class _Made:
+    pid: int | None = None
+    client: "SQSClient"
+    lock = threading.Lock()
+
+
+def client() -> "SQSClient":
+    """This process's client. A call gives up after two attempts of DPP_SQS_TIMEOUT_MS each."""
+    if _Made.pid != os.getpid():
+        with _Made.lock:
+            if _Made.pid != os.getpid():
+                _Made.client = build(read_timeout_seconds=ENV.DPP_SQS_TIMEOUT_MS / 1_000, attempts=ATTEMPTS)
+                _Made.pid = os.getpid()
+    return _Made.client
+
+
+def build(*, read_timeout_seconds: float, attempts: int) -> "SQSClient":
+    """A client of its own patience; the transport's long poll needs more than an ordinary call."""
+    return Session().client(
+        "sqs",
+        region_name=ENV.AWS_REGION,
+        endpoint_url=ENV.SQS_ENDPOINT_URL,
+        aws_access_key_id=ENV.AWS_ACCESS_KEY_ID,
+        aws_secret_access_key=ENV.AWS_SECRET_ACCESS_KEY,
+        aws_session_token=ENV.AWS_SESSION_TOKEN,
+        config=Config(
+            connect_timeout=ENV.DPP_SQS_TIMEOUT_MS / 1_000,
+            read_timeout=read_timeout_seconds,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            max_pool_connections=POOL_CONNECTIONS,
+            tcp_keepalive=True,
+        ),
+    )
+
+
+def _forget_inherited_lock() -> None:
+    """Another thread may have been building at the fork: its lock would stay shut in the child."""
+    _Made.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_inherited_lock)

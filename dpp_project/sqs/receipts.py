@@ -1,0 +1,55 @@
+"""What is done with receipt handles, ten at a time. Nothing here raises: a receipt that is lost repeats its message."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dpp_project.sqs import client
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs.type_defs import BatchResultErrorEntryTypeDef
+
+log = logging.getLogger("dpp.sqs")
+
+BATCH = 10
+
+
+def delete(url: str, receipts: Sequence[str]) -> None:
+    """Finished for good. A delete that fails repeats the message after its visibility timeout."""
+    for some in _batches(receipts):
+        try:
+            answer = client.client().delete_message_batch(
+                QueueUrl=url, Entries=[{"Id": str(at), "ReceiptHandle": receipt} for at, receipt in enumerate(some)]
+            )
+        except (BotoCoreError, ClientError, OSError) as error:
+            log.warning("%d finished messages could not be deleted and will repeat", len(some), exc_info=error)
+        else:
+            _log_failed("deleted", answer.get("Failed", []))
+
+
+def release(url: str, receipts: Sequence[str]) -> None:
+    """Visible again at once, for any worker. One that fails is visible after its visibility timeout."""
+    for some in _batches(receipts):
+        try:
+            answer = client.client().change_message_visibility_batch(
+                QueueUrl=url,
+                Entries=[
+                    {"Id": str(at), "ReceiptHandle": receipt, "VisibilityTimeout": 0} for at, receipt in enumerate(some)
+                ],
+            )
+        except (BotoCoreError, ClientError, OSError) as error:
+            log.warning("%d messages could not be returned and stay invisible a while", len(some), exc_info=error)
+        else:
+            _log_failed("returned", answer.get("Failed", []))
+
+
+def _batches(receipts: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(receipts), BATCH):
+        yield receipts[start : start + BATCH]
+
+
+def _log_failed(what: str, failed: "Sequence[BatchResultErrorEntryTypeDef]") -> None:
+    if failed:
+        log.warning("%d messages were not %s: %s", len(failed), what, sorted({entry["Code"] for entry in failed}))
