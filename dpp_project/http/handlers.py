@@ -1,14 +1,16 @@
 """Whatever goes wrong under a request, from DRF, from Django or from us, is answered as a problem."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import psycopg_pool
 import structlog
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.views import defaults
 from redis import RedisError
 from rest_framework import exceptions
 
@@ -76,29 +78,39 @@ _PROBLEMS: list[tuple[type[BaseException] | tuple[type[BaseException], ...], Cal
         (exceptions.PermissionDenied, PermissionDenied),
         _simple(ReasonCode.SCOPE_MISSING, "This key may not do that."),
     ),
+    (exceptions.Throttled, _simple(ReasonCode.RATE_LIMITED, "Too many requests.")),
     (RequestDataTooBig, _simple(ReasonCode.PAYLOAD_TOO_LARGE, "The body is too large.")),
-    (exceptions.ParseError, _simple(ReasonCode.MALFORMED_REQUEST, "The request could not be read.")),
+    (
+        (exceptions.ParseError, SuspiciousOperation),
+        _simple(ReasonCode.MALFORMED_REQUEST, "The request could not be read."),
+    ),
     (exceptions.ValidationError, _simple(ReasonCode.VALIDATION_FAILED, "The request has wrong fields.")),
     (UNAVAILABLE, _unavailable),
 ]
 
 
+def for_browsers(request: HttpRequest) -> bool:
+    """Pages that people look at keep Django's own error pages; everything else answers problems."""
+    return request.path.startswith(("/admin/", "/docs/", "/static/"))
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    del exception
-    return response(request, Problem(ReasonCode.MALFORMED_REQUEST, "The request could not be read."))
+    return defaults.bad_request(request, exception) if for_browsers(request) else answer(request, exception)
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return answer(request, PermissionDenied(exception))
+    return defaults.permission_denied(request, exception) if for_browsers(request) else answer(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return answer(request, Http404(exception))
+    return defaults.page_not_found(request, exception) if for_browsers(request) else answer(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django logs the exception itself before it asks for this page."""
-    return response(request, Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed."))
+    """Django calls this while it handles the exception, which is how the cause is known here."""
+    error = sys.exc_info()[1] or RuntimeError("no exception is being handled")
+    problem_answer = answer(request, error)
+    return defaults.server_error(request) if for_browsers(request) else problem_answer
 
 
 REASON_BY_STATUS = {

@@ -9,13 +9,12 @@ from django.http.response import HttpResponseBase
 
 from dpp_project import metrics, tracing
 from dpp_project.http import problems
-from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS
+from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS, for_browsers
 from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
 
 log = structlog.get_logger("dpp.request")
 
-HTML_PREFIXES = ("/admin/", "/docs/", "/static/")
 LOGGED_PATH_LENGTH = 200
 
 
@@ -35,7 +34,7 @@ class RequestMiddleware:
         response.headers["X-Trace-Id"] = tracing.current() or trace_id
         for name, value in getattr(request, "dpp_response_headers", {}).items():
             response.headers[name] = value
-        if not request.path.startswith(HTML_PREFIXES):
+        if not for_browsers(request):
             response.headers.setdefault("Cache-Control", "no-store")
         self._account(request, response, started)
         return response
@@ -58,7 +57,7 @@ class RequestMiddleware:
 
 def _as_problem(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """An error that some layer answered in its own form, put into ours; pages meant for browsers stay."""
-    if response.status_code < 400 or request.path.startswith(HTML_PREFIXES):
+    if response.status_code < 400 or for_browsers(request):
         return response
     if response.headers.get("Content-Type", "").startswith(problems.CONTENT_TYPE):
         return response
