@@ -90,6 +90,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.REDIS_URL
 REDIS_TIMEOUT_SECONDS = ENV.DPP_REDIS_TIMEOUT_MS / 1_000
+RATE_LIMIT_ON_REDIS_FAILURE = ENV.DPP_RATE_LIMIT_ON_REDIS_FAILURE
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -132,6 +133,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "dpp_project.http.handlers.exception_handler",
     "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["tenants.permissions.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["tenants.rate_limits.TenantRateThrottle"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,

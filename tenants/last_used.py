@@ -76,7 +76,11 @@ class LastUsed:
         if not seen:
             return
         try:
-            with connection.cursor() as cursor:
-                cursor.execute(WRITE, [list(seen), list(seen.values()), list(seen)])
+            _write(seen)
         except Exception as error:  # nobody waits for this write; the next minute tries anew
             log.warning("last use of keys not written", keys=len(seen), exc_info=error)
+
+
+def _write(seen: dict[UUID, datetime]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(WRITE, [list(seen), list(seen.values()), list(seen)])

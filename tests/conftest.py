@@ -9,6 +9,7 @@ import redis as redis_library
 from dpp_project import clock as clock_module
 from dpp_project import redis
 from dpp_project.clock import FixedClock
+from tenants import authentication
 
 
 @pytest.fixture
@@ -25,3 +26,17 @@ def valkey() -> redis_library.Redis:
     client = redis.client()
     client.flushall()
     return client
+
+
+@pytest.fixture(autouse=True)
+def _front_door_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test meets a key that another one used, and no timer writes `last_used_at` behind a test's back."""
+    authentication.memory.forget()
+    monkeypatch.setattr(authentication.last_used, "_run_later", lambda _seconds, _flush: None)
+
+
+@pytest.fixture(scope="session")
+def aws() -> str:
+    """This process's own queues and bucket, as `manage.py provision` makes them; answers the queue's URL."""
+    provisioning.provision(dry_run=False)
+    return settings.ENV.DPP_QUEUE_URL
