@@ -1,0 +1,44 @@
+"""The names of the money in Redis. All keys of one tenant and of its runs live on one server."""
+
+from typing import Final
+
+EPOCH: Final = "budget:epoch"
+CLOSED_PREFIX: Final = "closed."
+
+RESERVE_TTL_SECONDS: Final = 3_600
+RECEIPT_TTL_SECONDS: Final = 86_400
+VERIFY_GATE_MS: Final = 50
+
+
+def balance(tenant_id: str) -> str:
+    return f"budget:{tenant_id}:balance_usd_micros"
+
+
+def seq(tenant_id: str) -> str:
+    """Raised by every script that changed this tenant's money."""
+    return f"budget:{tenant_id}:seq"
+
+
+def gate(tenant_id: str) -> str:
+    """Exists while this one tenant is closed; says by whom."""
+    return f"budget:{tenant_id}:gate"
+
+
+def holds(tenant_id: str) -> str:
+    """Run id → micros held. It never expires: this is what the scripts settle from."""
+    return f"holds:{tenant_id}"
+
+
+def reserve(run_id: str) -> str:
+    """The documented hash of a reservation. It expires; nothing is decided by its absence."""
+    return f"reserve:{run_id}"
+
+
+def receipt(run_id: str) -> str:
+    """What a settle or refund did, so that asked again it answers the same."""
+    return f"receipt:{run_id}"
+
+
+def credit(entry_id: str) -> str:
+    """That a top-up or adjustment has reached the balance."""
+    return f"credit:{entry_id}"

@@ -1,0 +1,49 @@
+-- Bring a ledger entry (top-up or adjustment) to the balance, once.
+--
+-- KEYS  1 budget:{tenant}:balance_usd_micros   2 credit:{entry}
+--       3 budget:epoch   4 budget:{tenant}:seq   5 budget:{tenant}:gate
+-- ARGV  1 tenant_id   2 amount_usd_micros, signed   3 entry_id
+--       4 the epoch read before the entry's pending row was: a rebuild in between has counted the entry
+--
+-- OK <new_balance> first|again            again: the first answer, nothing changed
+-- ERR_LIMIT <balance>                     the balance would pass 9007199254740991 either way
+-- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
+-- ERR_TENANT_MISMATCH                     the entry reached another tenant
+-- ERR_ARGUMENT <name>
+-- The receipt lives 86400 s. Every answer but OK first has changed nothing.
+
+local tenant, amount, entry, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local function amount_is_valid(text)
+  return text and #text <= 17 and string.match(text, '^%-?[1-9][0-9]*$') and math.abs(tonumber(text)) <= 9007199254740991
+end
+
+if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
+if not amount_is_valid(amount) then return {'ERR_ARGUMENT', 'amount_usd_micros'} end
+if not entry or entry == '' then return {'ERR_ARGUMENT', 'entry_id'} end
+if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
+if #KEYS ~= 5 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
+  or KEYS[3] ~= 'budget:epoch' or KEYS[4] ~= 'budget:' .. tenant .. ':seq'
+  or KEYS[5] ~= 'budget:' .. tenant .. ':gate' then
+  return {'ERR_ARGUMENT', 'keys'}
+end
+
+local known = redis.call('MGET', KEYS[3], KEYS[5], KEYS[1])
+local balance = known[3]
+if known[1] ~= epoch then return {'ERR_UNAVAILABLE', 'epoch'} end
+if known[2] then return {'ERR_UNAVAILABLE', 'gate'} end
+if not balance or #balance > 18 or not string.match(balance, '^%-?[0-9]+$') then return {'ERR_UNAVAILABLE', 'balance'} end
+
+local receipt = redis.call('HMGET', KEYS[2], 'tenant_id', 'balance_usd_micros')
+if receipt[1] and receipt[1] ~= tenant then return {'ERR_TENANT_MISMATCH'} end
+if receipt[1] then return {'OK', receipt[2], 'again'} end
+
+-- Both summands are exact; a sum past 2^53 may be off by one and is past the limit either way.
+if math.abs(tonumber(balance) + tonumber(amount)) > 9007199254740991 then return {'ERR_LIMIT', balance} end
+
+redis.call('INCR', KEYS[4])
+redis.call('INCRBY', KEYS[1], amount)
+balance = redis.call('GET', KEYS[1])
+redis.call('HSET', KEYS[2], 'tenant_id', tenant, 'amount_usd_micros', amount, 'balance_usd_micros', balance)
+redis.call('EXPIRE', KEYS[2], 86400)
+return {'OK', balance, 'first'}
