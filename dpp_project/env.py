@@ -93,8 +93,17 @@ class Environment(BaseModel):
     DPP_REDIS_TIMEOUT_MS: int = Field(default=2_000, ge=50, le=30_000, description="Patience with Redis, each call.")
 
     DPP_SQS_TIMEOUT_MS: int = Field(default=2_000, ge=50, le=30_000, description="Patience with SQS, each call.")
+    DPP_SQS_FIRST_VISIBILITY_SECONDS: int = Field(
+        default=45,
+        ge=1,
+        le=120,
+        description="How long a received message is a worker's before its first heartbeat (30 s) must extend that.",
+    )
     DPP_SQS_WAIT_SECONDS: int = Field(
-        default=5, ge=1, le=20, description="Length of a worker's long poll; a worker that stops waits for its last one."
+        default=5,
+        ge=1,
+        le=20,
+        description="Length of a worker's long poll; a worker that stops waits for its last one.",
     )
 
     DPP_RATE_LIMIT_ON_REDIS_FAILURE: Literal["open", "closed"] = Field(
@@ -110,7 +119,9 @@ class Environment(BaseModel):
     DPP_CLOCK_OFFSET_SECONDS: int = Field(
         default=0, ge=-86_400, le=86_400, description="Moves this process's clock. For fault drills only."
     )
-    DPP_ENABLE_PROBE_PACK: bool = Field(default=False, description="The `probe` pack of the tests. Never in production.")
+    DPP_ENABLE_PROBE_PACK: bool = Field(
+        default=False, description="The `probe` pack of the tests. Never in production."
+    )
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Environment:

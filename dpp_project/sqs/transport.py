@@ -18,15 +18,17 @@ Where a received message can be, and what happens to it there:
 - with Celery: acknowledged, rejected, or made visible again at close;
 - acknowledged, its delete not yet sent: a crash here, or a delete that fails, repeats the message after its visibility
   timeout. A run starts by compare-and-set, so a repeated message finds nothing to do;
-- rejected: left alone until its visibility timeout ends, so that SQS counts the receives and moves it to the
+- rejected: left alone until its visibility ends, so that SQS counts the receives and moves it to the
   dead-letter queue. It is never deleted: the queue has a redrive policy (`manage.py provision` sees to it);
-- in an answer that never arrived (process killed, connection cut during a poll): invisible until the timeout ends.
+- in an answer that never arrived (process killed, connection cut during a poll): invisible for a while.
 
-The last one is where "received and never executed until visibility ended" comes from. A worker that stops while its
-long poll is open leaves that poll behind; the service hands it the next messages sent, up to ten, and nobody reads the
-answer. Stock kombu abandons its poll at every stop. Here a stop waits for it (at most DPP_SQS_WAIT_SECONDS, while the
-packs drain anyway) and makes visible what it brought. After kill -9 the loss remains, bounded by one poll a process and
-by the visibility timeout; the requeuer is the net below.
+The last one is where "received, and not executed until visibility ended" comes from. A poll that is open when its
+connection goes stays open at the service, takes the next messages sent, and answers to nobody. Stock kombu leaves its
+poll behind at every stop. Here a stop waits for it (at most DPP_SQS_WAIT_SECONDS, while the packs drain anyway) and
+makes visible what it brought. For a kill and a cut the loss is bounded instead: a poll is short, it asks for no more
+than there are free slots, and it takes messages for DPP_SQS_FIRST_VISIBILITY_SECONDS only, not for the 120 s of the
+queue. That is longer than the heartbeat interval, and the heartbeat of a run extends it; a run that ends sooner
+needs no extension.
 
 Threads in a process that forks children: the pool forks before the receiver starts; a child that replaces a dead one
 is forked beside it, touches no channel and no shared client (sqs/client.py checks the process id), and is replaced in
@@ -40,7 +42,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kombu.transport import SQS as KOMBU_SQS  # noqa: N811  a module with a loud name
+from kombu.transport import SQS as KOMBU_SQS
 from kombu.transport import virtual
 
 from dpp_project.settings import ENV
@@ -115,6 +117,7 @@ class Channel(SQS.Channel):  # type: ignore[misc]
                 QueueUrl=url,
                 MaxNumberOfMessages=count,
                 WaitTimeSeconds=ENV.DPP_SQS_WAIT_SECONDS,
+                VisibilityTimeout=ENV.DPP_SQS_FIRST_VISIBILITY_SECONDS,
                 MessageSystemAttributeNames=["ApproximateReceiveCount"],
             )
             found = [dict(message) for message in answer.get("Messages", [])]

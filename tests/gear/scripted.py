@@ -1,0 +1,86 @@
+"""An HTTP server that stands before a real one and, while told to, answers with an error of its own."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
+
+
+class Scripted:
+    """`status` None forwards; otherwise every request gets that status and `body`. `only` narrows it to one action."""
+
+    def __init__(self, target: str) -> None:
+        self.status: int | None = None
+        self.body = b"{}"
+        self.only: str | None = None
+        self.refused = 0
+        self.actions: list[str] = []
+        self._target = urlsplit(target)
+        script = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                script._answer(self)
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @contextmanager
+    def running(self) -> Iterator["Scripted"]:
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join()
+
+    @contextmanager
+    def answering(self, status: int, body: bytes = b"{}", *, only: str | None = None) -> Iterator[None]:
+        self.body, self.only, self.status = body, only, status
+        try:
+            yield
+        finally:
+            self.status = None
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        sent = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        action = handler.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        self.actions.append(action)
+        if self.status is not None and self.only in (None, action):
+            self.refused += 1
+            _write(handler, self.status, {"Content-Type": "application/x-amz-json-1.0"}, self.body)
+            return
+        far = http.client.HTTPConnection(str(self._target.hostname), self._target.port, timeout=30)
+        try:
+            far.request("POST", handler.path, body=sent, headers=dict(handler.headers.items()))
+            answer = far.getresponse()
+            kept = {name: value for name, value in answer.getheaders() if name.lower() not in HOP}
+            _write(handler, answer.status, kept, answer.read())
+        except OSError:
+            handler.close_connection = True
+        finally:
+            far.close()
+
+
+def _write(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
