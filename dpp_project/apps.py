@@ -12,7 +12,9 @@ class PlatformConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("dpp_project.checks")
+        import_module("dpp_project.console")
         import_module("dpp_project.http.openapi")
         for app in apps.get_app_configs():
-            if module_has_submodule(app.module, "metrics"):
-                import_module(f"{app.name}.metrics")
+            for name in ("metrics", "dashboard"):
+                if module_has_submodule(app.module, name):
+                    import_module(f"{app.name}.{name}")

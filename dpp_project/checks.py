@@ -38,7 +38,7 @@ def environment(app_configs: Configs, **_kwargs: Any) -> list[CheckMessage]:
     horizon = constants.LEASE_TTL_SECONDS
     if constants.QUEUE_VISIBILITY_SECONDS <= constants.TIMEBOX_SECONDS_MAX:
         found.append(Error("The queue shows a message again while its pack may still run.", id="dpp.E003"))
-    if horizon <= 2 * constants.LEASE_HEARTBEAT_INTERVAL_SECONDS or constants.REAPER_INTERVAL_SECONDS > horizon:
+    if horizon <= 2 * constants.LEASE_HEARTBEAT_INTERVAL_SECONDS or horizon < constants.REAPER_INTERVAL_SECONDS:
         found.append(Error("The reaper's horizon does not fit the lease and its heartbeat.", id="dpp.E004"))
     return found
 
@@ -93,7 +93,9 @@ def refuse_unsafe_redis() -> None:
     except redis.RedisError:
         return
     if faults:
-        raise SystemExit("DPP does not start:\n" + "\n".join(f"  {fault.id}: {fault.msg} {fault.hint}" for fault in faults))
+        raise SystemExit(
+            "DPP does not start:\n" + "\n".join(f"  {fault.id}: {fault.msg} {fault.hint}" for fault in faults)
+        )
 
 
 @register(deploy=True)

@@ -102,6 +102,10 @@ class _Latest:
 _latest = _Latest()
 
 
+def latest() -> dict[str, Result]:
+    return _latest.get()
+
+
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     del request
@@ -110,7 +114,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    dependencies = _latest.get()
+    dependencies = latest()
     down = [name for name, result in dependencies.items() if result["state"] != "up"]
     if not down:
         return JsonResponse({"status": "ready", "dependencies": dependencies})

@@ -39,11 +39,13 @@ def collector(name: str) -> Callable[[Collect], Collect]:
 
 class _Levels(Collector):
     def collect(self) -> Iterable[Metric]:
-        failed = GaugeMetricFamily("dpp_collector_failed", "1 where a source of levels did not answer.", labels=["name"])
+        failed = GaugeMetricFamily(
+            "dpp_collector_failed", "1 where a source of levels did not answer.", labels=["name"]
+        )
         for name, collect in sorted(_collectors.items()):
             try:
                 found = list(collect())
-            except Exception as error:  # noqa: BLE001  one silent source must not hide the others
+            except Exception as error:
                 log.warning("collector failed", collector=name, exc_info=error)
                 failed.add_metric([name], 1)
             else:
@@ -57,7 +59,7 @@ def page() -> bytes:
     counts: CollectorRegistry = REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         counts = CollectorRegistry()
-        MultiProcessCollector(counts)
+        MultiProcessCollector(counts)  # type: ignore[no-untyped-call]
     levels = CollectorRegistry()
     levels.register(_Levels())
     return generate_latest(counts) + generate_latest(levels)

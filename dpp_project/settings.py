@@ -10,7 +10,6 @@ from dpp_project import env, logging
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 
 
-
 def version() -> str:
     """The product's version, from the one place that states it."""
     return str(tomllib.loads((BASE_DIR / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
@@ -157,6 +156,19 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": ["dpp_project.http.openapi.add_problems"],
 }
 
+UNFOLD = {
+    "SITE_TITLE": "DPP console",
+    "SITE_HEADER": "DPP",
+    "SITE_SUBHEADER": "Decision Pack Platform",
+    "SITE_SYMBOL": "deployed_code",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/dpp/icon.svg"}],
+    "SHOW_HISTORY": True,
+    "SHOW_VIEW_ON_SITE": False,
+    "DASHBOARD_CALLBACK": "dpp_project.dashboard.context",
+    "SIDEBAR": {"show_search": True, "show_all_applications": False},
+}
+
+LOGIN_REDIRECT_URL = "admin:index"
 APPEND_SLASH = False
 SECURE_SSL_REDIRECT = ENV.DPP_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.DPP_HTTPS else None

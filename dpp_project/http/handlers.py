@@ -44,10 +44,6 @@ def to_problem(error: BaseException) -> Problem:
     return Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed.")
 
 
-def _method_not_allowed(error: Any) -> Problem:
-    return Problem(ReasonCode.METHOD_NOT_ALLOWED, "This address does not answer that method.")
-
-
 def _unavailable(_error: Any) -> Problem:
     return Problem(
         ReasonCode.SERVICE_UNAVAILABLE,
@@ -64,7 +60,10 @@ NOT_FOUND_DETAIL = "There is nothing here for this key."
 
 _PROBLEMS: list[tuple[type[BaseException] | tuple[type[BaseException], ...], Callable[[Any], Problem]]] = [
     ((Http404, exceptions.NotFound), _simple(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)),
-    (exceptions.MethodNotAllowed, _method_not_allowed),
+    (
+        exceptions.MethodNotAllowed,
+        _simple(ReasonCode.METHOD_NOT_ALLOWED, "This address does not answer that method."),
+    ),
     (exceptions.NotAcceptable, _simple(ReasonCode.NOT_ACCEPTABLE, "No form of the answer fits the Accept header.")),
     (
         exceptions.UnsupportedMediaType,

@@ -42,7 +42,9 @@ class RequestMiddleware:
     def _account(self, request: HttpRequest, response: HttpResponseBase, started: float) -> None:
         seconds = time.perf_counter() - started
         route = request.resolver_match.route if request.resolver_match else "unmatched"
-        metrics.REQUEST_SECONDS.labels(request.method or "?", route, f"{response.status_code // 100}xx").observe(seconds)
+        metrics.REQUEST_SECONDS.labels(request.method or "?", route, f"{response.status_code // 100}xx").observe(
+            seconds
+        )
         principal = getattr(request, "dpp_principal", None)
         log.info(
             "request",

@@ -37,7 +37,7 @@ class DirectedPydanticExtension(PydanticExtension):  # type: ignore[no-untyped-c
             mode="validation" if direction == "request" else "serialization",
         )
         for name, definition in schema.pop("$defs", {}).items():
-            component = ResolvedComponent(
+            component = ResolvedComponent(  # type: ignore[no-untyped-call]
                 name=name, type=ResolvedComponent.SCHEMA, object=name, schema=definition
             )
             auto_schema.registry.register_on_missing(component)

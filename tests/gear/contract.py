@@ -56,7 +56,11 @@ def faults(promises: Promises, tests: dict[str, list[str]]) -> list[str]:
     known = promises.made | promises.to_come
     return [
         *(f"{row} is promised and no test shows it" for row in promises.made if not tests.get(row)),
-        *(f"{row} is named by {tests[row][0]} but stands nowhere in docs/contract.md" for row in tests if row not in known),
+        *(
+            f"{row} is named by {tests[row][0]} but stands nowhere in docs/contract.md"
+            for row in tests
+            if row not in known
+        ),
         *(f"{row} stands in both parts of docs/contract.md" for row in promises.made if row in promises.to_come),
     ]
 

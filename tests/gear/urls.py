@@ -18,14 +18,17 @@ from rest_framework.views import APIView
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
-from dpp_project.urls import handler400, handler403, handler404, handler500, urlpatterns as product_urls
+from dpp_project.urls import handler400, handler403, handler404, handler500
+from dpp_project.urls import urlpatterns as product_urls
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
 CANARY = "canary-in-an-exception"
 
 FAILURES: dict[str, Callable[[], Exception]] = {
-    "problem": lambda: Problem(ReasonCode.CONFLICT, "It stands in the way.", run_id="r-1", headers={"Retry-After": "7"}),
+    "problem": lambda: Problem(
+        ReasonCode.CONFLICT, "It stands in the way.", run_id="r-1", headers={"Retry-After": "7"}
+    ),
     "http404": lambda: Http404(CANARY),
     "denied": lambda: PermissionDenied(CANARY),
     "suspicious": lambda: SuspiciousOperation(CANARY),
@@ -39,7 +42,7 @@ FAILURES: dict[str, Callable[[], Exception]] = {
     "drf_validation": lambda: exceptions.ValidationError({"a": [CANARY]}),
     "drf_parse": lambda: exceptions.ParseError(CANARY),
     "drf_auth": lambda: exceptions.AuthenticationFailed(CANARY),
-    "drf_throttled": lambda: exceptions.Throttled(),
+    "drf_throttled": exceptions.Throttled,
 }
 
 
@@ -69,7 +72,7 @@ class Fails(APIView):
     throttle_classes: Any = ()
 
     def get(self, request: Request, kind: str) -> Response:
-        raise FAILURES[kind]()
+        raise FAILURES[kind]()  # noqa: RSE102  it makes the exception
 
 
 class Echo(APIView):
@@ -85,7 +88,7 @@ class Echo(APIView):
 
 
 def plain_failure(request: HttpRequest, kind: str) -> HttpResponse:
-    raise FAILURES[kind]()
+    raise FAILURES[kind]()  # noqa: RSE102  it makes the exception
 
 
 urlpatterns = [

@@ -42,8 +42,11 @@ def problem_of(response: Any, *, status: int, reason: ReasonCode, instance: str)
 
 @pytest.mark.parametrize(
     "path",
-    ["/nothing", "/v1/", "/v1/runs/not-a-uuid", "/v1/한글", "/v1/%00", "/v1/%ff%fe", "/v1/" + "a" * 4_000, "/admin.php"]
-    + ["/docs", "/healthz/", "/v1/openapi.json/", "/v1//whoami", "/v1/whoami.xml", "/.env"],
+    """
+    /nothing /v1/ /v1/runs/not-a-uuid /v1/한글 /v1/%00 /v1/%ff%fe /admin.php /.env
+    /docs /healthz/ /v1/openapi.json/ /v1//whoami /v1/whoami.xml
+    """.split()
+    + ["/v1/" + "a" * 4_000],
 )
 def test_dpp_03_an_unknown_address_is_a_problem(browserless: Client, path: str) -> None:
     response: Any = browserless.get(path)
@@ -157,7 +160,9 @@ def test_dpp_03_a_bad_body_names_its_fault(
 
 
 def test_a_good_body_is_read(browserless: Client) -> None:
-    response = browserless.post("/v1/tests/echo", data=b'{"name": "ok"}', content_type="application/json; charset=UTF-8")
+    response = browserless.post(
+        "/v1/tests/echo", data=b'{"name": "ok"}', content_type="application/json; charset=UTF-8"
+    )
     assert (response.status_code, json.loads(response.content)) == (200, {"name": "ok", "mode": "a", "inner": []})
 
 
@@ -185,7 +190,7 @@ def test_dpp_03_a_foreign_host_name_is_a_problem(browserless: Client) -> None:
 def log_lines() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     settings = dpp_logging.configuration(service="api", level="INFO")
-    settings["handlers"]["stdout"]["stream"] = stream
+    settings["handlers"]["lines"]["stream"] = stream
     logging.config.dictConfig(settings)
     yield stream
     dpp_logging.configure(service="command", level="INFO")

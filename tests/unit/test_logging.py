@@ -12,8 +12,8 @@ import pytest
 import structlog
 from pydantic import BaseModel
 
-from dpp_project import tracing
 from dpp_project import logging as dpp_logging
+from dpp_project import tracing
 
 CANARY = "canary-7f3a"
 KEY = "dpp_Ab3dEf9h_" + "s3cr3t" * 7 + "x"
@@ -34,7 +34,7 @@ class Lines:
 def lines() -> Iterator[Lines]:
     captured = Lines()
     settings = dpp_logging.configuration(service="api", level="INFO")
-    settings["handlers"]["stdout"]["stream"] = captured.stream
+    settings["handlers"]["lines"]["stream"] = captured.stream
     logging.config.dictConfig(settings)
     yield captured
     dpp_logging.configure(service="command", level="INFO")
@@ -71,7 +71,9 @@ def test_dpp_73_the_standard_library_logs_the_same_way(lines: Lines) -> None:
 
 
 @pytest.mark.contract("DPP-73")
-@pytest.mark.parametrize("name", ["inputs", "input", "api_key", "Authorization", "password", "secret_key", "body", "lease_token"])
+@pytest.mark.parametrize(
+    "name", ["inputs", "input", "api_key", "Authorization", "password", "secret_key", "body", "lease_token"]
+)
 def test_dpp_73_fields_with_telling_names_are_masked(lines: Lines, name: str) -> None:
     structlog.get_logger("x").info("event", **{name: CANARY, "nested": {name: {"deep": CANARY}}})
     assert CANARY not in lines.stream.getvalue()

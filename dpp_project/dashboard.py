@@ -1,0 +1,95 @@
+"""The console's first page: panels that each app's `dashboard.py` registers, a failing one shown as failing."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from django.http import HttpRequest
+
+log = structlog.get_logger("dpp.console")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number with its name; `note` says what to make of it."""
+
+    label: str
+    value: str
+    note: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Bars over labels; several series share the axis."""
+
+    labels: Sequence[str]
+    series: Mapping[str, Sequence[int]]
+    colors: Sequence[str] = ("#2563eb", "#f59e0b", "#dc2626", "#16a34a")
+
+    def data(self) -> str:
+        """What Unfold's chart component reads. Values are whole numbers, so that no label is rounded."""
+        datasets = [
+            {"label": name, "data": list(values), "backgroundColor": color}
+            for (name, values), color in zip(self.series.items(), self.colors, strict=False)
+        ]
+        return json.dumps({"labels": list(self.labels), "datasets": datasets})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    title: str
+    description: str = ""
+    figures: Sequence[Figure] = ()
+    plot: Plot | None = None
+    headers: Sequence[str] = ()
+    rows: Sequence[Sequence[Any]] = ()
+    link: str = ""
+    link_text: str = ""
+    empty: str = "Nothing yet."
+
+    @property
+    def table(self) -> dict[str, Any] | None:
+        return {"headers": list(self.headers), "rows": [list(row) for row in self.rows]} if self.rows else None
+
+
+Build = Callable[[], Panel]
+
+
+@dataclass(frozen=True)
+class _Registered:
+    order: int
+    title: str
+    build: Build = field(compare=False)
+
+
+_panels: list[_Registered] = []
+
+
+def panel(*, title: str, order: int) -> Callable[[Build], Build]:
+    """Put a panel on the first page; low orders stand first."""
+
+    def register(build: Build) -> Build:
+        _panels.append(_Registered(order, title, build))
+        return build
+
+    return register
+
+
+def panels() -> list[Panel]:
+    shown = []
+    for registered in sorted(_panels, key=lambda item: (item.order, item.title)):
+        try:
+            shown.append(registered.build())
+        except Exception as error:
+            log.warning("panel failed", panel=registered.title, exc_info=error)
+            shown.append(Panel(title=registered.title, empty=f"Cannot be shown: {type(error).__name__}."))
+    return shown
+
+
+def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Unfold's DASHBOARD_CALLBACK."""
+    del request
+    return context | {"panels": panels()}

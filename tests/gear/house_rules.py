@@ -1,0 +1,64 @@
+"""House rules that no linter knows, each a function from source text to complaints."""
+
+import ast
+from collections.abc import Iterator
+
+MAX_FUNCTION_LINES = 70
+MAX_MODULE_LINES = 600
+
+# Longer for a reason, which stands here.
+LONG_MODULES: dict[str, str] = {}
+
+
+def wall_clock_reads(tree: ast.Module) -> Iterator[str]:
+    """Time comes from dpp_project.clock, so that tests and drills can move it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            called = ast.unparse(node.func)
+            if called.endswith(("datetime.now", "datetime.utcnow", "datetime.today", "date.today", "timezone.now")):
+                yield f"line {node.lineno}: {called}() reads the wall clock; use dpp_project.clock.now()"
+
+
+def sleeps(tree: ast.Module) -> Iterator[str]:
+    """A test that sleeps is slow on a good day and flaky on a bad one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "sleep"}:
+            yield f"line {node.lineno}: sleeps; wait for a condition (tests.gear.waiting)"
+
+
+def long_functions(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"line {node.lineno}: {node.name} has {lines} lines; cut it along its seams"
+
+
+def asserts_nothing(tree: ast.Module) -> Iterator[str]:
+    """A test without an assertion cannot fail."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not _asserts(node):
+            yield f"line {node.lineno}: {node.name} asserts nothing"
+
+
+def _asserts(node: ast.FunctionDef) -> bool:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Assert):
+            return True
+        if isinstance(inner, ast.Call):
+            called = ast.unparse(inner.func)
+            if called.endswith(("raises", "warns")) or any(word in called for word in ("assert", "expect", "verify")):
+                return True
+            if called in {"problem_of", "wait_until", "run_state_machine_as_test"}:
+                return True
+    return False
+
+
+def silent_excepts(tree: ast.Module) -> Iterator[str]:
+    """What is caught is named; a bare except also swallows the order to stop."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = "" if node.type is None else ast.unparse(node.type)
+            reraises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+            if caught in {"", "BaseException"} and not reraises:
+                yield f"line {node.lineno}: catches everything and does not raise it again"
