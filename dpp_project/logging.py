@@ -100,12 +100,14 @@ def _drop_unset(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 def configuration(*, service: str, level: str) -> dict[str, Any]:
     """The `logging` configuration; `service` stands in every line (§15.1)."""
+    # A command's stdout is its answer, which a script may read as JSON or as a key.
+    stream = "ext://sys.stderr" if service == "command" else "ext://sys.stdout"
 
     def add_service(_logger: Any, _method: str, event: EventDict) -> EventDict:
         event["service"] = service
         return event
 
-    shared = [
+    shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -139,8 +141,8 @@ def configuration(*, service: str, level: str) -> dict[str, Any]:
                 ],
             }
         },
-        "handlers": {"stdout": {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", "formatter": "json"}},
-        "root": {"handlers": ["stdout"], "level": level},
+        "handlers": {"lines": {"class": "logging.StreamHandler", "stream": stream, "formatter": "json"}},
+        "root": {"handlers": ["lines"], "level": level},
         "loggers": {
             # Django's own request and server lines would repeat ours, and carry the whole path.
             "django.request": {"level": "CRITICAL"},

@@ -1,0 +1,91 @@
+"""What all commands for operators share: --json, --dry-run, one form of answer, one meaning of exit codes.
+
+Exit codes: 0 done; 1 refused, nothing changed; 2 wrong usage (argparse); 3 a service did not answer.
+The answer goes to stdout, everything said about it to stderr, so that a script can take the one and people see both.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import InterfaceError, OperationalError, transaction
+from redis import RedisError
+
+EXIT_REFUSED: Final = 1
+EXIT_UNAVAILABLE: Final = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`document` is what --json prints, `lines` what people read, `remarks` what goes beside it to stderr."""
+
+    document: dict[str, Any]
+    lines: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+
+
+class Refused(Exception):  # noqa: N818  a refusal is an answer
+    """The command changed nothing: `field` is the argument at fault, `detail` says what to do about it."""
+
+    def __init__(self, *, reason: str, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.field = field
+        self.detail = detail
+
+
+class OpsCommand(BaseCommand):
+    """A subclass declares its arguments and answers from `run`. One that changes something sets `changes`."""
+
+    changes: ClassVar[bool] = False
+    requires_system_checks: tuple[str, ...] = ()  # a command must be of use exactly when something is wrong
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON document")
+        if self.changes:
+            parser.add_argument("--dry-run", action="store_true", help="say what would be done, change nothing")
+        self.declare(parser)
+
+    def declare(self, parser: CommandParser) -> None:
+        """The command's own arguments."""
+
+    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+        raise NotImplementedError
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        as_json, dry_run = options.pop("as_json"), options.pop("dry_run", False)
+        try:
+            answer = self.run(dry_run=dry_run, **options)
+        except Refused as refused:
+            if as_json:
+                self._print_json(
+                    {"error": {"reason": refused.reason, "field": refused.field, "detail": refused.detail}}
+                )
+            raise CommandError(f"{refused.field}: {refused.detail}", returncode=EXIT_REFUSED) from None
+        except (OperationalError, InterfaceError, RedisError) as error:
+            raise CommandError(
+                f"a service does not answer ({type(error).__name__}); check DATABASE_URL and REDIS_URL",
+                returncode=EXIT_UNAVAILABLE,
+            ) from error
+        if as_json:
+            self._print_json(answer.document | ({"dry_run": dry_run} if self.changes else {}))
+            return
+        for remark in (*(["dry run: nothing was changed"] if dry_run else []), *answer.remarks):
+            self.stderr.write(remark)
+        for line in answer.lines:
+            self.stdout.write(line)
+
+    def _print_json(self, document: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+
+
+@contextmanager
+def changes_undone_if(dry_run: bool) -> Iterator[None]:  # noqa: FBT001  reads as a sentence where it is used
+    """One transaction around the block, rolled back at its end on a dry run."""
+    with transaction.atomic():
+        yield
+        if dry_run:
+            transaction.set_rollback(True)
