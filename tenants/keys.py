@@ -49,6 +49,10 @@ def prefix_of(text: str) -> str | None:
     return None if form is None else form[1]
 
 
+def is_prefix(text: str) -> bool:
+    return len(text) == PREFIX_LENGTH and text.isascii() and text.isalnum()
+
+
 def hash_of(plaintext: str) -> str:
     return hashlib.sha256(plaintext.encode("ascii")).hexdigest()
 

@@ -191,7 +191,7 @@ def find_key(reference: str) -> ApiKey | Refusal:
     """A key by its id, its prefix (with or without `dpp_`), or by the whole key, as one holds a leaked one."""
     text = reference.strip()
     prefix = keys.prefix_of(text) or text.removeprefix("dpp_")
-    found = ApiKey.objects.filter(prefix=prefix).first() if len(prefix) == keys.PREFIX_LENGTH else None
+    found = ApiKey.objects.filter(prefix=prefix).first() if keys.is_prefix(prefix) else None
     if found is None:
         try:
             found = ApiKey.objects.filter(key_id=uuid.UUID(text)).first()
