@@ -1,10 +1,9 @@
 """SQS and S3 on loopback: ministack through `aws_server.py`, in a virtual environment of its own."""
 
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpp_project.devstack import http
 from dpp_project.devstack.programs import DEVSTACK_VENV, DevstackError, Program
 
 SERVER = Path(__file__).with_name("aws_server.py")
@@ -36,8 +35,4 @@ class Aws:
         )
 
     def ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/_ministack/health", timeout=1) as answer:  # noqa: S310  our own http URL
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
+        return http.answers(f"{self.url}/_ministack/health", seconds=1)

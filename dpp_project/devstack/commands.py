@@ -2,13 +2,23 @@
 """What a person types: `python -m dpp_project.devstack COMMAND`. The Makefile's targets are these."""
 
 import argparse
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from dpp_project.devstack import environment, http, identity
 from dpp_project.devstack.folder import DEFAULT, Folder
 from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.sessions import with_services
+from dpp_project.devstack.stack import supervise
+from dpp_project.devstack.starting import down, up
+
+TAIL_BYTES = 200_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,25 +28,148 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DevstackError as error:
         print(f"devstack: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # The reader of our output has seen enough; the interpreter must not complain about it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _up(options: argparse.Namespace) -> int:
+    folder = _folder(options)
+    up(folder)
+    values = environment.read(folder.env)
+    print(f"DPP is up at {values['DPP_API_URL']} (docs at /docs/); keys and addresses are in {folder.env}")
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    return 0 if down(_folder(options), now=options.now) else 1
+
+
+def _demo(options: argparse.Namespace) -> int:
+    folder = _folder(options)
+    up(folder)
+    values = environment.read(folder.env)
+    answer = http.fetch(f"{values['DPP_API_URL']}/readyz")
+    print("\nIt answers:")
+    for name, state in answer.get("checks", answer).items():
+        print(f"  {name:<10} {_in_words(state)}")
+    print(f"""
+API      {values["DPP_API_URL"]}
+docs     {values["DPP_API_URL"]}/docs/
+console  {values["DPP_ADMIN_URL"]}   {values["DPP_ADMIN_USER"]} / {values["DPP_ADMIN_PASSWORD"]}
+keys     {folder.env}   (`set -a; . {folder.env}` puts them into a shell)
+state    make status, make logs S=worker; make down stops it, the data stay""")
+    return 0
+
+
+def _in_words(state: object) -> str:
+    if isinstance(state, dict):
+        return " ".join(str(part) if key in {"state", "status"} else f"{part} {key}" for key, part in state.items())
+    return str(state)
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Exit code 0 only when everything runs and answers."""
+    folder = _folder(options)
+    status = folder.read_status()
+    alive = is_supervised(status)
+    processes: dict[str, dict[str, Any]] = status.get("processes", {})
+    print(f"{'NAME':<10} {'PID':>8}  {'STATE':<10} {'PORT':>6} {'RESTARTS':>9}")
+    for name, row in processes.items():
+        state = row["state"] if alive else "down"
+        pid = row["pid"] if alive and row["pid"] else "-"
+        print(f"{name:<10} {pid:>8}  {state:<10} {row['port'] or '-':>6} {row['restarts']:>9}")
+    if not alive:
+        print("no supervisor runs: `make up`")
+        return 1
+    return 0 if status.get("ready") and set(processes) >= {"api", "worker", "beat"} else 1
+
+
+def is_supervised(status: dict[str, Any]) -> bool:
+    """Whether the supervisor that wrote this status still lives."""
+    known = status.get("supervisor")
+    return isinstance(known, str) and identity.identity(int(known.split("/")[1])) == known
+
+
+def _logs(options: argparse.Namespace) -> int:
+    folder = _folder(options)
+    names = [options.name] if options.name else sorted(path.stem for path in folder.logs.glob("*.log"))
+    missing = [name for name in names if not folder.log(name).exists()]
+    if missing or not names:
+        raise DevstackError(f"no log of {', '.join(missing) or 'anything'} in {folder.logs}")
+    if options.follow:
+        os.execvp("tail", ["tail", "-n", str(options.lines), "-F", *(str(folder.log(name)) for name in names)])  # noqa: S606, S607
+    for name in names:
+        if len(names) > 1:
+            print(f"==> {name} <==")
+        print("\n".join(_tail(folder.log(name), options.lines)))
+    return 0
+
+
+def _tail(path: Path, lines: int) -> list[str]:
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        return log.read().decode("utf-8", errors="replace").splitlines()[-lines:]
 
 
 def _with_services(options: argparse.Namespace) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise DevstackError("with-services needs a command after --")
-    return with_services(_folder(options), command)
+    with _folder_or_passing(options.state) as folder:
+        return with_services(folder, command)
+
+
+@contextmanager
+def _folder_or_passing(state: str | None) -> Iterator[Folder]:
+    if state is not None:
+        yield Folder(Path(state).resolve())
+        return
+    passing = Path(tempfile.mkdtemp(prefix="dpp-services-"))
+    try:
+        yield Folder(passing)
+    finally:
+        shutil.rmtree(passing, ignore_errors=True)
+
+
+def _supervise(options: argparse.Namespace) -> int:
+    return supervise(_folder(options))
+
+
+def _reset(options: argparse.Namespace) -> int:
+    folder = _folder(options)
+    down(folder, now=True)
+    shutil.rmtree(folder.root, ignore_errors=True)
+    print(f"{folder.root} is gone, with all data, keys and logs")
+    return 0
 
 
 def _folder(options: argparse.Namespace) -> Folder:
-    return Folder(Path(options.state).resolve())
+    return Folder(Path(options.state or DEFAULT).resolve())
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m dpp_project.devstack", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m dpp_project.devstack", description="DPP on this machine.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run = commands.add_parser("with-services", help="run a command with Postgres, Valkey, SQS and S3 of its own")
-    run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
-    run.set_defaults(run=_with_services)
-    for each in commands.choices.values():
-        each.add_argument("--state", default=str(DEFAULT), metavar="DIR", help="folder of the devstack (%(default)s)")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], said: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=said, description=said)
+        added.add_argument("--state", metavar="DIR", help=f"folder of the devstack (default {DEFAULT})")
+        added.set_defaults(run=run)
+        return added
+
+    command("up", _up, "start everything and return when it answers; safe to repeat")
+    stop = command("down", _down, "stop everything; the data stay")
+    stop.add_argument("--now", action="store_true", help="kill a worker that is busy; recovery does the rest")
+    command("demo", _demo, "start everything and show what answers and where it is")
+    command("status", _status, "what runs; exit code 0 only when everything does")
+    logs = command("logs", _logs, "the end of one log, or of all")
+    logs.add_argument("name", nargs="?", help="postgres, redis, aws, api, worker, beat or supervisor")
+    logs.add_argument("-n", "--lines", type=int, default=40, help="how many lines (default %(default)s)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until interrupted")
+    around = command("with-services", _with_services, "run a command with Postgres, Valkey, SQS and S3 around it")
+    around.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    command("supervise", _supervise, "what `up` starts: run everything in the foreground until told to stop")
+    command("reset", _reset, "stop everything and delete data, keys and logs")
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpp_project.devstack import ports
+from dpp_project.devstack import http, ports
 from dpp_project.devstack.aws import Aws
 from dpp_project.devstack.folder import Folder, write_whole
 from dpp_project.devstack.postgres import Postgres
@@ -19,6 +19,7 @@ TOLD_ONLY = frozenset(
     {"DPP_API_URL", "DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_MCP_URL"}
     | {"DPP_ADMIN_URL", "DPP_ADMIN_USER", "DPP_ADMIN_PASSWORD"}
 )
+FOREIGN_CREDENTIALS = frozenset({"AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"})
 _SAFE = frozenset(string.ascii_letters + string.digits + "-_.,:/@%+=")
 
 
@@ -30,12 +31,15 @@ class Services:
     valkey: Valkey | None
     aws: Aws | None
 
-    def create_missing(self) -> bool:
-        """Make the database cluster on first use; whether anything was made."""
-        if self.postgres is None or self.postgres.exists():
-            return False
-        self.postgres.create()
-        return True
+    def is_incomplete(self) -> bool:
+        """Whether some of the data is not there yet, or not any more."""
+        return (self.postgres is not None and not self.postgres.exists()) or (
+            self.aws is not None and not self.aws.folder.exists()
+        )
+
+    def create_missing(self) -> None:
+        if self.postgres is not None and not self.postgres.exists():
+            self.postgres.create()
 
     def programs(self) -> list[Program]:
         return [service.program() for service in (self.postgres, self.valkey, self.aws) if service is not None]
@@ -138,3 +142,12 @@ def _api_values(port: int, told: Mapping[str, str]) -> dict[str, str]:
         "DPP_ADMIN_USER": "admin",
         "DPP_ADMIN_PASSWORD": told.get("DPP_ADMIN_PASSWORD") or secrets.token_urlsafe(12),
     }
+
+
+def for_programs(environ: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    """What a program of ours is given: the caller's environment with ours over it, less what is told to people only."""
+    given = values.get("DEVSTACK_GIVEN", "")
+    foreign = frozenset() if "SQS_ENDPOINT_URL" in given or "S3_ENDPOINT_URL" in given else FOREIGN_CREDENTIALS
+    kept = {name: value for name, value in environ.items() if name not in TOLD_ONLY | foreign}
+    ours = {name: value for name, value in values.items() if name not in TOLD_ONLY and not name.startswith("DEVSTACK_")}
+    return http.without_proxy({**kept, **ours})

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -55,6 +56,13 @@ class Folder:
         except OSError:
             holder.close()
             return None
+        return holder
+
+    def lock_within(self, name: str, *, seconds: float) -> IO[str] | None:
+        """As `try_lock`, again for a while: whoever only asks whether the lock is held holds it for a moment."""
+        end = time.monotonic() + seconds
+        while (holder := self.try_lock(name)) is None and time.monotonic() < end:
+            time.sleep(0.02)
         return holder
 
     def write_status(self, status: dict[str, Any]) -> None:

@@ -33,6 +33,7 @@ class Program:
     environ: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
     needs: tuple[str, ...] = ()
+    settles_seconds: float = 0.0  # it must have lived so long before `ready` is asked
     privilege: Privilege = "plain"
     stop_signal: Signals = SIGTERM
     stop_seconds: float = 10.0

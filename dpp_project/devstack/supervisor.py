@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from dpp_project.devstack import backoff, identity
 from dpp_project.devstack.folder import Folder, write_whole
@@ -56,6 +56,7 @@ class Supervisor:
         self.stop_requests = 0
         self._said = ""
         self._logs_checked = 0.0
+        self._guests: set[int] = set()
         adopt_orphans()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
 
@@ -75,11 +76,28 @@ class Supervisor:
         for unit in self.units.values():
             self._start_if_due(unit)
             self._notice_ready(unit)
+        self._reap_strangers()
         self._say()
         if time.monotonic() - self._logs_checked > LOG_CHECK_SECONDS:
             self._logs_checked = time.monotonic()
             for name in self.units:
                 _bound(self.folder, name)
+
+    def run(self, command: Sequence[str], environ: Mapping[str, str], output: IO[bytes] | None = None) -> int:
+        """Run a command to its end while the units are kept running; its exit code, as a shell gives it.
+
+        A request to stop is passed on to the command.
+        """
+        process = spawn(command, environ=environ, output=output, session=output is not None)
+        self._guests.add(process.pid)
+        passed_on = self.stop_requests
+        while process.poll() is None:
+            self.tick()
+            if self.stop_requests > passed_on:
+                passed_on = self.stop_requests
+                process.terminate()
+        self._guests.remove(process.pid)
+        return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
     def stop(self, order: Sequence[str]) -> None:
         """End the units in this order, each within its grace; a second request ends the rest at once."""
@@ -127,14 +145,19 @@ class Supervisor:
     def _end_orphans(self) -> None:
         """Children of ours that we did not start were left by one of ours that died."""
         known = {unit.process.pid for unit in self.units.values() if unit.process is not None}
-        for pid in set(identity.children(os.getpid())) - known - self._guests():
+        for pid in set(identity.children(os.getpid())) - known - self._guests:
             identity.kill_group(pid)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
-    def _guests(self) -> set[int]:
-        """Children that are no program of ours and not to be touched."""
-        return set()
+    def _reap_strangers(self) -> None:
+        """Orphans that came to us and ended by themselves would stay as zombies."""
+        known = self._guests | {unit.process.pid for unit in self.units.values() if unit.process is not None}
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if ended.si_pid in known:
+                    return
+                os.waitpid(ended.si_pid, 0)
 
     def _start_if_due(self, unit: Unit) -> None:
         if unit.process is not None or unit.state not in {"waiting", "backoff"}:
@@ -156,7 +179,8 @@ class Supervisor:
         self._remember()
 
     def _notice_ready(self, unit: Unit) -> None:
-        if unit.state == "starting" and unit.program.ready():
+        settled = time.monotonic() - unit.started_at >= unit.program.settles_seconds
+        if unit.state == "starting" and settled and unit.program.ready():
             unit.state = "ready"
 
     def _remember(self) -> None:

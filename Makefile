@@ -1,0 +1,72 @@
+# What a person types. `make` alone lists it.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+
+PY := .venv/bin/python
+DEVSTACK := $(PY) -m dpp_project.devstack
+# Fast for tests: services of their own, thrown away afterwards.
+AROUND := $(DEVSTACK) with-services --
+JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
+T ?= tests
+ARGS ?=
+
+.PHONY: help setup base demo up down status logs lint format test check contract bench prove clean reset
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make the virtual environments, tools for testing included
+	@sh dpp_project/devstack/bootstrap.sh dev
+
+base:
+	@sh dpp_project/devstack/bootstrap.sh base
+
+demo: base ## Start everything from nothing and show that it works
+	@$(DEVSTACK) demo
+
+up: base ## Start services, API, worker and beat; return when all is ready
+	@$(DEVSTACK) up
+
+down: ## Stop everything, keep the data (NOW=1 kills a worker that is busy)
+	@if [ -x $(PY) ]; then $(DEVSTACK) down $(if $(NOW),--now); fi
+
+status: ## What runs, with pids, ports and restarts
+	@$(DEVSTACK) status
+
+logs: ## The end of the logs (S=worker for one, F=1 to follow)
+	@$(DEVSTACK) logs $(S) $(if $(F),-f) $(if $(N),-n $(N))
+
+lint: setup ## Style, types, import rules, missing migrations, Django's own checks
+	@$(AROUND) sh -ec '\
+	  .venv/bin/ruff check . ; \
+	  .venv/bin/ruff format --check . ; \
+	  .venv/bin/mypy . ; \
+	  .venv/bin/lint-imports ; \
+	  $(PY) manage.py makemigrations --check --dry-run ; \
+	  DPP_HTTPS=1 $(PY) manage.py check --deploy --fail-level WARNING'
+
+format: setup ## Put the code into its form
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+test: setup ## All tests but the slow ones (T=tests/unit for some, JOBS=1, ARGS=-x)
+	@$(AROUND) $(PY) -m pytest -q -n $(JOBS) -m "not slow" $(T) $(ARGS)
+
+check: lint test ## What must pass before a commit
+
+contract: setup ## Each promise with its tests
+	@$(AROUND) $(PY) -m tests.gear.contract
+
+bench: setup ## Measure
+	@$(AROUND) $(PY) -m bench $(ARGS)
+
+prove: setup ## The slow tests: crash drills, long state machines
+	@$(AROUND) $(PY) -m pytest -q -n $(JOBS) -m slow $(T) $(ARGS)
+
+reset: ## Stop everything and delete data, keys and logs
+	@if [ -x $(PY) ]; then $(DEVSTACK) reset; else rm -rf .devstack; fi
+
+clean: down ## Remove environments and caches; the data stay
+	@rm -rf .venv .venv-devstack staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

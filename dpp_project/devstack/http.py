@@ -1,0 +1,44 @@
+"""Questions to servers on loopback, past any proxy that the environment names."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+LOOPBACK = "127.0.0.1,localhost"
+
+
+def answers(url: str, *, seconds: float = 2.0) -> bool:
+    """Whether the address answers 2xx."""
+    try:
+        with _direct.open(url, timeout=seconds):
+            return True
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def fetch(url: str, *, seconds: float = 5.0) -> dict[str, Any]:
+    """The JSON object at an address, whatever its status; empty where there is none."""
+    try:
+        with _direct.open(url, timeout=seconds) as answer:
+            body = answer.read()
+    except urllib.error.HTTPError as error:
+        body = error.read()
+    except OSError:
+        return {}
+    try:
+        loaded = json.loads(body)
+    except ValueError:
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def without_proxy(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which loopback is reached directly: a proxy set for the machine cannot reach it at all."""
+    changed = dict(environ)
+    for name in ("NO_PROXY", "no_proxy"):
+        before = environ.get(name, "")
+        changed[name] = f"{before},{LOOPBACK}" if before and LOOPBACK not in before else before or LOOPBACK
+    return changed

@@ -1,0 +1,94 @@
+# ruff: noqa: T201  its output is the progress that a person sees
+"""Bring database, queues, bucket and static files to where the code is, and seed; Django starts once for all of it.
+
+Run as `python -m dpp_project.devstack.prepare FOLDER`. Each step is safe to repeat. `is_due` tells without Django
+whether there is anything to do: most starts find everything as they left it.
+"""
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from django.core.management import CommandError
+
+from dpp_project.devstack import environment
+from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.programs import REPOSITORY
+
+SHAPING = ("*.py", "*.lua", "*.css", "*.js", "*.svg", "base.txt")
+NOT_OURS = frozenset({"tests", "staticfiles", "bench", "docs", "models"})
+
+
+def is_due(folder: Folder, values: Mapping[str, str]) -> bool:
+    """Whether code or addresses changed since the last preparation; services named from outside are always asked."""
+    if values["DEVSTACK_GIVEN"] or not values["DPP_API_KEY"]:
+        return True
+    try:
+        return (folder.root / "prepared").read_text(encoding="ascii") != fingerprint(values)
+    except OSError:
+        return True
+
+
+def fingerprint(values: Mapping[str, str]) -> str:
+    """Of the code that shapes data and static files, and of where they go."""
+    digest = hashlib.sha256(repr(sorted(values.items())).encode())
+    for path in sorted(_shaping_files()):
+        stat = path.stat()
+        digest.update(f"{path}:{stat.st_size}:{stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _shaping_files() -> list[Path]:
+    folders = [
+        entry
+        for entry in REPOSITORY.iterdir()
+        if entry.is_dir() and entry.name[0] != "." and entry.name not in NOT_OURS
+    ]
+    return [path for folder in folders for pattern in SHAPING for path in folder.rglob(pattern)]
+
+
+def _step(name: str, work: Callable[[], object]) -> None:
+    began = time.monotonic()
+    try:
+        work()
+    except CommandError as error:
+        raise SystemExit(f"{name}: {error}") from None
+    _say(name, began)
+
+
+def _say(name: str, began: float) -> None:
+    print(f"  {name} ({time.monotonic() - began:.1f} s)", flush=True)
+
+
+def main() -> None:
+    folder = Folder(Path(sys.argv[1]))
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    from dpp_project.devstack import seed
+
+    _step("database", lambda: call_command("migrate", interactive=False, verbosity=0))
+    _step("queues and bucket", lambda: call_command("provision", stdout=sys.stderr))
+    _step("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
+    values = environment.read(folder.env)
+    began = time.monotonic()
+    seeded = seed.seed(
+        api_key=values["DPP_API_KEY"],
+        operator_key=values["DPP_OPERATOR_KEY"],
+        admin_user=values["DPP_ADMIN_USER"],
+        admin_password=values["DPP_ADMIN_PASSWORD"],
+    )
+    values |= {"DPP_API_KEY": seeded.api_key, "DPP_OPERATOR_KEY": seeded.operator_key}
+    environment.write(folder.env, values)
+    _say("tenant, keys and admin", began)
+    write_whole(folder.root / "prepared", fingerprint(values))
+
+
+if __name__ == "__main__":
+    main()
