@@ -196,10 +196,14 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         self._ask_again_soon()
 
     def _ask_again_soon(self) -> None:
-        """One question for all slots that become free in this turn of the loop."""
+        """One question for all slots that become free in this turn of the loop.
+
+        By a timer, not `call_soon`: what is called soon from within the loop waits for its next event, up to a second;
+        timers that are due run before the loop sleeps.
+        """
         if self.hub is not None and not self._asking_again:
             self._asking_again = True
-            self.hub.call_soon(self._ask_again)
+            self.hub.call_later(0, self._ask_again)
 
     def _ask_again(self) -> None:
         self._asking_again = False

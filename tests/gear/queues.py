@@ -33,11 +33,14 @@ class Queues:
         return int(found["ApproximateNumberOfMessages"]), int(found["ApproximateNumberOfMessagesNotVisible"])
 
     def dead_bodies(self) -> list[str]:
-        """What the DLQ holds; reading leaves it visible."""
-        found: dict[str, str] = {}
-        for _ in range(3):
-            answer = self.sqs.receive_message(QueueUrl=self.dlq_url, MaxNumberOfMessages=10, VisibilityTimeout=0)
-            found |= {message["MessageId"]: message["Body"] for message in answer.get("Messages", [])}
+        """What the DLQ holds; it is left there, visible."""
+        found = {}
+        while some := self.sqs.receive_message(QueueUrl=self.dlq_url, MaxNumberOfMessages=10, VisibilityTimeout=60).get(
+            "Messages", []
+        ):
+            found |= {message["ReceiptHandle"]: message["Body"] for message in some}
+        for receipt in found:
+            self.sqs.change_message_visibility(QueueUrl=self.dlq_url, ReceiptHandle=receipt, VisibilityTimeout=0)
         return list(found.values())
 
 
