@@ -1,0 +1,145 @@
+"""What a pack is, and what it is given while it works. No pack sees the database, Redis, the queue or a key."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, JsonValue
+
+MEBIBYTE = 1_048_576
+
+Inputs = TypeVar("Inputs", bound=BaseModel)
+
+
+class PackFailed(Exception):  # noqa: N818  an outcome a pack chooses, told to the tenant
+    """The pack cannot do this. `detail` is shown to the tenant, so it quotes no secret and no other tenant's data."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class EngineUnavailable(Exception):  # noqa: N818  an outcome, told to the operator
+    """An engine or a data file is missing; nothing is charged."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class HoldExhausted(Exception):  # noqa: N818  an outcome: the work stops before it costs more than is held
+    """The next charge would pass the hold. What was charged before stands."""
+
+
+class Meter:
+    """Adds up what the work costs. It refuses a charge that would pass the hold, before the work behind it is done."""
+
+    def __init__(self, *, ceiling_micros: int) -> None:
+        self._ceiling_micros = ceiling_micros
+        self._spent_micros = 0
+        self._tokens = 0
+        self._charged = False
+
+    def charge(self, micros: int, *, tokens: int = 0) -> None:
+        """Charge before doing. Charging 0 is how a pack says that its work is free."""
+        if isinstance(micros, bool) or not isinstance(micros, int) or micros < 0 or tokens < 0:
+            raise ValueError("a charge is a whole number of micros, not below zero")
+        if micros > self.left_micros:
+            raise HoldExhausted
+        self._spent_micros += micros
+        self._tokens += tokens
+        self._charged = True
+
+    @property
+    def left_micros(self) -> int:
+        return self._ceiling_micros - self._spent_micros
+
+    @property
+    def spent_micros(self) -> int:
+        return self._spent_micros
+
+    @property
+    def tokens(self) -> int:
+        return self._tokens
+
+    @property
+    def was_charged(self) -> bool:
+        """False means that the pack reported no cost at all, which may not settle at zero silently (DPP-36)."""
+        return self._charged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A file beside the envelope."""
+
+    name: str
+    content: bytes
+    content_type: str
+
+
+@dataclass(kw_only=True)
+class Work(Generic[Inputs]):
+    """One run as its pack sees it."""
+
+    run_id: str
+    inputs: Inputs
+    artifacts_wanted: Mapping[str, bool]
+    deadline: float
+    """On time.monotonic()'s scale. The box kills at the timebox; a pack that ends before keeps its partial result."""
+    meter: Meter
+    fetch_upload: Callable[[str], bytes]
+    """The tenant's own uploaded file by its key; anything else is refused by whoever built this."""
+    log: Callable[..., None] = lambda *_args, **_kwargs: None
+    """Event name and plain values. Inputs do not belong here."""
+    discard_log: list[dict[str, JsonValue]] = field(default_factory=list)
+    blocked_log: list[dict[str, JsonValue]] = field(default_factory=list)
+    artifacts: list[Artifact] = field(default_factory=list)
+    reliability: float | None = None
+    """A pack's own score of its result, 0 to 1, shown beside the minimum asked for. It touches no money."""
+
+    def seconds_left(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
+
+    def add_artifact(self, name: str, content: bytes, content_type: str) -> None:
+        if not name or "/" in name or name.startswith(".") or any(name == other.name for other in self.artifacts):
+            raise ValueError(f"not a fresh, plain file name: {name!r}")
+        self.artifacts.append(Artifact(name=name, content=content, content_type=content_type))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """One line of a price list. `micros` for each `unit`."""
+
+    unit: str
+    micros: int
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What these inputs will cost at least and at most, before any hold caps it."""
+
+    least_micros: int
+    most_micros: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack(Generic[Inputs]):
+    """One kind of work: what it reads, what it costs, how it is done."""
+
+    name: str
+    summary: str
+    inputs: type[Inputs]
+    prices: Sequence[Price]
+    estimate: Callable[[Inputs], Estimate]
+    execute: Callable[[Work[Inputs]], dict[str, JsonValue]]
+    """Answers the envelope's `data`. Runs in the box: it may use its time, its memory, its meter, and nothing else."""
+    example: Mapping[str, Any]
+    """Inputs that work, for the documentation and its test."""
+    artifacts: tuple[str, ...] = ()
+    """Names of the optional artifacts (`include_markdown`) that a request may ask this pack for."""
+    memory_bytes: int = 512 * MEBIBYTE
+    needs_network: bool = False
+    missing: Callable[[], Sequence[str]] = tuple
+    """What must be installed before this pack can work, each with how; empty means ready."""

@@ -1,0 +1,38 @@
+"""Finds the packs. Nothing else in the platform knows one by name."""
+
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings
+
+import runs.packs
+from runs.packs.pack import Pack
+
+ONLY_FOR_TESTS = frozenset({"probe"})
+_NOT_PACKS = frozenset({"pack", "registry"})
+
+
+class UnknownPack(LookupError):  # noqa: N818  named for the finding
+    """No module here defines this pack."""
+
+
+@cache
+def packs() -> Mapping[str, Pack[Any]]:
+    """Every pack for sale, by name."""
+    found: dict[str, Pack[Any]] = {}
+    for module in pkgutil.iter_modules(runs.packs.__path__):
+        if module.name in _NOT_PACKS or (module.name in ONLY_FOR_TESTS and not settings.ENABLE_PROBE_PACK):
+            continue
+        pack: Pack[Any] = import_module(f"runs.packs.{module.name}").PACK
+        found[pack.name] = pack
+    return dict(sorted(found.items()))
+
+
+def get(name: str) -> Pack[Any]:
+    try:
+        return packs()[name]
+    except KeyError:
+        raise UnknownPack(name) from None
