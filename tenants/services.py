@@ -7,7 +7,7 @@ reaches every process within 5 s of its commit (see `tenants.principals.Memory`)
 
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -69,9 +69,12 @@ def create_tenant(
     actor: str,
 ) -> Tenant | Refusal:
     """A new ACTIVE tenant without money or keys. Its id is the idempotency key: taken once, refused ever after."""
-    if re.fullmatch(TENANT_ID_PATTERN, tenant_id, re.ASCII) is None or tenant_id.endswith("\n"):
-        return Refusal(Reason.INVALID, "tenant_id", "must be t_ and 1 to 60 of a-z, 0-9 and _, for example t_acme")
-    fault = _text_fault("display_name", display_name) or _rate_fault(poll_rate_per_minute, submit_rate_per_minute)
+    fault = (
+        tenant_id_fault(tenant_id)
+        or text_fault("display_name", display_name)
+        or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
+        or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
+    )
     if fault is not None:
         return fault
     tenant, is_new = Tenant.objects.get_or_create(
@@ -92,7 +95,11 @@ def update_tenant(
     *, tenant_id: str, display_name: str, poll_rate_per_minute: int, submit_rate_per_minute: int, actor: str
 ) -> Tenant | Refusal:
     """A new name and new rates. The buckets follow with the next request of each process's fresh principal."""
-    fault = _text_fault("display_name", display_name) or _rate_fault(poll_rate_per_minute, submit_rate_per_minute)
+    fault = (
+        text_fault("display_name", display_name)
+        or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
+        or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
+    )
     if fault is not None:
         return fault
     values = {
@@ -134,11 +141,8 @@ def issue_key(
     actor: str,
 ) -> IssuedKey | Refusal:
     """A new key. Not idempotent: asked twice it makes two, since a key cannot be shown a second time."""
-    fault = _scope_fault(tenant_id, chosen := sorted(set(scopes)))
-    if fault is None and label is not None:
-        fault = _text_fault("label", label)
-    if fault is None and expires_at is not None and expires_at <= clock.now():
-        fault = Refusal(Reason.INVALID, "expires_at", "must lie in the future")
+    chosen = sorted(set(scopes))
+    fault = key_fault(tenant_id=tenant_id, scopes=chosen, label=label, expires_at=expires_at)
     if fault is not None:
         return fault
     if not Tenant.objects.filter(tenant_id=tenant_id).exists():
@@ -232,7 +236,37 @@ def _store_new_key(*, tenant_id: str, scopes: list[str], label: str | None, expi
     raise AssertionError("the loop returns or raises")
 
 
-def _scope_fault(tenant_id: str, scopes: list[str]) -> Refusal | None:
+def key_fault(
+    *, tenant_id: str, scopes: Sequence[str], label: str | None, expires_at: datetime | None
+) -> Refusal | None:
+    """What is wrong with a key that is asked for, if anything; forms ask before they submit."""
+    fault = _scope_fault(tenant_id, scopes)
+    if fault is None and label is not None:
+        fault = text_fault("label", label)
+    if fault is None and expires_at is not None and expires_at <= clock.now():
+        fault = Refusal(Reason.INVALID, "expires_at", "must lie in the future")
+    return fault
+
+
+def text_fault(field: str, text: str) -> Refusal | None:
+    if text.strip() and len(text) <= TEXT_LENGTH_MAX and text.isprintable():
+        return None
+    return Refusal(Reason.INVALID, field, f"must be 1 to {TEXT_LENGTH_MAX} printable characters")
+
+
+def rate_fault(field: str, rate_per_minute: int) -> Refusal | None:
+    if 1 <= rate_per_minute <= RATE_PER_MINUTE_MAX:
+        return None
+    return Refusal(Reason.INVALID, field, f"must be a whole number from 1 to {RATE_PER_MINUTE_MAX}")
+
+
+def tenant_id_fault(tenant_id: str) -> Refusal | None:
+    if re.fullmatch(TENANT_ID_PATTERN, tenant_id, re.ASCII) is not None and not tenant_id.endswith("\n"):
+        return None
+    return Refusal(Reason.INVALID, "tenant_id", "must be t_ and 1 to 60 of a-z, 0-9 and _, for example t_acme")
+
+
+def _scope_fault(tenant_id: str, scopes: Sequence[str]) -> Refusal | None:
     allowed = allowed_for(tenant_id)
     names = ", ".join(sorted(allowed))
     if not scopes:
@@ -243,22 +277,6 @@ def _scope_fault(tenant_id: str, scopes: list[str]) -> Refusal | None:
     misplaced = [scope for scope in scopes if scope not in allowed]
     if misplaced:
         return Refusal(Reason.INVALID, "scopes", f"keys of {tenant_id} cannot carry {misplaced[0]}; choose of: {names}")
-    return None
-
-
-def _text_fault(field: str, text: str) -> Refusal | None:
-    if text.strip() and len(text) <= TEXT_LENGTH_MAX and text.isprintable():
-        return None
-    return Refusal(Reason.INVALID, field, f"must be 1 to {TEXT_LENGTH_MAX} printable characters")
-
-
-def _rate_fault(poll_rate_per_minute: int, submit_rate_per_minute: int) -> Refusal | None:
-    for field, rate in (
-        ("poll_rate_per_minute", poll_rate_per_minute),
-        ("submit_rate_per_minute", submit_rate_per_minute),
-    ):
-        if not 1 <= rate <= RATE_PER_MINUTE_MAX:
-            return Refusal(Reason.INVALID, field, f"must be a whole number from 1 to {RATE_PER_MINUTE_MAX}")
     return None
 
 

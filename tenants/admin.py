@@ -1,0 +1,306 @@
+"""The console's pages for tenants and keys (DPP-75). They read the tables, and write through the services."""
+
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db import models
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.decorators import action, display
+from unfold.enums import ActionVariant
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from dpp_project import clock, confirm
+from tenants import services
+from tenants.forms import NewKeyForm, RotateForm, TenantForm
+from tenants.models import ApiKey, Tenant
+from tenants.services import IssuedKey, Refusal
+
+STATE_COLORS = {
+    "ACTIVE": "success",
+    "SUSPENDED": "warning",
+    "ENDING": "warning",
+    "EXPIRED": "danger",
+    "REVOKED": "danger",
+}
+
+
+def actor_of(request: HttpRequest) -> str:
+    return f"admin:{request.user.get_username()}"
+
+
+def state_of(key: ApiKey, now: datetime) -> str:
+    """What a person wants to know of a key: ENDING is a rotated key in its grace period."""
+    if key.status == ApiKey.Status.REVOKED:
+        return "REVOKED"
+    if key.expires_at is not None and key.expires_at <= now:
+        return "EXPIRED"
+    return "ACTIVE" if key.replaced_by_id is None else "ENDING"
+
+
+class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+    """Rows that are never deleted, and whose actions go to people who may change them."""
+
+    formfield_overrides = {models.TextField: {"widget": UnfoldAdminTextInputWidget}}
+    show_full_result_count = False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
+        return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
+
+    def found(self, request: HttpRequest, object_id: str) -> Any:
+        subject = self.get_object(request, object_id)
+        if subject is None:
+            raise Http404
+        return subject
+
+    def report(self, request: HttpRequest, subject: Any, answer: object, done: str) -> HttpResponse:
+        """Back to the subject's page, with what became of the action."""
+        if isinstance(answer, Refusal):
+            self.message_user(request, answer.detail, messages.ERROR)
+        else:
+            self.log_change(request, subject, done)
+            self.message_user(request, done, messages.SUCCESS)
+        return HttpResponseRedirect(
+            reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[subject.pk])
+        )
+
+
+class KeysOfTenant(TabularInline):  # type: ignore[misc]  # unfold has no types
+    model = ApiKey
+    fields = readonly_fields = ("name", "label", "scopes", "state", "expires_at", "last_used_at")
+    verbose_name_plural = "Keys"
+    extra = 0
+    can_delete = False
+    show_change_link = True
+    tab = False
+
+    @display(description="key")  # type: ignore[untyped-decorator]
+    def name(self, key: ApiKey) -> str:
+        return str(key)
+
+    @display(description="state", label=STATE_COLORS)  # type: ignore[untyped-decorator]
+    def state(self, key: ApiKey) -> str:
+        return state_of(key, clock.now())
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Tenant)
+class TenantAdmin(_Kept):
+    form = TenantForm
+    list_display = (
+        "tenant_id",
+        "display_name",
+        "state",
+        "poll_rate_per_minute",
+        "submit_rate_per_minute",
+        "created_at",
+    )
+    list_filter = ("status",)
+    search_fields = ("tenant_id", "display_name")
+    inlines = (KeysOfTenant,)
+    actions_detail = ("suspend", "resume")
+
+    @display(description="status", ordering="status", label=STATE_COLORS)  # type: ignore[untyped-decorator]
+    def state(self, tenant: Tenant) -> str:
+        return tenant.status
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        del request
+        return [*TenantForm.Meta.fields, *([] if obj is None else ["status", "created_at"])]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        del request
+        return [] if obj is None else ["tenant_id", "status", "created_at"]
+
+    def get_inlines(self, request: HttpRequest, obj: Any) -> list[type[KeysOfTenant]]:
+        del request
+        return [] if obj is None else list(self.inlines)
+
+    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
+        del form
+        use_case = services.update_tenant if change else services.create_tenant
+        answer = use_case(
+            tenant_id=obj.tenant_id,
+            display_name=obj.display_name,
+            poll_rate_per_minute=obj.poll_rate_per_minute,
+            submit_rate_per_minute=obj.submit_rate_per_minute,
+            actor=actor_of(request),
+        )
+        _require_done(answer)
+
+    @action(description="Suspend", icon="block", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
+    def suspend(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        tenant = self.found(request, object_id)
+        return confirm.page(
+            self,
+            request,
+            tenant,
+            title="Suspend tenant",
+            text="All its keys stop working within 5 seconds. Runs it has already submitted are finished and charged.",
+            submit="Suspend",
+            form_class=forms.Form,
+            act=lambda _form: self.report(
+                request,
+                tenant,
+                services.suspend_tenant(tenant_id=tenant.tenant_id, actor=actor_of(request)),
+                "Suspended.",
+            ),
+        )
+
+    @action(description="Resume", icon="play_arrow", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def resume(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        tenant = self.found(request, object_id)
+        return confirm.page(
+            self,
+            request,
+            tenant,
+            title="Resume tenant",
+            text="Its keys work again, except those that are revoked or have expired.",
+            submit="Resume",
+            form_class=forms.Form,
+            act=lambda _form: self.report(
+                request,
+                tenant,
+                services.resume_tenant(tenant_id=tenant.tenant_id, actor=actor_of(request)),
+                "Resumed.",
+            ),
+        )
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(_Kept):
+    list_display = ("name", "tenant", "label", "allows", "state", "expires_at", "last_used_at", "created_at")
+    list_filter = ("status", "tenant__status")
+    list_select_related = ("tenant",)
+    search_fields = ("prefix", "label", "tenant__tenant_id", "tenant__display_name")
+    actions_detail = ("rotate", "revoke")
+    readonly_fields = (
+        *("name", "key_id", "tenant", "label", "allows", "state", "created_at"),
+        *("expires_at", "revoked_at", "last_used_at", "replaced_by"),
+    )
+
+    @display(description="key", ordering="prefix")  # type: ignore[untyped-decorator]
+    def name(self, key: ApiKey) -> str:
+        return str(key)
+
+    @display(description="scopes")  # type: ignore[untyped-decorator]
+    def allows(self, key: ApiKey) -> str:
+        return ", ".join(key.scopes)
+
+    @display(description="state", ordering="status", label=STATE_COLORS)  # type: ignore[untyped-decorator]
+    def state(self, key: ApiKey) -> str:
+        return state_of(key, clock.now())
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001, FBT002  Django's
+        return super().get_form(request, obj, change, **(kwargs if obj else kwargs | {"form": NewKeyForm}))
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        del request
+        return list(NewKeyForm.Meta.fields) if obj is None else list(self.readonly_fields)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        del request
+        return [] if obj is None else list(self.readonly_fields)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[ApiKey], search_term: str
+    ) -> tuple[QuerySet[ApiKey], bool]:
+        """Keys are known by `dpp_` and their prefix; the column holds the prefix alone."""
+        found: tuple[QuerySet[ApiKey], bool] = super().get_search_results(
+            request, queryset, search_term.strip().removeprefix("dpp_")
+        )
+        return found
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
+        del form, change
+        issued = _require_done(
+            services.issue_key(
+                tenant_id=obj.tenant_id,
+                scopes=obj.scopes,
+                label=obj.label,
+                expires_at=obj.expires_at,
+                actor=actor_of(request),
+            )
+        )
+        obj.__dict__ |= issued.key.__dict__
+        request.issued_key = issued  # type: ignore[attr-defined]  # for response_add, and nowhere else
+
+    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
+        del obj, post_url_continue
+        return self._show_once(request, request.issued_key)  # type: ignore[attr-defined]
+
+    def _show_once(self, request: HttpRequest, issued: IssuedKey, *, remark: str = "") -> HttpResponse:
+        """The answer to the very POST that made the key: no redirect, so no cookie or session ever holds it."""
+        context = self.admin_site.each_context(request) | {
+            "title": "New API key",
+            "original": issued.key,
+            "opts": self.opts,
+            "plaintext": issued.plaintext,
+            "remark": remark,
+            "next": reverse("admin:tenants_apikey_change", args=[issued.key.pk]),
+        }
+        response = TemplateResponse(request, "admin/tenants/key_shown_once.html", context)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    @action(description="Rotate", icon="autorenew", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def rotate(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        key = self.found(request, object_id)
+
+        def act(form: RotateForm) -> HttpResponse:
+            answer = services.rotate_key(key_id=key.key_id, grace=form.grace(), actor=actor_of(request))
+            if isinstance(answer, Refusal):
+                return self.report(request, key, answer, "")
+            self.log_change(request, key, f"Rotated; {answer.key} follows.")
+            ends_at = ApiKey.objects.values_list("expires_at", flat=True).get(pk=key.pk)
+            return self._show_once(request, answer, remark=f"{key} ends at {ends_at:%Y-%m-%d %H:%M:%S} UTC.")
+
+        return confirm.page(
+            self,
+            request,
+            key,
+            title="Rotate key",
+            text="A new key with the same scopes, label and lifetime is made and shown once.",
+            submit="Rotate",
+            form_class=RotateForm,
+            act=act,
+        )
+
+    @action(description="Revoke", icon="block", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
+    def revoke(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        key = self.found(request, object_id)
+        return confirm.page(
+            self,
+            request,
+            key,
+            title="Revoke key",
+            text="The key stops working everywhere within 5 seconds, for good.",
+            submit="Revoke",
+            form_class=forms.Form,
+            act=lambda _form: self.report(
+                request, key, services.revoke_key(key_id=key.key_id, actor=actor_of(request)), "Revoked."
+            ),
+        )
+
+
+def _require_done(answer: Any) -> Any:
+    """A form asked the services before; refused now means that the ground moved in between, within milliseconds."""
+    if isinstance(answer, Refusal):
+        raise RuntimeError(f"{answer.field}: {answer.detail}")  # noqa: TRY004  not a matter of types
+    return answer

@@ -1,0 +1,37 @@
+"""Tenants and keys on the console's first page."""
+
+from datetime import timedelta
+
+from django.db.models import Count, Q
+from django.urls import reverse
+
+from dpp_project import clock
+from dpp_project.dashboard import Figure, Panel, panel
+from tenants.models import ApiKey, Tenant
+
+SOON = timedelta(days=7)
+
+
+@panel(title="Tenants and keys", order=60)
+def tenants_and_keys() -> Panel:
+    now = clock.now()
+    live = Q(status="ACTIVE") & (Q(expires_at=None) | Q(expires_at__gt=now))
+    tenants = Tenant.objects.aggregate(
+        active=Count("pk", Q(status="ACTIVE")), suspended=Count("pk", Q(status="SUSPENDED"))
+    )
+    keys = ApiKey.objects.aggregate(
+        live=Count("pk", live),
+        ending=Count("pk", live & Q(expires_at__lte=now + SOON)),
+        idle=Count("pk", live & (Q(last_used_at=None) | Q(last_used_at__lt=now - timedelta(days=90)))),
+    )
+    tenant_list, key_list = reverse("admin:tenants_tenant_changelist"), reverse("admin:tenants_apikey_changelist")
+    return Panel(
+        title="Tenants and keys",
+        figures=[
+            Figure(label="Active tenants", value=str(tenants["active"]), link=tenant_list),
+            Figure(label="Suspended", value=str(tenants["suspended"]), link=f"{tenant_list}?status__exact=SUSPENDED"),
+            Figure(label="Valid keys", value=str(keys["live"]), link=key_list),
+            Figure(label="Ending within 7 days", value=str(keys["ending"])),
+            Figure(label="Not used in 90 days", value=str(keys["idle"]), note="Candidates to revoke."),
+        ],
+    )

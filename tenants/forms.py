@@ -1,0 +1,83 @@
+"""The console's forms for tenants and keys. What is right is decided by the services; a form only asks them first."""
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminSelectWidget
+
+from tenants import services
+from tenants.models import ApiKey, Tenant
+from tenants.scopes import OPERATOR_SCOPES, TENANT_SCOPES
+from tenants.services import Refusal
+
+GRACE_HOURS = (0, 1, 24, 72, 168, 720)
+
+
+def _complain(form: forms.BaseForm, fault: Refusal | None) -> None:
+    if fault is not None:
+        form.add_error(fault.field if fault.field in form.fields else None, fault.detail)
+
+
+class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
+    class Meta:
+        model = Tenant
+        fields = ["tenant_id", "display_name", "poll_rate_per_minute", "submit_rate_per_minute"]
+        help_texts = {"tenant_id": "t_ and 1 to 60 of a-z, 0-9 and _. It never changes."}
+
+    def clean(self) -> dict[str, Any]:
+        found: dict[str, Any] = super().clean() or {}
+        if (tenant_id := found.get("tenant_id")) is not None:
+            _complain(self, services.tenant_id_fault(tenant_id))
+        if (name := found.get("display_name")) is not None:
+            _complain(self, services.text_fault("display_name", name))
+        for field in ("poll_rate_per_minute", "submit_rate_per_minute"):
+            if (rate := found.get(field)) is not None:
+                _complain(self, services.rate_fault(field, rate))
+        return found
+
+
+class NewKeyForm(forms.ModelForm):  # type: ignore[type-arg]
+    scopes = forms.MultipleChoiceField(
+        choices=[
+            ("Tenants", [(scope.value, scope.value) for scope in sorted(TENANT_SCOPES)]),
+            ("The operator (t_operator)", [(scope.value, scope.value) for scope in sorted(OPERATOR_SCOPES)]),
+        ],
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = ["tenant", "scopes", "label", "expires_at"]
+        help_texts = {
+            "label": "What the key is for, for people.",
+            "expires_at": "In UTC. Without it the key does not expire.",
+        }
+
+    def clean(self) -> dict[str, Any]:
+        found: dict[str, Any] = super().clean() or {}
+        found["label"] = found.get("label") or None
+        if {"tenant", "scopes"} <= found.keys():
+            _complain(
+                self,
+                services.key_fault(
+                    tenant_id=found["tenant"].tenant_id,
+                    scopes=found["scopes"],
+                    label=found["label"],
+                    expires_at=found.get("expires_at"),
+                ),
+            )
+        return found
+
+
+class RotateForm(forms.Form):
+    grace_hours = forms.TypedChoiceField(
+        label="The old key ends",
+        coerce=int,
+        choices=[(hours, "at once" if hours == 0 else f"in {hours} h") for hours in GRACE_HOURS],
+        initial=int(services.GRACE_DEFAULT.total_seconds() // 3_600),
+        widget=UnfoldAdminSelectWidget,
+    )
+
+    def grace(self) -> timedelta:
+        return timedelta(hours=self.cleaned_data["grace_hours"])
