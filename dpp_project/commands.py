@@ -1,6 +1,7 @@
 """What all commands for operators share: --json, --dry-run, one form of answer, one meaning of exit codes.
 
-Exit codes: 0 done; 1 refused, nothing changed; 2 wrong usage (argparse); 3 a service did not answer.
+Exit codes: 0 done; 1 refused, nothing changed; 2 wrong usage (argparse); 3 a service did not answer. An answer may
+carry a code of its own (a check that found differences, a job already running elsewhere).
 The answer goes to stdout, everything said about it to stderr, so that a script can take the one and people see both.
 """
 
@@ -25,6 +26,7 @@ class Answer:
     document: dict[str, Any]
     lines: Sequence[str] = ()
     remarks: Sequence[str] = ()
+    exit_code: int = 0
 
 
 class Refused(Exception):  # noqa: N818  a refusal is an answer
@@ -72,11 +74,13 @@ class OpsCommand(BaseCommand):
             ) from error
         if as_json:
             self._print_json(answer.document | ({"dry_run": dry_run} if self.changes else {}))
-            return
-        for remark in (*(["dry run: nothing was changed"] if dry_run else []), *answer.remarks):
-            self.stderr.write(remark)
-        for line in answer.lines:
-            self.stdout.write(line)
+        else:
+            for remark in (*(["dry run: nothing was changed"] if dry_run else []), *answer.remarks):
+                self.stderr.write(remark)
+            for line in answer.lines:
+                self.stdout.write(line)
+        if answer.exit_code:
+            raise SystemExit(answer.exit_code)
 
     def _print_json(self, document: dict[str, Any]) -> None:
         self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str))

@@ -1,0 +1,30 @@
+"""manage.py provision --dry-run"""
+
+from typing import Any
+
+from dpp_project import provisioning
+from dpp_project.commands import Answer, OpsCommand, Refused
+
+
+class Command(OpsCommand):
+    help = "Make queue, dead-letter queue and bucket as the platform needs them; repair what drifted."
+    changes = True
+
+    def run(self, *, dry_run: bool, **_options: Any) -> Answer:
+        try:
+            done = provisioning.provision(dry_run=dry_run)
+        except provisioning.CannotProvision as error:
+            raise Refused(
+                reason="SERVICE_UNAVAILABLE" if error.unreachable else "CANNOT_PROVISION",
+                field=error.variable,
+                detail=error.detail,
+            ) from error
+        document = {
+            "changes": [
+                {"resource": change.resource, "field": change.field, "found": change.found, "wanted": change.wanted}
+                for change in done.changes
+            ],
+            "remarks": done.remarks,
+        }
+        lines = [str(change) for change in done.changes] or ["Everything is as it should be."]
+        return Answer(document, lines, done.remarks)

@@ -1,0 +1,24 @@
+"""manage.py run_job job_reports_retention --dry-run"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from dpp_project.commands import Answer, OpsCommand, Refused
+from dpp_project.jobs import registry
+from dpp_project.jobs.commands import run_job
+
+
+class Command(OpsCommand):
+    help = "Run one pass of a job now. `manage.py jobs` lists them. Exit code 75: it is already running."
+    changes = True
+
+    def declare(self, parser: CommandParser) -> None:
+        parser.add_argument("name", help="the job's name")
+        parser.add_argument("--limit", type=int, help="at most so many (default: the job's own limit)")
+
+    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+        try:
+            return run_job(options["name"], limit=options["limit"], dry_run=dry_run)
+        except registry.UnknownJob as error:
+            raise Refused(reason="NOT_FOUND", field="name", detail=str(error)) from None
