@@ -78,13 +78,7 @@ def main() -> None:
     _step("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
     values = environment.read(folder.env)
     began = time.monotonic()
-    seeded = seed.seed(
-        api_key=values["DPP_API_KEY"],
-        operator_key=values["DPP_OPERATOR_KEY"],
-        admin_user=values["DPP_ADMIN_USER"],
-        admin_password=values["DPP_ADMIN_PASSWORD"],
-    )
-    values |= {"DPP_API_KEY": seeded.api_key, "DPP_OPERATOR_KEY": seeded.operator_key}
+    values |= seed.seed(values)
     environment.write(folder.env, values)
     _say("tenant, keys and admin", began)
     write_whole(folder.root / "prepared", fingerprint(values))

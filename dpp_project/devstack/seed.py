@@ -1,6 +1,6 @@
 """What a devstack holds from its first minute: a tenant with a key, an operator's key, someone to enter the admin."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TypeVar
 
 from django.contrib.auth import get_user_model
@@ -18,14 +18,11 @@ ACTOR = "devstack"
 Thing = TypeVar("Thing")
 
 
-@dataclass(frozen=True)
-class Seeded:
-    api_key: str
-    operator_key: str
+def seed(told: Mapping[str, str]) -> dict[str, str]:
+    """Make what is missing and answer the keys; safe to repeat. `told` is what an earlier run answered.
 
-
-def seed(*, api_key: str, operator_key: str, admin_user: str, admin_password: str) -> Seeded:
-    """Make what is missing; safe to repeat. Keys still good are kept, since a key is shown only once."""
+    Keys that are still good are kept, since a key is shown only once.
+    """
     if not Tenant.objects.filter(tenant_id=DEMO_TENANT_ID).exists():
         _made(
             services.create_tenant(
@@ -36,8 +33,11 @@ def seed(*, api_key: str, operator_key: str, admin_user: str, admin_password: st
                 actor=ACTOR,
             )
         )
-    _admin(admin_user, admin_password)
-    return Seeded(api_key=_good_key(DEMO_TENANT_ID, api_key), operator_key=_good_key(OPERATOR_TENANT_ID, operator_key))
+    _admin(told["DPP_ADMIN_USER"], told["DPP_ADMIN_PASSWORD"])
+    return {
+        "DPP_API_KEY": _good_key(DEMO_TENANT_ID, told.get("DPP_API_KEY", "")),
+        "DPP_OPERATOR_KEY": _good_key(OPERATOR_TENANT_ID, told.get("DPP_OPERATOR_KEY", "")),
+    }
 
 
 def _good_key(tenant_id: str, plaintext: str) -> str:
