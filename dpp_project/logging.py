@@ -99,11 +99,7 @@ def _drop_unset(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def configuration(*, service: str, level: str) -> dict[str, Any]:
-    """The `logging` configuration; `service` stands in every line (§15.1).
-
-    A command's stdout is its answer, perhaps one JSON document, so its lines go to stderr.
-    """
-    stream = "ext://sys.stderr" if service == "command" else "ext://sys.stdout"
+    """The `logging` configuration; `service` stands in every line (§15.1)."""
     # A command's stdout is its answer, which a script may read as JSON or as a key.
     stream = "ext://sys.stderr" if service == "command" else "ext://sys.stdout"
 
