@@ -36,7 +36,7 @@ def page(
     context = model_admin.admin_site.each_context(request) | {
         "title": title,
         "text": text,
-        "submit": submit,
+        "submit_text": submit,
         "form": form,
         "original": subject,
         "opts": model_admin.opts,

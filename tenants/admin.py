@@ -75,16 +75,12 @@ class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
 
 class KeysOfTenant(TabularInline):  # type: ignore[misc]  # unfold has no types
     model = ApiKey
-    fields = readonly_fields = ("name", "label", "scopes", "state", "expires_at", "last_used_at")
+    fields = readonly_fields = ("label", "scopes", "state", "expires_at", "last_used_at")
     verbose_name_plural = "Keys"
     extra = 0
     can_delete = False
     show_change_link = True
     tab = False
-
-    @display(description="key")  # type: ignore[untyped-decorator]
-    def name(self, key: ApiKey) -> str:
-        return str(key)
 
     @display(description="state", label=STATE_COLORS)  # type: ignore[untyped-decorator]
     def state(self, key: ApiKey) -> str:
@@ -128,6 +124,12 @@ class TenantAdmin(_Kept):
     def get_inlines(self, request: HttpRequest, obj: Any) -> list[type[KeysOfTenant]]:
         del request
         return [] if obj is None else list(self.inlines)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """Of the two, the one that would change something."""
+        suspended = Tenant.objects.filter(pk=object_id, status=Tenant.Status.SUSPENDED).exists()
+        idle = "suspend" if suspended else "resume"
+        return [item for item in super().get_actions_detail(request, object_id) if item.path != idle]
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
         del form

@@ -91,7 +91,12 @@ def test_tenants_admin_changes_rates_and_name_but_never_id_or_status(console: Cl
 
 def test_tenants_admin_suspends_and_resumes_by_post_only(console: Client) -> None:
     tenant = a_tenant()
-    assert "within 5 seconds" in page(console, f"{TENANTS}{tenant.pk}/suspend/")
+    offered = page(console, f"{TENANTS}{tenant.pk}/change/")
+    assert f"{TENANTS}{tenant.pk}/suspend/" in offered
+    assert f"{TENANTS}{tenant.pk}/resume/" not in offered
+    asked = page(console, f"{TENANTS}{tenant.pk}/suspend/")
+    assert "within 5 seconds" in asked
+    assert re.search(r"<button[^>]*>\s*Suspend\s*</button>", asked)
     assert Tenant.objects.get(pk=tenant.pk).status == "ACTIVE"
     assert console.post(f"{TENANTS}{tenant.pk}/suspend/").status_code == 302
     assert Tenant.objects.get(pk=tenant.pk).status == "SUSPENDED"
