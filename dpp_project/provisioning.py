@@ -61,8 +61,9 @@ class CannotProvision(Exception):  # noqa: N818  the message says all
 Step = tuple[Change, Callable[[], object]]
 
 
-def provision(*, dry_run: bool, env: Environment = ENV) -> Provisioned:
+def provision(*, dry_run: bool) -> Provisioned:
     """What differs from what is wanted; on a real run, made right as well."""
+    env = ENV
     sqs = client.build(read_timeout_seconds=10, attempts=3)
     s3 = _s3(env)
     changes: list[Change] = []

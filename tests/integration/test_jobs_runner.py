@@ -1,0 +1,197 @@
+"""One run of a job: alone, reported, harmless when it fails (DPP-46)."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import OperationalError, connection
+
+from dpp_project import clock as time_source
+from dpp_project.clock import FixedClock
+from dpp_project.jobs import registry, runner
+from dpp_project.jobs.models import JobReport
+from dpp_project.jobs.registry import Job, Report, RunOnce
+from dpp_project.jobs.runner import Outcome
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+START = datetime.fromisoformat("2026-03-01T12:00:00+00:00")
+
+
+def job(run_once: Any, *, name: str = "probe", preview: Any = None) -> Job:
+    return Job(name=name, summary="For a test.", every_seconds=30, run_once=run_once, limit=7, preview=preview)
+
+
+def answers(report: Report) -> RunOnce:
+    def once(*, now: datetime, limit: int) -> Report:
+        return report
+
+    return once
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Job]]:
+    """Jobs that the commands find, besides the declared ones."""
+    found = dict(registry.jobs())
+    monkeypatch.setattr(registry, "jobs", lambda: found)
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_a_run_leaves_one_report(clock: FixedClock) -> None:
+    def once(*, now: datetime, limit: int) -> Report:
+        assert (now, limit) == (START, 7)
+        clock.advance(seconds=2)
+        return Report(seen=3, changed=2, errors=1, detail={"ids": ["a"]})
+
+    ran = runner.run(job(once))
+    assert ran.outcome is Outcome.DONE
+    row = JobReport.objects.get()
+    assert (row.job, row.started_at, row.ended_at) == ("probe", START, START + timedelta(seconds=2))
+    assert (row.seen, row.changed, row.errors, row.detail, row.dry_run) == (3, 2, 1, {"ids": ["a"]}, False)
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_two_at_once_are_one_and_a_normal_answer() -> None:
+    running, finish = threading.Event(), threading.Event()
+    outcomes: list[Outcome] = []
+
+    def once(*, now: datetime, limit: int) -> Report:
+        running.set()
+        assert finish.wait(10)
+        return Report(seen=1)
+
+    def first() -> None:
+        outcomes.append(runner.run(job(once)).outcome)
+        connection.close()
+
+    other = threading.Thread(target=first)
+    other.start()
+    assert running.wait(10)
+    assert runner.run(job(once)) == runner.Ran(outcome=Outcome.BUSY)
+    assert runner.run(job(answers(Report()), name="another")).outcome is Outcome.DONE
+    finish.set()
+    other.join(10)
+    assert outcomes == [Outcome.DONE]
+    assert JobReport.objects.filter(job="probe").count() == 1
+    assert runner.run(job(answers(Report()))).outcome is Outcome.DONE
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_a_job_that_raises_is_reported_without_its_words_and_frees_its_lock() -> None:
+    def once(*, now: datetime, limit: int) -> Report:
+        raise RuntimeError("dpp_abcdefgh_secret")
+
+    assert runner.run(job(once)).outcome is Outcome.FAILED
+    row = JobReport.objects.get()
+    assert (row.errors, row.detail) == (1, {"error": "RuntimeError"})
+    assert row.ended_at is not None
+    assert runner.run(job(answers(Report()))).outcome is Outcome.DONE
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_a_lost_session_leaves_a_row_without_end_and_no_lock() -> None:
+    def once(*, now: datetime, limit: int) -> Report:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return Report()
+
+    assert runner.run(job(once)).outcome in (Outcome.FAILED, Outcome.UNAVAILABLE)
+    connection.close()
+    assert runner.run(job(answers(Report()))).outcome is Outcome.DONE
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_without_a_database_nothing_runs_and_nothing_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise OperationalError("connection refused")
+
+    def once(*, now: datetime, limit: int) -> Report:
+        pytest.fail("ran without its lock")
+
+    monkeypatch.setattr(connection, "cursor", away)
+    assert runner.run(job(once)).outcome is Outcome.UNAVAILABLE
+
+
+def test_dpp_46_a_dry_run_runs_the_preview_alone() -> None:
+    def once(*, now: datetime, limit: int) -> Report:
+        pytest.fail("changed something")
+
+    assert runner.run(job(once, preview=answers(Report(seen=4))), dry_run=True).report == Report(seen=4)
+    assert JobReport.objects.get().dry_run is True
+    with pytest.raises(ValueError, match="no preview"):
+        runner.run(job(once), dry_run=True)
+
+
+def test_dpp_46_old_reports_are_deleted_by_their_own_job(clock: FixedClock) -> None:
+    made = {
+        days: JobReport.objects.create(job="probe", started_at=START - timedelta(days=days), host="h", pid=1).pk
+        for days in (29, 30, 31, 40)
+    }
+    JobReport.objects.filter(pk=made[30]).update(started_at=START - timedelta(days=30))
+    assert call("run_job", "job_reports_retention", "--dry-run")["changed"] == 2
+    assert JobReport.objects.filter(job="probe").count() == 4
+    assert call("run_job", "job_reports_retention", "--limit", "1")["changed"] == 1
+    assert call("run_job", "job_reports_retention")["changed"] == 1
+    assert set(JobReport.objects.filter(job="probe").values_list("pk", flat=True)) == {made[29], made[30]}
+
+
+def call(*arguments: str) -> dict[str, Any]:
+    out = io.StringIO()
+    call_command(*arguments, "--json", stdout=out)
+    document: dict[str, Any] = json.loads(out.getvalue())
+    return document
+
+
+@pytest.mark.contract("DPP-76")
+def test_dpp_76_run_job_answers_by_exit_code(known: dict[str, Job]) -> None:
+    known["fine"] = job(answers(Report(seen=3)), name="fine")
+    known["sick"] = job(answers(Report(errors=2)), name="sick")
+    assert call("run_job", "fine", "--limit", "3") == {
+        "job": "fine", "outcome": "done", "seen": 3, "changed": 0, "errors": 0, "detail": {}, "dry_run": False
+    }  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        call("run_job", "sick")
+    assert ended.value.code == 1
+    for arguments in (("unheard_of",), ("fine", "--dry-run"), ("fine", "--limit", "0")):
+        with pytest.raises(CommandError) as refused:
+            call("run_job", *arguments)
+        assert refused.value.returncode == 1
+
+
+@pytest.mark.contract("DPP-76")
+def test_dpp_76_run_job_says_75_when_the_job_is_already_running(known: dict[str, Job]) -> None:
+    codes: list[Any] = []
+
+    def second() -> None:
+        try:
+            call("run_job", "probe")
+        except SystemExit as ended:
+            codes.append(ended.code)
+        connection.close()
+
+    def once(*, now: datetime, limit: int) -> Report:
+        other = threading.Thread(target=second)
+        other.start()
+        other.join(10)
+        return Report()
+
+    known["probe"] = job(once)
+    assert call("run_job", "probe")["outcome"] == "done"
+    assert codes == [75]
+
+
+@pytest.mark.contract("DPP-76")
+def test_dpp_76_jobs_lists_every_job_with_its_last_report(clock: FixedClock) -> None:
+    assert [found["last"] for found in call("jobs")["jobs"] if found["job"] == "job_reports_retention"] == [None]
+    call("run_job", "job_reports_retention")
+    clock.advance(seconds=90)
+    found = {found["job"]: found for found in call("jobs")["jobs"]}["job_reports_retention"]
+    assert (found["every_seconds"], found["last"]["age_seconds"], found["last"]["errors"]) == (3_600, 90, 0)
+    assert time_source.now() == START + timedelta(seconds=90)
