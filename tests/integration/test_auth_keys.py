@@ -208,6 +208,7 @@ def test_auth_no_header_is_refused_and_told_what_to_send(client: Client) -> None
     assert response.headers["WWW-Authenticate"] == 'Bearer realm="dpp"'
 
 
+@pytest.mark.usefixtures("seconds")
 def test_auth_random_keys_do_not_grow_the_memory() -> None:
     key = a_key()
     authentication.authenticate_header(f"Bearer {key.plaintext}")
