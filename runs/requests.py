@@ -1,0 +1,136 @@
+"""The body of `POST /v1/runs` (§7.2): one compiled model for each pack, so that one pass checks the whole request.
+
+These models are the validation and the OpenAPI document at once. What passes here is normalised: every default is
+filled in, so that two requests that mean the same are the same.
+"""
+
+import re
+from functools import cache
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
+from pydantic_core import PydanticCustomError
+
+from budget.money import AmountInvalid, parse_usd
+from dpp_project.constants import TIMEBOX_SECONDS_DEFAULT, TIMEBOX_SECONDS_MAX
+from dpp_project.http.bodies import validated
+from dpp_project.http.problems import FieldError, Problem
+from dpp_project.http.reasons import ReasonCode
+from runs.packs import registry
+
+PROFILE_VERSION_DEFAULT: Final = "PROFILE_DPP_0_4_2_2"
+KEY_HEADER: Final = "Idempotency-Key"
+_KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}")
+
+
+def _amount(text: str) -> str:
+    try:
+        parse_usd(text)
+    except AmountInvalid as refused:
+        raise PydanticCustomError("amount", "{why}", {"why": str(refused)}) from None
+    return text
+
+
+def _known_pack(name: str) -> str:
+    if name not in registry.packs():
+        raise PydanticCustomError("pack", "unknown pack; choose of: {names}", {"names": ", ".join(registry.packs())})
+    return name
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Reservation(_Part):
+    """What the run may cost and how long it may take."""
+
+    max_cost_usd: Annotated[
+        str,
+        AfterValidator(_amount),
+        Field(
+            json_schema_extra={"pattern": r"^(0|[1-9][0-9]{0,9})\.[0-9]{4}$"},
+            description="The price ceiling, held at once: US dollars with exactly four decimals, above zero.",
+            examples=["0.2500"],
+        ),
+    ]
+    timebox_sec: Annotated[int, Field(ge=1, le=TIMEBOX_SECONDS_MAX, description="The pack is killed after this.")] = (
+        TIMEBOX_SECONDS_DEFAULT
+    )
+    min_reliability_score: Annotated[
+        float, Field(ge=0, le=1, description="Shown beside the score the pack gives itself; it touches no money.")
+    ] = 0.8
+
+    @property
+    def max_cost_micros(self) -> int:
+        return parse_usd(self.max_cost_usd)
+
+
+class Options(_Part):
+    inline: Annotated[
+        int, Field(ge=0, le=1, description="1: the finished run's data stand in its own body, up to 256 KB.")
+    ] = 0
+
+
+class Meta(_Part):
+    trace_id: Annotated[
+        str | None,
+        Field(max_length=256, description="Used where no X-Trace-Id is sent; only `A-Za-z0-9._:-` of it are kept."),
+    ] = None
+    profile_version: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = PROFILE_VERSION_DEFAULT
+
+
+class RunCreateRequest(_Part):
+    """One run: what to do, with what, for how much at most."""
+
+    pack_type: Annotated[str, AfterValidator(_known_pack)]
+    inputs: Any
+    reservation: Reservation
+    options: Options = Options()
+    meta: Meta = Meta()
+    client: Annotated[
+        dict[str, JsonValue], Field(description="What the caller wishes to say of itself; neither kept nor hashed.")
+    ] = {}
+
+    def normalised_inputs(self) -> dict[str, Any]:
+        inputs: BaseModel = self.inputs
+        return inputs.model_dump(mode="json")
+
+    def normalised_artifacts(self) -> dict[str, bool] | None:
+        """Every artifact this pack can make, wanted or not; None where it makes none."""
+        wanted: BaseModel | None = getattr(self, "artifacts", None)
+        return None if wanted is None else wanted.model_dump()
+
+
+@cache
+def model_for(pack_name: str) -> type[RunCreateRequest]:
+    """The request as this pack reads it: its own inputs, and `artifacts` only where it makes any."""
+    pack = registry.get(pack_name)
+    fields: dict[str, Any] = {
+        "pack_type": (Literal[pack_name], ...),
+        "inputs": (pack.inputs, Field(description=pack.summary, examples=[dict(pack.example)])),
+    }
+    title = "".join(part.capitalize() for part in pack_name.split("_"))
+    if pack.artifacts:
+        wanted: Any = dict.fromkeys(pack.artifacts, (bool, False))
+        artifacts = create_model(f"{title}Artifacts", __base__=_Part, **wanted)
+        fields["artifacts"] = (artifacts, artifacts())
+    return create_model(f"{title}RunRequest", __base__=RunCreateRequest, **fields)
+
+
+def read(body: Any) -> RunCreateRequest:
+    """The body as a request that could be carried out, or a Problem that names each wrong field."""
+    name = body.get("pack_type") if isinstance(body, dict) else None
+    is_known = isinstance(name, str) and name in registry.packs()
+    return validated(model_for(str(name)) if is_known else RunCreateRequest, body)
+
+
+def read_key(value: str | None) -> str:
+    """The caller's name for this request: 8 to 64 characters of visible ASCII."""
+    if value is None or _KEY_FORM.fullmatch(value) is None:
+        said = "send it; " if value is None else ""
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED,
+            f"The {KEY_HEADER} header is missing or has the wrong form.",
+            errors=[FieldError(f"header.{KEY_HEADER}", f"{said}8 to 64 characters of visible ASCII, no spaces")],
+        )
+    return value
