@@ -6,7 +6,6 @@ every script answers a repeated call with its first result.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar
@@ -15,6 +14,7 @@ import redis
 
 from budget import connection, keys, outcomes
 from budget.gate import Gate, GateClosed
+from budget.items import Item
 from budget.money import checked_credit_micros, checked_micros
 from budget.outcomes import Closed, CreditOutcome, HoldOutcome, RefundOutcome, SettleOutcome, Unavailable, WriteOutcome
 
@@ -22,21 +22,6 @@ LUA: Final = Path(__file__).parent.joinpath("lua")
 NAMES: Final = ("reserve", "settle", "refund_full", "credit", "rebuild")
 
 Outcome = TypeVar("Outcome")
-
-
-@dataclass(frozen=True)
-class Item:
-    """One thing a rebuild writes: a hold, a run without one, a receipt, or a credit."""
-
-    kind: str
-    id: str
-    first: int = 0
-    second: int = 0
-
-    def key_pair(self) -> tuple[str, str]:
-        if self.kind == "credit":
-            return keys.credit(self.id), keys.credit(self.id)
-        return keys.reserve(self.id), keys.receipt(self.id)
 
 
 def read(name: str) -> str:

@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from budget import keys, scripts
+from budget.items import Item
 from budget.model import Model
 from budget.money import MAX_MICROS
-from budget.scripts import Item
 from dpp_project import constants
 from tests.gear.money import (
     ENTRY,
