@@ -1,13 +1,13 @@
 """How each process of the platform is started, everywhere: `python -m dpp_project.serve api|worker|beat`.
 
-It checks the environment and then becomes the server: one process, one pid, signals arrive where they belong.
+It checks the environment, refuses a Redis that would drop money, and then becomes the server: one process, one pid, signals arrive where they belong.
 """
 
 import os
 import sys
 from collections.abc import Callable
 
-from dpp_project import env
+from dpp_project import checks, env
 from dpp_project.env import Environment
 
 API_DRAIN_SECONDS = 15
@@ -42,7 +42,9 @@ def main() -> None:
         raise SystemExit(f"usage: python -m dpp_project.serve {'|'.join(PARTS)}")
     part = sys.argv[1]
     os.environ.setdefault("DPP_SERVICE", part)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
     command = PARTS[part](env.read())
+    checks.refuse_unsafe_redis()
     os.execv(command[0], command)  # noqa: S606  becoming the server is the point
 
 

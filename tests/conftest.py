@@ -7,8 +7,9 @@ import pytest
 import redis as redis_library
 
 from dpp_project import clock as clock_module
-from dpp_project import redis
+from dpp_project import provisioning, redis
 from dpp_project.clock import FixedClock
+from dpp_project.settings import ENV
 from tenants import authentication
 
 
@@ -39,4 +40,4 @@ def _front_door_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def aws() -> str:
     """This process's own queues and bucket, as `manage.py provision` makes them; answers the queue's URL."""
     provisioning.provision(dry_run=False)
-    return settings.ENV.DPP_QUEUE_URL
+    return ENV.DPP_QUEUE_URL

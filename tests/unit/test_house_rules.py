@@ -82,6 +82,11 @@ SAMPLES: list[tuple[Rule, str, str]] = [
     (house_rules.long_functions, "def f():\n    return 1", "def f():\n" + "    x = 1\n" * 71),
     (house_rules.asserts_nothing, "def test_a():\n    assert f()", "def test_a():\n    f()"),
     (house_rules.asserts_nothing, "def test_a():\n    with raises(E):\n        f()", "def test_a():\n    print(1)"),
+    (
+        house_rules.asserts_nothing,
+        "def check(x):\n    assert x\ndef test_a():\n    check(1)",
+        "def check(x):\n    return x\ndef test_a():\n    check(1)",
+    ),
     (house_rules.silent_excepts, "try:\n    f()\nexcept OSError:\n    pass", "try:\n    f()\nexcept:\n    pass"),
     (
         house_rules.silent_excepts,
