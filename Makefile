@@ -58,11 +58,11 @@ check: lint test ## What must pass before a commit
 contract: setup ## Each promise with its tests
 	@$(AROUND) $(PY) -m tests.gear.contract
 
-bench: setup ## Measure
-	@$(AROUND) $(PY) -m bench $(ARGS)
+bench: setup ## Figures as ratios in one run (B=worker_pool for one)
+	@$(AROUND) $(PY) -m bench $(B)
 
-prove: setup ## The slow tests: crash drills, long state machines
-	@$(AROUND) $(PY) -m pytest -q -n $(JOBS) -m slow $(T) $(ARGS)
+prove: setup ## Every slow proof, each with its count (P=devstack for one)
+	@$(AROUND) $(PY) -m tests.gear.proofs $(P)
 
 reset: ## Stop everything and delete data, keys and logs
 	@if [ -x $(PY) ]; then $(DEVSTACK) reset; else rm -rf .devstack; fi

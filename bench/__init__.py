@@ -1,0 +1,1 @@
+"""Measurements. Each module prints its figures when run."""

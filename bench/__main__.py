@@ -1,0 +1,29 @@
+"""`make bench`: figures as ratios within one run, or as counts. Nothing here is asserted: a machine may be slow."""
+
+import argparse
+import pkgutil
+import runpy
+import sys
+
+import bench
+
+
+def names() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if not module.name.startswith("_"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("only", nargs="*", help=f"some of: {', '.join(names())}")
+    chosen = parser.parse_args().only or names()
+    if unknown := set(chosen) - set(names()):
+        parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(names())}")
+    for name in chosen:
+        print(f"== {name}", flush=True)  # noqa: T201
+        sys.argv = [f"bench.{name}"]
+        runpy.run_module(f"bench.{name}", run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

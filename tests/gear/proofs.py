@@ -1,0 +1,105 @@
+"""`make prove`: every slow proof in turn, each telling its cases, seed and seconds, and failing on a short count.
+
+A proof is a command that calls `report` once or more. A proof that ran less than it promises has failed, whatever its
+exit code says: a check that quietly checked nothing is worse than none.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPORT_VARIABLE = "DPP_PROOF_REPORT"
+BUDGET_SECONDS = 85 * 60
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
+
+
+@dataclass(frozen=True)
+class Proof:
+    name: str
+    shows: str
+    command: Sequence[str]
+    least_cases: int
+    seconds: int
+    """The longest it may take."""
+
+
+@dataclass(frozen=True)
+class Told:
+    cases: int
+    seeds: tuple[str, ...]
+
+
+PROOFS: tuple[Proof, ...] = (
+    Proof(
+        name="devstack",
+        shows="every process of the platform killed, alone and together, again and again, comes back",
+        command=(*PYTEST, "tests/acceptance"),
+        least_cases=7,
+        seconds=600,
+    ),
+)
+
+
+def report(*, cases: int, seed: object = "none") -> None:
+    """Told by a proof, from any process: how many cases it has run, and what repeats them."""
+    if path := os.environ.get(REPORT_VARIABLE):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"cases": cases, "seed": str(seed)}) + "\n")
+
+
+def read_report(path: Path) -> Told:
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    seeds = tuple(sorted({line["seed"] for line in lines} - {"none"}))
+    return Told(cases=sum(line["cases"] for line in lines), seeds=seeds)
+
+
+def verdict(proof: Proof, *, exit_code: int, told: Told, seconds: float) -> str | None:
+    """Why the proof failed, or None."""
+    if exit_code != 0:
+        return f"exit code {exit_code}"
+    if told.cases < proof.least_cases:
+        return f"{told.cases} cases, promised are {proof.least_cases}"
+    if seconds > proof.seconds:
+        return f"{seconds:.0f} s, allowed are {proof.seconds}"
+    return None
+
+
+def run(proof: Proof) -> str | None:
+    print(f"== {proof.name}: {proof.shows}", flush=True)  # noqa: T201
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        started = time.monotonic()
+        environ = os.environ | {REPORT_VARIABLE: file.name}
+        exit_code = subprocess.run(proof.command, env=environ, check=False).returncode
+        seconds = time.monotonic() - started
+        told = read_report(Path(file.name))
+    failed = verdict(proof, exit_code=exit_code, told=told, seconds=seconds)
+    said = f"cases={told.cases} seed={','.join(told.seeds) or 'none'} seconds={seconds:.0f}"
+    print(f"== {proof.name}: {said} {'FAILED: ' + failed if failed else 'holds'}", flush=True)  # noqa: T201
+    return failed
+
+
+def main() -> int:
+    names = [proof.name for proof in PROOFS]
+    parser = argparse.ArgumentParser(prog="make prove", description=__doc__)
+    parser.add_argument("only", nargs="*", help=f"some of: {', '.join(names)}")
+    chosen = parser.parse_args().only or names
+    if unknown := set(chosen) - set(names):
+        parser.error(f"no proof is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    started = time.monotonic()
+    failed = [proof.name for proof in PROOFS if proof.name in chosen and run(proof) is not None]
+    seconds = time.monotonic() - started
+    if seconds > BUDGET_SECONDS:
+        failed.append(f"all proofs together took {seconds:.0f} s, allowed are {BUDGET_SECONDS}")
+    print(f"prove: {'FAILED: ' + ', '.join(failed) if failed else 'all hold'}")  # noqa: T201
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The runner behind `make prove` fails a proof that ran too little, took too long, or failed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gear import proofs
+from tests.gear.proofs import Proof, Told
+
+
+def proof(code: str, *, least_cases: int = 2) -> Proof:
+    return Proof(
+        name="sample",
+        shows="a sample",
+        command=(sys.executable, "-c", f"from tests.gear.proofs import report; {code}"),
+        least_cases=least_cases,
+        seconds=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "failed"),
+    [
+        ("report(cases=1, seed=7); report(cases=1, seed=8)", None),
+        ("report(cases=1)", "1 cases, promised are 2"),
+        ("pass", "0 cases, promised are 2"),
+        ("report(cases=5); raise SystemExit(3)", "exit code 3"),
+    ],
+)
+def test_a_proof_is_judged_by_what_it_ran(code: str, failed: str | None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert proofs.run(proof(code)) == failed
+    said = capfd.readouterr().out
+    assert "== sample: cases=" in said
+    assert ("holds" in said) is (failed is None)
+
+
+def test_a_proof_that_takes_too_long_has_failed() -> None:
+    assert proofs.verdict(proof("pass"), exit_code=0, told=Told(9, ()), seconds=61) == "61 s, allowed are 60"
+
+
+def test_outside_of_make_prove_a_report_goes_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(proofs.REPORT_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    proofs.report(cases=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_proofs_fit_into_their_time() -> None:
+    assert sum(each.seconds for each in proofs.PROOFS) <= proofs.BUDGET_SECONDS
+    assert len({each.name for each in proofs.PROOFS}) == len(proofs.PROOFS)
