@@ -19,7 +19,7 @@ def main() -> int:
     if unknown := set(chosen) - set(names()):
         parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(names())}")
     for name in chosen:
-        print(f"== {name}", flush=True)  # noqa: T201
+        print(f"== {name}", flush=True)
         sys.argv = [f"bench.{name}"]
         runpy.run_module(f"bench.{name}", run_name="__main__")
     return 0
