@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from dpp_project import checks, env
+from dpp_project import env
 from dpp_project.env import Environment
 
 API_DRAIN_SECONDS = 15
@@ -44,6 +44,8 @@ def main() -> None:
     os.environ.setdefault("DPP_SERVICE", part)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
     command = PARTS[part](env.read())
+    from dpp_project import checks  # reads the settings, which only a whole environment allows
+
     checks.refuse_unsafe_redis()
     os.execv(command[0], command)  # noqa: S606  becoming the server is the point
 
