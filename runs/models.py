@@ -186,7 +186,7 @@ class Run(models.Model):
                     intent_reason_code__isnull=False,
                     intent_charge_usd_micros=_FEE,
                 )
-                & ~Q(money_state=MoneyState.NONE)
+                & ~Q(status=Status.QUEUED)
                 | Q(
                     intent_status=Status.FAILED,
                     intent_money_state=MoneyState.REFUNDED,

@@ -27,6 +27,9 @@ $$
 # when somebody may act, never what was decided.
 STEP = """
 CREATE FUNCTION runs_step_is_legal() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    same_state boolean;
+    same_intent boolean;
 BEGIN
     IF (NEW.run_id, NEW.tenant_id, NEW.pack_type, NEW.profile_version, NEW.payload_hash, NEW.trace_id,
         NEW.reservation_max_cost_usd_micros, NEW.minimum_fee_usd_micros)
@@ -55,61 +58,62 @@ BEGIN
         PERFORM runs_refuse('runs_version_grows', 'the version grows by one at each step');
     END IF;
 
-    IF NEW.finalize_stage IS DISTINCT FROM OLD.finalize_stage
-       AND (OLD.finalize_stage, NEW.finalize_stage) IS DISTINCT FROM (NULL::text, 'CLAIMED')
-       AND (OLD.finalize_stage, NEW.finalize_stage) IS DISTINCT FROM ('CLAIMED', 'COMMITTED') THEN
-        PERFORM runs_refuse('runs_stage_only_advances', 'a stage is entered once and never left backwards');
-    END IF;
-    IF NEW.status <> OLD.status
-       AND (OLD.status, NEW.status) NOT IN (('QUEUED', 'PROCESSING'), ('QUEUED', 'FAILED'),
-            ('PROCESSING', 'COMPLETED'), ('PROCESSING', 'FAILED'), ('COMPLETED', 'EXPIRED'), ('FAILED', 'EXPIRED'))
-    THEN
-        PERFORM runs_refuse('runs_status_follows', format('%s does not become %s', OLD.status, NEW.status));
-    END IF;
-    IF NEW.money_state <> OLD.money_state
-       AND (OLD.money_state, NEW.money_state) NOT IN (('NONE', 'RESERVED'), ('NONE', 'REFUNDED'),
-            ('RESERVED', 'SETTLED'), ('RESERVED', 'REFUNDED'), ('SETTLED', 'DISPUTED'), ('DISPUTED', 'SETTLED'),
-            ('DISPUTED', 'REFUNDED')) THEN
-        PERFORM runs_refuse('runs_money_follows', format('%s does not become %s', OLD.money_state, NEW.money_state));
-    END IF;
+    same_state := (NEW.status, NEW.money_state) = (OLD.status, OLD.money_state);
+    same_intent := (NEW.intent_status, NEW.intent_money_state, NEW.intent_charge_usd_micros, NEW.intent_reason_code)
+                   IS NOT DISTINCT FROM
+                   (OLD.intent_status, OLD.intent_money_state, OLD.intent_charge_usd_micros, OLD.intent_reason_code);
 
-    IF OLD.finalize_stage = 'CLAIMED' THEN
-        IF (NEW.intent_status, NEW.intent_money_state, NEW.intent_charge_usd_micros, NEW.intent_reason_code)
-           IS DISTINCT FROM
-           (OLD.intent_status, OLD.intent_money_state, OLD.intent_charge_usd_micros, OLD.intent_reason_code)
-           AND NOT (NEW.finalize_stage = 'CLAIMED' AND OLD.intent_status = 'COMPLETED'
-                    AND NEW.intent_status = 'FAILED' AND NEW.intent_reason_code = 'RESULT_LOST') THEN
+    IF OLD.finalize_stage IS NULL AND NEW.finalize_stage IS NULL THEN
+        IF (OLD.status, OLD.money_state, NEW.status, NEW.money_state) NOT IN (
+               ('QUEUED', 'NONE', 'QUEUED', 'NONE'),
+               ('QUEUED', 'NONE', 'QUEUED', 'RESERVED'),
+               ('QUEUED', 'RESERVED', 'PROCESSING', 'RESERVED')) THEN
+            PERFORM runs_refuse('runs_step_is_an_edge', format('%s %s does not become %s %s',
+                                OLD.status, OLD.money_state, NEW.status, NEW.money_state));
+        END IF;
+
+    ELSIF OLD.finalize_stage IS NULL AND NEW.finalize_stage = 'CLAIMED' THEN
+        IF NOT same_state THEN
+            PERFORM runs_refuse('runs_step_is_an_edge', 'a claim decides, and moves nothing yet');
+        END IF;
+
+    ELSIF OLD.finalize_stage = 'CLAIMED' AND NEW.finalize_stage = 'CLAIMED' THEN
+        IF NOT same_state THEN
+            PERFORM runs_refuse('runs_step_is_an_edge', 'a claimed run moves only by its commit');
+        END IF;
+        IF NOT same_intent AND NOT (OLD.intent_status = 'COMPLETED' AND NEW.intent_status = 'FAILED'
+                                    AND NEW.intent_reason_code = 'RESULT_LOST') THEN
             PERFORM runs_refuse('runs_intent_is_kept', 'nobody decides a claimed run a second time');
         END IF;
-        IF NEW.finalize_stage = 'CLAIMED'
-           AND (NEW.status, NEW.money_state) IS DISTINCT FROM (OLD.status, OLD.money_state) THEN
-            PERFORM runs_refuse('runs_intent_is_kept', 'a claimed run moves only by its commit');
-        END IF;
-        IF NEW.finalize_stage = 'COMMITTED'
-           AND (NEW.status, NEW.money_state) IS DISTINCT FROM (NEW.intent_status, NEW.intent_money_state) THEN
+
+    ELSIF OLD.finalize_stage = 'CLAIMED' AND NEW.finalize_stage = 'COMMITTED' THEN
+        IF NOT same_intent OR (NEW.status, NEW.money_state) <> (OLD.intent_status, OLD.intent_money_state) THEN
             PERFORM runs_refuse('runs_intent_is_kept', 'a commit carries out what the claim decided');
         END IF;
-    END IF;
 
-    IF OLD.finalize_stage = 'COMMITTED' THEN
-        IF (NEW.actual_cost_usd_micros, NEW.tokens_consumed, NEW.finalize_token, NEW.intent_status,
-            NEW.intent_money_state, NEW.intent_charge_usd_micros, NEW.intent_reason_code,
-            NEW.last_error_reason_code, NEW.lease_token)
-           IS DISTINCT FROM
-           (OLD.actual_cost_usd_micros, OLD.tokens_consumed, OLD.finalize_token, OLD.intent_status,
-            OLD.intent_money_state, OLD.intent_charge_usd_micros, OLD.intent_reason_code,
-            OLD.last_error_reason_code, OLD.lease_token)
-           OR (NEW.status, NEW.money_state) IS NOT DISTINCT FROM (OLD.status, OLD.money_state)
-           OR (NEW.status <> 'EXPIRED'
-               AND (NEW.idempotency_key, NEW.result_bucket, NEW.result_key, NEW.result_sha256, NEW.last_error_detail)
-                   IS DISTINCT FROM
-                   (OLD.idempotency_key, OLD.result_bucket, OLD.result_key, OLD.result_sha256, OLD.last_error_detail))
-        THEN
+    ELSIF OLD.finalize_stage = 'COMMITTED' AND NEW.finalize_stage = 'COMMITTED' THEN
+        IF NOT (NEW.status = OLD.status
+                AND (OLD.money_state, NEW.money_state) IN (('SETTLED', 'DISPUTED'), ('DISPUTED', 'SETTLED'),
+                                                           ('DISPUTED', 'REFUNDED'))
+                OR NEW.money_state = OLD.money_state AND OLD.status <> 'EXPIRED' AND NEW.status = 'EXPIRED') THEN
             PERFORM runs_refuse('runs_committed_stays', 'an ended run is only disputed, resolved or expired');
         END IF;
-        IF NEW.status <> OLD.status AND NEW.money_state <> OLD.money_state THEN
-            PERFORM runs_refuse('runs_committed_stays', 'expiry keeps the money as it stands');
+        IF NOT same_intent
+           OR (NEW.actual_cost_usd_micros, NEW.tokens_consumed, NEW.finalize_token, NEW.last_error_reason_code,
+               NEW.lease_token)
+              IS DISTINCT FROM
+              (OLD.actual_cost_usd_micros, OLD.tokens_consumed, OLD.finalize_token, OLD.last_error_reason_code,
+               OLD.lease_token)
+           OR NEW.status = OLD.status
+              AND (NEW.idempotency_key, NEW.result_bucket, NEW.result_key, NEW.result_sha256, NEW.last_error_detail)
+                  IS DISTINCT FROM
+                  (OLD.idempotency_key, OLD.result_bucket, OLD.result_key, OLD.result_sha256, OLD.last_error_detail)
+        THEN
+            PERFORM runs_refuse('runs_committed_stays', 'what an ended run cost and why does not change');
         END IF;
+
+    ELSE
+        PERFORM runs_refuse('runs_stage_only_advances', 'a stage is entered once and never left backwards');
     END IF;
     RETURN NEW;
 END
