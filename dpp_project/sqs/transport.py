@@ -1,4 +1,4 @@
-"""Celery's SQS transport, with receiving and acknowledging done by two threads of our own.
+"""Celery's SQS transport, with receiving and acknowledging done by threads of our own.
 
 kombu 5.7.0 receives through pycurl on the worker's event loop and acknowledges with a blocking call on that same loop.
 Reproduced with it: a refused connection, a 403 or a 5xx ends the worker; a black-holed connection leaves it alive and
@@ -6,7 +6,7 @@ deaf, since pycurl is given no timeout; a body that is not base64 ends it; a `ta
 polling for good; an acknowledgement costs a round trip of everyone's time; with `polling_interval` 0 a full worker
 spins. Here boto3 receives in a thread, with timeouts, and the loop only learns the outcome:
 
-    loop    room for n?  -> asks the receiver thread (one poll in flight a queue)
+    loop    room for n?  -> asks a receiver thread
     thread  long poll    -> letterbox, wakes the loop
     loop    letterbox    -> Celery; or, on failure, asks again after a growing pause
     loop    done         -> the slot is free at once and asks again; the delete waits for company
@@ -25,10 +25,10 @@ Where a received message can be, and what happens to it there:
 The last one is where "received, and not executed until visibility ended" comes from. A poll that is open when its
 connection goes stays open at the service, takes the next messages sent, and answers to nobody. Stock kombu leaves its
 poll behind at every stop. Here a stop waits for it (at most DPP_SQS_WAIT_SECONDS, while the packs drain anyway) and
-makes visible what it brought. For a kill and a cut the loss is bounded instead: a poll is short, it asks for no more
-than there are free slots, and it takes messages for DPP_SQS_FIRST_VISIBILITY_SECONDS only, not for the 120 s of the
-queue. That is longer than the heartbeat interval, and the heartbeat of a run extends it; a run that ends sooner
-needs no extension.
+makes visible what it brought. For a kill and a cut the loss is bounded instead: a poll is short, one that waits asks
+for a single message, and it takes messages for DPP_SQS_FIRST_VISIBILITY_SECONDS only, not for the 120 s of the queue.
+That is longer than the heartbeat interval, and the heartbeat of a run extends it; a run that ends sooner needs no
+extension. bench/worker_pool.py shows the loss: four messages after a killed stock worker, none without the kill.
 
 Threads in a process that forks children: the pool forks before the receiver starts; a child that replaces a dead one
 is forked beside it, touches no channel and no shared client (sqs/client.py checks the process id), and is replaced in
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dpp.sqs")
 
+POLLS = 4
 FLUSH_SECONDS = 0.05
 BACKOFF_FIRST_SECONDS = 0.25
 BACKOFF_MAX_SECONDS = 3.0
@@ -69,9 +70,10 @@ class Channel(SQS.Channel):  # type: ignore[misc]
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
         super().__init__(connection, **kwargs)
-        self._letterbox: deque[tuple[str, list[SqsMessage] | Exception]] = deque()
+        self._letterbox: deque[tuple[str, int, list[SqsMessage] | Exception]] = deque()
         self._cancelling = threading.Lock()  # a poll's answer goes to the letterbox or back, never between
-        self._polling: set[str] = set()
+        self._asked: dict[str, list[int]] = defaultdict(list)  # messages asked for by each open poll
+        self._backlog: set[str] = set()  # queues whose last answer was as long as it could be
         self._failures: dict[str, int] = defaultdict(int)
         self._finished: dict[str, list[str]] = defaultdict(list)
         self._flush_timer: Any = None
@@ -86,12 +88,13 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         if self.hub is None:
             raise NotImplementedError("this transport receives on a worker's event loop only")
         if self._receiver is None:
-            self._receiver = ThreadPoolExecutor(max_workers=4, thread_name_prefix="sqs-receive")
+            self._receiver = ThreadPoolExecutor(max_workers=POLLS, thread_name_prefix="sqs-receive")
             self._courier = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqs-courier")
         return super().basic_consume(queue, *args, **kwargs)
 
     def basic_cancel(self, consumer_tag: str) -> None:
         with self._cancelling:
+            self._asked.pop(self._tag_to_queue.get(consumer_tag), None)
             super().basic_cancel(consumer_tag)
         self._open_letterbox()
 
@@ -100,12 +103,20 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         self._ask_again_soon()
 
     def _schedule_queue(self, queue: str) -> None:
-        """Poll, if there is room and no poll is open. Whatever makes room later calls this again."""
-        idle = queue not in self._active_queues or queue in self._polling
-        if idle or self._receiver is None or not self.qos.can_consume():
+        """Poll, if there is room that no open poll has asked for. Whatever makes room later calls this again.
+
+        Where little comes, one poll is open, for one message: it may be abandoned. Where an answer was as long as it
+        could be, the next asks for all there is room for, and need not wait for the answer to another.
+        """
+        asked = self._asked[queue]
+        room = self._get_message_estimate() - sum(asked) if self.qos.can_consume() else 0
+        if queue not in self._active_queues or self._receiver is None or room < 1:
             return
-        self._polling.add(queue)
-        self._receiver.submit(self._receive_in_thread, queue, self._new_queue(queue), self._get_message_estimate())
+        backlog = queue in self._backlog
+        if not asked or (backlog and len(asked) < POLLS):
+            count = room if backlog else 1
+            asked.append(count)
+            self._receiver.submit(self._receive_in_thread, queue, self._new_queue(queue), count)
 
     def _receive_in_thread(self, queue: str, url: str, count: int) -> None:
         found: list[SqsMessage] | Exception
@@ -126,7 +137,7 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         with self._cancelling:
             wanted = queue in self._active_queues
             if wanted:
-                self._letterbox.append((queue, found))
+                self._letterbox.append((queue, count, found))
         if wanted:
             self.hub.call_soon(self._open_letterbox)
         elif isinstance(found, list):
@@ -134,13 +145,17 @@ class Channel(SQS.Channel):  # type: ignore[misc]
 
     def _open_letterbox(self) -> None:
         while self._letterbox:
-            queue, found = self._letterbox.popleft()
-            self._polling.discard(queue)
+            queue, count, found = self._letterbox.popleft()
+            if count in self._asked[queue]:
+                self._asked[queue].remove(count)
+            self._backlog.discard(queue)
             if isinstance(found, Exception):
                 self._pause(queue, found)
                 continue
             if self._failures.pop(queue, 0):
                 log.warning("queue %s answers again", queue)
+            if len(found) == count:
+                self._backlog.add(queue)
             self._give_to_consumer(queue, found)
             self._ask_again_soon()
 

@@ -90,6 +90,24 @@ def test_dpp_39_a_worker_starts_while_sqs_is_away(tmp_path: Path, proxy: Proxy, 
         running.wait_for("first", seconds=BACK_WITHIN_SECONDS)
 
 
+@pytest.mark.contract("DPP-39")
+def test_dpp_39_the_open_poll_of_a_killed_worker_delays_one_message_at_most(tmp_path: Path, queue: Queues) -> None:
+    environ = {"DPP_SQS_FIRST_VISIBILITY_SECONDS": "3", "DPP_SQS_WAIT_SECONDS": "20"}
+    names = [f"n{number}" for number in range(6)]
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4, environ=environ) as killed:
+        queue.send(work("first"))
+        killed.wait_for("first")
+        wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="an idle worker")
+        killed.process.kill()
+        killed.wait_exit(seconds=5)
+    for name in names:
+        queue.send(work(name))
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4) as running:
+        wait_until(lambda: len(set(names) & set(running.events("ended"))) >= len(names) - 1, what="all but one")
+        running.wait_for(*names)
+        assert sorted(running.events("started")) == ["first", *names]
+
+
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, queue: Queues) -> None:
     poison = {
