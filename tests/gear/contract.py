@@ -32,24 +32,33 @@ def tests_by_row(sources: dict[str, str]) -> dict[str, list[str]]:
     """Row id to the tests that name it, read from the source so that nothing has to run."""
     found: dict[str, list[str]] = defaultdict(list)
     for place, source in sources.items():
-        for node in ast.walk(ast.parse(source)):
+        tree = ast.parse(source)
+        everywhere = {row for node in tree.body if _is_pytestmark(node) for row in _rows_marked(node)}
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                for row in _rows_named(node):
+                marked = {row for decorator in node.decorator_list for row in _rows_marked(decorator)}
+                for row in marked | everywhere | _row_named(node.name):
                     found[row].append(f"{place}::{node.name}")
     return found
 
 
-def _rows_named(node: ast.FunctionDef) -> set[str]:
-    rows = {
+def _is_pytestmark(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+
+
+def _rows_marked(node: ast.AST) -> set[str]:
+    return {
         str(argument.value)
-        for decorator in node.decorator_list
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.contract"
-        for argument in decorator.args
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.contract"
+        for argument in call.args
         if isinstance(argument, ast.Constant)
     }
-    if (named := _NAME.match(node.name)) is not None:
-        rows.add(f"{named[1].upper()}-{named[2]}")
-    return rows
+
+
+def _row_named(name: str) -> set[str]:
+    named = _NAME.match(name)
+    return {f"{named[1].upper()}-{named[2]}"} if named else set()
 
 
 def faults(promises: Promises, tests: dict[str, list[str]]) -> list[str]:

@@ -11,6 +11,7 @@ PAGE = """
 | DPP-03 | third |
 """
 SHOWS_BY_NAME = "def test_dpp_01_it_works():\n    assert True\n"
+SHOWS_BY_MODULE = "pytestmark = [a, pytest.mark.contract('DPP-02')]\ndef test_x():\n    assert True\n"
 SHOWS_BY_MARK = "@pytest.mark.contract('DPP-02', 'DPP-03')\ndef test_it():\n    assert True\n"
 
 
@@ -22,6 +23,10 @@ def test_a_row_is_shown_by_a_name_or_by_a_mark() -> None:
         "DPP-03": ["tests/b.py::test_it"],
     }
     assert contract.faults(contract.read_page(PAGE), tests) == []
+
+
+def test_a_row_is_shown_by_a_mark_of_the_whole_module() -> None:
+    assert contract.tests_by_row({"tests/c.py": SHOWS_BY_MODULE}) == {"DPP-02": ["tests/c.py::test_x"]}
 
 
 def test_a_promise_without_a_test_and_a_test_without_a_promise_are_faults() -> None:
