@@ -105,6 +105,10 @@ class Environment(BaseModel):
         le=20,
         description="Length of a worker's long poll; a worker that stops waits for its last one.",
     )
+    DPP_SQS_GROUP_BY: Literal["tenant", "none"] = Field(
+        default="tenant",
+        description="`tenant`: messages carry a MessageGroupId, so that a busy tenant does not delay the others.",
+    )
 
     DPP_RATE_LIMIT_ON_REDIS_FAILURE: Literal["open", "closed"] = Field(
         default="open", description="Redis away: `open` lets requests pass unmetered, `closed` answers 503."

@@ -4,8 +4,8 @@ boto3 takes almost half of the interpreter's time on the submit path; of what it
 address needs the signature and the socket. The signer is botocore's, so a request is byte for byte what boto3 signs
 (a test compares them), with session tokens and credentials that renew themselves.
 
-A send is tried twice, DPP_SQS_TIMEOUT_MS each, where the failure may pass: no connection, no answer, 5xx, throttling. It
-may so be taken twice, which is harmless: a message wakes a worker, and a run starts by compare-and-set. A send that
+A send is tried twice, DPP_SQS_TIMEOUT_MS each, where the failure may pass: no connection, no answer, 5xx, throttling.
+It may so be taken twice, which is harmless: a message wakes a worker, and a run starts by compare-and-set. A send that
 failed may have been taken all the same: whoever acts on the failure claims the run first.
 """
 
@@ -88,6 +88,10 @@ class Connections:
             self._idle.append(connection)
         return answer.status, content
 
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
     def _take(self) -> http.client.HTTPConnection:
         while self._idle:
             try:
@@ -126,6 +130,9 @@ class Sender:
             for entry in answer.get("Failed") or ()
         }
 
+    def close(self) -> None:
+        self._connections.close()
+
     def _call(self, action: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps({"QueueUrl": self._queue_url, **fields}).encode()
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
@@ -160,7 +167,7 @@ def _judge(status: int, content: bytes) -> dict[str, Any]:
     if status == 200 and isinstance(answer, dict):
         return answer
     code = str(answer.get("__type", "")).rpartition("#")[2] if isinstance(answer, dict) else ""
-    if status >= 500 or status == 429 or status == 200 or code in _PASSING:
+    if status >= 500 or status in {200, 429} or code in _PASSING:
         raise Unreachable(f"HTTP {status} {code}".rstrip())
     raise Refused(f"HTTP {status} {code}".rstrip())
 
