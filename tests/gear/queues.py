@@ -34,7 +34,7 @@ class Queues:
 
     def dead_bodies(self) -> list[str]:
         """What the DLQ holds; it is left there, visible."""
-        found = {}
+        found: dict[str, str] = {}
         while some := self.sqs.receive_message(QueueUrl=self.dlq_url, MaxNumberOfMessages=10, VisibilityTimeout=60).get(
             "Messages", []
         ):

@@ -1,11 +1,17 @@
 """Beat runs the jobs itself: without a queue, beside another beat, and without one job holding up the rest (DPP-46)."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 
 from dpp_project.celery import app
 from dpp_project.jobs import registry
@@ -13,6 +19,8 @@ from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, Report
 from dpp_project.jobs.scheduler import JobScheduler
 from tests.gear.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -92,3 +100,39 @@ def test_dpp_46_a_job_comes_again_when_it_is_due_and_beat_may_run_twice(known: d
             beat.close()
         connections.close_all()
     assert most == 1
+
+
+def database_url() -> str:
+    """The database of the tests, for another process."""
+    found = connection.settings_dict
+    user, password = quote(found["USER"]), quote(found["PASSWORD"])
+    return f"postgresql://{user}:{password}@{found['HOST']}:{found['PORT']}/{found['NAME']}"
+
+
+@pytest.mark.contract("DPP-46", "DPP-73")
+def test_dpp_46_the_beat_process_runs_jobs_with_sqs_away_and_ends_on_sigterm(tmp_path: Path) -> None:
+    log = tmp_path / "beat.log"
+    environ = os.environ | {
+        "DATABASE_URL": database_url(),
+        "SQS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "DPP_SERVICE": "reaper",
+        "DPP_LOG_LEVEL": "INFO",
+    }
+    with log.open("wb") as out:
+        beat = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "dpp_project.celery", "beat"],
+            cwd=ROOT,
+            env=environ,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_until(lambda: reports("job_reports_retention") == 1, seconds=20, what="the first report")
+        beat.send_signal(signal.SIGTERM)
+        assert beat.wait(10) == 0
+    finally:
+        beat.kill()
+        beat.wait()
+    line = next(line for line in log.read_text(encoding="utf-8").splitlines() if '"logger": "dpp.job"' in line)
+    assert '"service": "reaper"' in line
+    assert not list(ROOT.glob("celerybeat-schedule*"))

@@ -15,6 +15,7 @@ from django.db import OperationalError, connection
 from dpp_project import clock as time_source
 from dpp_project.clock import FixedClock
 from dpp_project.jobs import registry, runner
+from dpp_project.jobs.metrics import job_ages
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, Report, RunOnce
 from dpp_project.jobs.runner import Outcome
@@ -195,3 +196,22 @@ def test_dpp_76_jobs_lists_every_job_with_its_last_report(clock: FixedClock) -> 
     found = {found["job"]: found for found in call("jobs")["jobs"]}["job_reports_retention"]
     assert (found["every_seconds"], found["last"]["age_seconds"], found["last"]["errors"]) == (3_600, 90, 0)
     assert time_source.now() == START + timedelta(seconds=90)
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_the_metrics_give_each_jobs_age(clock: FixedClock) -> None:
+    call("run_job", "job_reports_retention")
+    call("run_job", "job_reports_retention", "--dry-run")
+    clock.advance(seconds=75)
+    JobReport.objects.create(job="job_reports_retention", started_at=clock.now(), host="h", pid=1)  # died
+    found = {sample.name: sample.value for metric in job_ages() for sample in metric.samples if _own(sample.labels)}
+    assert found == {
+        "dpp_job_age_seconds": 75.0,
+        "dpp_job_interval_seconds": 3_600,
+        "dpp_job_last_changed": 0,
+        "dpp_job_last_errors": 0,
+    }
+
+
+def _own(labels: dict[str, str]) -> bool:
+    return labels == {"job": "job_reports_retention"}

@@ -1,0 +1,68 @@
+"""Jobs and retention periods are declared once, where their app is."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dpp_project import retention
+from dpp_project.celery import app
+from dpp_project.jobs import jobs as own
+from dpp_project.jobs import registry
+from dpp_project.jobs.registry import Job, Report, UnknownJob
+from dpp_project.retention import Period
+
+
+def test_the_declared_jobs_are_found_by_name() -> None:
+    assert registry.job("job_reports_retention") is own.JOBS[0]
+    assert list(registry.jobs()) == sorted(registry.jobs())
+    with pytest.raises(UnknownJob, match="job_reports_retention"):
+        registry.job("unheard_of")
+
+
+@pytest.mark.parametrize("wrong", [{"every_seconds": 0}, {"limit": 0}])
+def test_a_job_without_interval_or_limit_is_refused(wrong: dict[str, int]) -> None:
+    def once(*, now: datetime, limit: int) -> Report:
+        return Report()
+
+    given = {"every_seconds": 30, "limit": 1} | wrong
+    with pytest.raises(ValueError, match="must be positive"):
+        Job(name="x", summary="x", run_once=once, every_seconds=given["every_seconds"], limit=given["limit"])
+
+
+def test_two_jobs_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "JOBS", own.JOBS * 2)
+    registry.jobs.cache_clear()
+    try:
+        with pytest.raises(ValueError, match="two jobs are called job_reports_retention"):
+            registry.jobs()
+    finally:
+        monkeypatch.undo()
+        registry.jobs.cache_clear()
+
+
+def test_a_period_is_declared_once_and_gives_the_cutoff() -> None:
+    now = datetime(2026, 3, 31, tzinfo=UTC)
+    assert retention.periods()["job_reports"].days == 30
+    assert retention.cutoff("job_reports", now=now) == datetime(2026, 3, 1, tzinfo=UTC)
+    with pytest.raises(ValueError, match="one day at least"):
+        Period(kind="x", days=0, why="x")
+
+
+@pytest.mark.contract("DPP-38")
+def test_dpp_38_celery_is_set_so_that_no_message_is_lost_or_grows_old() -> None:
+    conf = app.conf
+    wanted = {
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "task_acks_on_failure": False,
+        "task_acks_on_timeout": False,
+        "worker_prefetch_multiplier": 1,
+        "worker_enable_remote_control": False,
+        "worker_send_task_events": False,
+        "task_create_missing_queues": False,
+        "task_ignore_result": True,
+        "accept_content": ["json"],
+        "worker_pool": "prefork",
+    }
+    assert {name: conf[name] for name in wanted} == wanted
+    assert list(conf.broker_transport_options["predefined_queues"]) == [conf.task_default_queue]
