@@ -1,10 +1,21 @@
-"""The ledger's part of ending a run, as common table expressions for the statement that commits it.
+"""The ledger: what is summed, what is appended, what is read as a statement. Nothing here talks to Redis.
 
-One statement writes the run and its entries: no crash lies between them, and the loser of the commit's compare-and-set
-writes no entry, since its `ended` is empty.
+A tenant's entries are in order by (created_at, entry_id). Sums start at its last snapshot, so that they cost the same
+however long the ledger grows.
 """
 
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from budget.models import LedgerEntry, PendingCredit
+
+CHUNK: Final = 2_000
 
 ENTRIES_OF_ENDED_RUN: Final = """
     ledger_charge AS (
@@ -24,8 +35,126 @@ ENTRIES_OF_ENDED_RUN: Final = """
         SELECT entry_id, tenant_id, amount_usd_micros FROM ledger_adjust
     )
 """
-"""To stand beside a CTE `ended` (tenant_id, run_id, taken_micros, due_micros, actor).
+"""The ledger's part of the statement that commits a run's end: no crash lies between the two, and the loser of the
+commit's compare-and-set writes no entry, since its `ended` is empty.
+
+To stand beside a CTE `ended` (tenant_id, run_id, taken_micros, due_micros, actor).
 
 `taken_micros` is what the receipt says, `due_micros` what the run was to cost: CHARGE = what was taken, and what was
 taken too much goes back as an ADJUST, which waits in pending_credits until it has reached the balance.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What a tenant's entries come to. `credited` leaves the charges out."""
+
+    total_micros: int
+    credited_micros: int
+
+
+_SUMS: Final = """
+SELECT tenants.tenant_id,
+       (coalesce(summed.total_usd_micros, 0) + coalesce(since.total, 0))::bigint,
+       (coalesce(summed.credited_usd_micros, 0) + coalesce(since.credited, 0))::bigint
+  FROM tenants
+  LEFT JOIN LATERAL (
+        SELECT through, total_usd_micros, credited_usd_micros FROM balance_snapshots
+         WHERE tenant_id = tenants.tenant_id AND through <= coalesce(%(before)s::timestamptz, 'infinity')
+         ORDER BY through DESC LIMIT 1
+       ) summed ON true
+  LEFT JOIN LATERAL (
+        SELECT sum(amount_usd_micros) AS total, sum(amount_usd_micros) FILTER (WHERE kind <> 'CHARGE') AS credited
+          FROM ledger_entries
+         WHERE tenant_id = tenants.tenant_id
+           AND created_at >= coalesce(summed.through, '-infinity')
+           AND created_at < coalesce(%(before)s::timestamptz, 'infinity')
+       ) since ON true
+ WHERE %(tenant_id)s::text IS NULL OR tenants.tenant_id = %(tenant_id)s
+"""
+
+
+def sums(*, tenant_id: str | None = None, before: datetime | None = None) -> dict[str, Sums]:
+    """Every tenant's sums, or one's, also of those without entries; of the entries before an instant, or of all."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMS, {"tenant_id": tenant_id, "before": before})
+        return {owner: Sums(total, credited) for owner, total, credited in cursor.fetchall()}
+
+
+def sums_of(tenant_id: str, *, before: datetime | None = None) -> Sums:
+    return sums(tenant_id=tenant_id, before=before).get(tenant_id, Sums(0, 0))
+
+
+def entry_by_reference(tenant_id: str, reference: str) -> LedgerEntry | None:
+    return LedgerEntry.objects.filter(tenant_id=tenant_id, reference=reference).exclude(kind="CHARGE").first()
+
+
+def append_credit(
+    *, tenant_id: str, kind: LedgerEntry.Kind, amount_micros: int, reference: str, reason: str, actor: str
+) -> LedgerEntry:
+    """A top-up or adjustment and its pending credit; to be called inside a transaction."""
+    entry = LedgerEntry.objects.create(
+        entry_id=uuid.uuid4(),
+        tenant_id=tenant_id,
+        kind=kind,
+        amount_usd_micros=amount_micros,
+        reference=reference,
+        reason=reason,
+        actor=actor,
+    )
+    PendingCredit.objects.create(entry=entry, tenant_id=tenant_id, amount_usd_micros=amount_micros)
+    return entry
+
+
+# Statements.
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From the first instant, included, to the last, excluded; None is open."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+Position = tuple[datetime, uuid.UUID]
+
+
+def entries(tenant_id: str, period: Period, *, kind: str | None = None) -> QuerySet[LedgerEntry]:
+    chosen = LedgerEntry.objects.filter(tenant_id=tenant_id)
+    if period.start is not None:
+        chosen = chosen.filter(created_at__gte=period.start)
+    if period.end is not None:
+        chosen = chosen.filter(created_at__lt=period.end)
+    return chosen if kind is None else chosen.filter(kind=kind)
+
+
+def newest_first(chosen: QuerySet[LedgerEntry], *, after: Position | None, limit: int) -> list[LedgerEntry]:
+    """The page that follows a position; `limit + 1` of it tells whether there is another."""
+    if after is not None:
+        at, entry_id = after
+        chosen = chosen.filter(Q(created_at__lt=at) | Q(created_at=at, entry_id__lt=entry_id), created_at__lte=at)
+    return list(chosen.order_by("-created_at", "-entry_id")[:limit])
+
+
+def oldest_first(chosen: QuerySet[LedgerEntry]) -> Iterator[LedgerEntry]:
+    """All of them, in pieces that each are a query of their own: no cursor stays open while a client reads slowly."""
+    position: Position | None = None
+    while True:
+        page = chosen.order_by("created_at", "entry_id")
+        if position is not None:
+            at, entry_id = position
+            page = page.filter(Q(created_at__gt=at) | Q(created_at=at, entry_id__gt=entry_id), created_at__gte=at)
+        found = list(page[:CHUNK])
+        yield from found
+        if len(found) < CHUNK:
+            return
+        position = (found[-1].created_at, found[-1].entry_id)
+
+
+def balance_before(tenant_id: str, entry: LedgerEntry) -> int:
+    """The sum of what stands before an entry, in the statement's order."""
+    at_the_same_instant = LedgerEntry.objects.filter(
+        tenant_id=tenant_id, created_at=entry.created_at, entry_id__lt=entry.entry_id
+    ).values_list("amount_usd_micros", flat=True)
+    return sums_of(tenant_id, before=entry.created_at).total_micros + sum(at_the_same_instant)

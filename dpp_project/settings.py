@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "dpp_project.apps.PlatformConfig",
     "dpp_project.jobs",
     "tenants",
+    "budget",
     "runs",
 ]
 
