@@ -30,6 +30,11 @@ def adopt_orphans() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
+def disown_orphans() -> None:
+    """Leave them to the first process of the machine again."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
 def _prctl(option: int, value: int) -> None:
     if sys.platform != "linux":
         return

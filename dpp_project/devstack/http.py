@@ -15,7 +15,10 @@ def answers(url: str, *, seconds: float = 2.0) -> bool:
     try:
         with _direct.open(url, timeout=seconds):
             return True
-    except (OSError, urllib.error.URLError):
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+    except OSError:
         return False
 
 
@@ -25,7 +28,8 @@ def fetch(url: str, *, seconds: float = 5.0) -> dict[str, Any]:
         with _direct.open(url, timeout=seconds) as answer:
             body = answer.read()
     except urllib.error.HTTPError as error:
-        body = error.read()
+        with error:
+            body = error.read()
     except OSError:
         return {}
     try:

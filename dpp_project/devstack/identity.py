@@ -42,6 +42,18 @@ def carrying(variable: str, value: str) -> list[int]:
     return found
 
 
+def living_in(folder: Path) -> list[int]:
+    """Pids whose working folder this is."""
+    wanted = str(folder.resolve())
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if str((entry / "cwd").readlink()) == wanted:
+                    found.append(int(entry.name))
+    return found
+
+
 def kill_group(pid: int) -> None:
     """End a process and its group. Only while its leader is there, if only as a zombie: its pid is not reused."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -14,6 +14,7 @@ from signal import SIGINT
 import psycopg
 from psycopg import sql
 
+from dpp_project.devstack import identity
 from dpp_project.devstack.programs import LAUNCHER, DevstackError, Program, from_wheel, remove, unprivileged
 
 USER = "dpp"
@@ -66,8 +67,19 @@ class Postgres:
         if done.returncode != 0:
             raise DevstackError(f"initdb failed:\n{done.stdout}{done.stderr}")
 
+    def drop_stale_lock(self) -> None:
+        """Remove the lock file of a server that is dead.
+
+        Postgres believes its lock while a process has the pid in it: any process, also a zombie that nobody reaps, as
+        in a container without an init. All its processes live in the data folder; where none does, the server is dead
+        and so are its backends, whose shared memory the lock protects too.
+        """
+        lock = self.folder / "postmaster.pid"
+        if lock.exists() and not identity.living_in(self.folder):
+            lock.unlink()
+
     def program(self) -> Program:
-        """The server. Killed with -9 it refuses its old lock file for ~1.5 s; the supervisor just starts it again."""
+        """The server. While a backend outlives a killed one, a new one refuses to start; the supervisor tries again."""
         self._give(self.folder)
         options = {
             "listen_addresses": "127.0.0.1",
@@ -85,6 +97,7 @@ class Postgres:
             name="postgres",
             command=[str(_binary("postgres")), "-D", str(self.folder), *flags],
             ready=self.ready,
+            before=self.drop_stale_lock,
             port=self.port,
             privilege=unprivileged(),
             stop_signal=SIGINT,  # "fast": open sessions are ended, nothing waits for them

@@ -30,6 +30,7 @@ class Program:
     name: str
     command: Sequence[str]
     ready: Callable[[], bool]
+    before: Callable[[], None] = lambda: None  # called ahead of each start
     environ: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
     needs: tuple[str, ...] = ()

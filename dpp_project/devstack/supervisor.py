@@ -20,7 +20,7 @@ from typing import IO, Any, Literal
 from dpp_project.devstack import backoff, identity
 from dpp_project.devstack.folder import Folder, write_whole
 from dpp_project.devstack.programs import Program, spawn
-from dpp_project.lifeline import adopt_orphans
+from dpp_project.lifeline import adopt_orphans, disown_orphans
 
 MARK = "DEVSTACK_STATE"
 HEARD = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -56,7 +56,7 @@ class Supervisor:
         self.stop_requests = 0
         self._said = ""
         self._logs_checked = 0.0
-        self._guests: set[int] = set()
+        self._guests = set(identity.children(os.getpid()))  # whoever was here before is not ours to end
         adopt_orphans()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
 
@@ -117,6 +117,8 @@ class Supervisor:
         self._end_orphans()
 
     def close(self) -> None:
+        """Give signals and orphans back to how they were."""
+        disown_orphans()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _listen(self, seconds: float) -> None:
@@ -165,6 +167,7 @@ class Supervisor:
         if time.monotonic() < unit.not_before or not self.all_ready(unit.program.needs):
             return
         program = unit.program
+        program.before()
         with self.folder.log(program.name).open("ab") as output:
             unit.process = spawn(
                 program.command,
