@@ -1,5 +1,6 @@
 """The platform's own processes: API, worker, beat."""
 
+import sys
 from collections.abc import Mapping
 
 from dpp_project import env, serve
@@ -16,7 +17,7 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...]) -> list[Prog
     return [
         Program(
             name="api",
-            command=serve.api(values),
+            command=_serve("api"),
             ready=lambda: http.answers(f"http://127.0.0.1:{values.DPP_API_PORT}/readyz"),
             environ={"DPP_SERVICE": "api"},
             port=values.DPP_API_PORT,
@@ -25,7 +26,7 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...]) -> list[Prog
         ),
         Program(
             name="worker",
-            command=serve.worker(values),
+            command=_serve("worker"),
             ready=lambda: True,
             environ={"DPP_SERVICE": "worker"},
             needs=needs,
@@ -35,10 +36,14 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...]) -> list[Prog
         ),
         Program(
             name="beat",
-            command=serve.beat(values),
+            command=_serve("beat"),
             ready=lambda: True,
             environ={"DPP_SERVICE": "beat"},
             needs=needs,
             settles_seconds=SETTLES_SECONDS,
         ),
     ]
+
+
+def _serve(part: str) -> list[str]:
+    return [sys.executable, "-m", "dpp_project.serve", part]
