@@ -106,7 +106,7 @@ STATIC_ROOT = BASE_DIR / "staticfiles"
 
 STORAGES = {
     "default": {
-        "BACKEND": "storages.backends.s3.S3Storage",
+        "BACKEND": "runs.storage.RunStorage",
         "OPTIONS": {
             "bucket_name": ENV.DPP_BUCKET,
             "access_key": ENV.AWS_ACCESS_KEY_ID,
@@ -114,6 +114,7 @@ STORAGES = {
             "security_token": ENV.AWS_SESSION_TOKEN,
             "region_name": ENV.AWS_REGION,
             "endpoint_url": ENV.S3_ENDPOINT_URL,
+            "public_endpoint_url": ENV.S3_PUBLIC_ENDPOINT_URL,
             "default_acl": None,
             "querystring_expire": PRESIGNED_URL_TTL_SECONDS,
             "client_config": Config(
