@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +15,7 @@ from tests.gear.proxy import Mode, Proxy
 from tests.gear.queues import Queues, queues
 from tests.gear.scripted import Scripted
 from tests.gear.waiting import wait_until
-from tests.gear.worker import envelope, work, worker
+from tests.gear.worker import ROOT, envelope, work, worker
 
 ENDPOINT = str(ENV.SQS_ENDPOINT_URL)
 BACK_WITHIN_SECONDS = 10
@@ -235,3 +237,17 @@ def test_dpp_38_a_killed_child_costs_neither_worker_nor_message(tmp_path: Path, 
         running.wait_for("killed", seconds=20)
         assert running.events("started") == ["killed", "killed"]
         assert running.alive()
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_shutdown_that_outlasts_its_grace_is_killed() -> None:
+    code = """
+import signal, sys
+from dpp_project import celery, constants
+assert constants.WORKER_GRACE_SECONDS == 110
+constants.WORKER_GRACE_SECONDS = 1
+celery.bound_the_shutdown()
+sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE) as stuck:
+        assert stuck.wait(10) == -signal.SIGALRM
