@@ -18,7 +18,7 @@ ALTER TABLE run_disputes ADD CONSTRAINT run_disputes_belong_to_a_run
 REFUSE = """
 CREATE FUNCTION runs_refuse(rule text, said text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION '%', said USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = rule;
+    RAISE EXCEPTION '%: %', rule, said USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = rule;
 END
 $$
 """
