@@ -50,10 +50,10 @@ def _demo(options: argparse.Namespace) -> int:
     folder = _folder(options)
     up(folder)
     values = environment.read(folder.env)
-    answer = http.fetch(f"{values['DPP_API_URL']}/readyz")
-    print("\nIt answers:")
-    for name, state in answer.get("checks", answer).items():
-        print(f"  {name:<10} {_in_words(state)}")
+    dependencies = http.fetch(f"{values['DPP_API_URL']}/readyz").get("dependencies", {})
+    print("\nIt answers, and so does what it needs:")
+    for name, answer in dependencies.items():
+        print(f"  {name:<10} {answer['state']} in {answer['ms']} ms")
     print(f"""
 API      {values["DPP_API_URL"]}
 docs     {values["DPP_API_URL"]}/docs/
@@ -61,12 +61,6 @@ console  {values["DPP_ADMIN_URL"]}   {values["DPP_ADMIN_USER"]} / {values["DPP_A
 keys     {folder.env}   (`set -a; . {folder.env}` puts them into a shell)
 state    make status, make logs S=worker; make down stops it, the data stay""")
     return 0
-
-
-def _in_words(state: object) -> str:
-    if isinstance(state, dict):
-        return " ".join(str(part) if key in {"state", "status"} else f"{part} {key}" for key, part in state.items())
-    return str(state)
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -80,6 +74,9 @@ def _status(options: argparse.Namespace) -> int:
         state = row["state"] if alive else "down"
         pid = row["pid"] if alive and row["pid"] else "-"
         print(f"{name:<10} {pid:>8}  {state:<10} {row['port'] or '-':>6} {row['restarts']:>9}")
+    for name in environment.read(folder.env).get("DEVSTACK_GIVEN", "").split(","):
+        if name:
+            print(f"{name} was given from outside and is not ours to run")
     if not alive:
         print("no supervisor runs: `make up`")
         return 1

@@ -6,6 +6,7 @@ whether there is anything to do: most starts find everything as they left it.
 """
 
 import hashlib
+import io
 import os
 import sys
 import time
@@ -74,7 +75,7 @@ def main() -> None:
     from dpp_project.devstack import seed
 
     _step("database", lambda: call_command("migrate", interactive=False, verbosity=0))
-    _step("queues and bucket", lambda: call_command("provision", stdout=sys.stderr))
+    _step("queues and bucket", lambda: call_command("provision", stdout=io.StringIO()))
     _step("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
     values = environment.read(folder.env)
     began = time.monotonic()

@@ -22,7 +22,7 @@ class Machine:
         self.bin, self.home = folder / "bin", folder / "home"
         self.bin.mkdir()
         self.home.mkdir()
-        for name in ("sh", "dirname", "id", "cat"):
+        for name in ("sh", "dirname", "id", "cat", "mkdir", "tail"):
             found = subprocess.check_output(["sh", "-c", f"command -v {name}"], text=True).strip()
             (self.bin / name).symlink_to(found)
 
@@ -33,10 +33,10 @@ class Machine:
         path.chmod(0o755)
         return path
 
-    def choose(self, **more: str) -> subprocess.CompletedProcess[str]:
+    def choose(self, script: Path = SCRIPT, **more: str) -> subprocess.CompletedProcess[str]:
         environ = {"PATH": str(self.bin), "HOME": str(self.home), **more}
         return subprocess.run(
-            ["sh", str(SCRIPT), "--print-python"], env=environ, capture_output=True, text=True, check=False
+            ["sh", str(script), "--print-python"], env=environ, capture_output=True, text=True, check=False
         )
 
 
@@ -89,6 +89,26 @@ def test_where_only_venv_is_missing_the_cure_is_named(machine: Machine) -> None:
     assert chosen.returncode == 1
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert f"sudo apt-get install -y python{version}-venv" in chosen.stderr
+
+
+def test_root_on_debian_gets_the_missing_venv_by_itself(machine: Machine, tmp_path: Path) -> None:
+    script = tmp_path / "clone/dpp_project/devstack/bootstrap.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text(SCRIPT.read_text(encoding="utf-8"), encoding="utf-8")
+    installed = tmp_path / "installed"
+    body = f'[ -e {installed} ] || case "$2" in *ensurepip*) exit 3;; esac; exec {sys.executable} "$@"'
+    named = machine.add("mine/python", body)
+    machine.add("mine/id", "echo 0").rename(machine.bin / "id.new")
+    (machine.bin / "id.new").replace(machine.bin / "id")
+    machine.add(
+        "apt-get",
+        f'[ "$1" = update ] && {{ : >{tmp_path}/updated; exit 0; }}\n'
+        f'[ -e {tmp_path}/updated ] || {{ echo no lists >&2; exit 100; }}\necho "$*" >{installed}',
+    )
+    chosen = machine.choose(script, PYTHON=str(named))
+    assert (chosen.returncode, chosen.stdout.splitlines()[-1]) == (0, str(named)), chosen.stderr
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert installed.read_text(encoding="utf-8") == f"install -y -q python{version}-venv\n"
 
 
 def test_the_script_is_plain_sh() -> None:
