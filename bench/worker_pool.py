@@ -17,8 +17,8 @@ One run on two cores shared by queue, worker and bench, 1,500 messages, 8 ms, co
     stock      prefork  True                100     4             1.01
     ours       prefork  True                298     1             2.99
 
-So the pool is prefork. Threads gain nothing even on the stock transport, share one interpreter lock, and would take
-every pack's worker with them when one child's native code crashes.
+So the pool is prefork. On the stock transport threads gain nothing; why they are slow on ours was not looked into, and
+`-P threads` is not to be used with it until it is.
 """
 
 import argparse

@@ -22,8 +22,9 @@ Where a received message can be, and what happens to it there:
   dead-letter queue. It is never deleted: the queue has a redrive policy (`manage.py provision` sees to it);
 - in an answer that never arrived (process killed, connection cut during a poll): invisible for a while.
 
-The last one is where "received, and not executed until visibility ended" comes from. A poll that is open when its
-connection goes stays open at the service, takes the next messages sent, and answers to nobody. Stock kombu leaves its
+The last one is a cause, the only one found, of "received, and not executed until visibility ended". A poll that is open
+when its connection goes may stay open at the service (seen with ministack, modelled by tests/gear/fakesqs.py, not tried
+on AWS), takes the next messages sent, and answers to nobody. Stock kombu leaves its
 poll behind at every stop. Here a stop waits for it (at most DPP_SQS_WAIT_SECONDS, while the packs drain anyway) and
 makes visible what it brought. For a kill and a cut the loss is bounded instead: a poll is short, one that waits asks
 for a single message, and it takes messages for DPP_SQS_FIRST_VISIBILITY_SECONDS only, not for the 120 s of the queue.
