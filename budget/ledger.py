@@ -90,12 +90,20 @@ def entry_by_reference(tenant_id: str, reference: str) -> LedgerEntry | None:
 
 
 def append_credit(
-    *, tenant_id: str, kind: LedgerEntry.Kind, amount_micros: int, reference: str, reason: str, actor: str
+    *,
+    tenant_id: str,
+    kind: LedgerEntry.Kind,
+    amount_micros: int,
+    reference: str,
+    reason: str,
+    actor: str,
+    run_id: uuid.UUID | None = None,
 ) -> LedgerEntry:
     """A top-up or adjustment and its pending credit; to be called inside a transaction."""
     entry = LedgerEntry.objects.create(
         entry_id=uuid.uuid4(),
         tenant_id=tenant_id,
+        run_id=run_id,
         kind=kind,
         amount_usd_micros=amount_micros,
         reference=reference,
