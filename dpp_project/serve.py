@@ -1,6 +1,7 @@
 """How each process of the platform is started, everywhere: `python -m dpp_project.serve api|worker|beat`.
 
-It checks the environment, refuses a Redis that would drop money, and then becomes the server: one process, one pid, signals arrive where they belong.
+It checks the environment, refuses a Redis that would drop money, and then becomes the server: one process, one pid,
+signals arrive where they belong.
 """
 
 import os

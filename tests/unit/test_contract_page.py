@@ -37,6 +37,14 @@ def test_a_promise_without_a_test_and_a_test_without_a_promise_are_faults() -> N
     ]
 
 
+def test_every_promise_is_shown() -> None:
+    sources = {
+        str(path): path.read_text(encoding="utf-8") for path in (contract.REPOSITORY / "tests").rglob("test_*.py")
+    }
+    promises = contract.read_page(contract.PAGE.read_text(encoding="utf-8"))
+    assert contract.faults(promises, contract.tests_by_row(sources)) == []
+
+
 def test_the_page_carries_every_row_once() -> None:
     promises = contract.read_page(contract.PAGE.read_text(encoding="utf-8"))
     assert not set(promises.made) & set(promises.to_come)
