@@ -7,11 +7,12 @@ PY := .venv/bin/python
 DEVSTACK := $(PY) -m dpp_project.devstack
 # Fast for tests: services of their own, thrown away afterwards.
 AROUND := $(DEVSTACK) with-services --
+LOCK := .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
 T ?= tests
 ARGS ?=
 
-.PHONY: help setup base demo up down status logs lint format test check contract bench prove clean reset
+.PHONY: help setup base demo up down status logs lint format test locks check contract bench prove clean reset
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,10 @@ format: setup ## Put the code into its form
 
 test: setup ## All tests but the slow ones (T=tests/unit for some, JOBS=1, ARGS=-x)
 	@$(AROUND) $(PY) -m pytest -q -n $(JOBS) -m "not slow" $(T) $(ARGS)
+
+locks: setup ## Resolve requirements/*.in anew, for Python 3.11 and later, with hashes
+	@for name in base devstack; do $(LOCK) requirements/$$name.in -o requirements/$$name.txt; done
+	@$(LOCK) -c requirements/base.txt requirements/dev.in -o requirements/dev.txt
 
 check: lint test ## What must pass before a commit
 

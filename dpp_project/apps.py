@@ -14,6 +14,7 @@ class PlatformConfig(AppConfig):
         import_module("dpp_project.checks")
         import_module("dpp_project.console")
         import_module("dpp_project.http.openapi")
+        import_module("dpp_project.sqs.levels")
         for app in apps.get_app_configs():
             for name in ("metrics", "dashboard"):
                 if module_has_submodule(app.module, name):

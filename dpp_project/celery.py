@@ -28,7 +28,7 @@ import django
 from django.apps import apps
 from django.db import connections
 
-from dpp_project import checks, constants, lifeline, redis, tracing
+from dpp_project import constants, lifeline, redis, tracing
 from dpp_project import logging as dpp_logging
 from dpp_project.settings import ENV
 
@@ -92,12 +92,6 @@ def configure_logging(**_: Any) -> None:
     # One line for each task is ours (end_task); Celery's own would repeat it, and quote what a task raised.
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
     logging.getLogger("celery.app.trace").setLevel(logging.CRITICAL)
-
-
-@signals.worker_init.connect
-@signals.beat_init.connect
-def refuse_what_would_lose_money(**_: Any) -> None:
-    checks.refuse_unsafe_redis()
 
 
 @signals.worker_before_create_process.connect

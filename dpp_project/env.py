@@ -114,7 +114,7 @@ class Environment(BaseModel):
         default="open", description="Redis away: `open` lets requests pass unmetered, `closed` answers 503."
     )
     DPP_LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Least level.")
-    DPP_SERVICE: Literal["api", "worker", "beat", "reaper", "command"] = Field(
+    DPP_SERVICE: Literal["api", "worker", "reaper", "command"] = Field(
         default="command", description="Which part this process is, in its logs."
     )
     DPP_REPORT_TIME_ZONE: Annotated[str, AfterValidator(_known_zone)] = Field(

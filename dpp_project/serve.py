@@ -4,11 +4,14 @@ It checks the environment, refuses a Redis that would drop money, and then becom
 signals arrive where they belong.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from dpp_project import env
+from dpp_project import logging as dpp_logging
 from dpp_project.env import Environment
 
 API_DRAIN_SECONDS = 15
@@ -18,7 +21,7 @@ STATIC_FOLDER = "staticfiles"
 def api(values: Environment) -> list[str]:
     return [
         *(sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws", "--no-access-log"),
-        *("--log-level", "warning"),  # its lines are not JSON, ours are
+        *("--log-level", "error", "--log-config", str(Path(__file__).with_name("granian.json"))),
         *("--host", values.DPP_API_HOST, "--port", str(values.DPP_API_PORT)),
         *("--workers", str(values.DPP_API_WORKERS), "--blocking-threads", str(values.DPP_API_THREADS)),
         *("--respawn-failed-workers", "--workers-kill-timeout", str(API_DRAIN_SECONDS)),
@@ -28,21 +31,33 @@ def api(values: Environment) -> list[str]:
 
 
 def worker(_values: Environment) -> list[str]:
-    return [sys.executable, "-m", "celery", "-A", "dpp_project.celery", "--quiet", "worker"]
+    # As root Celery prints a paragraph about that at each start; every line of ours is JSON.
+    quiet = ("-W", "ignore:You're running the worker")
+    return [sys.executable, *quiet, "-m", "celery", "-A", "dpp_project.celery", "--quiet", "worker"]
 
 
 def beat(_values: Environment) -> list[str]:
     return [sys.executable, "-m", "celery", "-A", "dpp_project.celery", "--quiet", "beat"]
 
 
+def json_formatter() -> logging.Formatter:
+    """The form of our log lines for the server's own, by granian.json."""
+    form = dpp_logging.configuration(service="api", level="INFO")["formatters"]["json"]
+    made: logging.Formatter = form.pop("()")(**form)
+    return made
+
+
 PARTS: dict[str, Callable[[Environment], list[str]]] = {"api": api, "worker": worker, "beat": beat}
+
+# Beat's process runs the recovery jobs; the logs call it by what it does (§15.1).
+SERVICE_NAMES = {"api": "api", "worker": "worker", "beat": "reaper"}
 
 
 def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1] not in PARTS:
         raise SystemExit(f"usage: python -m dpp_project.serve {'|'.join(PARTS)}")
     part = sys.argv[1]
-    os.environ.setdefault("DPP_SERVICE", part)
+    os.environ.setdefault("DPP_SERVICE", SERVICE_NAMES[part])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
     command = PARTS[part](env.read())
     from dpp_project import checks  # reads the settings, which only a whole environment allows

@@ -11,6 +11,7 @@ from django.test import Client
 
 from dpp_project import health, metrics, pages, settings
 from dpp_project.http.reasons import REASONS
+from dpp_project.sqs import client as sqs_client
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +134,15 @@ def test_dpp_71_the_docs_load_nothing_from_elsewhere(client: Client) -> None:
 def test_dpp_71_the_reason_page_gives_every_code_with_cause_and_cure(client: Client) -> None:
     page = client.get("/docs/problems/").content.decode()
     assert all(f'<tr id="{code.value}">' in page for code in REASONS)
+
+
+@pytest.mark.contract("DPP-74")
+@pytest.mark.django_db
+def test_dpp_74_queue_depths_are_read_at_the_scrape(client: Client, aws: str) -> None:
+    sqs_client.client().purge_queue(QueueUrl=aws)
+    sqs_client.client().send_message(QueueUrl=aws, MessageBody="waits")
+    text = client.get("/metrics").content.decode()
+    assert 'dpp_queue_waiting{queue="runs"} 1.0' in text
+    assert 'dpp_queue_waiting{queue="dead_letters"} 0.0' in text
+    assert 'dpp_collector_failed{name="queues"} 0.0' in text
+    sqs_client.client().purge_queue(QueueUrl=aws)
