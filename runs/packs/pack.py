@@ -35,8 +35,9 @@ class HoldExhausted(Exception):  # noqa: N818  an outcome: the work stops before
 class Meter:
     """Adds up what the work costs. It refuses a charge that would pass the hold, before the work behind it is done."""
 
-    def __init__(self, *, ceiling_micros: int) -> None:
+    def __init__(self, *, ceiling_micros: int, on_charge: Callable[["Meter"], None] = lambda _meter: None) -> None:
         self._ceiling_micros = ceiling_micros
+        self._on_charge = on_charge
         self._spent_micros = 0
         self._tokens = 0
         self._charged = False
@@ -50,6 +51,7 @@ class Meter:
         self._spent_micros += micros
         self._tokens += tokens
         self._charged = True
+        self._on_charge(self)
 
     @property
     def left_micros(self) -> int:
@@ -141,5 +143,7 @@ class Pack(Generic[Inputs]):
     """Names of the optional artifacts (`include_markdown`) that a request may ask this pack for."""
     memory_bytes: int = 512 * MEBIBYTE
     needs_network: bool = False
+    environment: tuple[str, ...] = ()
+    """Names of the environment variables it reads, such as an engine's address and key. The box has no others."""
     missing: Callable[[], Sequence[str]] = tuple
     """What must be installed before this pack can work, each with how; empty means ready."""

@@ -20,15 +20,21 @@ class UnknownPack(LookupError):  # noqa: N818  named for the finding
 
 
 @cache
-def packs() -> Mapping[str, Pack[Any]]:
-    """Every pack for sale, by name."""
-    found: dict[str, Pack[Any]] = {}
+def modules() -> Mapping[str, str]:
+    """The module of every pack for sale, by the pack's name."""
+    found: dict[str, str] = {}
     for module in pkgutil.iter_modules(runs.packs.__path__):
         if module.name in _NOT_PACKS or (module.name in ONLY_FOR_TESTS and not settings.ENABLE_PROBE_PACK):
             continue
-        pack: Pack[Any] = import_module(f"runs.packs.{module.name}").PACK
-        found[pack.name] = pack
+        path = f"runs.packs.{module.name}"
+        found[import_module(path).PACK.name] = path
     return dict(sorted(found.items()))
+
+
+@cache
+def packs() -> Mapping[str, Pack[Any]]:
+    """Every pack for sale, by name."""
+    return {name: import_module(path).PACK for name, path in modules().items()}
 
 
 def get(name: str) -> Pack[Any]:

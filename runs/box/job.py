@@ -1,0 +1,165 @@
+"""One run of one pack, from the fork to its end: what happens inside the box.
+
+The process talks to its worker over one socket: it reads its request, tells what it charges and logs as it goes, and
+ends with `done` or `failed`. It ends by leaving, not by returning: no exit handler of a library runs, and no thread or
+child is waited for (the zygote sweeps).
+"""
+
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import JsonValue, ValidationError
+
+from dpp_project import lifeline
+from runs.box import limits as box_limits
+from runs.box import wire
+from runs.box.limits import Limits
+from runs.packs.pack import Artifact, EngineUnavailable, HoldExhausted, Meter, Pack, PackFailed, Work
+
+FRAMES_LOGGED = 12
+SENT_NOTHING = 71
+"""Exit code of a job that could not tell how it ended."""
+
+
+def main(connection: socket.socket, limits: Limits, *, zygote: int, scratch: Path) -> NoReturn:
+    """Seal this process, then do what the worker asks."""
+    os.setsid()
+    lifeline.die_with_parent(zygote)
+    lifeline.adopt_orphans()  # a child that leaves its session stays in this tree while the pack works
+    for number in (signal.SIGALRM, signal.SIGCHLD, signal.SIGXCPU, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    connection.set_inheritable(False)
+    connection.setblocking(True)
+    _silence()
+    scratch.mkdir(mode=0o700)
+    os.chdir(scratch)
+    os.environ["TMPDIR"] = str(scratch)
+    job = Job(connection)
+    try:
+        request = wire.receive(connection).document
+        box_limits.impose(limits)
+        job.do(request, deadline=limits.deadline)
+    except (OSError, EOFError):
+        os._exit(SENT_NOTHING)  # the worker is gone, or ended us
+    os._exit(0)
+
+
+def _silence() -> None:
+    """What a pack prints may quote its inputs, and belongs nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    os.close(nowhere)
+
+
+class Job:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._pid = os.getpid()
+
+    def send(self, document: dict[str, Any], content: bytes = b"") -> None:
+        if os.getpid() != self._pid:
+            os._exit(SENT_NOTHING)  # a child that a pack forked, and that came back up to here
+        self._connection.sendall(wire.encode(document, content))
+
+    def do(self, request: Mapping[str, Any], *, deadline: float) -> None:
+        try:
+            os.environ.update(request["environment"])
+            pack = load(request["module"], request["attribute"])
+            work = self._work(pack, request, deadline)
+            self._answer(work, pack.execute(work))
+        except PackFailed as error:
+            self._failed("PACK_FAILED", error.detail)
+        except HoldExhausted:
+            self._failed("PACK_FAILED", "The next step would have cost more than was held.")
+        except EngineUnavailable as error:
+            self._failed("ENGINE_UNAVAILABLE", error.detail)
+        except MemoryError as error:
+            traceback.clear_frames(error.__traceback__)  # what the pack held is needed to say that it failed
+            self._failed("PACK_MEMORY_EXCEEDED", "")
+        except (SystemExit, KeyboardInterrupt) as error:
+            self._failed("PACK_CRASHED", f"The pack left its process ({type(error).__name__}).")
+        except Exception as error:  # noqa: BLE001  whatever a pack raises is an end of its run
+            self._failed("PACK_FAILED", f"The pack stopped on a {type(error).__name__}.", error)
+
+    def _work(self, pack: Pack[Any], request: Mapping[str, Any], deadline: float) -> Work[Any]:
+        try:
+            inputs = pack.inputs.model_validate(request["inputs"])
+        except ValidationError:
+            raise PackFailed("The inputs do not fit the pack's schema any more.") from None
+        return Work(
+            run_id=request["run_id"],
+            inputs=inputs,
+            artifacts_wanted=request["artifacts_wanted"],
+            deadline=deadline,
+            meter=Meter(ceiling_micros=request["ceiling_micros"], on_charge=self._charged),
+            fetch_upload=self._fetch_upload,
+            log=self._log,
+        )
+
+    def _charged(self, meter: Meter) -> None:
+        """Told before the work behind it is done, so that the cost is known however this process ends."""
+        self.send({"kind": "charge", "spent_micros": meter.spent_micros, "tokens": meter.tokens})
+
+    def _log(self, event: str, **values: JsonValue) -> None:
+        self.send({"kind": "log", "event": event, "values": {name: _plain(value) for name, value in values.items()}})
+
+    def _fetch_upload(self, key: str) -> bytes:
+        self.send({"kind": "fetch", "key": key})
+        frame = wire.receive(self._connection)
+        match frame.document:
+            case {"refused": "PACK_FAILED", "detail": detail}:
+                raise PackFailed(detail)
+            case {"refused": _, "detail": detail}:
+                raise EngineUnavailable(detail)
+        return frame.content
+
+    def _answer(self, work: Work[Any], data: dict[str, JsonValue]) -> None:
+        if not isinstance(data, dict):
+            raise TypeError("a pack answers a dict")
+        answer = {
+            "kind": "done",
+            "data": data,
+            "discard_log": work.discard_log,
+            "blocked_log": work.blocked_log,
+            "reliability": work.reliability,
+        }
+        encoded = wire.encode(answer)
+        total = len(encoded) + sum(len(artifact.content) for artifact in work.artifacts)
+        if total > wire.ANSWER_BYTES_MAX * 9 // 10:
+            raise PackFailed("The result is larger than a run may answer.")
+        for artifact in work.artifacts:
+            self._artifact(artifact)
+        self.send(answer)
+
+    def _artifact(self, artifact: Artifact) -> None:
+        about = {"kind": "artifact", "name": artifact.name, "content_type": artifact.content_type}
+        self.send(about, bytes(artifact.content))
+
+    def _failed(self, reason: str, detail: str, error: Exception | None = None) -> None:
+        """The class and the places of an error, never its message: it may quote the inputs."""
+        if error is not None:
+            found = traceback.extract_tb(error.__traceback__)[-FRAMES_LOGGED:]
+            frames: list[JsonValue] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found]
+            self._log("pack stopped on an exception", exception=type(error).__name__, frames=frames)
+        self.send({"kind": "failed", "reason": reason, "detail": detail})
+
+
+def load(module: str, attribute: str) -> Pack[Any]:
+    try:
+        pack: Pack[Any] = getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise EngineUnavailable(f"The pack cannot be loaded: {error.name or type(error).__name__}") from error
+    if missing := pack.missing():
+        raise EngineUnavailable("Not installed: " + "; ".join(missing))
+    return pack
+
+
+def _plain(value: JsonValue) -> JsonValue:
+    return value if isinstance(value, bool | int | float | str | list | None) else str(value)[:200]

@@ -1,0 +1,71 @@
+"""What the kernel holds a job to, whatever its code does."""
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from runs.box import network, processes
+from runs.box.wire import MEBIBYTE
+
+ALARM_GRACE_SECONDS: Final = 0.5
+"""The zygote kills at the deadline; the kernel's alarm is for a zygote that cannot."""
+FILE_BYTES_MAX: Final = 256 * MEBIBYTE
+OPEN_FILES_MAX: Final = 256
+PROCESSES_MAX: Final = 128
+THREAD_STACK_BYTES: Final = 2 * MEBIBYTE
+"""Thirty threads with the usual 8 MiB would be a quarter of a gigabyte of nothing."""
+ADDRESS_SPACE_FACTOR: Final = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one job. `deadline` is on time.monotonic()'s scale, which processes of one machine share."""
+
+    deadline: float
+    memory_bytes: int
+    """Beyond what the zygote's own memory, which each job starts with, takes."""
+    network: bool
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def impose(limits: Limits) -> None:
+    """For good: hard limits, and none can be lifted by the pack's code or its children.
+
+    RLIMIT_DATA is the memory limit: private writable memory, without the address space that allocators and thread
+    stacks only reserve. RLIMIT_AS, which counts all of that, is the net behind it.
+    """
+    seconds_left = max(0.01, limits.deadline - time.monotonic())
+    signal.setitimer(signal.ITIMER_REAL, seconds_left + ALARM_GRACE_SECONDS)
+    cpu_seconds = int(seconds_left + 1) * (os.cpu_count() or 1) + 1
+    own = processes.memory()
+    _limit(resource.RLIMIT_CPU, cpu_seconds)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)
+    _limit(resource.RLIMIT_FSIZE, FILE_BYTES_MAX)
+    if sys.platform == "linux":
+        _limit(resource.RLIMIT_DATA, own.data + limits.memory_bytes)
+        _limit(resource.RLIMIT_AS, own.mapped + ADDRESS_SPACE_FACTOR * limits.memory_bytes)
+        _offer_to_the_oom_killer()
+    threading.stack_size(THREAD_STACK_BYTES)
+    if not limits.network and network.can_be_cut():
+        network.cut()
+
+
+def _limit(which: int, wanted: int) -> None:
+    _, hard = resource.getrlimit(which)
+    least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(which, (least, least))
+
+
+def _offer_to_the_oom_killer() -> None:
+    """Where the machine itself runs out, a pack goes before a worker."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:  # noqa: PTH123
+        score.write("800")

@@ -1,0 +1,102 @@
+"""Looking at processes through /proc, and ending them. Where there is no /proc, nothing is found."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_PROC: Final = Path("/proc")
+MARK: Final = "DPP_BOX_MARK"
+"""An environment variable whose value tells the processes of one zygote from all others, whoever adopts them."""
+
+
+def children(pid: int) -> list[int]:
+    """Living and dead children of all threads."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  a watch that runs ten times a second
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:  # noqa: PTH123
+                found += [int(child) for child in listed.read().split()]
+    except OSError:
+        return _children_by_scan(pid) if Path(f"/proc/{pid}").exists() else found
+    return found
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    """For a kernel without CONFIG_PROC_CHILDREN, or a thread that ended between two reads."""
+    found = []
+    for entry in _PROC.glob("[0-9]*"):
+        try:
+            after_name = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(after_name[1]) == pid:
+            found.append(int(entry.name))
+    return found
+
+
+def tree(pid: int) -> list[int]:
+    """The process and all its descendants."""
+    found, unseen = [pid], [pid]
+    while unseen:
+        more = [child for parent in unseen for child in children(parent)]
+        found += more
+        unseen = more
+    return found
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Of one process, in bytes. `private` is resident and belongs to no file."""
+
+    mapped: int
+    private: int
+    data: int
+
+
+def memory(pid: int | str = "self") -> Memory:
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as statm:  # noqa: PTH123
+            size, resident, shared, _, _, data, _ = (int(pages) * _PAGE for pages in statm.read().split())
+    except OSError:
+        return Memory(0, 0, 0)
+    return Memory(mapped=size, private=resident - shared, data=data)
+
+
+def kill(pid: int) -> None:
+    """The process, and its group where it leads one."""
+    for end in (os.killpg, os.kill):
+        try:
+            end(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def kill_tree(pid: int) -> None:
+    for member in reversed(tree(pid)):
+        kill(member)
+
+
+def marked(value: str) -> Iterator[int]:
+    """Processes that were started with this mark in their environment."""
+    wanted = f"{MARK}={value}".encode()
+    for entry in _PROC.glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if wanted in environment.split(b"\0"):
+            yield int(entry.name)
+
+
+def kill_marked(value: str, *, seconds: float = 2.0) -> None:
+    """What a zygote left behind that could not sweep any more, wherever it was adopted."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and (found := list(marked(value))):
+        for pid in found:
+            kill(pid)
+        time.sleep(0.005)

@@ -1,0 +1,290 @@
+"""One run in the box, as its worker sees it: a conversation with the job, and reports from the zygote."""
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from pydantic import JsonValue
+
+from dpp_project.http.reasons import ReasonCode
+from runs.box import processes, wire
+from runs.box.launch import BoxBroken, ZygoteProcess
+from runs.box.limits import Limits
+from runs.box.outcomes import Evidence, Outcome, decide
+from runs.packs.pack import Artifact, EngineUnavailable, PackFailed
+
+GRACE_SECONDS: Final = 1.0
+"""How long after its deadline, or after stop(), the zygote may take before this side kills, and then gives it up."""
+CHUNK: Final = 262_144
+SOON_SECONDS: Final = 0.2
+_READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class Log(Protocol):
+    def __call__(self, event: str, /, **values: JsonValue) -> None: ...
+
+
+FetchUpload = Callable[[str], bytes]
+"""The tenant's own upload by its key. Raises PackFailed for one that is refused, EngineUnavailable for a lost store."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a run asks of the box. Of the environment the pack sees `environment`, and nothing else."""
+
+    run_id: str
+    module: str
+    inputs: Mapping[str, Any]
+    timebox_seconds: float
+    ceiling_micros: int
+    memory_bytes: int
+    needs_network: bool = False
+    artifacts_wanted: Mapping[str, bool] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    attribute: str = "PACK"
+
+    def request(self) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "module": self.module,
+            "attribute": self.attribute,
+            "inputs": dict(self.inputs),
+            "artifacts_wanted": dict(self.artifacts_wanted),
+            "environment": dict(self.environment),
+            "ceiling_micros": self.ceiling_micros,
+        }
+
+
+class Zygotes(Protocol):
+    """What a run needs of its box."""
+
+    def ready_zygote(self) -> ZygoteProcess: ...
+    def discard(self, zygote: ZygoteProcess) -> None: ...
+
+
+class Running:
+    """`wait` belongs to one thread; `stop` may come from any, at any time."""
+
+    def __init__(self, zygotes: Zygotes, job: Job, *, fetch_upload: FetchUpload, log: Log) -> None:
+        self._zygotes = zygotes
+        self._job = job
+        self._fetch_upload = fetch_upload
+        self._log = log
+        self._stopping = threading.Lock()
+        self._stopped_at: float | None = None
+        self._attempt: _Attempt | None = None
+
+    def wait(self) -> Outcome:
+        """Run the pack to its end. A zygote that died before the pack began is replaced once."""
+        found = Evidence(memory_bytes=self._job.memory_bytes, ceiling_micros=self._job.ceiling_micros)
+        for _ in range(2):
+            try:
+                zygote = self._zygotes.ready_zygote()
+                attempt = _Attempt(zygote, self._job, found, fetch_upload=self._fetch_upload, log=self._log)
+            except (BoxBroken, OSError) as error:
+                found.not_started = type(error).__name__
+                break
+            with self._stopping:
+                if self._stopped_at is not None:
+                    attempt.stop()
+                self._attempt = attempt
+            try:
+                attempt.follow()
+            finally:
+                with self._stopping:
+                    self._attempt = None
+                attempt.close()
+            if attempt.zygote_lost:
+                self._zygotes.discard(zygote)
+            if attempt.began or not attempt.zygote_lost:
+                break
+        else:
+            found.not_started = "ZygoteLost"
+        found.stopped = self._stopped_at is not None
+        return decide(found)
+
+    def stop(self) -> None:
+        """End the pack, hard. The zygote does it; `wait` answers Stopped when it is done."""
+        with self._stopping:
+            if self._stopped_at is None:
+                self._stopped_at = time.monotonic()
+            if self._attempt is not None:
+                self._attempt.stop()
+
+
+class _Attempt:
+    def __init__(
+        self, zygote: ZygoteProcess, job: Job, found: Evidence, *, fetch_upload: FetchUpload, log: Log
+    ) -> None:
+        self._job = job
+        self._found = found
+        self._fetch_upload = fetch_upload
+        self._log = log
+        self.began = False
+        self.zygote_lost = False
+        self._zygote = zygote
+        self._pid: int | None = None
+        self._ended = False
+        self._outgoing = bytearray()
+        self._answers = wire.Reader()
+        self._reports = wire.Reader()
+        deadline = time.monotonic() + job.timebox_seconds
+        self._kill_at = deadline + GRACE_SECONDS
+        limits = Limits(deadline=deadline, memory_bytes=job.memory_bytes, network=job.needs_network)
+        self._connection, job_end = socket.socketpair()
+        self._status, zygote_end = socket.socketpair()
+        with job_end, zygote_end:
+            self._status.sendall(wire.encode(limits.document()))
+            self._connection.setblocking(False)
+            try:
+                zygote.order(job_end, zygote_end)
+            except OSError:
+                self.zygote_lost = True
+
+    def stop(self) -> None:
+        """The end of our side of the status socket is the zygote's order."""
+        self._kill_at = min(self._kill_at, time.monotonic() + GRACE_SECONDS)
+        with contextlib.suppress(OSError):
+            self._status.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._connection.close()
+        self._status.close()
+
+    def follow(self) -> None:
+        """Until the zygote says that the job and all its descendants are gone, or cannot say any more."""
+        poll = select.poll()
+        poll.register(self._status, _READABLE)
+        poll.register(self._connection, _READABLE)
+        listening = True
+        while not self._ended and not self.zygote_lost:
+            if listening:
+                poll.modify(self._connection, _READABLE | (select.POLLOUT if self._outgoing else 0))
+            ready = dict(poll.poll(max(0.0, min(SOON_SECONDS, self._kill_at - time.monotonic())) * 1_000))
+            if self._status.fileno() in ready:
+                self._hear_zygote()
+            if listening and (what := ready.get(self._connection.fileno())):
+                listening = self._converse(what)
+                if not listening:
+                    poll.unregister(self._connection)
+            self._see_to_the_end()
+        while listening and self._ended:
+            listening = self._read_some()
+
+    def _see_to_the_end(self) -> None:
+        """The zygote should have ended the job by now: kill from here, and if that is not reported, give it up."""
+        if time.monotonic() < self._kill_at or self._ended:
+            return
+        late = time.monotonic() - self._kill_at
+        if self._pid is not None:
+            processes.kill_tree(self._pid)
+            self._found.why = self._found.why or "timebox"
+        if late > GRACE_SECONDS:
+            self.zygote_lost = True
+
+    # The zygote
+
+    def _hear_zygote(self) -> None:
+        try:
+            data = self._status.recv(CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self.zygote_lost = True
+            return
+        for frame in self._reports.feed(data):
+            match frame.document:
+                case {"kind": "started", "pid": int(pid)}:
+                    # Only now the request: a pack whose start was not reported has not begun.
+                    self.began = True
+                    self._pid = pid
+                    self._outgoing += wire.encode(self._job.request())
+                case {"kind": "not started", "error": str(error)}:
+                    self._found.not_started = error
+                    self._ended = True
+                case {"kind": "ended", "code": int(code), "why": why, "private_bytes": int(private)}:
+                    self._found.code, self._found.private_bytes = code, private
+                    self._found.why = self._found.why or why
+                    self._ended = True
+
+    # The job
+
+    def _converse(self, what: int) -> bool:
+        if what & select.POLLOUT and self._outgoing:
+            try:
+                sent = self._connection.send(self._outgoing[:CHUNK])
+                del self._outgoing[:sent]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._outgoing.clear()
+        return self._read_some() if what & _READABLE else True
+
+    def _read_some(self) -> bool:
+        """Whether there may be more."""
+        try:
+            data = self._connection.recv(CHUNK)
+        except BlockingIOError:
+            return not self._ended  # the job is dead: what is not here will never be
+        except OSError:
+            return False
+        if not data:
+            return False
+        try:
+            for frame in self._answers.feed(data):
+                self._hear_job(frame)
+        except wire.Oversized:
+            return self._give_up(ReasonCode.PACK_FAILED)
+        except (wire.Garbled, KeyError, TypeError, ValueError):
+            return self._give_up(ReasonCode.PACK_CRASHED)
+        return True
+
+    def _give_up(self, fault: ReasonCode) -> bool:
+        if self._found.answer is None:
+            self._found.fault = fault
+        self.stop()
+        return False
+
+    def _hear_job(self, frame: wire.Frame) -> None:
+        found, said = self._found, frame.document
+        if found.answer is not None:
+            return  # nothing counts after the answer
+        match said["kind"]:
+            case "charge":
+                found.spent_micros, found.tokens = int(said["spent_micros"]), int(said["tokens"])
+                found.charged = True
+            case "log":
+                self._log(str(said["event"])[:200], **said["values"])
+            case "fetch":
+                self._outgoing += self._fetched(str(said["key"]))
+            case "artifact":
+                found.artifacts.append(
+                    Artifact(name=said["name"], content=frame.content, content_type=said["content_type"])
+                )
+            case "done":
+                _require(said, data=dict, discard_log=list, blocked_log=list)
+                found.answer = said
+            case "failed":
+                ReasonCode(said["reason"])
+                _require(said, detail=str)
+                found.answer = said
+            case _:
+                raise wire.Garbled
+
+    def _fetched(self, key: str) -> bytes:
+        try:
+            return wire.encode({"kind": "upload"}, self._fetch_upload(key))
+        except PackFailed as error:
+            return wire.encode({"refused": "PACK_FAILED", "detail": error.detail})
+        except EngineUnavailable as error:
+            return wire.encode({"refused": "ENGINE_UNAVAILABLE", "detail": error.detail})
+
+
+def _require(said: Mapping[str, Any], **types: type) -> None:
+    if not all(isinstance(said[name], kind) for name, kind in types.items()):
+        raise wire.Garbled

@@ -1,0 +1,231 @@
+"""The process that packs are forked from: their modules are loaded here once, so that a run costs a fork.
+
+One thread, one loop. For each job it holds a socket to whoever started it: a report goes out when the job has begun and
+when it and all its descendants are gone, and the end of that socket is the order to end the job. The end of the control
+socket means that the worker is dead: everything is ended, then the zygote itself.
+
+It is the adoptive parent of everything its jobs leave behind (PR_SET_CHILD_SUBREAPER), so that a child it does not know
+is a stray, and is killed. Stopping signals are ignored: a service manager sends them to all processes of a
+worker, and a worker that drains needs its packs to finish (DPP-78).
+"""
+
+import contextlib
+import gc
+import importlib
+import os
+import resource
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpp_project import lifeline
+from runs.box import job, processes, wire
+from runs.box.limits import PROCESSES_MAX, Limits
+
+WATCH_SECONDS: Final = 0.1
+IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass
+class Running:
+    """`why` is what the zygote ended it for, if it did."""
+
+    pid: int
+    limits: Limits
+    status: socket.socket
+    scratch: Path
+    why: str | None = None
+
+
+class Zygote:
+    def __init__(self, control: socket.socket, scratch: Path) -> None:
+        self._control = control
+        self._scratch = scratch
+        self._running: dict[int, Running] = {}
+        self._started = 0
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ, self._order)
+        self._born, self._wake = socket.socketpair()
+        for one in (self._born, self._wake):
+            one.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        self._selector.register(self._born, selectors.EVENT_READ, self._child_changed)
+        self._own_private_bytes = processes.memory().private
+        self._weigh_at = 0.0
+
+    def serve(self) -> None:
+        self._control.sendall(b"r")
+        while True:
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            self._end_what_is_over()
+
+    # Starting
+
+    def _order(self) -> None:
+        try:
+            order, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
+        except ConnectionError:
+            order, descriptors = b"", []
+        if not order:
+            self._end_everything()
+        connection, status = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        try:
+            limits = Limits(**wire.receive(status).document)
+            self._fork(connection, status, limits)
+        except (EOFError, OSError) as error:
+            with contextlib.suppress(OSError):
+                status.sendall(wire.encode({"kind": "not started", "error": type(error).__name__}))
+            status.close()
+        finally:
+            connection.close()
+
+    def _fork(self, connection: socket.socket, status: socket.socket, limits: Limits) -> None:
+        self._started += 1
+        zygote = os.getpid()
+        scratch = self._scratch / str(self._started)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._forget(status)
+                job.main(connection, limits, zygote=zygote, scratch=scratch)
+            finally:
+                os._exit(job.SENT_NOTHING)
+        running = Running(pid=pid, limits=limits, status=status, scratch=scratch)
+        if not self._running:
+            self._weigh_at = time.monotonic() + WATCH_SECONDS
+        self._running[pid] = running
+        status.set_inheritable(False)
+        status.setblocking(False)
+        self._selector.register(status, selectors.EVENT_READ, lambda: self._worker_said(running))
+        self._tell(running, {"kind": "started", "pid": pid})
+
+    def _forget(self, status: socket.socket) -> None:
+        """In the new job: nothing of the zygote's, and nothing of its other jobs."""
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        for one in (self._control, self._born, self._wake, status, *(it.status for it in self._running.values())):
+            one.close()
+        self._running.clear()
+
+    def _tell(self, running: Running, document: dict[str, Any]) -> None:
+        try:
+            running.status.sendall(wire.encode(document))
+        except OSError:  # nobody waits for it any more
+            self._end(running, "stopped")
+
+    # Watching
+
+    def _patience(self) -> float | None:
+        if not self._running:
+            return None
+        nearest = min(running.limits.deadline for running in self._running.values())
+        return max(0.0, min(WATCH_SECONDS, nearest - time.monotonic()))
+
+    def _end_what_is_over(self) -> None:
+        now = time.monotonic()
+        weigh = now >= self._weigh_at
+        if weigh:
+            self._weigh_at = now + WATCH_SECONDS
+        for running in list(self._running.values()):
+            if now >= running.limits.deadline:
+                self._end(running, "timebox")
+            elif weigh:
+                self._weigh(running)
+
+    def _weigh(self, running: Running) -> None:
+        """What the kernel does not limit: the sum over a tree, and how many it are."""
+        members = processes.tree(running.pid)
+        private = sum(max(0, processes.memory(pid).private - self._own_private_bytes) for pid in members)
+        if private > running.limits.memory_bytes:
+            self._end(running, "memory")
+        elif len(members) > PROCESSES_MAX:
+            self._end(running, "processes")
+
+    def _worker_said(self, running: Running) -> None:
+        """It says nothing; the end of its side is the order to stop."""
+        self._end(running, "stopped")
+
+    # Ending
+
+    def _end(self, running: Running, why: str) -> None:
+        """Kill. The report follows when the kernel says that it is dead."""
+        if running.why is None:
+            running.why = why
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(running.status)
+        processes.kill(running.pid)
+
+    def _child_changed(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._born.recv(4096):
+                pass
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if (running := self._running.pop(pid, None)) is not None:
+                self._finish(running, os.waitstatus_to_exitcode(status), usage)
+
+    def _finish(self, running: Running, code: int, usage: resource.struct_rusage) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(running.pid, signal.SIGKILL)
+        self._kill_strays()
+        shutil.rmtree(running.scratch, ignore_errors=True)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(running.status)
+        report = {
+            "kind": "ended",
+            "code": code,
+            "why": running.why,
+            "private_bytes": max(0, usage.ru_maxrss * 1024 - self._own_private_bytes),
+        }
+        with contextlib.suppress(OSError):
+            running.status.sendall(wire.encode(report))
+        running.status.close()
+
+    def _kill_strays(self) -> None:
+        """Children that no job of ours is: a dead job's, handed up to us. Their own children follow them here."""
+        while strays := [pid for pid in processes.children(os.getpid()) if pid not in self._running]:
+            for pid in strays:
+                processes.kill(pid)
+            for pid in strays:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+    def _end_everything(self) -> None:
+        for running in list(self._running.values()):
+            processes.kill_tree(running.pid)
+        self._running.clear()
+        self._kill_strays()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        os._exit(0)
+
+
+def main(control: int, modules: Sequence[str], scratch: str) -> None:
+    """Load the packs, then serve. A module that cannot be loaded fails its own runs, and no other's."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    os.umask(0o077)
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each job that needs it
+            sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
+    lifeline.adopt_orphans()
+    gc.collect()
+    gc.freeze()  # a child's collector would touch, and so copy, every page we share
+    connection = socket.socket(fileno=control)
+    connection.set_inheritable(False)
+    Zygote(connection, Path(scratch)).serve()

@@ -1,0 +1,355 @@
+"""Packs that do what no pack should, each a name for `Job.attribute`. They run in the box, and nowhere else."""
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import math
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import BaseModel, JsonValue
+
+from runs.box import wire
+from runs.packs.pack import MEBIBYTE, Estimate, Pack, PackFailed, Work
+
+NOT_IN_THE_BOX = {"django", "boto3", "botocore", "redis", "celery", "psycopg"}
+SMALL = 96 * MEBIBYTE
+Data = dict[str, JsonValue]
+
+
+class Inputs(BaseModel):
+    number: int = 0
+    key: str = ""
+
+
+def nasty(execute: Callable[[Work[Inputs]], Any], **values: Any) -> Pack[Inputs]:
+    return Pack(
+        name="nasty",
+        summary="For tests.",
+        inputs=Inputs,
+        prices=(),
+        estimate=lambda _inputs: Estimate(least_micros=0, most_micros=0),
+        execute=execute,
+        example={},
+        **values,
+    )
+
+
+def _look_around(work: Work[Inputs]) -> Data:
+    work.meter.charge(1_000, tokens=3)
+    held = [entry for entry in Path("/proc/self/fd").iterdir() if int(entry.name) > 2 and entry.exists()]
+    opened: list[JsonValue] = [str(entry.readlink()) for entry in held if entry.is_symlink()]
+    modules: list[JsonValue] = [name for name in sorted(sys.modules) if name.split(".")[0] in NOT_IN_THE_BOX]
+    return {
+        "environment": dict(os.environ),
+        "modules": modules,
+        "open": opened,
+        "cwd": str(Path.cwd()),
+        "session": os.getsid(0) == os.getpid(),
+    }
+
+
+def _no_network(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    found: Data = {}
+    for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
+        try:
+            socket.socket(family).close()
+        except OSError as error:
+            found[family.name] = errno.errorcode[error.errno or 0]
+        else:
+            found[family.name] = "open"
+    ask = "import socket\ntry: socket.socket()\nexcept OSError as e: raise SystemExit(e.errno)"
+    found["child"] = subprocess.run([sys.executable, "-I", "-c", ask], check=False).returncode
+    first, second = socket.socketpair()
+    first.sendall(b"x")
+    found["pair"] = second.recv(1).decode()
+    return found
+
+
+def _family(work: Work[Inputs]) -> Data:
+    """A child in the same session, one with its own, and a grandchild whose parent is gone."""
+    work.meter.charge(0)
+    plain = subprocess.Popen(["sleep", "600"])
+    apart = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        os.write(writing, str(orphan.pid).encode())
+        os._exit(0)
+    return {"pids": [plain.pid, apart.pid, int(os.read(reading, 16))], "own": os.getpid()}
+
+
+def _family_then_busy(work: Work[Inputs]) -> Data:
+    work.log("family", pids=_family(work)["pids"])
+    while True:
+        time.sleep(1)
+
+
+def _exit(work: Work[Inputs]) -> NoReturn:
+    work.meter.charge(700, tokens=2)
+    os._exit(work.inputs.number)
+
+
+def _sys_exit(_work: Work[Inputs]) -> NoReturn:
+    sys.exit(3)
+
+
+def _segfault(_work: Work[Inputs]) -> Any:
+    return ctypes.string_at(1)
+
+
+def _abort(_work: Work[Inputs]) -> NoReturn:
+    os.abort()
+
+
+def _hoard(_work: Work[Inputs]) -> Data:
+    held = []
+    while True:
+        held.append(bytearray(MEBIBYTE))
+
+
+def _hoard_and_swallow(work: Work[Inputs]) -> Data:
+    """Refused memory again and again, it never ends by itself."""
+    held = []
+    while True:
+        with contextlib.suppress(MemoryError):
+            held.append(bytearray(MEBIBYTE))
+        time.sleep(0.0001 if work.seconds_left() else 0)
+
+
+def _hoard_natively(_work: Work[Inputs]) -> NoReturn:
+    """As a C++ library does: it asks, is refused, and aborts."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    while (block := libc.malloc(ctypes.c_size_t(MEBIBYTE))) is not None:
+        ctypes.memset(block, 1, MEBIBYTE)
+    os.abort()
+
+
+def _hoard_in_children(_work: Work[Inputs]) -> Data:
+    """Each stays within its own limit; together they do not."""
+    for _ in range(6):
+        if os.fork() == 0:
+            held = bytearray(SMALL // 3)
+            held[:] = b"\1" * len(held)
+            time.sleep(600)
+    while True:
+        time.sleep(1)
+
+
+def _many_processes(_work: Work[Inputs]) -> Data:
+    for _ in range(400):
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+    while True:
+        time.sleep(1)
+
+
+def _threads(_work: Work[Inputs]) -> Data:
+    for _ in range(100_000):
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    return {}
+
+
+def _swallow_all(work: Work[Inputs]) -> Data:
+    work.meter.charge(987)
+    while True:
+        try:
+            while True:
+                time.sleep(0.01)
+        except BaseException:  # noqa: BLE001, S112
+            continue
+
+
+def _deaf(_work: Work[Inputs]) -> Data:
+    """Every signal that can be refused is."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    while True:
+        pass
+
+
+def _backtrack(_work: Work[Inputs]) -> Data:
+    """The interpreter is inside one C call for longer than anyone waits."""
+    return {"found": bool(re.match(r"(a|a)*$", "a" * 64 + "b"))}
+
+
+def _hash(_work: Work[Inputs]) -> Data:
+    return {"hash": hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2_000_000_000).hex()}
+
+
+def _too_much(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    return {"text": "x" * (40 * MEBIBYTE)}
+
+
+def _own_socket() -> int:
+    return next(number for number in range(3, 64) if _is_socket(number))
+
+
+def _is_socket(number: int) -> bool:
+    try:
+        return str(Path(f"/proc/self/fd/{number}").readlink()).startswith("socket:")
+    except OSError:
+        return False
+
+
+def _garbage(_work: Work[Inputs]) -> Data:
+    os.write(_own_socket(), b"\0\1\2 this is no frame, and longer than a head")
+    time.sleep(600)
+    return {}
+
+
+def _garbage_in_frame(_work: Work[Inputs]) -> Data:
+    os.write(_own_socket(), b"DPPb\0\0\0\x05\0\0\0\0[1,2]")
+    time.sleep(600)
+    return {}
+
+
+def _flood(_work: Work[Inputs]) -> Data:
+    while True:
+        os.write(_own_socket(), wire.encode({"kind": "log", "event": "x", "values": {}}, b"\0" * MEBIBYTE))
+
+
+def _noise(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    for _ in range(100):
+        sys.stdout.write("noise " * 10_000)
+        os.write(2, b"noise " * 10_000)
+    return {"said": True}
+
+
+def _fork_and_return(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    return {"child": os.fork() == 0}
+
+
+def _kill_guardian(_work: Work[Inputs]) -> Data:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+    return {}
+
+
+def _freeze_guardian(_work: Work[Inputs]) -> Data:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    while True:
+        time.sleep(1)
+
+
+def _past_the_hold(work: Work[Inputs]) -> Data:
+    work.meter.charge(900)
+    work.meter.charge(200)
+    return {}
+
+
+def _leave_files(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    Path("left-behind").write_text("x", encoding="ascii")
+    return {"cwd": str(Path.cwd())}
+
+
+def _huge_file(_work: Work[Inputs]) -> Data:
+    with Path("huge").open("wb") as huge:
+        huge.truncate(1_000 * MEBIBYTE)
+    return {}
+
+
+def _fetch(work: Work[Inputs]) -> Data:
+    content = work.fetch_upload(work.inputs.key)
+    work.meter.charge(10)
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _whole(work: Work[Inputs]) -> Data:
+    """Everything that a good pack does."""
+    work.log("working", step=1, name="x")
+    work.meter.charge(400, tokens=11)
+    work.discard_log.append({"url": "a", "reason": "TIMEOUT"})
+    work.blocked_log.append({"url": "b", "reason": "LOOPBACK"})
+    work.add_artifact("page.md", b"# \x00 page" * 1000, "text/markdown")
+    work.reliability = 0.75
+    work.meter.charge(200, tokens=4)
+    return {"wanted": dict(work.artifacts_wanted), "left": work.meter.left_micros, "number": work.inputs.number}
+
+
+def _refuse(_work: Work[Inputs]) -> Data:
+    raise PackFailed("This cannot be read.")
+
+
+def _raise(_work: Work[Inputs]) -> Data:
+    raise ValueError("canary: the caller's own words")
+
+
+def _not_json(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    return {"score": math.nan}
+
+
+def _free(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    return {}
+
+
+def _unpaid(_work: Work[Inputs]) -> Data:
+    return {"answer": 42}
+
+
+def _read_environment(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    return {"key": os.environ.get("ENGINE_KEY")}
+
+
+LOOK_AROUND = nasty(_look_around)
+NO_NETWORK = nasty(_no_network)
+NETWORK = nasty(_no_network, needs_network=True)
+FAMILY = nasty(_family)
+FAMILY_THEN_BUSY = nasty(_family_then_busy)
+EXIT = nasty(_exit)
+SYS_EXIT = nasty(_sys_exit)
+SEGFAULT = nasty(_segfault)
+ABORT = nasty(_abort)
+HOARD = nasty(_hoard, memory_bytes=SMALL)
+HOARD_AND_SWALLOW = nasty(_hoard_and_swallow, memory_bytes=SMALL)
+HOARD_NATIVELY = nasty(_hoard_natively, memory_bytes=SMALL)
+HOARD_IN_CHILDREN = nasty(_hoard_in_children, memory_bytes=SMALL)
+MANY_PROCESSES = nasty(_many_processes)
+THREADS = nasty(_threads, memory_bytes=SMALL)
+SWALLOW_ALL = nasty(_swallow_all)
+DEAF = nasty(_deaf)
+BACKTRACK = nasty(_backtrack)
+HASH = nasty(_hash)
+TOO_MUCH = nasty(_too_much)
+GARBAGE = nasty(_garbage)
+GARBAGE_IN_FRAME = nasty(_garbage_in_frame)
+FLOOD = nasty(_flood)
+NOISE = nasty(_noise)
+FORK_AND_RETURN = nasty(_fork_and_return)
+KILL_GUARDIAN = nasty(_kill_guardian)
+FREEZE_GUARDIAN = nasty(_freeze_guardian)
+PAST_THE_HOLD = nasty(_past_the_hold)
+LEAVE_FILES = nasty(_leave_files)
+HUGE_FILE = nasty(_huge_file)
+FETCH = nasty(_fetch)
+WHOLE = nasty(_whole)
+REFUSE = nasty(_refuse)
+RAISE = nasty(_raise)
+NOT_JSON = nasty(_not_json)
+FREE = nasty(_free)
+UNPAID = nasty(_unpaid)
+READ_ENVIRONMENT = nasty(_read_environment)
+MISSING = nasty(_free, missing=lambda: ["tessdata kor (apt install tesseract-ocr-kor)"])
+NOT_A_DICT = nasty(lambda _work: [1])
