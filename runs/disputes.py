@@ -1,0 +1,126 @@
+"""An operator marks a settled run disputed and resolves it: the charge stands, or goes back. Who and why is kept."""
+
+import uuid
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+import structlog
+from django.db import transaction
+
+from budget import ledger, services
+from budget.models import LedgerEntry, PendingCredit
+from runs import transitions
+from runs.models import Run, RunDispute
+from runs.states import MoneyState
+from runs.transitions import Outcome
+
+log = structlog.get_logger("dpp.runs")
+
+REASON_LENGTH_MAX: Final = 200
+
+
+class Why(StrEnum):
+    INVALID = "INVALID"
+    RUN_UNKNOWN = "RUN_UNKNOWN"
+    NOT_SETTLED = "NOT_SETTLED"
+    NOT_DISPUTED = "NOT_DISPUTED"
+    CHANGED = "CHANGED"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing was changed. `field` is the argument at fault, `detail` says what to do about it."""
+
+    reason: Why
+    field: str
+    detail: str
+
+
+def open_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
+    """SETTLED → DISPUTED. Asked again it is refused: the first asker's reason stands."""
+    run = _found(run_id, reason)
+    if isinstance(run, Refusal):
+        return run
+    if run.money_state != MoneyState.SETTLED:
+        return Refusal(Why.NOT_SETTLED, "run_id", f"its money is {run.money_state}; only a settled charge is disputed")
+    with transaction.atomic():
+        if transitions.dispute(run_id=run_id, version=run.version, actor=actor) is Outcome.LOST:
+            return _changed(run)
+        _record(run, RunDispute.Step.OPENED, reason, actor)
+    return Run.objects.get(run_id=run_id)
+
+
+def uphold(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
+    """DISPUTED → SETTLED: the charge was right."""
+    run = _found(run_id, reason, disputed=True)
+    if isinstance(run, Refusal):
+        return run
+    with transaction.atomic():
+        if transitions.resolve(run_id=run_id, version=run.version, refunded=False, actor=actor) is Outcome.LOST:
+            return _changed(run)
+        _record(run, RunDispute.Step.UPHELD, reason, actor)
+    return Run.objects.get(run_id=run_id)
+
+
+def refund(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
+    """DISPUTED → REFUNDED, and the whole charge goes back by an ADJUST entry.
+
+    Key: the run; its ADJUST carries the reference `dispute:{run_id}`, which the ledger takes once. Order: read the
+    epoch; one transaction moves the row and writes entry and pending credit; then the credit is brought to the
+    balance. Dying after the transaction leaves the pending credit to the replay, which brings it within two minutes.
+    """
+    run = _found(run_id, reason, disputed=True)
+    if isinstance(run, Refusal):
+        return run
+    charge_micros = run.actual_cost_usd_micros or 0
+    epoch = services.open_epoch()
+    # Durable: inside someone's transaction the balance could rise for an entry that is rolled back.
+    with transaction.atomic(durable=True):
+        if transitions.resolve(run_id=run_id, version=run.version, refunded=True, actor=actor) is Outcome.LOST:
+            return _changed(run)
+        if charge_micros:
+            ledger.append_credit(
+                tenant_id=run.tenant_id,
+                run_id=run_id,
+                kind=LedgerEntry.Kind.ADJUST,
+                amount_micros=charge_micros,
+                reference=f"dispute:{run_id}",
+                reason=reason,
+                actor=actor,
+            )
+        _record(run, RunDispute.Step.REFUNDED, reason, actor)
+    for pending in PendingCredit.objects.filter(entry__run_id=run_id):
+        services.bring_to_balance(pending, epoch=epoch)
+    return Run.objects.get(run_id=run_id)
+
+
+def _found(run_id: uuid.UUID, reason: str, *, disputed: bool = False) -> Run | Refusal:
+    if not reason.strip() or len(reason) > REASON_LENGTH_MAX or not reason.isprintable():
+        return Refusal(Why.INVALID, "reason", f"say why, in 1 to {REASON_LENGTH_MAX} printable characters")
+    run = Run.objects.filter(run_id=run_id).first()
+    if run is None:
+        return Refusal(Why.RUN_UNKNOWN, "run_id", "there is no such run")
+    if disputed and run.money_state != MoneyState.DISPUTED:
+        return Refusal(Why.NOT_DISPUTED, "run_id", f"its money is {run.money_state}; open a dispute first")
+    return run
+
+
+def _changed(run: Run) -> Refusal:
+    return Refusal(Why.CHANGED, "run_id", f"run {run.run_id} changed meanwhile; look at it and decide again")
+
+
+def _record(run: Run, step: RunDispute.Step, reason: str, actor: str) -> None:
+    RunDispute.objects.create(run_id=run.run_id, version=run.version + 1, step=step, actor=actor, reason=reason)
+    transaction.on_commit(
+        partial(
+            log.info,
+            "run dispute",
+            step=step.value,
+            run_id=str(run.run_id),
+            tenant_id=run.tenant_id,
+            charge_usd_micros=run.actual_cost_usd_micros,
+            actor=actor,
+        )
+    )
