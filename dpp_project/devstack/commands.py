@@ -18,8 +18,6 @@ from dpp_project.devstack.sessions import with_services
 from dpp_project.devstack.stack import supervise
 from dpp_project.devstack.starting import down, up
 
-TAIL_BYTES = 200_000
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
@@ -100,14 +98,8 @@ def _logs(options: argparse.Namespace) -> int:
     for name in names:
         if len(names) > 1:
             print(f"==> {name} <==")
-        print("\n".join(_tail(folder.log(name), options.lines)))
+        print(folder.end_of_log(name, options.lines))
     return 0
-
-
-def _tail(path: Path, lines: int) -> list[str]:
-    with path.open("rb") as log:
-        log.seek(max(0, path.stat().st_size - TAIL_BYTES))
-        return log.read().decode("utf-8", errors="replace").splitlines()[-lines:]
 
 
 def _with_services(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from dpp_project.devstack.programs import REPOSITORY
 
+TAIL_BYTES = 200_000
 DEFAULT = REPOSITORY / ".devstack"
 
 
@@ -47,6 +48,12 @@ class Folder:
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
+
+    def end_of_log(self, name: str, lines: int = 20) -> str:
+        path = self.log(name)
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            return "\n".join(log.read().decode("utf-8", errors="replace").splitlines()[-lines:])
 
     def try_lock(self, name: str) -> IO[str] | None:
         """An exclusive lock that ends with its holder, or None while another holds it. Keep what is returned."""

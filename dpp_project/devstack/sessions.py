@@ -10,6 +10,7 @@ from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.supervisor import Supervisor, end_leftovers
 
 START_SECONDS = 60.0
+HOPELESS_FAILURES = 7  # after some 11 s; a Postgres that was killed may refuse to start for a few
 
 
 def with_services(folder: Folder, command: Sequence[str]) -> int:
@@ -43,7 +44,10 @@ def await_ready(supervisor: Supervisor) -> None:
         supervisor.tick()
         if supervisor.stop_requests:
             raise DevstackError("stopped while starting")
+        for name, unit in supervisor.units.items():
+            if unit.failures >= HOPELESS_FAILURES and not unit.is_up():
+                raise DevstackError(f"{name} ends as often as it is started:\n{supervisor.folder.end_of_log(name)}")
         if time.monotonic() > end:
             late = [name for name, unit in supervisor.units.items() if not unit.is_up()]
-            logs = supervisor.folder.logs
-            raise DevstackError(f"not ready after {START_SECONDS:.0f} s: {', '.join(late)}. See {logs}.")
+            ends = "\n".join(f"==> {name} <==\n{supervisor.folder.end_of_log(name, 5)}" for name in late)
+            raise DevstackError(f"not ready after {START_SECONDS:.0f} s: {', '.join(late)}\n{ends}")

@@ -26,6 +26,7 @@ MARK = "DEVSTACK_STATE"
 HEARD = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 LOG_BYTES = 20_000_000
 LOG_CHECK_SECONDS = 10.0
+ASK_SECONDS = 0.1
 
 State = Literal["waiting", "starting", "ready", "backoff", "stopping", "down"]
 
@@ -39,6 +40,7 @@ class Unit:
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     not_before: float = 0.0
+    not_asked_before: float = 0.0
     failures: int = 0
     restarts: int = -1
 
@@ -182,8 +184,11 @@ class Supervisor:
         self._remember()
 
     def _notice_ready(self, unit: Unit) -> None:
-        settled = time.monotonic() - unit.started_at >= unit.program.settles_seconds
-        if unit.state == "starting" and settled and unit.program.ready():
+        now = time.monotonic()
+        if unit.state != "starting" or now < max(unit.started_at + unit.program.settles_seconds, unit.not_asked_before):
+            return
+        unit.not_asked_before = now + ASK_SECONDS
+        if unit.program.ready():
             unit.state = "ready"
 
     def _remember(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dpp_project import serve
 from dpp_project.devstack import environment, http, identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
@@ -134,6 +135,9 @@ def test_dpp_77_one_command_brings_everything_up_and_whatever_is_killed_comes_ba
     assert code == 0
     assert stack.living() == []
     assert not list(stack.folder.pids.iterdir())
+    for name in ("api", "beat"):
+        for line in stack.folder.log(name).read_text(encoding="utf-8").splitlines():
+            assert json.loads(line)["service"] == serve.SERVICE_NAMES[name], line
     code, said = stack.run("status")
     assert code == 1
     assert "no supervisor runs" in said
@@ -158,6 +162,14 @@ def test_dpp_77_a_killed_supervisor_leaves_nobody_and_the_next_up_finds_the_data
     assert "prepared" not in said_again, "nothing had changed"
     assert stack.values() == values
     assert http.answers(f"{values['DPP_ADMIN_URL']}login/")
+
+
+def test_an_up_that_cannot_succeed_says_why_and_leaves_nobody(stack: Stack) -> None:
+    stack.environ["DPP_WORKER_CONCURRENCY"] = "many"
+    code, said = stack.run("up")
+    assert code == 1
+    assert "DPP_WORKER_CONCURRENCY" in said
+    assert stack.living() == []
 
 
 def test_a_second_with_services_in_one_folder_is_refused_and_a_kill_leaves_nobody(stack: Stack, tmp_path: Path) -> None:
