@@ -43,6 +43,12 @@ def client() -> redis.Redis:
     return open_client(settings.REDIS_URL, timeout_seconds=settings.REDIS_TIMEOUT_SECONDS)
 
 
+def one_connection(of: redis.Redis) -> redis.Redis:
+    """A client that keeps to a single connection: if the server goes away, its next command fails. To be closed."""
+    single: redis.Redis = of.client()  # type: ignore[no-untyped-call]  # untyped there
+    return single
+
+
 def disconnect() -> None:
     if client.cache_info().currsize:
         client().connection_pool.disconnect()

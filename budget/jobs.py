@@ -1,0 +1,89 @@
+"""What recurs: the gate is watched, credits are brought home, the law is proved, the days are summed up."""
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from budget import days, services, verify
+from budget.verify import Verdict
+from budget.watch import watch
+from dpp_project.jobs.registry import Job, Report
+from tenants.models import Tenant
+
+PENDING_IS_LATE_AFTER: Final = timedelta(seconds=10)
+DIFFERENCES_SHOWN: Final = 20
+
+
+def watch_gate(*, now: datetime, limit: int) -> Report:
+    """Rebuilds what is closed or lost. Two at once: the lock lets one of them work."""
+    del now
+    seen = watch(limit=limit)
+    return Report(seen=seen.found, changed=seen.rebuilt, errors=seen.failed, detail={"tenants": list(seen.tenants)})
+
+
+def apply_pending(*, now: datetime, limit: int) -> Report:
+    """Brings to the balance what a crash between ledger and balance left behind."""
+    del now
+    replayed = services.replay_pending(limit=limit, older_than=PENDING_IS_LATE_AFTER)
+    return Report(seen=replayed.seen, changed=replayed.applied)
+
+
+def verify_all(*, now: datetime, limit: int) -> Report:
+    """Proves the law for every tenant. A difference is an error; repairing is a person's decision."""
+    del now
+    tenants = list(islice(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True).iterator(), limit))
+    proofs = [verify.verify(tenant_id) for tenant_id in tenants]
+    wrong = [proof for proof in proofs if proof.verdict is Verdict.DIFFERS]
+    return Report(
+        seen=len(proofs),
+        errors=len(wrong),
+        detail={
+            "drift_usd_micros": sum(proof.drift_micros for proof in wrong),
+            "closed": sum(proof.verdict is Verdict.CLOSED for proof in proofs),
+            "unsettled": sum(proof.verdict is Verdict.UNSETTLED for proof in proofs),
+            "gated": sum(proof.gated for proof in proofs),
+            "differ": {
+                proof.tenant_id: [asdict(it) for it in proof.differences[:DIFFERENCES_SHOWN]]
+                for proof in wrong[:DIFFERENCES_SHOWN]
+            },
+        },
+    )
+
+
+def sum_up_days(*, now: datetime, limit: int) -> Report:
+    """Writes yesterday's closing sums. Run twice, the second finds nothing to do."""
+    written = days.sum_up(now=now, limit=limit)
+    return Report(seen=written, changed=written)
+
+
+JOBS = (
+    Job(
+        name="budget_gate_watch",
+        summary="Rebuilds money that is closed or lost.",
+        every_seconds=5,
+        run_once=watch_gate,
+        limit=1_000,
+    ),
+    Job(
+        name="pending_credits",
+        summary="Brings entries to the balance that a crash left on the way.",
+        every_seconds=30,
+        run_once=apply_pending,
+        limit=1_000,
+    ),
+    Job(
+        name="money_verify",
+        summary="Proves that ledger, balances and holds add up, per tenant.",
+        every_seconds=300,
+        run_once=verify_all,
+        limit=100_000,
+    ),
+    Job(
+        name="balance_snapshots",
+        summary="Sums up the ledger by day, so that balances stay quick to work out.",
+        every_seconds=3_600,
+        run_once=sum_up_days,
+        limit=100_000,
+    ),
+)

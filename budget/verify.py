@@ -1,0 +1,154 @@
+"""The conservation law, proved per tenant to the micro:
+
+    Σ ledger = balance + Σ holds + Σ receipt charges of runs not yet committed + credits not yet applied
+
+and run by run: every hold belongs to an open run, every reserved run has its hold or its receipt. Nothing is stopped
+for it: what Postgres says counts when Redis shows the same sequence before and after. A tenant that never stands still
+is closed for VERIFY_GATE_MS at most.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import redis
+from django.db import connection, transaction
+
+from budget import frames, ledger, ports, scripts
+from budget.frames import Frame, Receipt
+from budget.models import PendingCredit
+from budget.ports import OpenRun
+from budget.snapshot import Credit
+
+TRIES: Final = 20
+GATED_TRIES: Final = 5
+
+
+class Kind(StrEnum):
+    BALANCE = "BALANCE"
+    BALANCE_LOST = "BALANCE_LOST"
+    HOLD_WITHOUT_RUN = "HOLD_WITHOUT_RUN"
+    HOLD_OF_ANOTHER_AMOUNT = "HOLD_OF_ANOTHER_AMOUNT"
+    RUN_WITHOUT_HOLD = "RUN_WITHOUT_HOLD"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One row that is wrong: what the ledger and the runs say, and what Redis says."""
+
+    kind: Kind
+    expected_micros: int
+    found_micros: int
+    run_id: str | None = None
+
+
+class Verdict(StrEnum):
+    PROVED = "proved"
+    DIFFERS = "differs"
+    CLOSED = "closed"  # being rebuilt, or waiting for it: there is nothing to compare
+    UNSETTLED = "unsettled"  # it never stood still, not even behind its gate
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    tenant_id: str
+    verdict: Verdict
+    differences: tuple[Difference, ...] = ()
+    gated: bool = False
+
+    @property
+    def drift_micros(self) -> int:
+        return sum(abs(it.expected_micros - it.found_micros) for it in self.differences if it.kind is Kind.BALANCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """One view of Postgres."""
+
+    total_micros: int
+    open_runs: Mapping[str, OpenRun]
+    pending: tuple[Credit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Redis while it stood still."""
+
+    frame: Frame
+    receipts: Mapping[str, Receipt] = field(default_factory=dict)
+    applied: frozenset[str] = frozenset()
+
+
+def verify(tenant_id: str) -> Proof:
+    """Raises RedisError or DatabaseError where a service does not answer."""
+    money = scripts.shared()
+    for _ in range(TRIES):
+        proof = _attempt(money.client, tenant_id, gate=None, gated=False)
+        if proof is not None:
+            return proof
+    for _ in range(GATED_TRIES):
+        token = money.gate.close_tenant_briefly(money.client, tenant_id)
+        if token is None:
+            continue
+        try:
+            proof = _attempt(money.client, tenant_id, gate=token, gated=True)
+        finally:
+            money.gate.open_tenant(money.client, tenant_id, token)
+        if proof is not None:
+            return proof
+    return Proof(tenant_id, Verdict.UNSETTLED, gated=True)
+
+
+def _attempt(client: redis.Redis, tenant_id: str, *, gate: str | None, gated: bool) -> Proof | None:
+    """A proof, or None when something moved while it was counted."""
+    frame = frames.look(client, tenant_id)
+    if not frame.mark.is_open():
+        return Proof(tenant_id, Verdict.CLOSED)
+    if frame.mark.gate != gate:
+        return None
+    books = read_books(tenant_id)
+    without_hold = [run_id for run_id in books.open_runs if run_id not in frame.holds]
+    sighting = Sighting(
+        frame,
+        frames.receipts(client, without_hold),
+        frozenset(frames.applied(client, [credit.entry_id for credit in books.pending])),
+    )
+    if frames.mark(client, tenant_id) != frame.mark:
+        return None
+    found = tuple(differences(books, sighting))
+    return Proof(tenant_id, Verdict.DIFFERS if found else Verdict.PROVED, found, gated=gated)
+
+
+def read_books(tenant_id: str) -> Books:
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        rows = PendingCredit.objects.filter(tenant_id=tenant_id).values_list("entry_id", "amount_usd_micros")
+        return Books(
+            ledger.sums_of(tenant_id).total_micros,
+            {run.run_id: run for run in ports.open_runs().open(tenant_id=tenant_id)},
+            tuple(Credit(tenant_id, str(entry_id), micros) for entry_id, micros in rows),
+        )
+
+
+def differences(books: Books, seen: Sighting) -> Iterable[Difference]:
+    """Pure: what does not fit between one view of Postgres and one of Redis."""
+    frame = seen.frame
+    if frame.balance_micros is None:
+        yield Difference(Kind.BALANCE_LOST, books.total_micros, 0)
+        return
+    taken = sum(seen.receipts[run_id].charge_micros for run_id in books.open_runs if run_id in seen.receipts)
+    coming = sum(credit.amount_micros for credit in books.pending if credit.entry_id not in seen.applied)
+    expected = books.total_micros - frame.held_micros - taken - coming
+    if expected != frame.balance_micros:
+        yield Difference(Kind.BALANCE, expected, frame.balance_micros)
+    for run_id, held in frame.holds.items():
+        run = books.open_runs.get(run_id)
+        if run is None:
+            yield Difference(Kind.HOLD_WITHOUT_RUN, 0, held, run_id)
+        elif run.reserved_micros != held:
+            yield Difference(Kind.HOLD_OF_ANOTHER_AMOUNT, run.reserved_micros, held, run_id)
+    for run_id, run in books.open_runs.items():
+        if run.reserved and run_id not in frame.holds and run_id not in seen.receipts:
+            yield Difference(Kind.RUN_WITHOUT_HOLD, run.reserved_micros, 0, run_id)

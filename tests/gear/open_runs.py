@@ -1,0 +1,150 @@
+"""Runs as budget needs them, in a table of the tests' own: the row first, every step by CAS, behind the port."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from budget import ports
+from budget.ledger import ENTRIES_OF_ENDED_RUN
+from budget.ports import EndedRun, OpenRun
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS money_test_runs (
+    run_id uuid PRIMARY KEY, tenant_id text NOT NULL, reserved bigint NOT NULL, version bigint NOT NULL DEFAULT 0,
+    money text NOT NULL DEFAULT 'NONE', stage text, charge bigint, ended_at timestamptz
+)
+"""
+_COMMIT = f"""
+WITH ended AS (
+    UPDATE money_test_runs SET stage = 'COMMITTED', version = version + 1, charge = %(taken)s, ended_at = now(),
+           money = CASE WHEN %(taken)s > 0 THEN 'SETTLED' ELSE 'REFUNDED' END
+     WHERE run_id = %(run_id)s AND version = %(version)s AND stage = 'CLAIMED'
+    RETURNING tenant_id, run_id, %(taken)s::bigint AS taken_micros, %(due)s::bigint AS due_micros, 'test'::text AS actor
+), {ENTRIES_OF_ENDED_RUN}
+SELECT count(*) FROM ended
+"""  # noqa: S608  no value is written into it
+
+
+@dataclass(frozen=True)
+class Claimed:
+    run_id: str
+    version: int
+
+
+class RunsTable:
+    """Each method is one statement, as each edge of a run is."""
+
+    def create(self) -> None:
+        self._do(_TABLE)
+        self._do("TRUNCATE money_test_runs")
+
+    def accept(self, tenant_id: str, reserved_micros: int) -> str:
+        run_id = str(uuid.uuid4())
+        self._do(
+            "INSERT INTO money_test_runs (run_id, tenant_id, reserved) VALUES (%s, %s, %s)",
+            run_id,
+            tenant_id,
+            reserved_micros,
+        )
+        return run_id
+
+    def drop(self, run_id: str) -> bool:
+        return self._changed(
+            "DELETE FROM money_test_runs WHERE run_id = %s AND version = 0 AND money = 'NONE' AND stage IS NULL", run_id
+        )
+
+    def mark_reserved(self, run_id: str, version: int = 0) -> bool:
+        return self._changed(
+            "UPDATE money_test_runs SET money = 'RESERVED', version = version + 1"
+            " WHERE run_id = %s AND version = %s AND money = 'NONE' AND stage IS NULL",
+            run_id,
+            version,
+        )
+
+    def claim(self, run_id: str) -> Claimed | None:
+        """Also takes over a run that is claimed already, as recovery does."""
+        version = self._row(
+            "UPDATE money_test_runs SET stage = 'CLAIMED', version = version + 1"
+            " WHERE run_id = %s AND (stage IS NULL OR stage = 'CLAIMED') RETURNING version",
+            run_id,
+        )
+        return Claimed(run_id, version[0]) if version else None
+
+    def commit(self, claimed: Claimed, *, taken_micros: int, due_micros: int | None = None) -> bool:
+        with connection.cursor() as cursor:
+            due = taken_micros if due_micros is None else due_micros
+            cursor.execute(
+                _COMMIT,
+                {"run_id": claimed.run_id, "version": claimed.version, "taken": taken_micros, "due": due},
+            )
+            return bool(cursor.fetchone()[0])
+
+    def unended(self) -> list[tuple[str, str, str]]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT run_id::text, tenant_id, money FROM money_test_runs WHERE stage IS DISTINCT FROM 'COMMITTED'"
+            )
+            return list(cursor.fetchall())
+
+    # The port.
+
+    def fence(self, *, tenant_id: str | None) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE money_test_runs SET version = version + 1"
+                " WHERE (stage = 'CLAIMED' OR (stage IS NULL AND money = 'NONE'))"
+                " AND (%s::text IS NULL OR tenant_id = %s)",
+                [tenant_id, tenant_id],
+            )
+            return int(cursor.rowcount)
+
+    def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
+        for owner, run_id, reserved, money in self._all(
+            "SELECT tenant_id, run_id::text, reserved, money FROM money_test_runs"
+            " WHERE stage IS DISTINCT FROM 'COMMITTED' AND (%s::text IS NULL OR tenant_id = %s)",
+            tenant_id,
+            tenant_id,
+        ):
+            yield OpenRun(owner, run_id, reserved, 1, money == "RESERVED")
+
+    def ended_since(self, *, tenant_id: str | None, since: datetime) -> Iterator[EndedRun]:
+        for owner, run_id, reserved, charge in self._all(
+            "SELECT tenant_id, run_id::text, reserved, charge FROM money_test_runs"
+            " WHERE stage = 'COMMITTED' AND ended_at >= %s AND (%s::text IS NULL OR tenant_id = %s)",
+            since,
+            tenant_id,
+            tenant_id,
+        ):
+            yield EndedRun(owner, run_id, charge, reserved - charge)
+
+    def _do(self, statement: str, *values: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, list(values))
+
+    def _changed(self, statement: str, *values: Any) -> bool:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement, list(values))
+            return bool(cursor.rowcount)
+
+    def _row(self, statement: str, *values: Any) -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, list(values))
+            return cursor.fetchone()
+
+    def _all(self, statement: str, *values: Any) -> list[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, list(values))
+            return list(cursor.fetchall())
+
+
+@pytest.fixture
+def runs_table(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> RunsTable:
+    table = RunsTable()
+    table.create()
+    monkeypatch.setattr(ports, "_registered", [table])
+    return table
