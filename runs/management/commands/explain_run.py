@@ -1,0 +1,39 @@
+"""manage.py explain_run RUN_ID"""
+
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from dpp_project import clock
+from dpp_project.commands import Answer, OpsCommand, Refused
+from runs import explaining
+from runs.models import Run
+
+
+class Command(OpsCommand):
+    help = "Say in words where a run stands, what it waits for, and who acts next and when."
+
+    def declare(self, parser: CommandParser) -> None:
+        parser.add_argument("run_id", help="the run's id, as POST /v1/runs answered it")
+
+    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+        del dry_run
+        run = _found(options["run_id"])
+        now = clock.now()
+        told = explaining.explain(run, now=now)
+        return Answer(
+            explaining.document(run, told),
+            lines=explaining.lines(run, told, now=now),
+            remarks=[f"overdue: {told.overdue}"] if told.overdue else [],
+        )
+
+
+def _found(text: str) -> Run:
+    try:
+        run = Run.objects.filter(run_id=uuid.UUID(text)).first()
+    except ValueError:
+        raise Refused(reason="INVALID", field="run_id", detail=f"{text} is not a run id") from None
+    if run is None:
+        raise Refused(reason="RUN_UNKNOWN", field="run_id", detail=f"there is no run {text}")
+    return run

@@ -1,0 +1,182 @@
+"""What each recovery loop finds, and that finding it stays cheap: the plans at 100,000 rows."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+from pytest_django.plugin import DjangoDbBlocker
+
+from runs import run_ids, scans, selectors, transitions
+from runs.models import Run
+from runs.open_runs import OpenRunsOfTheTable
+from tests.gear import runs as gear
+
+Scan = Callable[[], QuerySet[Run]]
+
+SCANS: dict[str, Scan] = {
+    "idx_runs_leased": scans.lease_expired,
+    "idx_runs_queued": scans.never_started,
+    "idx_runs_unheld": scans.abandoned,
+    "idx_runs_claimed": scans.claimed_too_long,
+    "idx_runs_unsent": scans.send_due,
+    "idx_runs_retained": scans.past_retention,
+    "idx_runs_tombstones": scans.old_tombstones,
+}
+DAY = 86_400
+
+# What a scan must find, and its neighbours that it must not.
+FOUND: dict[str, tuple[Callable[[], Run], dict[str, int]]] = {
+    "idx_runs_leased": (gear.working, {"lease_expires_at": 1}),
+    "idx_runs_queued": (gear.reserved, {"created_at": 3_601, "next_send_at": -60}),
+    "idx_runs_unheld": (gear.accepted, {"updated_at": 61}),
+    "idx_runs_claimed": (gear.claimed, {"finalize_claimed_at": 301}),
+    "idx_runs_unsent": (gear.reserved, {"next_send_at": 1}),
+    "idx_runs_retained": (gear.committed, {"retention_until": 1}),
+    "idx_runs_tombstones": (gear.expired, {"retention_until": 365 * DAY + 60}),
+}
+
+
+@pytest.mark.django_db
+def test_runs_models_each_scan_finds_its_own_and_nobody_elses() -> None:
+    expected = {}
+    for name, (make, ages) in FOUND.items():
+        expected[name] = gear.aged(make(), **ages).run_id
+    for make in (gear.accepted, gear.reserved, gear.working, gear.claimed, gear.committed, gear.disputed, gear.expired):
+        make()
+    found = {name: [run.run_id for run in scan()] for name, scan in SCANS.items()}
+    assert found == {name: [run_id] for name, run_id in expected.items()}
+
+
+@pytest.mark.django_db
+def test_runs_models_a_dead_lettered_run_is_not_due_for_sending() -> None:
+    run = gear.aged(gear.reserved(), next_send_at=1)
+    gear.won(transitions.mark_dead_lettered(run_id=run.run_id))
+    assert not scans.send_due().exists()
+
+
+@pytest.mark.django_db
+def test_runs_models_a_scan_takes_the_oldest_first() -> None:
+    ages = [300, 900, 600]
+    runs = [gear.aged(gear.working(), lease_expires_at=age) for age in ages]
+    assert [run.run_id for run in scans.lease_expired()] == [runs[1].run_id, runs[2].run_id, runs[0].run_id]
+
+
+@pytest.mark.django_db
+def test_dpp_22_a_tenant_reads_its_own_runs_once_their_money_is_held() -> None:
+    run, other, unheld = gear.reserved(), gear.reserved(), gear.accepted()
+    assert [found.run_id for found in selectors.visible_to(run.tenant_id)] == [run.run_id]
+    assert selectors.one(run.tenant_id, run.run_id) == run
+    assert selectors.one(run.tenant_id, other.run_id) is None
+    assert selectors.one(unheld.tenant_id, unheld.run_id) is None
+    assert [found.run_id for found in selectors.for_tenant(unheld.tenant_id)] == [unheld.run_id]
+    assert selectors.by_key(unheld.tenant_id, unheld.idempotency_key or "") == unheld
+    assert selectors.by_key(run.tenant_id, unheld.idempotency_key or "") is None
+
+
+# Plans
+
+
+FILL = """
+INSERT INTO runs (run_id, tenant_id, pack_type, status, money_state, finalize_stage, payload_hash, version,
+                  reservation_max_cost_usd_micros, minimum_fee_usd_micros, actual_cost_usd_micros, retention_until,
+                  lease_token, lease_expires_at, finalize_token, finalize_claimed_at, intent_status,
+                  intent_money_state, intent_charge_usd_micros, result_bucket, result_key, result_sha256,
+                  next_send_at, last_actor, created_at, updated_at)
+SELECT gen_random_uuid(), 't_' || n %% 100, 'decision',
+       CASE kind WHEN 0 THEN 'QUEUED' WHEN 1 THEN 'QUEUED' WHEN 2 THEN 'PROCESSING' WHEN 3 THEN 'PROCESSING'
+                 WHEN 4 THEN 'EXPIRED' ELSE 'COMPLETED' END,
+       CASE kind WHEN 0 THEN 'NONE' WHEN 1 THEN 'RESERVED' WHEN 2 THEN 'RESERVED' WHEN 3 THEN 'RESERVED'
+                 ELSE 'SETTLED' END,
+       CASE WHEN kind <= 2 THEN NULL WHEN kind = 3 THEN 'CLAIMED' ELSE 'COMMITTED' END,
+       repeat('a', 64), 4, 250000, 5000, CASE WHEN kind > 3 THEN 50000 END,
+       now() + (n %% 30 + 1 - CASE WHEN kind = 4 THEN 60 ELSE 0 END) * interval '1 day',
+       'lease', now() + n %% 120 * interval '1 second',
+       CASE WHEN kind > 2 THEN 'token' END, CASE WHEN kind > 2 THEN now() - n %% 200 * interval '1 second' END,
+       CASE WHEN kind > 2 THEN 'COMPLETED' END, CASE WHEN kind > 2 THEN 'SETTLED' END,
+       CASE WHEN kind > 2 THEN 50000 END,
+       CASE WHEN kind > 2 AND kind <> 4 THEN 'b' END, CASE WHEN kind > 2 AND kind <> 4 THEN 'k' END,
+       CASE WHEN kind > 2 AND kind <> 4 THEN 's' END,
+       now() + n %% 150 * interval '1 second', 'test', created_at, created_at
+  FROM (SELECT n, CASE WHEN n %% 100 < 5 THEN n %% 100 ELSE 9 END AS kind,
+               now() - n * interval '26 seconds' AS created_at
+          FROM generate_series(1, %s) AS n) AS made
+"""
+
+
+@pytest.fixture(scope="module")
+def many(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """100,000 rows, a month of them, one in a hundred in each open state; analysed as autovacuum would."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")  # neither triggers nor foreign keys
+        cursor.execute(
+            "INSERT INTO tenants (tenant_id, display_name) SELECT 't_' || n, 'n' FROM generate_series(0, 99) n"
+        )
+        cursor.execute(FILL, [100_000])
+        cursor.execute("SET session_replication_role = origin")
+        cursor.execute("ANALYZE runs")
+        yield
+        cursor.execute("TRUNCATE runs, run_inputs, run_disputes, run_history, tenants CASCADE")
+        cursor.execute("INSERT INTO tenants (tenant_id, display_name) VALUES ('t_operator', 'Operator')")
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.django_db
+@pytest.mark.parametrize("index", SCANS)
+def test_runs_models_each_scan_reads_its_own_partial_index(index: str) -> None:
+    found = SCANS[index]()[:100].explain()
+    assert f"using {index} " in found or f"on {index} " in found
+    assert "Seq Scan" not in found
+    assert "Sort" not in found
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.django_db
+def test_runs_models_a_scan_touches_only_what_waits() -> None:
+    """Of 100,000 rows 1,000 are claimed: a handful of pages tells which of them are late."""
+    found = scans.claimed_too_long()[:100].explain(analyze=True, buffers=True)
+    touched = sum(int(part) for part in found.split("shared hit=")[1].split("\n")[0].split()[:1])
+    assert touched < 50, found
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("index", "query"),
+    [
+        ("idx_runs_tenant_created", lambda: selectors.visible_to("t_7").order_by("-created_at")[:20]),
+        ("runs_one_per_key|idx_runs_idem", lambda: selectors.for_tenant("t_7").filter(idempotency_key="k")),
+        ("runs_pkey", lambda: selectors.visible_to("t_7").filter(run_id=run_ids.new())),
+    ],
+)
+def test_runs_models_what_tenants_read_stays_flat(index: str, query: Scan) -> None:
+    found = query().explain()
+    assert any(name in found for name in index.split("|")), found
+    assert "Seq Scan" not in found
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.django_db
+def test_runs_models_the_open_money_is_read_by_its_index() -> None:
+    explaining = Explaining()
+    with connection.execute_wrapper(explaining):
+        assert len(list(OpenRunsOfTheTable().open(tenant_id="t_1"))) == 1_000
+        assert len(list(OpenRunsOfTheTable().open(tenant_id=None))) == 4_000
+    assert len(explaining.plans) == 2
+    for found in explaining.plans:
+        assert "idx_runs_open_money" in found
+        assert "Seq Scan" not in found
+
+
+class Explaining:
+    """Keeps the plan of each query that passes."""
+
+    def __init__(self) -> None:
+        self.plans: list[str] = []
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001  Django's
+        with connection.connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {sql}", params)
+            self.plans.append("\n".join(line for (line,) in cursor.fetchall()))
+        return execute(sql, params, many, context)
