@@ -15,10 +15,12 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
+import redis
 import structlog
 
-from budget import scripts
-from budget.outcomes import NoHold, Refunded, Settled, Unavailable
+from budget import rebuild, services
+from budget.gate import GateClosed
+from budget.outcomes import Closed, NoHold, RefundOutcome, SettleOutcome, Unavailable
 from runs import transitions
 from runs.intents import Intent
 from runs.models import Run
@@ -88,17 +90,13 @@ def finish(claim: Claim, *, actor: str) -> Finish:
     """
     for _ in range(TURNS):
         moved = _move_money(claim)
-        if isinstance(moved, Unavailable | NoHold):
-            log.warning("money cannot move, the claim waits", run_id=str(claim.run_id), because=str(moved))
+        if isinstance(moved, NoHold) or moved == Unavailable(Closed.BALANCE):
+            if not _made_again(claim.tenant_id):
+                return Finish.WAITING
+        elif isinstance(moved, Unavailable):
+            log.warning("money cannot move, the claim waits", run_id=str(claim.run_id), closed=moved.closed)
             return Finish.WAITING
-        committed = transitions.commit(
-            run_id=claim.run_id,
-            version=claim.version,
-            token=claim.token,
-            taken_micros=moved.charge_micros,
-            actor=actor,
-        )
-        if committed is Outcome.WON:
+        elif _committed(claim, taken_micros=moved.charge_micros, actor=actor):
             return Finish.COMMITTED
         again = _take_again(claim, actor=actor)
         if again is None:
@@ -107,11 +105,27 @@ def finish(claim: Claim, *, actor: str) -> Finish:
     return Finish.WAITING
 
 
-def _move_money(claim: Claim) -> Settled | Refunded | NoHold | Unavailable:
-    money = scripts.shared()
+def _move_money(claim: Claim) -> SettleOutcome | RefundOutcome:
+    run_id = str(claim.run_id)
     if claim.money_state is MoneyState.REFUNDED:
-        return money.refund_full(tenant_id=claim.tenant_id, run_id=str(claim.run_id))
-    return money.settle(tenant_id=claim.tenant_id, run_id=str(claim.run_id), charge_micros=claim.charge_micros)
+        return services.refund(tenant_id=claim.tenant_id, run_id=run_id)
+    return services.settle(tenant_id=claim.tenant_id, run_id=run_id, charge_micros=claim.charge_micros)
+
+
+def _made_again(tenant_id: str) -> bool:
+    """The tenant's money from Postgres, where Redis has lost the hold or the balance. It fences the claim as well."""
+    try:
+        return isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
+    except (redis.RedisError, rebuild.RebuildFailed, GateClosed) as error:
+        log.warning("the claim waits for its tenant's money", tenant_id=tenant_id, exc_info=error)
+        return False
+
+
+def _committed(claim: Claim, *, taken_micros: int, actor: str) -> bool:
+    outcome = transitions.commit(
+        run_id=claim.run_id, version=claim.version, token=claim.token, taken_micros=taken_micros, actor=actor
+    )
+    return outcome is Outcome.WON
 
 
 def _take_again(claim: Claim, *, actor: str) -> Claim | None:
