@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "tenants",
     "budget",
     "runs",
+    "reaper",
 ]
 
 MIDDLEWARE = [

@@ -7,12 +7,13 @@ late (a run starts by compare-and-set).
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from dpp_project import clock
 from dpp_project.settings import ENV
 from dpp_project.sqs import envelope, sender
 from dpp_project.sqs.sender import BATCH, Message, SendFailed
+from runs.models import Run
 
 TASK: Final = "runs.tasks.execute"
 QUEUE: Final = "runs"
@@ -27,6 +28,10 @@ class Wakeup:
     tenant_id: str
     pack_type: str
     trace_id: str | None
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        return cls(run_id=run.run_id, tenant_id=run.tenant_id, pack_type=run.pack_type, trace_id=run.trace_id)
 
     def message(self) -> Message:
         body = envelope.pack(

@@ -1,0 +1,43 @@
+"""What waits for recovery, on the console's first page. Each number is small, or the loop beside it does not run."""
+
+from typing import Final
+
+from django.db.models import Model, QuerySet
+from django.urls import reverse
+
+from dpp_project.dashboard import Figure, Panel, panel
+from reaper.models import DeadLetter
+from runs import scans
+
+COUNTED_MAX: Final = 1_000
+
+
+@panel(title="Recovery", order=70)
+def recovery() -> Panel:
+    letters = DeadLetter.objects.filter(redriven_at__isnull=True)
+    waiting = (
+        ("Leases run out", scans.lease_expired(), "The reaper ends them within 30 s."),
+        ("Waiting for an hour", scans.never_started(), "The sweeper returns their holds."),
+        ("Claims left unfinished", scans.claimed_too_long(), "The reconciler carries them out."),
+        ("Messages due again", scans.send_due(), "Sent again, unless the queue is merely full."),
+        ("Abandoned submits", scans.abandoned(), "The auditor ends them."),
+    )
+    return Panel(
+        title="Recovery",
+        description="Found just now; a loop takes each at its next pass.",
+        figures=[
+            *(Figure(label=label, value=_counted(rows), note=note) for label, rows, note in waiting),
+            Figure(
+                label="Dead letters not sent again",
+                value=_counted(letters),
+                note="Stored for 30 days.",
+                link=reverse("admin:reaper_deadletter_changelist"),
+            ),
+        ],
+    )
+
+
+def _counted(rows: QuerySet[Model]) -> str:
+    """Counting stops early: whether 1,000 or 100,000 wait, something is wrong."""
+    count = rows.order_by()[: COUNTED_MAX + 1].count()
+    return f"{COUNTED_MAX}+" if count > COUNTED_MAX else str(count)

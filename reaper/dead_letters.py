@@ -1,0 +1,161 @@
+"""Empties the dead-letter queue: every letter is stored, then its run is seen to, then the message is deleted (DPP-45).
+
+    store    one row for each message; a message met again finds its row
+    decide   in one transaction with the row's outcome:
+               first letter of a run still queued    mark the run: from now on the requeuer keeps off      REQUEUED
+               another letter of it                  claim by compare-and-set: everything goes back        REFUNDED
+               run started, ended or unknown         nothing                                               KEPT
+    act      send the run's message, or finish the claim
+    delete   from the queue
+
+A death before the deletion brings the message back: its stored outcome says what was decided, a requeue is sent again
+(a message too many does nothing), and an unfinished claim is the reconciler's. Two consumers share the queue; what both
+met by chance is decided once, by the row that the first one stored.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db import transaction
+
+from dpp_project.http.reasons import ReasonCode
+from dpp_project.jobs.registry import Report
+from dpp_project.settings import ENV
+from dpp_project.sqs import client, levels, receipts
+from reaper import letters, metrics
+from reaper.models import RAW_BYTES_MAX, DeadLetter
+from reaper.passes import Tally
+from runs import finalization, publisher, transitions
+from runs.finalization import Claim
+from runs.intents import Intent
+from runs.models import Run
+from runs.publisher import Wakeup
+from runs.states import MoneyState, Status
+from runs.transitions import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mypy_boto3_sqs.type_defs import MessageTypeDef
+
+ACTOR: Final = "dead-letters"
+BATCH: Final = 10
+WAIT_SECONDS: Final = 1
+"""A receive that does not wait asks some of the queue's servers only, and may find nothing where there is something."""
+VISIBILITY_SECONDS: Final = 60
+
+
+def run_once(*, now: datetime, limit: int) -> Report:
+    del now
+    tally = Tally(ACTOR)
+    while tally.seen < limit:
+        messages = _received(min(BATCH, limit - tally.seen), wait_seconds=0 if tally.seen else WAIT_SECONDS)
+        if not messages:
+            break
+        done = []
+        for message in messages:
+            with tally.each(message["MessageId"]):
+                outcome = _see_to(tally, message)
+                metrics.DEAD_LETTERS.labels(outcome=outcome).inc()
+                tally.noted[outcome.lower()] += 1
+                tally.changed += 1
+                done.append(message["ReceiptHandle"])
+        receipts.delete(ENV.DPP_DLQ_URL, done)
+    return tally.report()
+
+
+def preview(*, now: datetime, limit: int) -> Report:
+    """How many there are; to look at one is to receive it, which is a change."""
+    del now
+    visible, _ = levels.depth(ENV.DPP_DLQ_URL)
+    waiting = min(limit, visible)
+    return Report(seen=waiting, changed=waiting)
+
+
+def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
+    answer = client.client().receive_message(
+        QueueUrl=ENV.DPP_DLQ_URL,
+        MaxNumberOfMessages=count,
+        WaitTimeSeconds=wait_seconds,
+        VisibilityTimeout=VISIBILITY_SECONDS,
+        MessageSystemAttributeNames=["All"],
+    )
+    return answer.get("Messages", [])
+
+
+def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
+    body = message["Body"]
+    letter = letters.read(body)
+    if letter is None:
+        _store(message, DeadLetter.Outcome.POISON, raw=body.encode("utf-8", "surrogatepass")[:RAW_BYTES_MAX])
+        return DeadLetter.Outcome.POISON
+    run = Run.objects.filter(run_id=letter.run_id).first()
+    stored, claim = _decide(message, letter, run)
+    if stored.outcome == DeadLetter.Outcome.REQUEUED and run is not None and _is_waiting(run):
+        publisher.send(Wakeup.of(run))
+    if claim is not None:
+        finish = finalization.finish(claim, actor=ACTOR)
+        if finish is not finalization.Finish.COMMITTED:
+            tally.noted[finish.value] += 1
+    return stored.outcome
+
+
+@transaction.atomic
+def _decide(message: "MessageTypeDef", letter: letters.Letter, run: Run | None) -> tuple[DeadLetter, Claim | None]:
+    """Row of the letter and step of the run together: a death leaves both or neither."""
+    stored, is_new = _store(message, DeadLetter.Outcome.KEPT, letter=letter)
+    if not is_new or run is None or not _is_waiting(run):
+        return stored, None
+    claim = None
+    if run.dead_lettered_at is None:
+        if transitions.mark_dead_lettered(run_id=run.run_id) is Outcome.WON:
+            stored.outcome = DeadLetter.Outcome.REQUEUED
+    elif (claim := _claimed(run)) is not None:
+        stored.outcome = DeadLetter.Outcome.REFUNDED
+    stored.save(update_fields=["outcome"])
+    return stored, claim
+
+
+def _is_waiting(run: Run) -> bool:
+    return run.status == Status.QUEUED and run.money_state == MoneyState.RESERVED and run.finalize_stage is None
+
+
+def _claimed(run: Run) -> Claim | None:
+    token = finalization.new_token()
+    intent = Intent.full_refund(
+        reason=ReasonCode.DEAD_LETTERED, detail="The run's message failed repeatedly, and so did its one requeue."
+    )
+    outcome = transitions.claim_dead_lettered(
+        run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
+    )
+    return Claim.won(run, token=token, intent=intent) if outcome is Outcome.WON else None
+
+
+def _store(
+    message: "MessageTypeDef", outcome: str, *, letter: letters.Letter | None = None, raw: bytes | None = None
+) -> tuple[DeadLetter, bool]:
+    content = message["Body"].encode("utf-8", "surrogatepass")
+    attributes: Mapping[Any, Any] = message.get("Attributes", {})
+    values: dict[str, Any] = {
+        "outcome": outcome,
+        "raw": raw,
+        "size_bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "receives": int(attributes.get("ApproximateReceiveCount", 0)),
+        "sent_at": _instant(attributes.get("SentTimestamp")),
+    }
+    if letter is not None:
+        values |= {
+            "run_id": letter.run_id,
+            "tenant_id": letter.kwargs["tenant_id"],
+            "task": letter.task,
+            "trace_id": letter.trace_id,
+            "kwargs": letter.kwargs,
+        }
+    stored, is_new = DeadLetter.objects.get_or_create(message_id=message["MessageId"], defaults=values)
+    return stored, is_new
+
+
+def _instant(milliseconds: str | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(int(milliseconds) / 1_000, tz=UTC)

@@ -1,0 +1,114 @@
+"""Finds money that does not fit its runs, and makes it right to the micro (DPP-44).
+
+    abandoned submits   rows left at money NONE for a minute: claim by compare-and-set, give back what may have been
+                        held (or leave a tombstone against a late hold), FAILED, SUBMIT_ABANDONED
+    holds               tenant by tenant: a hold without a run, one of another amount, a run without its hold. What
+                        is found was read while the tenant's sequence stood still, so it is no moment's in-between; the
+                        tenant is then rebuilt from Postgres, behind its own gate
+
+Each part is safe twice and beside itself. A death in the first leaves a claim to the reconciler, in the second the
+tenant's gate closed, which the watch of the gates takes over. Credits that a death left on their way are brought home
+by a job of budget's. A balance that is wrong while every hold is right has no cause that we know: that is reported, by
+`money_verify`, and left to a person.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from budget import rebuild, verify
+from budget.verify import Kind, Proof, Verdict
+from dpp_project.http.reasons import ReasonCode
+from dpp_project.jobs.registry import Report
+from reaper import metrics
+from reaper.passes import Tally, money_is_closed
+from runs import finalization, scans, transitions
+from runs.finalization import Claim
+from runs.intents import Intent
+from runs.transitions import Outcome
+from tenants.models import Tenant
+
+log = structlog.get_logger("dpp.reaper")
+
+ACTOR: Final = "auditor"
+HOLD_FAULTS: Final = (Kind.HOLD_WITHOUT_RUN, Kind.HOLD_OF_ANOTHER_AMOUNT, Kind.RUN_WITHOUT_HOLD)
+DIFFERENCES_LOGGED: Final = 20
+
+
+def run_once(*, now: datetime, limit: int) -> Report:
+    del now  # ages are measured by the database's clock alone
+    tally = Tally(ACTOR)
+    if money_is_closed():
+        return tally.report(waits_for="money")
+    _end_abandoned(tally, limit)
+    _compare_holds(tally, limit)
+    return tally.report()
+
+
+def preview(*, now: datetime, limit: int) -> Report:
+    """Counts what would be ended, and compares every tenant without rebuilding any."""
+    del now
+    tally = Tally(ACTOR)
+    if money_is_closed():
+        return tally.report(waits_for="money")
+    tally.seen = tally.changed = len(scans.abandoned()[:limit])
+    for tenant_id in _tenants(limit):
+        with tally.each(tenant_id):
+            tally.changed += _holds_differ(verify.verify(tenant_id))
+    return tally.report()
+
+
+def _end_abandoned(tally: Tally, limit: int) -> None:
+    intent = Intent.full_refund(
+        reason=ReasonCode.SUBMIT_ABANDONED, detail="The submit died before its money was marked as held."
+    )
+    for run in scans.abandoned()[:limit]:
+        with tally.each(run):
+            token = finalization.new_token()
+            claimed = transitions.claim_abandoned(
+                run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
+            )
+            if claimed is Outcome.LOST:
+                tally.lost()
+                continue
+            tally.finished(finalization.finish(Claim.won(run, token=token, intent=intent), actor=ACTOR))
+
+
+def _compare_holds(tally: Tally, limit: int) -> None:
+    for tenant_id in _tenants(limit):
+        with tally.each(tenant_id):
+            proof = verify.verify(tenant_id)
+            if _holds_differ(proof):
+                _make_right(tally, proof)
+            elif proof.verdict is not Verdict.PROVED:
+                tally.noted[proof.verdict] += 1
+
+
+def _holds_differ(proof: Proof) -> bool:
+    return any(found.kind in HOLD_FAULTS for found in proof.differences)
+
+
+def _make_right(tally: Tally, proof: Proof) -> None:
+    log.error(
+        "holds do not fit their runs, the tenant is rebuilt",
+        tenant_id=proof.tenant_id,
+        drift_usd_micros=proof.drift_micros,
+        differences=[
+            {
+                "kind": found.kind.value,
+                "run_id": found.run_id,
+                "expected_usd_micros": found.expected_micros,
+                "found_usd_micros": found.found_micros,
+            }
+            for found in proof.differences[:DIFFERENCES_LOGGED]
+        ],
+    )
+    if isinstance(rebuild.rebuild_tenant(proof.tenant_id), rebuild.Rebuilt):
+        metrics.HOLDS_MENDED.inc()
+        tally.changed += 1
+        tally.noted["tenants rebuilt"] += 1
+
+
+def _tenants(limit: int) -> list[str]:
+    return list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True)[:limit])

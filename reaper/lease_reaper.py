@@ -1,0 +1,57 @@
+"""Ends runs whose worker is gone: at work, unclaimed, and nobody renewed the lease (DPP-40).
+
+    claim    by compare-and-set on version, lease and stage: a live lease, or a claim by its worker, loses it for us
+    settle   the minimum fee
+    commit   FAILED, WORKER_TIMEOUT
+
+A death after the claim leaves the intent to the reconciler. A worker that comes back later finds its run claimed: it
+touches neither money nor pointers.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from dpp_project.http.reasons import ReasonCode
+from dpp_project.jobs.registry import Report
+from reaper import metrics
+from reaper.passes import Tally, money_is_closed
+from runs import finalization, scans, transitions
+from runs.finalization import Claim
+from runs.intents import Intent
+from runs.models import Run
+from runs.transitions import Outcome
+
+ACTOR: Final = "reaper"
+
+
+def run_once(*, now: datetime, limit: int) -> Report:
+    del now  # leases are measured by the database's clock alone
+    tally = Tally(ACTOR)
+    if money_is_closed():
+        return tally.report(waits_for="money")
+    for run in scans.lease_expired()[:limit]:
+        with tally.each(run):
+            token, intent = finalization.new_token(), _intent(run)
+            claimed = transitions.claim_lease_expired(
+                run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
+            )
+            if claimed is Outcome.LOST:
+                tally.lost()
+                continue
+            metrics.LEASES_EXPIRED.inc()
+            tally.finished(finalization.finish(Claim.won(run, token=token, intent=intent), actor=ACTOR))
+    return tally.report()
+
+
+def preview(*, now: datetime, limit: int) -> Report:
+    del now
+    return Report(seen=(due := len(scans.lease_expired()[:limit])), changed=due)
+
+
+def _intent(run: Run) -> Intent:
+    return Intent.minimum_fee(
+        minimum_fee_micros=run.minimum_fee_usd_micros,
+        reserved_micros=run.reservation_max_cost_usd_micros,
+        reason=ReasonCode.WORKER_TIMEOUT,
+        detail="The worker stopped renewing its lease.",
+    )

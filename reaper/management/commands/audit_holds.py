@@ -1,0 +1,8 @@
+"""manage.py audit_holds --dry-run"""
+
+from dpp_project.jobs.commands import JobCommand
+
+
+class Command(JobCommand):
+    help = "End abandoned submits, and make holds fit their runs."
+    job = "hold_auditor"

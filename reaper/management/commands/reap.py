@@ -1,0 +1,8 @@
+"""manage.py reap --dry-run"""
+
+from dpp_project.jobs.commands import JobCommand
+
+
+class Command(JobCommand):
+    help = "End runs whose worker stopped renewing its lease, at the minimum fee."
+    job = "lease_reaper"

@@ -1,0 +1,8 @@
+"""manage.py requeue --dry-run"""
+
+from dpp_project.jobs.commands import JobCommand
+
+
+class Command(JobCommand):
+    help = "Send the message of queued runs again where it may be lost."
+    job = "requeuer"

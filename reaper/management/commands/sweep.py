@@ -1,0 +1,8 @@
+"""manage.py sweep --dry-run"""
+
+from dpp_project.jobs.commands import JobCommand
+
+
+class Command(JobCommand):
+    help = "End runs that waited an hour without starting, and return their hold."
+    job = "reservation_sweeper"

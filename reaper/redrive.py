@@ -1,0 +1,63 @@
+"""A dead letter sent again, because a person says so: the fault it died of has been mended.
+
+Sending is repeatable: a death between sending and noting it leaves a letter that looks unsent, and a second message
+does nothing that the first one did not. What dies again comes back as a letter of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from dpp_project import clock
+from dpp_project.http.reasons import ReasonCode
+from dpp_project.sqs import sender
+from dpp_project.sqs.sender import Message, SendFailed
+from reaper.models import DeadLetter
+from runs import publisher
+from runs.models import Run
+from runs.publisher import Wakeup
+from runs.states import MoneyState, Status
+
+log = structlog.get_logger("dpp.reaper")
+
+ACTOR_COMMAND: Final = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing was sent. `detail` says why, in words for the operator."""
+
+    reason: ReasonCode
+    detail: str
+
+
+def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
+    refusal = may_redrive(letter)
+    if refusal is not None:
+        return refusal
+    try:
+        if letter.run_id is None:
+            sender.shared().send(Message(bytes(letter.raw or b"").decode("utf-8", "surrogatepass")))
+        else:
+            publisher.send(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
+    except SendFailed as error:
+        return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again")
+    DeadLetter.objects.filter(pk=letter.pk).update(redriven_at=clock.now(), redriven_by=actor)
+    log.info("dead letter redriven", letter=letter.pk, run_id=str(letter.run_id or ""), actor=actor)
+    return None
+
+
+def may_redrive(letter: DeadLetter) -> Refusal | None:
+    """A run that has started or ended needs no waking; the mere beginning of some poison is no message."""
+    if letter.run_id is None:
+        if letter.is_whole:
+            return None
+        return Refusal(ReasonCode.CONFLICT, f"only the beginning of its {letter.size_bytes} bytes was kept")
+    run = Run.objects.filter(run_id=letter.run_id).first()
+    if run is None:
+        return Refusal(ReasonCode.NOT_FOUND, f"there is no run {letter.run_id}")
+    if run.status != Status.QUEUED or run.money_state != MoneyState.RESERVED or run.finalize_stage is not None:
+        state = " ".join(part for part in (run.status, run.money_state, run.finalize_stage) if part)
+        return Refusal(ReasonCode.CONFLICT, f"its run is {state} and waits for no message")
+    return None

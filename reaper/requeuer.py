@@ -1,0 +1,78 @@
+"""Sends a run's message again when it may be lost: QUEUED, held, and past its next send (DPP-43).
+
+    postpone  by compare-and-set on the count of sends: of two at once one sends; the version stays, so that a worker
+              which is just starting the run is not disturbed
+    send      ten in a request
+
+The row is the truth and the message a wake-up, so a message too many does nothing. A death between the two leaves the
+row due again 5, 10, then every 20 minutes later.
+
+Late is not lost: as long as the queue holds at least as many messages as rows are due, workers are merely busy, and
+only rows more than 15 minutes late are sent again. What the dead-letter consumer has marked is its own alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from dpp_project.jobs.registry import Report
+from dpp_project.settings import ENV
+from dpp_project.sqs import levels
+from dpp_project.sqs.sender import BATCH
+from reaper.passes import Tally
+from runs import publisher, scans, transitions
+from runs.models import Run
+from runs.publisher import Wakeup
+from runs.transitions import Outcome
+
+log = structlog.get_logger("dpp.reaper")
+
+LOOP: Final = "requeuer"
+LATE_SECONDS: Final = 15 * 60
+
+
+def run_once(*, now: datetime, limit: int) -> Report:
+    del now  # due is what the database's clock says
+    tally = Tally(LOOP)
+    for some in _tens(list(_to_send()[:limit])):
+        wakeups = [Wakeup.of(run) for run in some if _postponed(tally, run)]
+        failed = publisher.send_many(wakeups)
+        tally.changed += len(wakeups) - len(failed)
+        tally.errors += len(failed)
+        if wakeups and len(failed) == len(wakeups):
+            log.warning("the queue takes no messages, the rest stays due", failed=len(failed))
+            break
+    return tally.report()
+
+
+def preview(*, now: datetime, limit: int) -> Report:
+    del now
+    return Report(seen=(due := len(_to_send()[:limit])), changed=due)
+
+
+def _to_send() -> QuerySet[Run]:
+    """An SQS that does not answer ends the pass here, with every row as it was."""
+    due = scans.send_due()
+    if not (count := due.count()):
+        return due
+    visible, _ = levels.depth(ENV.DPP_QUEUE_URL)
+    if visible < count:
+        return due
+    return due.filter(next_send_at__lt=Now() - timedelta(seconds=LATE_SECONDS))
+
+
+def _postponed(tally: Tally, run: Run) -> bool:
+    with tally.each(run):
+        if transitions.postpone_send(run_id=run.run_id, send_count=run.send_count) is Outcome.WON:
+            return True
+        tally.lost()
+    return False
+
+
+def _tens(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    for start in range(0, len(runs), BATCH):
+        yield runs[start : start + BATCH]

@@ -1,0 +1,45 @@
+"""Ends runs that waited an hour and that no worker ever started: everything goes back (DPP-41).
+
+    claim    by compare-and-set on version, QUEUED and stage: a worker that starts the run meanwhile wins
+    refund   from the hold, which never expires: the reserve key, gone after the same hour, decides nothing
+    commit   FAILED and REFUNDED, RESERVATION_EXPIRED
+
+A death after the claim leaves the intent to the reconciler. A message that comes later finds no run to start.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from dpp_project.http.reasons import ReasonCode
+from dpp_project.jobs.registry import Report
+from reaper.passes import Tally, money_is_closed
+from runs import finalization, scans, transitions
+from runs.finalization import Claim
+from runs.intents import Intent
+from runs.transitions import Outcome
+
+ACTOR: Final = "sweeper"
+
+
+def run_once(*, now: datetime, limit: int) -> Report:
+    del now  # the hour is measured by the database's clock alone
+    tally = Tally(ACTOR)
+    if money_is_closed():
+        return tally.report(waits_for="money")
+    intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="No worker started the run in an hour.")
+    for run in scans.never_started()[:limit]:
+        with tally.each(run):
+            token = finalization.new_token()
+            claimed = transitions.claim_never_started(
+                run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
+            )
+            if claimed is Outcome.LOST:
+                tally.lost()
+                continue
+            tally.finished(finalization.finish(Claim.won(run, token=token, intent=intent), actor=ACTOR))
+    return tally.report()
+
+
+def preview(*, now: datetime, limit: int) -> Report:
+    del now
+    return Report(seen=(due := len(scans.never_started()[:limit])), changed=due)
