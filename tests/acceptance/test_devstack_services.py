@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -278,9 +279,9 @@ def test_dpp_78_a_second_signal_kills_what_does_not_end(supervisor: Supervisor) 
     start(supervisor, program(supervisor, "worker", STUBBORN, stop_seconds=30))
     worker = supervisor.units["worker"].process
     assert worker is not None
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     tick_until(supervisor, lambda: supervisor.stop_requests == 1, "the first signal")
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     supervisor.stop(["worker"])
     assert worker.returncode == -signal.SIGKILL
 
@@ -346,8 +347,8 @@ def test_a_log_that_grows_too_long_is_begun_anew_and_the_program_writes_on(
 ) -> None:
     monkeypatch.setattr("dpp_project.devstack.supervisor.LOG_BYTES", 1_000)
     monkeypatch.setattr("dpp_project.devstack.supervisor.LOG_CHECK_SECONDS", 0.0)
-    code = "import time\nprint('up', flush=True)\nwhile True: print('x' * 99, flush=True); time.sleep(0.001)"
-    start(supervisor, program(supervisor, "api", code))
+    code = "import time\nwhile True: print('x' * 99, flush=True); time.sleep(0.001)"
+    start(supervisor, Program("api", [sys.executable, "-c", code], lambda: True))
     old = supervisor.folder.logs / "api.log.1"
     tick_until(supervisor, old.exists, "the old log")
     log = supervisor.folder.log("api")
