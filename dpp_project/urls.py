@@ -17,6 +17,8 @@ urlpatterns = [
     path("metrics", pages.metrics_page, name="metrics"),
     path("v1/openapi.json", pages.openapi, name="openapi"),
     path("v1/", include("tenants.urls")),
+    path("v1/", include("budget.urls")),
+    path("v1/", include("runs.urls")),
     path("docs/", pages.browsable_docs, name="docs"),
     path("docs/problems/", pages.problem_list, name="problem-list"),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),

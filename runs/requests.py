@@ -114,7 +114,7 @@ def model_for(pack_name: str) -> type[RunCreateRequest]:
         wanted: Any = dict.fromkeys(pack.artifacts, (bool, False))
         artifacts = create_model(f"{title}Artifacts", __base__=_Part, **wanted)
         fields["artifacts"] = (artifacts, artifacts())
-    return create_model(f"{title}RunRequest", __base__=RunCreateRequest, **fields)
+    return create_model(f"{title}Run", __base__=RunCreateRequest, **fields)
 
 
 def read(body: Any) -> RunCreateRequest:

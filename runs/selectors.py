@@ -26,3 +26,8 @@ def by_key(tenant_id: str, idempotency_key: str) -> Run | None:
 def one(tenant_id: str, run_id: uuid.UUID) -> Run | None:
     """The tenant's run, or nothing: another's run and no run look the same."""
     return visible_to(tenant_id).filter(run_id=run_id).first()
+
+
+def one_with_inputs(tenant_id: str, run_id: uuid.UUID) -> Run | None:
+    """The tenant's run together with what was sent, in one query; of a tombstone the latter is gone."""
+    return visible_to(tenant_id).select_related("sent").filter(run_id=run_id).first()

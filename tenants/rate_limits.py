@@ -20,6 +20,7 @@ from rest_framework.throttling import BaseThrottle
 
 from dpp_project import redis
 from dpp_project.constants import RATE_LIMIT_RETRY_AFTER_SECONDS
+from dpp_project.http import answers
 from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
 from tenants import metrics
@@ -136,8 +137,7 @@ def unmetered(error: Exception, *, bucket: Bucket) -> None:
 
 def enforce(request: Request, decision: Decision) -> None:
     """Put the decision's headers on whatever the answer will be, and raise 429 if the bucket was empty."""
-    django_request: Any = request._request  # noqa: SLF001  DRF offers no public way to it
-    django_request.dpp_response_headers = decision.headers()
+    answers.promise(request._request, decision.headers())  # noqa: SLF001  DRF offers no public way to it
     if not decision.allowed:
         metrics.RATE_LIMITED.labels(decision.bucket.value).inc()
         raise Problem(

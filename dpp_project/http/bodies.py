@@ -14,9 +14,14 @@ MAX_ERRORS = 20
 
 
 def read_body(request: Request, model: type[Model]) -> Model:
-    """The JSON body as `model`. An absent body counts as an empty object, so that the missing fields are named."""
+    """The JSON body as `model`."""
+    return validated(model, document(request))
+
+
+def document(request: Request) -> Any:
+    """The JSON body. An absent one counts as an empty object, so that the missing fields are named."""
     data = request.data
-    return validated(model, {} if isinstance(data, QueryDict) else data)
+    return {} if isinstance(data, QueryDict) else data
 
 
 def read_query(request: Request, model: type[Model]) -> Model:

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from dpp_project import metrics, tracing
-from dpp_project.http import problems
+from dpp_project.http import answers, problems
 from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS, for_browsers
 from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
@@ -32,7 +32,10 @@ class RequestMiddleware:
         response = self.get_response(request)
         response = _as_problem(request, response)
         response.headers["X-Trace-Id"] = tracing.current() or trace_id
-        for name, value in getattr(request, "dpp_response_headers", {}).items():
+        promised = getattr(request, "dpp_response_headers", {})
+        if answers.tells_costs(request):
+            promised = answers.COSTS_UNKNOWN | promised
+        for name, value in promised.items():
             response.headers[name] = value
         if not for_browsers(request):
             response.headers.setdefault("Cache-Control", "no-store")

@@ -1,0 +1,195 @@
+"""What tenants read of a run (§7.3), made from one row and one glance at the balance."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+from uuid import UUID
+
+import structlog
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from budget.money import format_usd
+from dpp_project import clock
+from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
+from runs import storage
+from runs.api.metering import shown
+from runs.models import Run
+from runs.receipts import href
+from runs.states import MoneyState, Stage, Status
+
+log = structlog.get_logger("dpp.run")
+
+MAX_INLINE_BYTES: Final = 262_144
+MAX_ENVELOPE_BYTES: Final = 1_048_576
+
+_EXAMPLE_ID = "01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"
+_EXAMPLE_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Cost(_Part):
+    """US dollars with four decimals, rounded down."""
+
+    reserved: str = Field(examples=["0.2500"], description="The price ceiling that was held.")
+    used: str = Field(examples=["0.0500"], description="What was charged; zero until the run has ended.")
+    minimum_fee: str = Field(examples=["0.0050"], description="What it costs if it fails at work.")
+    budget_remaining: str = Field(examples=["99.9500"], description="The tenant's balance; zero where unknown.")
+
+
+class FailedRunProblem(_Part):
+    """Why the run failed, in the words of a problem document. It has no HTTP status: this answer succeeded."""
+
+    type: str = Field(examples=["urn:dpp:problem:pack-failed"])
+    title: str
+    detail: str
+    instance: str
+    reason_code: str
+    trace_id: str | None
+    run_id: UUID
+
+
+class CompletedResult(_Part):
+    presigned_url: str = Field(description="Downloads the envelope, without a key, until `expires_at`.")
+    sha256: str = Field(examples=[_EXAMPLE_SHA256], description="Of the envelope's bytes.")
+    expires_at: datetime
+    data: JsonValue = Field(
+        default=None, description="The envelope's `data`, where `options.inline` asked for it and it fits 256 KB."
+    )
+    data_omitted: Literal["TOO_LARGE", "UNAVAILABLE"] | None = Field(
+        default=None, description="Why `data` is not here although it was asked for; the address has it."
+    )
+
+
+class FailedResult(_Part):
+    reason_code: str = Field(examples=["PACK_FAILED"])
+    problem: FailedRunProblem
+
+
+class RunMeta(_Part):
+    created_at: datetime
+    updated_at: datetime
+    retention_until: datetime = Field(description="From then on the run answers 410.")
+    trace_id: str | None
+    profile_version: str
+
+
+class RunSummary(_Part):
+    run_id: UUID = Field(examples=[_EXAMPLE_ID])
+    pack_type: str = Field(examples=["decision"])
+    status: Status
+    money_state: MoneyState
+    cost: Cost
+    meta: RunMeta
+
+
+class RunDocument(RunSummary):
+    """A run as its owner sees it."""
+
+    result: CompletedResult | FailedResult | None = Field(
+        default=None, description="COMPLETED: where the result lies. FAILED: why. Before: null."
+    )
+
+
+class RunPage(_Part):
+    runs: list[RunSummary]
+    next_cursor: str | None = Field(description="Hand it back as `cursor` for the next page; null on the last.")
+
+
+def is_gone(run: Run) -> bool:
+    """By the clock: the job that deletes may come later."""
+    return run.retention_until <= clock.now()
+
+
+def document(run: Run, *, balance_micros: int | None) -> RunDocument:
+    """The run whole. The bucket is read only where the data are to stand inline."""
+    return RunDocument(**_common(run, balance_micros), result=_result(run))
+
+
+def summary(run: Run, *, balance_micros: int | None) -> RunSummary:
+    return RunSummary(**_common(run, balance_micros))
+
+
+def cost(run: Run, *, balance_micros: int | None) -> Cost:
+    return Cost(
+        reserved=format_usd(run.reservation_max_cost_usd_micros),
+        used=format_usd(run.actual_cost_usd_micros or 0),
+        minimum_fee=format_usd(run.minimum_fee_usd_micros),
+        budget_remaining=shown(balance_micros),
+    )
+
+
+def tokens_of(run: Run) -> int:
+    """The claim writes them; they count once it is committed."""
+    return run.tokens_consumed if run.finalize_stage == Stage.COMMITTED else 0
+
+
+def _common(run: Run, balance_micros: int | None) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "pack_type": run.pack_type,
+        "status": Status.EXPIRED if is_gone(run) else Status(run.status),
+        "money_state": MoneyState(run.money_state),
+        "cost": cost(run, balance_micros=balance_micros),
+        "meta": RunMeta(
+            created_at=run.created_at,
+            updated_at=run.updated_at,
+            retention_until=run.retention_until,
+            trace_id=run.trace_id,
+            profile_version=run.profile_version,
+        ),
+    }
+
+
+def _result(run: Run) -> CompletedResult | FailedResult | None:
+    if run.status == Status.COMPLETED and run.result_key is not None:
+        return _completed(run, run.result_key)
+    if run.status == Status.FAILED and run.last_error_reason_code is not None:
+        return _failed(run, run.last_error_reason_code)
+    return None
+
+
+def _completed(run: Run, key: str) -> CompletedResult:
+    seconds = storage.seconds_to_sign(retention_until=run.retention_until)
+    data, omitted = _inline(run, key)
+    return CompletedResult(
+        presigned_url=storage.shared().presign_get(key, seconds=seconds),
+        sha256=run.result_sha256 or "",
+        expires_at=clock.now() + timedelta(seconds=seconds),
+        data=data,
+        data_omitted=omitted,
+    )
+
+
+def _inline(run: Run, key: str) -> tuple[JsonValue, Literal["TOO_LARGE", "UNAVAILABLE"] | None]:
+    if not run.sent.inline:
+        return None, None
+    try:
+        envelope = storage.shared().read(key, max_bytes=MAX_ENVELOPE_BYTES)
+        data: JsonValue = json.loads(envelope)["data"]
+    except storage.ObjectTooLarge:
+        return None, "TOO_LARGE"
+    except (storage.ObjectMissing, BotoCoreError, ClientError, ValueError, KeyError) as error:
+        log.warning("envelope not read", run_id=str(run.run_id), exc_info=error)
+        return None, "UNAVAILABLE"
+    size = len(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
+    return (None, "TOO_LARGE") if size > MAX_INLINE_BYTES else (data, None)
+
+
+def _failed(run: Run, reason_code: str) -> FailedResult:
+    reason = ReasonCode(reason_code)
+    return FailedResult(
+        reason_code=reason_code,
+        problem=FailedRunProblem(
+            type=type_uri(reason),
+            title=REASONS[reason].title,
+            detail=run.last_error_detail or REASONS[reason].cause,
+            instance=href(run.run_id),
+            reason_code=reason_code,
+            trace_id=run.trace_id,
+            run_id=run.run_id,
+        ),
+    )

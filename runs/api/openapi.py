@@ -1,0 +1,232 @@
+"""How the runs' addresses stand in the OpenAPI document: models, examples, headers, and the refusals of each."""
+
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Final
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
+from pydantic import BaseModel, Field, RootModel
+
+from dpp_project.http import answers, problems
+from dpp_project.http.reasons import REASONS, ReasonCode
+from runs import requests
+from runs.api.documents import RunDocument, RunPage
+from runs.api.queries import RunsQuery
+from runs.packs import registry
+from runs.receipts import RunReceipt
+
+RUN_ID: Final = "01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"
+_TAGS: Final = ["Runs"]
+
+
+def submit_request() -> type[BaseModel]:
+    """One of the packs' requests, told apart by `pack_type`."""
+    models: list[Any] = [requests.model_for(name) for name in registry.packs()]
+    if len(models) < 2:
+        return models[0] if models else requests.RunCreateRequest
+    union: Any = Annotated[reduce(or_, models), Field(discriminator="pack_type")]
+    root: Any = RootModel
+    return type("RunSubmission", (root[union],), {"__doc__": requests.RunCreateRequest.__doc__})
+
+
+def refusal(*reasons: ReasonCode) -> OpenApiResponse:
+    return OpenApiResponse(
+        response={"$ref": "#/components/schemas/Problem"},
+        description=", ".join(f"{REASONS[reason].title} (`{reason.value}`)" for reason in reasons),
+    )
+
+
+def refusals(*reasons: ReasonCode) -> dict[tuple[int, str], OpenApiResponse]:
+    """By status; two reasons may share one."""
+    by_status: dict[int, list[ReasonCode]] = {}
+    for reason in reasons:
+        by_status.setdefault(REASONS[reason].status or 500, []).append(reason)
+    return {(status, problems.CONTENT_TYPE): refusal(*some) for status, some in by_status.items()}
+
+
+def cost_headers() -> list[OpenApiParameter]:
+    texts = {
+        answers.COST_RESERVED: "What the run may cost at most, in USD; 0.0000 where unknown.",
+        answers.COST_USED: "What was charged, in USD.",
+        answers.BUDGET_REMAINING: "The tenant's balance, in USD.",
+        answers.TOKENS_CONSUMED: "Tokens the pack consumed.",
+    }
+    return [
+        OpenApiParameter(name, OpenApiTypes.STR, OpenApiParameter.HEADER, description=text, response=True)
+        for name, text in texts.items()
+    ]
+
+
+def query_parameters(model: type[BaseModel]) -> list[OpenApiParameter]:
+    """Each field of the query's model as it is validated; None means that it may be left out."""
+    found = []
+    for name, field in model.model_json_schema(ref_template="#/components/schemas/{model}")["properties"].items():
+        alternatives = [one for one in field.pop("anyOf", [field]) if one != {"type": "null"}]
+        schema = {key: value for key, value in (field | alternatives[0]).items() if key not in {"title", "description"}}
+        if schema.get("default", ...) is None:
+            del schema["default"]
+        found.append(OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=field.get("description", "")))
+    return found
+
+
+def _example_request() -> list[OpenApiExample]:
+    return [
+        OpenApiExample(
+            name,
+            value={
+                "pack_type": name,
+                "inputs": dict(pack.example),
+                "reservation": {"max_cost_usd": "0.2500", "timebox_sec": 90, "min_reliability_score": 0.8},
+                "options": {"inline": 1},
+            },
+            request_only=True,
+        )
+        for name, pack in registry.packs().items()
+    ]
+
+
+_COST: Final = {"reserved": "0.2500", "used": "0.0500", "minimum_fee": "0.0050", "budget_remaining": "99.9500"}
+_META: Final = {
+    "created_at": "2026-03-01T12:00:00.000000Z",
+    "updated_at": "2026-03-01T12:00:02.418000Z",
+    "retention_until": "2026-03-31T12:00:00.000000Z",
+    "trace_id": "t_4bf92f3577b34da6a3ce929d0e0e4736",
+    "profile_version": "PROFILE_DPP_0_4_2_2",
+}
+_RECEIPT: Final = {
+    "run_id": RUN_ID,
+    "status": "QUEUED",
+    "reservation": {"max_cost_usd": "0.2500", "timebox_sec": 90, "min_reliability_score": 0.8},
+    "poll": {"href": f"/v1/runs/{RUN_ID}", "recommended_interval_ms": 1500},
+    "meta": {"trace_id": _META["trace_id"], "profile_version": _META["profile_version"]},
+}
+_SUMMARY: Final = {
+    "run_id": RUN_ID,
+    "pack_type": "decision",
+    "status": "COMPLETED",
+    "money_state": "SETTLED",
+    "cost": _COST,
+    "meta": _META,
+}
+_COMPLETED: Final = _SUMMARY | {
+    "result": {
+        "presigned_url": "https://dpp-results.s3.amazonaws.com/dpp/t_demo/2026/03/01/...?X-Amz-Expires=600&...",
+        "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "expires_at": "2026-03-01T12:10:03Z",
+        "data": None,
+        "data_omitted": None,
+    }
+}
+_FAILED: Final = _SUMMARY | {
+    "status": "FAILED",
+    "cost": _COST | {"used": "0.0050"},
+    "result": {
+        "reason_code": "TIMEBOX_EXCEEDED",
+        "problem": {
+            "type": "urn:dpp:problem:timebox-exceeded",
+            "title": "Timebox exceeded",
+            "detail": "The pack was still working when `timebox_sec` ran out.",
+            "instance": f"/v1/runs/{RUN_ID}",
+            "reason_code": "TIMEBOX_EXCEEDED",
+            "trace_id": _META["trace_id"],
+            "run_id": RUN_ID,
+        },
+    },
+}
+_CANCELED: Final = _SUMMARY | {
+    "status": "FAILED",
+    "money_state": "REFUNDED",
+    "cost": _COST | {"used": "0.0000", "budget_remaining": "100.0000"},
+    "result": {
+        "reason_code": "CANCELED_BY_OWNER",
+        "problem": {
+            "type": "urn:dpp:problem:canceled-by-owner",
+            "title": "Canceled",
+            "detail": "The owner canceled the run.",
+            "instance": f"/v1/runs/{RUN_ID}",
+            "reason_code": "CANCELED_BY_OWNER",
+            "trace_id": _META["trace_id"],
+            "run_id": RUN_ID,
+        },
+    },
+}
+
+
+def answer_example(name: str, value: object, status: int = 200) -> OpenApiExample:
+    return OpenApiExample(name, value=value, response_only=True, status_codes=[str(status)])
+
+
+RUN_ID_PARAMETER: Final = OpenApiParameter(
+    "run_id", OpenApiTypes.UUID, OpenApiParameter.PATH, description="As the receipt gave it.",
+    examples=[OpenApiExample("A run", value=RUN_ID)],
+)  # fmt: skip
+
+SUBMIT: Final[dict[str, Any]] = {
+    "operation_id": "submitRun",
+    "summary": "Submit a run",
+    "tags": _TAGS,
+    "request": {"application/json": submit_request()},
+    "parameters": [
+        OpenApiParameter(
+            requests.KEY_HEADER,
+            {"type": "string", "minLength": 8, "maxLength": 64, "pattern": r"^[!-~]{8,64}$"},
+            OpenApiParameter.HEADER,
+            required=True,
+            description="Your own name for this request; it makes a retry safe. Free again after 30 days.",
+            examples=[OpenApiExample("A key", value="order-2026-0001")],
+        ),
+        OpenApiParameter(
+            "Location", OpenApiTypes.STR, OpenApiParameter.HEADER, description="Where to poll.", response=[202]
+        ),
+        OpenApiParameter(
+            "Idempotent-Replayed",
+            {"type": "string", "enum": ["true"]},
+            OpenApiParameter.HEADER,
+            description="Present when the run stood before this request.",
+            response=[202],
+        ),
+        *cost_headers(),
+    ],
+    "responses": {
+        202: RunReceipt,
+        **refusals(
+            ReasonCode.BUDGET_DRAINED,
+            ReasonCode.IDEMPOTENCY_CONFLICT,
+            ReasonCode.IDEMPOTENCY_IN_PROGRESS,
+            ReasonCode.BUDGET_UNAVAILABLE,
+            ReasonCode.QUEUE_ENQUEUE_FAILED,
+            ReasonCode.SERVICE_UNAVAILABLE,
+        ),
+    },
+    "examples": [*_example_request(), answer_example("Accepted", _RECEIPT, 202)],
+}
+LIST: Final[dict[str, Any]] = {
+    "operation_id": "listRuns",
+    "summary": "List runs",
+    "tags": _TAGS,
+    "parameters": [*query_parameters(RunsQuery), *cost_headers()],
+    "responses": {200: RunPage},
+    "examples": [answer_example("The last page", {"runs": [_SUMMARY], "next_cursor": None})],
+}
+READ: Final[dict[str, Any]] = {
+    "operation_id": "readRun",
+    "summary": "Read a run",
+    "tags": _TAGS,
+    "parameters": [RUN_ID_PARAMETER, *cost_headers()],
+    "responses": {200: RunDocument, **refusals(ReasonCode.GONE)},
+    "examples": [answer_example("Completed", _COMPLETED), answer_example("Failed", _FAILED)],
+}
+CANCEL: Final[dict[str, Any]] = {
+    "operation_id": "cancelRun",
+    "summary": "Cancel a run",
+    "tags": _TAGS,
+    "request": None,
+    "parameters": [RUN_ID_PARAMETER, *cost_headers()],
+    "responses": {
+        200: RunDocument,
+        202: OpenApiResponse(RunDocument, description="Canceled; its money moves as soon as it can."),
+        **refusals(ReasonCode.RUN_NOT_CANCELABLE, ReasonCode.GONE),
+    },
+    "examples": [answer_example("Canceled while queued", _CANCELED)],
+}

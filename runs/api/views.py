@@ -1,0 +1,208 @@
+"""/v1/runs and what hangs below it. Views validate and translate; what happens stands in the use cases they call."""
+
+import re
+from typing import Final
+from uuid import UUID
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from redis import RedisError
+from rest_framework.request import Request
+
+from budget.glance import Glance
+from budget.money import format_usd
+from dpp_project import clock, tracing
+from dpp_project.http import bodies
+from dpp_project.http.bodies import read_query
+from dpp_project.http.handlers import NOT_FOUND_DETAIL
+from dpp_project.http.problems import FieldError, Problem
+from dpp_project.http.reasons import ReasonCode
+from runs import cancellation, canonical, idempotency, listing, requests, selectors, submission
+from runs.api import documents, openapi
+from runs.api.metering import MeteredView, look, meter, shown, tell_balance, tell_costs
+from runs.api.queries import RunsQuery
+from runs.cancellation import Canceled
+from runs.idempotency import Opening
+from runs.models import Run
+from runs.submission import Refusal, Submission, Submitted
+from tenants import rate_limits
+from tenants.permissions import principal_of
+from tenants.rate_limits import Bucket
+from tenants.scopes import Scope
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class RunsView(MeteredView):
+    required_scopes: Final = {"GET": Scope.RUNS_READ, "POST": Scope.RUNS_WRITE}
+    rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.SUBMIT}
+    meters_itself = frozenset({"POST"})
+
+    @extend_schema(**openapi.SUBMIT)
+    def post(self, request: Request) -> HttpResponse:
+        """Submit a run: its price ceiling is held, and a worker is woken.
+
+        Safe to repeat with the same Idempotency-Key: the same request is answered with the same receipt and makes no
+        second run; another request under the key is refused.
+        """
+        principal = principal_of(request)
+        try:
+            body = requests.read(bodies.document(request))
+            payload = canonical.payload_of(body)
+            key = requests.read_key(request.headers.get(requests.KEY_HEADER))
+        except Exception:
+            meter(request, principal, Bucket.SUBMIT)  # a request that is refused was a request
+            raise
+        _take_trace_id(request, body.meta.trace_id)
+        opening = _opened(request, key)
+        asked = Submission(
+            tenant_id=principal.tenant_id, key=key, request=body, payload=payload, trace_id=tracing.current()
+        )
+        answer = submission.submit(asked, opening)
+        if isinstance(answer, Refusal):
+            raise _refused(request, answer)
+        return _accepted(request, answer)
+
+    @extend_schema(**openapi.LIST)
+    def get(self, request: Request) -> HttpResponse:
+        """The tenant's runs, newest first."""
+        query = read_query(request, RunsQuery)
+        try:
+            after = None if query.cursor is None else listing.Cursor.parse(query.cursor)
+        except listing.CursorInvalid:
+            raise Problem(
+                ReasonCode.VALIDATION_FAILED,
+                "The request has wrong fields; see errors.",
+                errors=[FieldError("query.cursor", "hand back a next_cursor as it was given, or leave it out")],
+            ) from None
+        page = listing.page(
+            tenant_id=principal_of(request).tenant_id,
+            filters=query.filters(),
+            after=after,
+            limit=query.limit,
+            now=clock.now(),
+        )
+        return _json_response(
+            documents.RunPage(
+                runs=[documents.summary(run, balance_micros=self.money.balance_micros) for run in page.runs],
+                next_cursor=None if page.next is None else str(page.next),
+            )
+        )
+
+
+class RunView(MeteredView):
+    required_scopes: Final = Scope.RUNS_READ
+    rate_bucket: Final = Bucket.POLL
+
+    @extend_schema(**openapi.READ)
+    def get(self, request: Request, run_id: str) -> HttpResponse:
+        """One run: where it stands, what it cost, and where its result lies. Poll it every 1.5 s."""
+        return _shown(request, _owned(request, run_id), self.money)
+
+
+class CancelView(MeteredView):
+    required_scopes: Final = Scope.RUNS_WRITE
+    rate_bucket: Final = Bucket.SUBMIT
+
+    @extend_schema(**openapi.CANCEL)
+    def post(self, request: Request, run_id: str) -> HttpResponse:
+        """End a run. Queued, it costs nothing; at work, the minimum fee. A run that is finishing cannot be canceled."""
+        run = _owned(request, run_id)
+        principal = principal_of(request)
+        answer = cancellation.cancel(
+            tenant_id=principal.tenant_id, run_id=run.run_id, actor=f"owner:dpp_{principal.prefix}"
+        )
+        if isinstance(answer, Canceled):
+            return _shown(request, answer.run, look(principal.tenant_id), status=200 if answer.ended else 202)
+        if answer is None:
+            raise _not_found()
+        _tell_costs_of(request, answer.run, documents.cost(answer.run, balance_micros=self.money.balance_micros))
+        stage = answer.run.finalize_stage
+        raise Problem(
+            ReasonCode.RUN_NOT_CANCELABLE,
+            f"The run is {answer.run.status}{' and being finished' if stage == 'CLAIMED' else ''}.",
+            run_id=str(answer.run.run_id),
+        )
+
+
+def _take_trace_id(request: Request, of_body: str | None) -> None:
+    """The header comes first; the middleware has made an id where there was none, which the body's replaces."""
+    given = tracing.sanitise(of_body)
+    if given is not None and tracing.from_headers(request.headers) is None:
+        tracing.bind(given)
+
+
+def _opened(request: Request, key: str) -> Opening:
+    """The door, or 429, or 503. A lock taken by a request that is over its rate goes back at once."""
+    try:
+        opening = idempotency.open_door(principal_of(request), key)
+    except RedisError as error:
+        rate_limits.unmetered(error, bucket=Bucket.SUBMIT)
+        raise _refused(request, submission.BUDGET_UNAVAILABLE) from error
+    if opening.locked and not opening.rate.allowed:
+        idempotency.release(opening.door)
+    tell_balance(request, opening.money.balance_micros)
+    rate_limits.enforce(request, opening.rate)
+    return opening
+
+
+def _accepted(request: Request, answer: Submitted) -> HttpResponse:
+    tell_costs(
+        request,
+        reserved=format_usd(answer.reserved_micros),
+        used=format_usd(answer.used_micros),
+        remaining=shown(answer.balance_micros),
+        tokens=answer.tokens,
+    )
+    response = _json_response(answer.receipt, status=202)
+    response.headers["Location"] = answer.receipt.poll.href
+    if answer.replayed:
+        response.headers["Idempotent-Replayed"] = "true"
+    return response
+
+
+def _refused(request: Request, refusal: Refusal) -> Problem:
+    if refusal.balance_micros is not None:
+        tell_balance(request, refusal.balance_micros)
+    return Problem(
+        refusal.reason,
+        refusal.detail,
+        run_id=None if refusal.run_id is None else str(refusal.run_id),
+        headers={} if refusal.retry_after_seconds is None else {"Retry-After": str(refusal.retry_after_seconds)},
+    )
+
+
+def _owned(request: Request, text: str) -> Run:
+    """The tenant's run. Another's, an unknown one and a malformed id are the same 404; one past its time is 410."""
+    run = selectors.one_with_inputs(principal_of(request).tenant_id, UUID(text)) if _RUN_ID.fullmatch(text) else None
+    if run is None:
+        raise _not_found()
+    if documents.is_gone(run):
+        raise Problem(ReasonCode.GONE, "The run's retention has passed.", run_id=str(run.run_id))
+    return run
+
+
+def _not_found() -> Problem:
+    return Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
+
+
+def _shown(request: Request, run: Run, money: Glance, *, status: int = 200) -> HttpResponse:
+    found = documents.document(run, balance_micros=money.balance_micros)
+    _tell_costs_of(request, run, found.cost)
+    return _json_response(found, status=status)
+
+
+def _tell_costs_of(request: Request, run: Run, cost: documents.Cost) -> None:
+    """The headers repeat the body's own strings: one reading serves both."""
+    tell_costs(
+        request,
+        reserved=cost.reserved,
+        used=cost.used,
+        remaining=cost.budget_remaining,
+        tokens=documents.tokens_of(run),
+    )
+
+
+def _json_response(body: BaseModel, *, status: int = 200) -> HttpResponse:
+    return HttpResponse(body.model_dump_json(), status=status, content_type="application/json")

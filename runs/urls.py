@@ -1,0 +1,15 @@
+"""Addresses of this app, under /v1/."""
+
+from django.urls import path
+
+from runs.api.packs import PacksView
+from runs.api.uploads import UploadsView
+from runs.api.views import CancelView, RunsView, RunView
+
+urlpatterns = [
+    path("runs", RunsView.as_view(), name="runs"),
+    path("runs/<str:run_id>", RunView.as_view(), name="run"),
+    path("runs/<str:run_id>/cancel", CancelView.as_view(), name="run-cancel"),
+    path("uploads", UploadsView.as_view(), name="uploads"),
+    path("packs", PacksView.as_view(), name="packs"),
+]
