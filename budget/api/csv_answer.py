@@ -1,0 +1,51 @@
+"""The statement as CSV: opening line, every entry oldest first, closing line, streamed as it is read."""
+
+import csv
+from collections.abc import Iterator
+from typing import Final
+
+from budget import statements
+from budget.ledger import Period
+from budget.money import format_entry_usd
+
+HEADER: Final = (
+    *("created_at", "kind", "amount_usd_micros", "amount_usd", "balance_after_usd_micros"),
+    *("entry_id", "run_id", "reference", "reason"),
+)
+# A spreadsheet takes a cell that begins with one of these for a formula.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def rows(tenant_id: str, period: Period) -> Iterator[str]:
+    """Opening + entries = closing, whatever is entered while it is read: closing is what the entries come to."""
+    write = csv.writer(_Line()).writerow
+    opening = closing = statements.opening_of(tenant_id, period)
+    yield write(HEADER)
+    yield write(("", "OPENING", "", "", opening, "", "", "", ""))
+    for line in statements.lines_oldest_first(tenant_id, period, opening_micros=opening):
+        entry, closing = line.entry, line.balance_after_micros
+        yield write(
+            (
+                entry.created_at.isoformat(),
+                entry.kind,
+                entry.amount_usd_micros,
+                format_entry_usd(entry.amount_usd_micros),
+                closing,
+                entry.entry_id,
+                entry.run_id or "",
+                _text(entry.reference or ""),
+                _text(entry.reason),
+            )
+        )
+    yield write(("", "CLOSING", "", "", closing, "", "", "", ""))
+
+
+def _text(value: str) -> str:
+    return f"'{value}" if value.startswith(_FORMULA) else value
+
+
+class _Line:
+    """What csv writes to: it hands each line back."""
+
+    def write(self, text: str) -> str:
+        return text

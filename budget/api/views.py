@@ -1,0 +1,184 @@
+"""/v1/budget for tenants, /v1/tenants/{id}/topups for operators. What happens stands in services and statements."""
+
+import re
+from typing import Any, Final
+
+from django.http import HttpResponseBase, StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from budget import services, statements
+from budget.api import csv_answer
+from budget.api.documents import Budget, Entries, TopUp
+from budget.api.queries import EntriesQuery, TopUpRequest
+from budget.money import format_usd
+from budget.outcomes import Unavailable
+from budget.services import Reason, Refusal
+from dpp_project.http import answers
+from dpp_project.http.bodies import read_body, read_query
+from dpp_project.http.cursors import Cursor, CursorInvalid
+from dpp_project.http.handlers import NOT_FOUND_DETAIL
+from dpp_project.http.parameters import query_parameters
+from dpp_project.http.problems import FieldError, Problem
+from dpp_project.http.reasons import ReasonCode
+from tenants.models import Tenant
+from tenants.permissions import principal_of
+from tenants.rate_limits import Bucket
+from tenants.scopes import Scope
+
+RETRY_AFTER_SECONDS: Final = 2
+KEY_HEADER: Final = "Idempotency-Key"
+_KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}", re.ASCII)
+_A_CURSOR: Final = FieldError("query.cursor", "hand back a next_cursor as it was given, or leave it out")
+
+
+class BudgetView(APIView):
+    required_scopes: Final = Scope.BUDGET_READ
+    rate_bucket: Final = Bucket.POLL
+
+    @extend_schema(
+        operation_id="readBudget", summary="Balance, held and charged", tags=["Budget"], responses={200: Budget}
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's money as of one moment; it adds up to the micro."""
+        tenant_id = principal_of(request).tenant_id
+        seen = statements.overview(tenant_id)
+        if isinstance(seen, Unavailable):
+            raise unavailable()
+        answers.promise(_plain(request), {answers.BUDGET_REMAINING: format_usd(seen.balance_micros)})
+        return Response(Budget.of(tenant_id, seen).model_dump(mode="json"))
+
+
+class CsvRenderer(BaseRenderer):
+    """Only named in the negotiation: the view streams."""
+
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
+
+    def render(self, data: Any, accepted_media_type: Any = None, renderer_context: Any = None) -> Any:
+        raise NotImplementedError
+
+
+class EntriesView(APIView):
+    required_scopes: Final = Scope.BUDGET_READ
+    rate_bucket: Final = Bucket.POLL
+    renderer_classes = [JSONRenderer, CsvRenderer]
+
+    @extend_schema(
+        operation_id="listBudgetEntries",
+        summary="The statement",
+        tags=["Budget"],
+        parameters=query_parameters(EntriesQuery),
+        responses={(200, "application/json"): Entries, (200, "text/csv"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """The ledger's entries, newest first, a page at a time.
+
+        With `Accept: text/csv` the whole period, oldest first, between an opening and a closing line; `cursor`, `limit`
+        and `kind` do not apply to it.
+        """
+        tenant_id = principal_of(request).tenant_id
+        query = read_query(request, EntriesQuery)
+        renderer: Any = request.accepted_renderer
+        if renderer.format == CsvRenderer.format:
+            return _csv(tenant_id, query)
+        after = _position(query.cursor)
+        page = statements.statement(tenant_id, query.period(), kind=query.kind, after=after, limit=query.limit)
+        next_cursor = None if page.next is None else str(Cursor(*page.next))
+        return Response(Entries.of(page, next_cursor=next_cursor).model_dump(mode="json"))
+
+
+class TopUpsView(APIView):
+    required_scopes: Final = {"POST": Scope.OPERATOR_WRITE}
+    rate_bucket: Final = Bucket.SUBMIT
+
+    @extend_schema(
+        operation_id="topUpTenant",
+        summary="Top up a tenant",
+        tags=["Operators"],
+        request=TopUpRequest,
+        parameters=[
+            OpenApiParameter(KEY_HEADER, str, OpenApiParameter.HEADER, required=True, description="8 to 64 characters.")
+        ],
+        responses={200: TopUp, 201: TopUp},
+    )
+    def post(self, request: Request, tenant_id: str) -> Response:
+        """Enter money for a tenant; it is spendable at once.
+
+        Safe to repeat with the same Idempotency-Key: it is entered once, and answered 200 from then on.
+        """
+        key = _key(request)
+        body = read_body(request, TopUpRequest)
+        if not Tenant.objects.filter(tenant_id=tenant_id).exists():
+            raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
+        entered = services.top_up(
+            tenant_id=tenant_id,
+            amount_micros=body.amount_micros(),
+            reference=key,
+            reason=body.reason,
+            actor=f"key:dpp_{principal_of(request).prefix}",
+        )
+        if isinstance(entered, Refusal):
+            raise _refused(entered)
+        headers = {} if entered.is_new else {"Idempotent-Replayed": "true"}
+        document = TopUp.of(entered).model_dump(mode="json")
+        return Response(document, status=201 if entered.is_new else 200, headers=headers)
+
+
+def unavailable() -> Problem:
+    return Problem(
+        ReasonCode.BUDGET_UNAVAILABLE,
+        "Balances are being rebuilt from the ledger.",
+        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+    )
+
+
+def _refused(refusal: Refusal) -> Problem:
+    if refusal.reason is Reason.REFERENCE_USED:
+        return Problem(ReasonCode.IDEMPOTENCY_CONFLICT, "This Idempotency-Key stands for another entry.")
+    field = {"reference": f"header.{KEY_HEADER}", "amount": "amount_usd", "tenant_id": "path.tenant_id"}
+    return Problem(
+        ReasonCode.VALIDATION_FAILED,
+        "The top-up is refused; see errors.",
+        errors=[FieldError(field.get(refusal.field, refusal.field), refusal.detail)],
+    )
+
+
+def _key(request: Request) -> str:
+    key = request.headers.get(KEY_HEADER)
+    if key is None or _KEY_FORM.fullmatch(key) is None:
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED,
+            f"The {KEY_HEADER} header is missing or has the wrong form.",
+            errors=[FieldError(f"header.{KEY_HEADER}", "8 to 64 characters of visible ASCII, no spaces")],
+        )
+    return key
+
+
+def _position(cursor: str | None) -> Any:
+    if cursor is None:
+        return None
+    try:
+        found = Cursor.parse(cursor)
+    except CursorInvalid:
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED, "The request has wrong fields; see errors.", errors=[_A_CURSOR]
+        ) from None
+    return found.at, found.id
+
+
+def _csv(tenant_id: str, query: EntriesQuery) -> StreamingHttpResponse:
+    return StreamingHttpResponse(
+        csv_answer.rows(tenant_id, query.period()),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{tenant_id}-entries.csv"'},
+    )
+
+
+def _plain(request: Request) -> Any:
+    return request._request  # noqa: SLF001  DRF offers no public way to it

@@ -1,0 +1,111 @@
+"""What a tenant is told of its money. Every sum shown adds up to the micro, by the way it is made."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import redis
+
+from budget import frames, ledger, scripts
+from budget.ledger import Period, Position
+from budget.models import LedgerEntry, PendingCredit
+from budget.outcomes import Closed, Unavailable
+
+TRIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """credited = balance + held + charged. A charge counts from the moment it is taken."""
+
+    credited_micros: int
+    balance_micros: int
+    held_micros: int
+
+    @property
+    def charged_micros(self) -> int:
+        return self.credited_micros - self.balance_micros - self.held_micros
+
+
+def overview(tenant_id: str) -> Overview | Unavailable:
+    """Redis and the ledger as of one moment: between two looks at the same sequence."""
+    client = scripts.shared().client
+    try:
+        for _ in range(TRIES):
+            frame = frames.look(client, tenant_id)
+            if not frame.mark.is_open():
+                return Unavailable(Closed.EPOCH)
+            if frame.balance_micros is None:
+                return Unavailable(Closed.BALANCE)
+            coming = _coming(client, tenant_id)
+            credited = ledger.sums_of(tenant_id).credited_micros - coming
+            if frames.mark(client, tenant_id) == frame.mark:
+                return Overview(credited, frame.balance_micros, frame.held_micros)
+    except redis.RedisError:
+        return Unavailable(Closed.REDIS)
+    return Unavailable(Closed.GATE)
+
+
+def _coming(client: redis.Redis, tenant_id: str) -> int:
+    """In the ledger, and not yet at the balance."""
+    rows = PendingCredit.objects.filter(tenant_id=tenant_id).values_list("entry_id", "amount_usd_micros")
+    pending = {str(entry_id): micros for entry_id, micros in rows}
+    applied = frames.applied(client, pending)
+    return sum(micros for entry_id, micros in pending.items() if entry_id not in applied)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    entry: LedgerEntry
+    balance_after_micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Newest first: opening + the entries shown = closing, and a page's opening is the next page's closing."""
+
+    opening_micros: int
+    closing_micros: int
+    lines: tuple[Line, ...]
+    next: Position | None
+
+
+def statement(tenant_id: str, period: Period, *, kind: str | None, after: Position | None, limit: int) -> Statement:
+    """One page. With a kind, only such entries are shown; each still says the balance after it."""
+    chosen = ledger.entries(tenant_id, period, kind=kind)
+    found = ledger.newest_first(chosen, after=after, limit=limit + 1)
+    shown = found[:limit]
+    if not shown:
+        closing = ledger.sums_of(tenant_id, before=period.end).total_micros if after is None else 0
+        return Statement(closing, closing, (), None)
+    lines = _with_balances(tenant_id, shown, gapless=kind is None)
+    last = shown[-1]
+    return Statement(
+        opening_micros=lines[-1].balance_after_micros - last.amount_usd_micros,
+        closing_micros=lines[0].balance_after_micros,
+        lines=lines,
+        next=(last.created_at, last.entry_id) if len(found) > limit else None,
+    )
+
+
+def _with_balances(tenant_id: str, shown: list[LedgerEntry], *, gapless: bool) -> tuple[Line, ...]:
+    if not gapless:
+        return tuple(Line(it, ledger.balance_before(tenant_id, it) + it.amount_usd_micros) for it in shown)
+    balance = ledger.balance_before(tenant_id, shown[-1])
+    lines = []
+    for it in reversed(shown):
+        balance += it.amount_usd_micros
+        lines.append(Line(it, balance))
+    return tuple(reversed(lines))
+
+
+def lines_oldest_first(tenant_id: str, period: Period, *, opening_micros: int) -> Iterator[Line]:
+    """The whole period, read as it is taken."""
+    balance = opening_micros
+    for entry in ledger.oldest_first(ledger.entries(tenant_id, period)):
+        balance += entry.amount_usd_micros
+        yield Line(entry, balance)
+
+
+def opening_of(tenant_id: str, period: Period) -> int:
+    return 0 if period.start is None else ledger.sums_of(tenant_id, before=period.start).total_micros

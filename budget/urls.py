@@ -1,0 +1,11 @@
+"""Addresses of this app, under /v1/."""
+
+from django.urls import path
+
+from budget.api.views import BudgetView, EntriesView, TopUpsView
+
+urlpatterns = [
+    path("budget", BudgetView.as_view(), name="budget"),
+    path("budget/entries", EntriesView.as_view(), name="budget-entries"),
+    path("tenants/<str:tenant_id>/topups", TopUpsView.as_view(), name="topups"),
+]

@@ -1,0 +1,40 @@
+"""A place in a list that is ordered by time and id, as callers hand it back: opaque, checked, never trusted."""
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Self
+from uuid import UUID
+
+_FORM: Final = re.compile(r"([0-9]{1,17})\.([0-9a-f]{32})", re.ASCII)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class CursorInvalid(ValueError):  # noqa: N818  a refusal
+    """Not a cursor that a page handed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last row of a page; the next page begins behind it."""
+
+    at: datetime
+    id: UUID
+
+    def __str__(self) -> str:
+        text = f"{(self.at - _EPOCH) // _MICROSECOND}.{self.id.hex}"
+        return base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        try:
+            decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+            found = _FORM.fullmatch(decoded)
+            if found is None:
+                raise CursorInvalid
+            return cls(_EPOCH + int(found[1]) * _MICROSECOND, UUID(hex=found[2]))
+        except (binascii.Error, UnicodeError, OverflowError) as error:
+            raise CursorInvalid from error
