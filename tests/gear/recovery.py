@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -45,9 +46,9 @@ def funded() -> Tenant:
     return tenant
 
 
-def unmarked(tenant: Tenant) -> Run:
+def unmarked(tenant: Tenant, **values: Any) -> Run:
     """Held in Redis, and its row still at money NONE: the submit died in between."""
-    run = gear.accepted(tenant_id=tenant.tenant_id)
+    run = gear.accepted(tenant_id=tenant.tenant_id, **values)
     outcome = services.hold(
         tenant_id=tenant.tenant_id,
         run_id=str(run.run_id),
@@ -58,8 +59,8 @@ def unmarked(tenant: Tenant) -> Run:
     return run
 
 
-def queued(tenant: Tenant) -> Run:
-    run = unmarked(tenant)
+def queued(tenant: Tenant, **values: Any) -> Run:
+    run = unmarked(tenant, **values)
     gear.won(transitions.reserve(run_id=run.run_id, version=run.version, actor="submit"))
     return gear.row(run.run_id)
 
@@ -160,7 +161,7 @@ def held_micros(tenant: Tenant) -> dict[str, int]:
 
 
 def charges(run: Run) -> list[int]:
-    entries = LedgerEntry.objects.filter(run_id=run.run_id).order_by("created_at")
+    entries = LedgerEntry.objects.filter(run_id=run.run_id).order_by("amount_usd_micros")
     return list(entries.values_list("amount_usd_micros", flat=True))
 
 
