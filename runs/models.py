@@ -112,6 +112,8 @@ class Run(models.Model):
             # What a rebuild reads: the open money of one tenant or of all, and what was committed lately.
             models.Index("tenant", name="idx_runs_open_money", condition=Q(money_state__in=sorted(UNENDED_MONEY))),
             models.Index("updated_at", name="idx_runs_committed", condition=Q(finalize_stage=Stage.COMMITTED)),
+            # What operators have open.
+            models.Index("updated_at", name="idx_runs_disputed", condition=Q(money_state=MoneyState.DISPUTED)),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -1,0 +1,272 @@
+"""The console's page for runs (DPP-75): to read and to follow; what changes a run goes through the services."""
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+from django.contrib import admin, messages
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.functional import cached_property
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+from unfold.enums import ActionVariant
+
+from budget.money import format_usd
+from dpp_project import clock, confirm
+from dpp_project.constants import RETENTION_DAYS
+from runs import disputes, explaining, explanation, run_ids
+from runs.forms import ReasonForm
+from runs.models import Run, RunDispute
+from runs.states import MoneyState
+
+STATUS_COLORS = {
+    "QUEUED": "info",
+    "PROCESSING": "warning",
+    "COMPLETED": "success",
+    "FAILED": "danger",
+    "EXPIRED": "default",
+}
+MONEY_COLORS = {
+    "NONE": "default",
+    "RESERVED": "info",
+    "SETTLED": "success",
+    "REFUNDED": "default",
+    "DISPUTED": "danger",
+}
+COUNTED_MAX = 10_000
+SEARCHED = timedelta(days=RETENTION_DAYS)
+
+
+class CappedPaginator(Paginator):  # type: ignore[type-arg]  # not subscriptable when it runs
+    """Counts no further than anybody turns pages: counting ten million rows takes seconds, at each click."""
+
+    @cached_property
+    def count(self) -> int:
+        runs = cast("QuerySet[Run]", self.object_list)
+        return runs[:COUNTED_MAX].count()
+
+
+@admin.register(Run)
+class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+    list_display = ("run_id", "tenant_id", "pack_type", "state", "money", "held", "charged", "reason", "created_at")
+    list_filter = ("status", "money_state", "finalize_stage")
+    list_per_page = 50
+    search_fields = ("run_id",)
+    search_help_text = f"A run's id, or a tenant's; a trace id or an Idempotency-Key of the last {RETENTION_DAYS} days."
+    ordering = ("-run_id",)
+    paginator = CappedPaginator
+    show_full_result_count = False
+    actions_detail = ("dispute", "uphold", "refund")
+    fieldsets = (
+        (None, {"fields": ("explained", "timeline", "disputed")}),
+        (
+            "Run",
+            {
+                "fields": (
+                    *("run_id", "tenant_id", "pack_type", "profile_version", "trace_id", "idempotency_key"),
+                    *("payload_hash", "created_at", "updated_at", "retention_until"),
+                )
+            },
+        ),
+        ("Money", {"fields": ("money", "held", "minimum_fee", "charged", "tokens_consumed")}),
+        (
+            "State",
+            {
+                "fields": (
+                    *("state", "finalize_stage", "version", "last_actor", "reason", "last_error_detail"),
+                    *("lease_expires_at", "finalize_claimed_at", "intended", "next_send_at", "send_count"),
+                    *("dead_lettered_at", "result_bucket", "result_key", "result_sha256"),
+                )
+            },
+        ),
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        del request, obj
+        return [field for _, options in self.fieldsets for field in options["fields"]]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Run], search_term: str
+    ) -> tuple[QuerySet[Run], bool]:
+        """By index only: the ids of the last days are a range of the primary key."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        try:
+            wanted = Q(run_id=uuid.UUID(term))
+        except ValueError:
+            wanted = Q(tenant_id=term)
+        lately = Q(run_id__gte=run_ids.first_at(clock.now() - SEARCHED))
+        return queryset.filter(wanted | lately & (Q(trace_id=term) | Q(idempotency_key=term))), False
+
+    # Columns
+
+    @display(description="status", ordering="status", label=STATUS_COLORS)  # type: ignore[untyped-decorator]
+    def state(self, run: Run) -> str:
+        return run.status
+
+    @display(description="money", ordering="money_state", label=MONEY_COLORS)  # type: ignore[untyped-decorator]
+    def money(self, run: Run) -> str:
+        return run.money_state
+
+    @display(description="held")  # type: ignore[untyped-decorator]
+    def held(self, run: Run) -> str:
+        return f"${format_usd(run.reservation_max_cost_usd_micros)}"
+
+    @display(description="minimum fee")  # type: ignore[untyped-decorator]
+    def minimum_fee(self, run: Run) -> str:
+        return f"${format_usd(run.minimum_fee_usd_micros)}"
+
+    @display(description="charged")  # type: ignore[untyped-decorator]
+    def charged(self, run: Run) -> str:
+        return "-" if run.actual_cost_usd_micros is None else f"${format_usd(run.actual_cost_usd_micros)}"
+
+    @display(description="reason")  # type: ignore[untyped-decorator]
+    def reason(self, run: Run) -> str:
+        return run.last_error_reason_code or "-"
+
+    @display(description="intent")  # type: ignore[untyped-decorator]
+    def intended(self, run: Run) -> str:
+        if run.intent_status is None:
+            return "-"
+        said = f"{run.intent_status}, {run.intent_money_state}, ${format_usd(run.intent_charge_usd_micros or 0)}"
+        return said + (f", {run.intent_reason_code}" if run.intent_reason_code else "")
+
+    # In words
+
+    @display(description="in words")  # type: ignore[untyped-decorator]
+    def explained(self, run: Run) -> SafeString:
+        now = clock.now()
+        told = explaining.explain(run, now=now)
+        steps = format_html_join(
+            "",
+            "<li>{} ({}): {}</li>",
+            ((step.actor, explanation.when(step.at, now=now), step.does) for step in told.next),
+        )
+        late = format_html("<p><strong>Overdue: {}</strong></p>", told.overdue) if told.overdue else ""
+        return format_html(
+            "<p>{} It waits for {}</p>{}<p>Who acts next:</p><ol>{}</ol>", told.stands, told.waits_for, late, steps
+        )
+
+    @display(description="timeline")  # type: ignore[untyped-decorator]
+    def timeline(self, run: Run) -> SafeString:
+        return _table(
+            ("at", "version", "state", "by"),
+            [
+                (
+                    f"{step.at:%Y-%m-%d %H:%M:%S.%f}",
+                    step.version,
+                    explaining.state(step.status, step.money_state, step.stage),
+                    step.actor,
+                )
+                for step in explaining.timeline(run)
+            ],
+        )
+
+    @display(description="disputes")  # type: ignore[untyped-decorator]
+    def disputed(self, run: Run) -> SafeString | str:
+        steps = RunDispute.objects.filter(run=run).order_by("version")
+        rows = [(f"{step.at:%Y-%m-%d %H:%M:%S}", step.step, step.actor, step.reason) for step in steps]
+        return _table(("at", "step", "by", "why"), rows) if rows else "-"
+
+    # What an operator may do
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """Of the three, those that the run's money allows."""
+        money_state = Run.objects.filter(pk=object_id).values_list("money_state", flat=True).first()
+        fitting = {MoneyState.SETTLED: {"dispute"}, MoneyState.DISPUTED: {"uphold", "refund"}}
+        idle = {"dispute", "uphold", "refund"} - fitting.get(MoneyState(money_state or "NONE"), set())
+        return [item for item in super().get_actions_detail(request, object_id) if item.path not in idle]
+
+    @action(description="Dispute", icon="gavel", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def dispute(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._with_reason(
+            request,
+            object_id,
+            use_case=disputes.open_dispute,
+            title="Dispute the charge",
+            text="The charge is marked as doubted until somebody upholds or refunds it. No money moves.",
+            done="Disputed.",
+        )
+
+    @action(description="Uphold", icon="check", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def uphold(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._with_reason(
+            request,
+            object_id,
+            use_case=disputes.uphold,
+            title="Uphold the charge",
+            text="The charge was right and stands.",
+            done="Upheld.",
+        )
+
+    @action(description="Refund", icon="undo", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
+    def refund(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._with_reason(
+            request,
+            object_id,
+            use_case=disputes.refund,
+            title="Refund the charge",
+            text="The whole charge goes back to the tenant by an ADJUST entry. This cannot be taken back.",
+            done="Refunded.",
+        )
+
+    def _with_reason(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        *,
+        use_case: Callable[..., Run | disputes.Refusal],
+        title: str,
+        text: str,
+        done: str,
+    ) -> HttpResponse:
+        run = self.get_object(request, object_id)
+        if run is None:
+            raise Http404
+
+        def act(form: ReasonForm) -> HttpResponse:
+            reason = form.cleaned_data["reason"]
+            answer = use_case(run_id=run.run_id, reason=reason, actor=f"operator:{request.user.get_username()}")
+            if isinstance(answer, disputes.Refusal):
+                self.message_user(request, f"Nothing was changed: {answer.detail}.", messages.ERROR)
+            else:
+                self.log_change(request, run, f"{done} {reason}")
+                self.message_user(request, done, messages.SUCCESS)
+            return HttpResponseRedirect(reverse("admin:runs_run_change", args=[run.pk]))
+
+        return confirm.page(
+            self,
+            request,
+            run,
+            title=title,
+            text=text,
+            submit=title.split(maxsplit=1)[0],
+            form_class=ReasonForm,
+            act=act,
+        )
+
+    def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
+        return bool(request.user.has_perm("runs.change_run"))
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+def _table(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> SafeString:
+    head = format_html_join("", "<th>{}</th>", ((header,) for header in headers))
+    cells = (format_html_join("", "<td>{}</td>", ((cell,) for cell in row)) for row in rows)
+    body = format_html_join("", "<tr>{}</tr>", ((row,) for row in cells))
+    return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)

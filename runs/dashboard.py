@@ -1,0 +1,85 @@
+"""Runs on the console's first page: the open ones by state, and how many were made and how they ended by the hour."""
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+
+from django.db.models import Count
+from django.urls import reverse
+
+from budget.money import format_usd
+from dpp_project import clock
+from dpp_project.dashboard import Figure, Panel, Plot, panel
+from runs import explanation, run_ids
+from runs.levels import open_by_state
+from runs.models import Run
+from runs.states import MoneyState, Stage, Status
+
+HOURS = 24
+SHOWN = (Status.COMPLETED, Status.FAILED, Status.QUEUED, Status.PROCESSING)
+
+
+@panel(title="Runs", order=10)
+def runs() -> Panel:
+    counts: dict[str, int] = defaultdict(int)
+    for status, money_state, stage, count in open_by_state():
+        counts[_name(status, money_state, stage)] += count
+    disputed = Run.objects.filter(money_state=MoneyState.DISPUTED)
+    doubted_micros = sum(micros or 0 for micros in disputed.values_list("actual_cost_usd_micros", flat=True))
+    changelist = reverse("admin:runs_run_changelist")
+    return Panel(
+        title="Runs",
+        description="Those that have not ended.",
+        figures=[
+            Figure(label="Queued", value=str(counts["queued"]), note=_oldest(), link=f"{changelist}?status=QUEUED"),
+            Figure(label="At work", value=str(counts["working"]), link=f"{changelist}?status=PROCESSING"),
+            Figure(label="Finishing", value=str(counts["claimed"]), link=f"{changelist}?finalize_stage=CLAIMED"),
+            Figure(label="Being accepted", value=str(counts["accepted"])),
+            Figure(
+                label="In dispute",
+                value=str(disputed.count()),
+                note=f"${format_usd(doubted_micros)}",
+                link=f"{changelist}?money_state=DISPUTED",
+            ),
+        ],
+        link=changelist,
+        link_text="All runs",
+    )
+
+
+def _name(status: str, money_state: str, stage: str | None) -> str:
+    if stage == Stage.CLAIMED:
+        return "claimed"
+    if status == Status.PROCESSING:
+        return "working"
+    return "accepted" if money_state == MoneyState.NONE else "queued"
+
+
+def _oldest() -> str:
+    queued = Run.objects.filter(status=Status.QUEUED, money_state=MoneyState.RESERVED, finalize_stage__isnull=True)
+    oldest = queued.order_by("created_at").values_list("created_at", flat=True).first()
+    return "" if oldest is None else f"the oldest for {explanation.span(max(clock.now() - oldest, timedelta()))}"
+
+
+@panel(title="Runs by the hour", order=11)
+def by_hour() -> Panel:
+    """Read through the primary key, whose ids are in order of time: a day's rows and no others."""
+    end = clock.now().replace(minute=0, second=0, microsecond=0)
+    hours = [end - timedelta(hours=back) for back in reversed(range(HOURS))]
+    found: dict[tuple[datetime, str], int] = defaultdict(int)
+    counted = (
+        Run.objects.filter(run_id__gte=run_ids.first_at(hours[0]))
+        .order_by()
+        .values_list("created_at__date", "created_at__hour", "status")
+        .annotate(count=Count("pk"))
+    )
+    for day, hour, status, count in counted:
+        found[datetime(day.year, day.month, day.day, hour, tzinfo=end.tzinfo), status] += count
+    return Panel(
+        title="Runs by the hour",
+        description=f"When they were made, the last {HOURS} hours (UTC), and what they are now.",
+        plot=Plot(
+            labels=[f"{hour:%H}" for hour in hours],
+            series={status.value.lower(): [found[hour, status] for hour in hours] for status in SHOWN},
+            colors=("#16a34a", "#dc2626", "#f59e0b", "#2563eb"),
+        ),
+    )
