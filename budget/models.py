@@ -3,6 +3,7 @@
 import uuid
 
 from django.contrib.postgres.functions import TransactionNow
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Func, Q
 
@@ -46,6 +47,7 @@ class LedgerEntry(models.Model):
                 name="idx_ledger_entries_statement",
             ),
             models.Index(fields=["created_at"], condition=~Q(kind="CHARGE"), name="idx_ledger_entries_credits"),
+            BrinIndex(fields=["created_at"], name="idx_ledger_entries_time"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -110,3 +112,12 @@ class BalanceSnapshot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} before {self.through:%Y-%m-%d}: {self.total_usd_micros}"
+
+
+class Account(Tenant):
+    """A tenant as the console shows its money."""
+
+    class Meta:
+        proxy = True
+        verbose_name = "account"
+        ordering = ["tenant_id"]

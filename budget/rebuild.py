@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.models import QuerySet
 from psycopg import errors
 
-from budget import keys, ledger, ports, scripts
+from budget import keys, ledger, metrics, ports, scripts
 from budget.connection import one_connection
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Superseded
@@ -96,6 +96,7 @@ def _rebuild_all() -> Rebuilt | None:
         if (epoch := money.gate.open(client, token)) is None:
             return None
     rebuilt = _summary(snapshot)
+    metrics.REBUILDS.labels("all").inc()
     log.warning("money rebuilt", epoch=epoch, tenants=rebuilt.tenants, holds=rebuilt.holds)
     return rebuilt
 
@@ -109,6 +110,7 @@ def _rebuild_tenant(tenant_id: str) -> Rebuilt | None:
             return None
         if not money.gate.open_tenant(client, tenant_id, token):
             return None
+    metrics.REBUILDS.labels("tenant").inc()
     log.warning("tenant's money rebuilt", tenant_id=tenant_id, holds=_summary(snapshot).holds)
     return _summary(snapshot)
 

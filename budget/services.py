@@ -15,7 +15,7 @@ import redis
 import structlog
 from django.db import DatabaseError, transaction
 
-from budget import keys, ledger, rebuild, scripts
+from budget import keys, ledger, metrics, rebuild, scripts
 from budget.gate import GateClosed
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros
@@ -44,10 +44,11 @@ def hold(*, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: in
     A lost balance is rebuilt here. That fences rows at money NONE, the caller's too: the answer is Unavailable, and
     the caller reads its row again before it asks again.
     """
-    outcome = _patiently(
+    outcome = _counted(
+        "hold",
         lambda: scripts.shared().reserve(
             tenant_id=tenant_id, run_id=run_id, reserved_micros=reserved_micros, created_at_ms=created_at_ms
-        )
+        ),
     )
     if outcome == Unavailable(Closed.BALANCE):
         _rebuild_quietly(tenant_id)
@@ -66,7 +67,14 @@ def settle(*, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
 
 def refund(*, tenant_id: str, run_id: str) -> RefundOutcome:
     """End a hold without a charge, and stop one that may still be coming. Key and crash window as for `settle`."""
-    return _patiently(lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id))
+    return _counted("refund", lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id))
+
+
+def _counted(operation: str, ask: Callable[[], Outcome]) -> Outcome:
+    outcome = _patiently(ask)
+    answer = outcome.closed.value if isinstance(outcome, Unavailable) else type(outcome).__name__
+    metrics.OPERATIONS.labels(operation, answer).inc()
+    return outcome
 
 
 def _patiently(ask: Callable[[], Outcome]) -> Outcome:

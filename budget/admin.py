@@ -1,0 +1,226 @@
+"""The console's pages for money (DPP-75): accounts with their actions, the ledger to read."""
+
+from datetime import UTC
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db import DatabaseError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from redis import RedisError
+from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+
+from budget import rebuild, services, spending, statements, verify
+from budget.forms import AdjustForm, TopUpForm
+from budget.models import Account, LedgerEntry, PendingCredit
+from budget.money import format_entry_usd, format_usd
+from budget.rebuild import RebuildFailed, Rebuilt
+from budget.services import Entered, Refusal
+from budget.statements import Overview
+from dpp_project import clock, confirm
+from dpp_project.dashboard import Plot
+from tenants.scopes import OPERATOR_TENANT_ID
+
+DAYS = 30
+KIND_COLORS = {"TOPUP": "success", "CHARGE": "info", "ADJUST": "warning"}
+
+
+class _ReadOnly(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Account)
+class AccountAdmin(_ReadOnly):
+    list_display = ("tenant_id", "display_name", "balance", "held", "charged", "credited")
+    search_fields = ("tenant_id", "display_name")
+    list_per_page = 50
+    fields = readonly_fields = ("tenant_id", "display_name", "status", "balance", "held", "charged", "credited")
+    actions_detail = ("top_up", "adjust", "prove", "rebuild")
+    change_form_after_template = "admin/budget/spending.html"
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).exclude(pk=OPERATOR_TENANT_ID)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        spent = spending.by_day(now=clock.now(), days=DAYS, tenant_id=object_id)
+        plot = Plot(labels=[f"{day:%d %b}" for day in spent.days], series={"charged, in micros": spent.micros})
+        context = {"spending": plot, "spending_days": DAYS, "entries": _entries_of(object_id)} | (extra_context or {})
+        answer: HttpResponse = super().change_view(request, object_id, form_url, context)
+        return answer
+
+    @display(description="balance")  # type: ignore[untyped-decorator]
+    def balance(self, account: Account) -> str:
+        seen = _seen(account)
+        return "being rebuilt" if seen is None else format_usd(seen.balance_micros)
+
+    @display(description="held")  # type: ignore[untyped-decorator]
+    def held(self, account: Account) -> str:
+        seen = _seen(account)
+        return "" if seen is None else format_usd(seen.held_micros)
+
+    @display(description="charged")  # type: ignore[untyped-decorator]
+    def charged(self, account: Account) -> str:
+        seen = _seen(account)
+        return "" if seen is None else format_usd(seen.charged_micros)
+
+    @display(description="credited")  # type: ignore[untyped-decorator]
+    def credited(self, account: Account) -> str:
+        seen = _seen(account)
+        return "" if seen is None else format_usd(seen.credited_micros)
+
+    def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
+        return bool(request.user.has_perm("budget.add_ledgerentry"))
+
+    @action(description="Top up", icon="add_card", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def top_up(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._enter(request, object_id, title="Top up", form_class=TopUpForm, use_case=services.top_up)
+
+    @action(description="Adjust", icon="balance", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def adjust(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=services.adjust)
+
+    @action(description="Prove", icon="fact_check", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def prove(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        account = self._found(request, object_id)
+        return confirm.page(
+            self,
+            request,
+            account,
+            title="Prove the balance",
+            text="Compares ledger, balance and holds, to the micro. Nothing is changed.",
+            submit="Prove",
+            form_class=forms.Form,
+            act=lambda _form: self._tell(request, account, *_proof(object_id)),
+        )
+
+    @action(description="Rebuild", icon="build", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def rebuild(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        account = self._found(request, object_id)
+        return confirm.page(
+            self,
+            request,
+            account,
+            title="Rebuild from the ledger",
+            text="Balance and holds are made again from Postgres. Until then this tenant's requests for money wait.",
+            submit="Rebuild",
+            form_class=forms.Form,
+            act=lambda _form: self._tell(request, account, *_rebuilt(object_id)),
+        )
+
+    def _enter(
+        self, request: HttpRequest, object_id: str, *, title: str, form_class: type[TopUpForm], use_case: Any
+    ) -> HttpResponse:
+        account = self._found(request, object_id)
+
+        def act(form: TopUpForm) -> HttpResponse:
+            answer: Entered | Refusal = use_case(
+                tenant_id=object_id,
+                amount_micros=form.cleaned_data["amount_usd"],
+                reference=form.cleaned_data["reference"],
+                reason=form.cleaned_data["reason"],
+                actor=f"admin:{request.user.get_username()}",
+            )
+            if isinstance(answer, Refusal):
+                return self._tell(request, account, messages.ERROR, f"{answer.field}: {answer.detail}")
+            said = "Entered" if answer.is_new else "Was entered before"
+            return self._tell(request, account, messages.SUCCESS, f"{said}: {answer.entry}.")
+
+        return confirm.page(
+            self,
+            request,
+            account,
+            title=title,
+            text="The entry stands in the ledger for good; it can only be set off by another.",
+            submit=title,
+            form_class=form_class,
+            act=act,
+        )
+
+    def _found(self, request: HttpRequest, object_id: str) -> Account:
+        account: Account | None = self.get_object(request, object_id)
+        if account is None:
+            raise Http404
+        return account
+
+    def _tell(self, request: HttpRequest, account: Account, level: int, said: str) -> HttpResponse:
+        if level == messages.SUCCESS:
+            self.log_change(request, account, said)
+        self.message_user(request, said, level)
+        return HttpResponseRedirect(reverse("admin:budget_account_change", args=[account.pk]))
+
+
+@admin.register(LedgerEntry)
+class LedgerEntryAdmin(_ReadOnly):
+    list_display = ("created_at", "tenant", "kind_shown", "amount", "reference", "run_id", "reason", "actor")
+    list_filter = ("kind", "created_at")
+    list_select_related = ("tenant",)
+    search_fields = ("tenant__tenant_id__exact", "reference__exact", "run_id__exact")
+    ordering = ("-created_at", "-entry_id")
+    fields = readonly_fields = (
+        *("entry_id", "tenant", "kind", "amount", "amount_usd_micros", "run_id", "reference", "reason", "actor"),
+        "created_at",
+    )
+
+    @display(description="kind", ordering="kind", label=KIND_COLORS)  # type: ignore[untyped-decorator]
+    def kind_shown(self, entry: LedgerEntry) -> str:
+        return entry.kind
+
+    @display(description="USD", ordering="amount_usd_micros")  # type: ignore[untyped-decorator]
+    def amount(self, entry: LedgerEntry) -> str:
+        return format_entry_usd(entry.amount_usd_micros)
+
+
+@admin.register(PendingCredit)
+class PendingCreditAdmin(_ReadOnly):
+    list_display = ("created_at", "tenant", "amount_usd_micros", "entry")
+    list_select_related = ("tenant", "entry")
+
+
+def _seen(account: Any) -> Overview | None:
+    """Read once for a row's four columns."""
+    if not hasattr(account, "seen_of_money"):
+        found = statements.overview(account.tenant_id)
+        account.seen_of_money = found if isinstance(found, Overview) else None
+    seen: Overview | None = account.seen_of_money
+    return seen
+
+
+def _entries_of(tenant_id: str) -> str:
+    return f"{reverse('admin:budget_ledgerentry_changelist')}?q={tenant_id}"
+
+
+def _proof(tenant_id: str) -> tuple[int, str]:
+    try:
+        proof = verify.verify(tenant_id)
+    except (RedisError, DatabaseError) as error:
+        return messages.ERROR, f"A service does not answer ({type(error).__name__})."
+    if proof.verdict is verify.Verdict.DIFFERS:
+        rows = "; ".join(
+            f"{it.kind} expected {it.expected_micros}, found {it.found_micros}" for it in proof.differences
+        )
+        return messages.ERROR, rows
+    at = clock.now().astimezone(UTC)
+    return messages.INFO, f"{proof.verdict.value.capitalize()} at {at:%H:%M:%S} UTC."
+
+
+def _rebuilt(tenant_id: str) -> tuple[int, str]:
+    try:
+        made = rebuild.rebuild_tenant(tenant_id)
+    except (RedisError, DatabaseError, RebuildFailed) as error:
+        return messages.ERROR, f"It could not be rebuilt ({type(error).__name__}); the gate watch tries again."
+    if not isinstance(made, Rebuilt):
+        return messages.WARNING, "Another rebuild is at work; try again when it has ended."
+    return messages.SUCCESS, f"Rebuilt: {format_usd(made.balance_micros)} USD, {made.holds} holds."

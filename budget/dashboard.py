@@ -1,0 +1,59 @@
+"""Money on the console's first page."""
+
+from datetime import timedelta
+
+from django.urls import reverse
+from redis import RedisError
+
+from budget import ledger, scripts, spending
+from budget.gate import GateClosed
+from budget.models import PendingCredit
+from budget.money import format_usd
+from dpp_project import clock
+from dpp_project.dashboard import Figure, Panel, Plot, panel
+from dpp_project.jobs.models import JobReport
+
+DAYS = 30
+
+
+@panel(title="Money", order=20)
+def money() -> Panel:
+    sums = ledger.sums().values()
+    pending = PendingCredit.objects.count()
+    proof = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
+    last = proof.order_by("-started_at").first()
+    drift = "never proved" if last is None else str(last.detail.get("drift_usd_micros", "unknown"))
+    spent = spending.by_day(now=clock.now(), days=DAYS)
+    return Panel(
+        title="Money",
+        description=f"Charges of the last {DAYS} days (UTC), in micros.",
+        figures=[
+            Figure(label="Gate", value=_gate()),
+            Figure(label="Owed to tenants", value=format_usd(sum(each.total_micros for each in sums)), note="USD"),
+            Figure(label="Drift, in micros", value=drift, note=_age(last)),
+            Figure(
+                label="Credits on their way",
+                value=str(pending),
+                link=reverse("admin:budget_pendingcredit_changelist"),
+            ),
+        ],
+        plot=Plot(labels=[f"{day:%d %b}" for day in spent.days], series={"charged": spent.micros}),
+        link=reverse("admin:budget_account_changelist"),
+        link_text="All accounts",
+    )
+
+
+def _age(last: JobReport | None) -> str:
+    if last is None:
+        return ""
+    return f"proved {timedelta(seconds=(clock.now() - last.started_at) // timedelta(seconds=1))} ago"
+
+
+def _gate() -> str:
+    try:
+        scripts.shared().gate.renewed()
+    except GateClosed:
+        return "closed: being rebuilt"
+    except RedisError:
+        return "unknown: Redis is away"
+    return "open"

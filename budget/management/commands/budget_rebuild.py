@@ -1,0 +1,36 @@
+"""manage.py budget_rebuild [--tenant t_acme] [--dry-run]"""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from budget import rebuild
+from budget.rebuild import Busy
+from dpp_project.commands import Answer, OpsCommand, Refused
+from tenants.models import Tenant
+
+EXIT_BUSY = 75  # EX_TEMPFAIL
+
+
+class Command(OpsCommand):
+    help = "Make the money in Redis again from Postgres. Meanwhile nothing is held or charged (503)."
+    changes = True
+
+    def declare(self, parser: CommandParser) -> None:
+        parser.add_argument("--tenant", help="only this tenant; the others go on")
+
+    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+        tenant_id = options["tenant"]
+        if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
+            raise Refused(reason="TENANT_UNKNOWN", field="--tenant", detail=f"there is no tenant {tenant_id}")
+        if dry_run:
+            made: rebuild.Rebuilt | Busy = rebuild.preview(tenant_id)
+        elif tenant_id is None:
+            made = rebuild.rebuild_all()
+        else:
+            made = rebuild.rebuild_tenant(tenant_id)
+        if isinstance(made, Busy):
+            return Answer({"outcome": "busy"}, ["another rebuild is at work"], exit_code=EXIT_BUSY)
+        lines = [f"{made.tenants} tenants, {made.holds} holds, balances of {made.balance_micros} micros in all"]
+        return Answer({"outcome": "rebuilt", **asdict(made)}, lines)

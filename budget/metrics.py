@@ -1,0 +1,47 @@
+"""What the money counts, and its levels at a scrape (DPP-74)."""
+
+from collections.abc import Iterable
+
+import redis
+from django.db.models import Count, Min
+from prometheus_client import Counter
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from budget import scripts
+from budget.gate import GateClosed
+from budget.models import PendingCredit
+from dpp_project import clock
+from dpp_project.jobs.models import JobReport
+from dpp_project.metrics import collector
+
+OPERATIONS = Counter("dpp_money_operations_total", "Holds, settles and refunds, by answer.", ["operation", "answer"])
+REBUILDS = Counter("dpp_budget_rebuilds_total", "Rebuilds from the ledger, of all tenants or of one.", ["scope"])
+
+
+@collector("budget")
+def levels() -> Iterable[Metric]:
+    yield GaugeMetricFamily("dpp_budget_open", "1 while money can be held; 0 while it is rebuilt.", value=_is_open())
+    waiting = PendingCredit.objects.aggregate(count=Count("pk"), oldest=Min("created_at"))
+    yield GaugeMetricFamily(
+        "dpp_pending_credits", "Entries that have not reached their balance.", value=waiting["count"]
+    )
+    age = 0 if waiting["oldest"] is None else (clock.now() - waiting["oldest"]).total_seconds()
+    yield GaugeMetricFamily("dpp_pending_credit_oldest_seconds", "Age of the oldest of them.", value=max(0, age))
+    report = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
+    last = report.order_by("-started_at").first()
+    if last is None:
+        return
+    drift = GaugeMetricFamily("dpp_money_drift_usd_micros", "What the last proof found missing or too much.")
+    drift.add_metric([], last.detail.get("drift_usd_micros", 0))
+    yield drift
+    differ = GaugeMetricFamily("dpp_money_tenants_differing", "Tenants for whom the last proof failed.")
+    differ.add_metric([], last.errors)
+    yield differ
+
+
+def _is_open() -> int:
+    try:
+        scripts.shared().gate.renewed()
+    except (GateClosed, redis.RedisError):
+        return 0
+    return 1
