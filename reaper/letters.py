@@ -28,16 +28,15 @@ def read(body: str) -> Letter | None:
     """The letter, or None for poison: whatever is not exactly a message of ours."""
     try:
         document = json.loads(base64.b64decode(body, validate=True))
-        headers = document["headers"]
+        task, trace_id = document["headers"]["task"], document["headers"].get("trace_id")
         arguments, kwargs, _ = json.loads(base64.b64decode(document["body"], validate=True))
         run_id = uuid.UUID(kwargs["run_id"])
     except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if headers.get("task") != TASK or arguments != [] or not isinstance(kwargs, dict) or set(kwargs) != KWARGS:
+    if task != TASK or arguments != [] or set(kwargs) != KWARGS:
         return None
     if not all(_is_plain(value) for value in kwargs.values()):
         return None
-    trace_id = headers.get("trace_id")
     return Letter(run_id=run_id, task=TASK, trace_id=trace_id if _is_plain(trace_id) else "", kwargs=kwargs)
 
 
