@@ -45,7 +45,9 @@ lint: setup ## Style, types, import rules, missing migrations, Django's own chec
 	  .venv/bin/mypy . ; \
 	  .venv/bin/lint-imports ; \
 	  $(PY) manage.py makemigrations --check --dry-run ; \
-	  DPP_HTTPS=1 $(PY) manage.py check --deploy --fail-level WARNING'
+	  $(PY) manage.py migrate --verbosity 0 ; \
+	  $(PY) manage.py provision >/dev/null ; \
+	  DPP_HTTPS=1 DPP_METRICS_TOKEN=0123456789abcdef $(PY) manage.py check --deploy --fail-level WARNING'
 
 format: setup ## Put the code into its form
 	@.venv/bin/ruff format .

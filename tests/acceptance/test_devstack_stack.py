@@ -1,5 +1,6 @@
 """`make up` as a person meets it: a whole platform in a folder of its own, and whatever may be killed killed."""
 
+import contextlib
 import json
 import os
 import signal
@@ -210,7 +211,8 @@ def test_dpp_77_all_six_killed_again_and_again_come_back_each_time(stack: Stack)
 def test_dpp_77_a_supervisor_killed_at_any_moment_of_its_start_is_followed_by_a_good_one(stack: Stack) -> None:
     for hundredths in range(0, 260, 13):
         starting = stack.start("up")
-        time.sleep(hundredths / 100)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            starting.wait(timeout=hundredths / 100)
         status = stack.folder.read_status()
         if stack.folder.supervisor_pid.exists() and status.get("supervisor"):
             known = status["supervisor"]
