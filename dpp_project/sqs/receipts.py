@@ -9,7 +9,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from dpp_project.sqs import client
 
 if TYPE_CHECKING:
-    from mypy_boto3_sqs.type_defs import BatchResultErrorEntryTypeDef
+    from mypy_boto3_sqs.type_defs import (
+        BatchResultErrorEntryTypeDef,
+        ChangeMessageVisibilityBatchRequestEntryTypeDef,
+    )
 
 log = logging.getLogger("dpp.sqs")
 
@@ -31,18 +34,25 @@ def delete(url: str, receipts: Sequence[str]) -> None:
 
 def release(url: str, receipts: Sequence[str]) -> None:
     """Visible again at once, for any worker. One that fails is visible after its visibility timeout."""
+    _make_visible_in(0, url, receipts, what="returned")
+
+
+def keep(url: str, receipts: Sequence[str], *, seconds: int) -> None:
+    """Still ours: invisible for as long again. One that fails may be received by another, who finds the run started."""
+    _make_visible_in(seconds, url, receipts, what="kept")
+
+
+def _make_visible_in(seconds: int, url: str, receipts: Sequence[str], *, what: str) -> None:
     for some in _batches(receipts):
+        entries: list[ChangeMessageVisibilityBatchRequestEntryTypeDef] = [
+            {"Id": str(at), "ReceiptHandle": receipt, "VisibilityTimeout": seconds} for at, receipt in enumerate(some)
+        ]
         try:
-            answer = client.client().change_message_visibility_batch(
-                QueueUrl=url,
-                Entries=[
-                    {"Id": str(at), "ReceiptHandle": receipt, "VisibilityTimeout": 0} for at, receipt in enumerate(some)
-                ],
-            )
+            answer = client.client().change_message_visibility_batch(QueueUrl=url, Entries=entries)
         except (BotoCoreError, ClientError, OSError) as error:
-            log.warning("%d messages could not be returned and stay invisible a while", len(some), exc_info=error)
+            log.warning("%d messages could not be %s", len(some), what, exc_info=error)
         else:
-            _log_failed("returned", answer.get("Failed", []))
+            _log_failed(what, answer.get("Failed", []))
 
 
 def _batches(receipts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -16,7 +16,7 @@ from runs.box import processes, wire
 from runs.box.launch import BoxBroken, ZygoteProcess
 from runs.box.limits import Limits
 from runs.box.outcomes import Evidence, Outcome, decide
-from runs.packs.pack import Artifact, EngineUnavailable, PackFailed
+from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, is_file_name
 
 GRACE_SECONDS: Final = 1.0
 """How long after its deadline, or after stop(), the zygote may take before this side kills, and then gives it up."""
@@ -263,9 +263,8 @@ class _Attempt:
             case "fetch":
                 self._outgoing += self._fetched(str(said["key"]))
             case "artifact":
-                found.artifacts.append(
-                    Artifact(name=said["name"], content=frame.content, content_type=said["content_type"])
-                )
+                _require(said, name=str, content_type=str)
+                self._take_artifact(said["name"], frame.content, said["content_type"])
             case "done":
                 _require(said, data=dict, discard_log=list, blocked_log=list)
                 found.answer = said
@@ -275,6 +274,13 @@ class _Attempt:
                 found.answer = said
             case _:
                 raise wire.Garbled
+
+    def _take_artifact(self, name: str, content: bytes, content_type: str) -> None:
+        """By the rules of Work.add_artifact, which the other side may have passed by."""
+        taken = self._found.artifacts
+        if not is_file_name(name) or len(taken) >= ARTIFACTS_MAX or any(name == one.name for one in taken):
+            raise wire.Garbled
+        taken.append(Artifact(name=name, content=content, content_type=content_type))
 
     def _fetched(self, key: str) -> bytes:
         try:

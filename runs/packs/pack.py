@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, JsonValue
 
 MEBIBYTE = 1_048_576
+FILE_NAME_LENGTH_MAX = 120
+ARTIFACTS_MAX = 100
 
 Inputs = TypeVar("Inputs", bound=BaseModel)
 
@@ -80,6 +82,11 @@ class Artifact:
     content_type: str
 
 
+def is_file_name(name: str) -> bool:
+    """What may stand behind a run's prefix in the bucket, as one name."""
+    return 0 < len(name) <= FILE_NAME_LENGTH_MAX and name.isprintable() and name[0] != "." and "/" not in name
+
+
 @dataclass(kw_only=True)
 class Work(Generic[Inputs]):
     """One run as its pack sees it."""
@@ -104,8 +111,10 @@ class Work(Generic[Inputs]):
         return max(0.0, self.deadline - time.monotonic())
 
     def add_artifact(self, name: str, content: bytes, content_type: str) -> None:
-        if not name or "/" in name or name.startswith(".") or any(name == other.name for other in self.artifacts):
+        if not is_file_name(name) or any(name == other.name for other in self.artifacts):
             raise ValueError(f"not a fresh, plain file name: {name!r}")
+        if len(self.artifacts) == ARTIFACTS_MAX:
+            raise ValueError(f"more than {ARTIFACTS_MAX} files")
         self.artifacts.append(Artifact(name=name, content=content, content_type=content_type))
 
 
