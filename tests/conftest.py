@@ -5,12 +5,20 @@ from datetime import UTC, datetime
 
 import pytest
 import redis as redis_library
+from django.test import TransactionTestCase
 
 from dpp_project import clock as clock_module
 from dpp_project import provisioning, redis
 from dpp_project.clock import FixedClock
 from dpp_project.settings import ENV
 from tenants import authentication
+from tests.gear.emptying import empty_tables
+from tests.gear.shop import shop
+from tests.gear.work import session_box, worker_here
+
+__all__ = ["session_box", "shop", "worker_here"]
+
+TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from django.test import Client
+from redis import Redis
 
 from budget import keys as money_keys
-from budget import services
+from budget import rebuild, services
 from dpp_project import redis
 from dpp_project.settings import ENV
 from dpp_project.sqs import client as sqs
@@ -129,3 +131,11 @@ def messages() -> list[dict[str, Any]]:
             document = json.loads(base64.b64decode(message["Body"]))
             found.append(json.loads(base64.b64decode(document["body"]))[1])
     return found
+
+
+@pytest.fixture
+def shop(valkey: Redis, aws: str, transactional_db: None) -> Shop:
+    """Open, with money, and with an empty queue."""
+    recovery.empty_queues()
+    rebuild.rebuild_all()
+    return a_shop()
