@@ -54,7 +54,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # not subscriptable
 
 @admin.register(Run)
 class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    list_display = ("run_id", "tenant_id", "pack_type", "state", "money", "held", "charged", "reason", "created_at")
+    list_display = ("run_id", "tenant_id", "pack_type", "state", "money", "held", "charged", "reason", "made")
     list_filter = ("status", "money_state", "finalize_stage")
     list_per_page = 50
     search_fields = ("run_id",)
@@ -86,6 +86,9 @@ class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             },
         ),
     )
+
+    class Media:
+        css = {"all": ["dpp/console.css"]}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         del request, obj
@@ -138,6 +141,10 @@ class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         said = f"{run.intent_status}, {run.intent_money_state}, ${format_usd(run.intent_charge_usd_micros or 0)}"
         return said + (f", {run.intent_reason_code}" if run.intent_reason_code else "")
 
+    @display(description="made (UTC)")  # type: ignore[untyped-decorator]
+    def made(self, run: Run) -> str:
+        return f"{run.created_at:%Y-%m-%d %H:%M:%S}"
+
     # In words
 
     @display(description="in words")  # type: ignore[untyped-decorator]
@@ -151,7 +158,11 @@ class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         )
         late = format_html("<p><strong>Overdue: {}</strong></p>", told.overdue) if told.overdue else ""
         return format_html(
-            "<p>{} It waits for {}</p>{}<p>Who acts next:</p><ol>{}</ol>", told.stands, told.waits_for, late, steps
+            '<div class="dpp-words"><p>{} It waits for {}</p>{}<p>Who acts next:</p><ol>{}</ol></div>',
+            told.stands,
+            told.waits_for,
+            late,
+            steps,
         )
 
     @display(description="timeline")  # type: ignore[untyped-decorator]
@@ -269,4 +280,6 @@ def _table(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> SafeString:
     head = format_html_join("", "<th>{}</th>", ((header,) for header in headers))
     cells = (format_html_join("", "<td>{}</td>", ((cell,) for cell in row)) for row in rows)
     body = format_html_join("", "<tr>{}</tr>", ((row,) for row in cells))
-    return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
+    return format_html(
+        '<div class="dpp-steps"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>', head, body
+    )

@@ -30,15 +30,17 @@ def runs() -> Panel:
         title="Runs",
         description="Those that have not ended.",
         figures=[
-            Figure(label="Queued", value=str(counts["queued"]), note=_oldest(), link=f"{changelist}?status=QUEUED"),
-            Figure(label="At work", value=str(counts["working"]), link=f"{changelist}?status=PROCESSING"),
-            Figure(label="Finishing", value=str(counts["claimed"]), link=f"{changelist}?finalize_stage=CLAIMED"),
+            Figure(
+                label="Queued", value=str(counts["queued"]), note=_oldest(), link=f"{changelist}?status__exact=QUEUED"
+            ),
+            Figure(label="At work", value=str(counts["working"]), link=f"{changelist}?status__exact=PROCESSING"),
+            Figure(label="Finishing", value=str(counts["claimed"]), link=f"{changelist}?finalize_stage__exact=CLAIMED"),
             Figure(label="Being accepted", value=str(counts["accepted"])),
             Figure(
                 label="In dispute",
                 value=str(disputed.count()),
                 note=f"${format_usd(doubted_micros)}",
-                link=f"{changelist}?money_state=DISPUTED",
+                link=f"{changelist}?money_state__exact=DISPUTED",
             ),
         ],
         link=changelist,
