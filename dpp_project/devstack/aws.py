@@ -11,9 +11,18 @@ ACCOUNT = "000000000000"
 
 
 @dataclass(frozen=True)
+class AccessKey:
+    id: str
+    secret: str
+
+
+@dataclass(frozen=True)
 class Aws:
+    """Its one account's root has this key: ministack checks the signature and the expiry of presigned URLs by it."""
+
     folder: Path
     port: int
+    key: AccessKey
 
     @property
     def url(self) -> str:
@@ -30,6 +39,7 @@ class Aws:
         return Program(
             name="aws",
             command=[str(python), "-I", str(SERVER), str(self.port), str(self.folder)],
+            environ={"AWS_ACCESS_KEY_ID": self.key.id, "AWS_SECRET_ACCESS_KEY": self.key.secret},
             ready=self.ready,
             port=self.port,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpp_project.devstack import http, ports
-from dpp_project.devstack.aws import Aws
+from dpp_project.devstack.aws import AccessKey, Aws
 from dpp_project.devstack.folder import Folder, write_whole
 from dpp_project.devstack.postgres import Postgres
 from dpp_project.devstack.programs import Program
@@ -90,7 +90,7 @@ def services(
         if "DATABASE_URL" in given
         else Postgres(folder.root / "postgres", port["postgres"], password, durable=durable),
         valkey=None if "REDIS_URL" in given else Valkey(folder.root / "redis", port["redis"]),
-        aws=Aws(folder.root / "aws", port["aws"]) if own_aws else None,
+        aws=Aws(folder.root / "aws", port["aws"], _access_key(told)) if own_aws else None,
     )
     values = {
         "DATABASE_URL": found.postgres.url if found.postgres else given["DATABASE_URL"],
@@ -105,6 +105,14 @@ def services(
     if "api" in names:
         values |= _api_values(port["api"], told)
     return found, values
+
+
+def _access_key(told: Mapping[str, str]) -> AccessKey:
+    """Of our own invention: a stray key of a real account must not reach the logs."""
+    return AccessKey(
+        told.get("AWS_ACCESS_KEY_ID") or f"dpp{secrets.token_hex(15)}",
+        told.get("AWS_SECRET_ACCESS_KEY") or f"dpp{secrets.token_hex(30)}",
+    )
 
 
 def _aws_values(
@@ -122,9 +130,8 @@ def _aws_values(
     }
     for name, queue in (("DPP_QUEUE_URL", QUEUE), ("DPP_DLQ_URL", DEAD_LETTERS)):
         values[name] = f"{sqs}/000000000000/{queue}" if ours else environ.get(name) or f"{sqs}/000000000000/{queue}"
-    # A key of our own invention: ministack checks none, and a stray key of a real account must not reach the logs.
-    for name, length in (("AWS_ACCESS_KEY_ID", 15), ("AWS_SECRET_ACCESS_KEY", 30)):
-        invented = told.get(name) or "dpp" + secrets.token_hex(length)
+    key = aws.key if aws else _access_key(told)
+    for name, invented in (("AWS_ACCESS_KEY_ID", key.id), ("AWS_SECRET_ACCESS_KEY", key.secret)):
         values[name] = environ.get(name) or invented if "SQS_ENDPOINT_URL" in given else invented
     values["S3_PUBLIC_ENDPOINT_URL"] = values["S3_PUBLIC_ENDPOINT_URL"] or s3
     return values

@@ -17,7 +17,7 @@ import redis
 from botocore.config import Config
 
 from dpp_project.devstack import http, identity, ports, postgres, valkey
-from dpp_project.devstack.aws import Aws
+from dpp_project.devstack.aws import AccessKey, Aws
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import Program, spawn, unprivileged
 from dpp_project.devstack.supervisor import Supervisor, Unit
@@ -55,7 +55,7 @@ class Cloud:
     """A running SQS and S3 and clients for them; `kill` and `restart` keep folder and port."""
 
     def __init__(self, folder: Path) -> None:
-        self.aws = Aws(folder / "aws", ports.choose())
+        self.aws = Aws(folder / "aws", ports.choose(), AccessKey("test", "test"))
         self.log = folder / "aws.log"
         self._clients: list[Any] = []
         self._run = running(self.aws.program(), self.log)
