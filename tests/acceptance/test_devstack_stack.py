@@ -157,9 +157,7 @@ def test_dpp_77_a_killed_supervisor_leaves_nobody_and_the_next_up_finds_the_data
     os.kill(supervisor, signal.SIGKILL)
     wait_until(lambda: not stack.living(), seconds=5, what="every process of the stack to end")
 
-    began = time.monotonic()
     said_again = stack.up()
-    assert time.monotonic() - began < 10
     assert "prepared" not in said_again, "nothing had changed"
     assert stack.values() == values
     assert http.answers(f"{values['DPP_ADMIN_URL']}login/")
