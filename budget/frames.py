@@ -6,11 +6,13 @@ same epoch and sequence belongs to the state in between.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import redis
 
 from budget import keys
+
+CHUNK: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,17 @@ def mark(client: redis.Redis, tenant_id: str) -> Mark:
 def receipts(client: redis.Redis, run_ids: Iterable[str]) -> dict[str, Receipt]:
     """The receipts there are, of these runs."""
     asked = list(run_ids)
-    with client.pipeline(transaction=False) as pipe:
-        for run_id in asked:
-            pipe.hmget(keys.receipt(run_id), "charge_usd_micros", "refund_usd_micros")
-        answers = pipe.execute()
-    return {
-        run_id: Receipt(int(charge), int(refund))
-        for run_id, (charge, refund) in zip(asked, answers, strict=True)
-        if charge is not None
-    }
+    found: dict[str, Receipt] = {}
+    for at in range(0, len(asked), CHUNK):
+        chunk = asked[at : at + CHUNK]
+        written: Any = client.mget([keys.receipt(run_id) for run_id in chunk])
+        found |= {run_id: _receipt(text) for run_id, text in zip(chunk, written, strict=True) if text is not None}
+    return found
+
+
+def _receipt(text: str) -> Receipt:
+    charge, refund, _balance, _tenant = text.split(" ", 3)
+    return Receipt(int(charge), int(refund))
 
 
 def applied(client: redis.Redis, entry_ids: Iterable[str]) -> set[str]:

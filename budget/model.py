@@ -7,7 +7,7 @@ Written from the scripts' headers, in Python's own arithmetic: where the two dif
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from budget import keys
 from budget.money import MAX_MICROS
@@ -17,6 +17,15 @@ _DIGITS: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
 _BALANCE: Final = re.compile(r"(?=.{1,18}$)-?[0-9]+", re.ASCII)
 
 Answer = list[str]
+
+
+class Receipt(NamedTuple):
+    """What `receipt:{run}` says, in its order."""
+
+    charge: str
+    refund: str
+    balance: str
+    tenant_id: str
 
 
 @dataclass
@@ -57,9 +66,9 @@ class Model:
         closed = wrong or self._closed(tenant, epoch)
         if closed:
             return closed
-        receipt = self.hashes.get(keys.receipt(run))
+        receipt = self._receipt(run)
         if receipt:
-            return ["ERR_CLOSED", receipt["charge_usd_micros"]] if receipt["tenant_id"] == tenant else _MISMATCH
+            return ["ERR_CLOSED", receipt.charge] if receipt.tenant_id == tenant else _MISMATCH
         reserve = self.hashes.get(keys.reserve(run))
         if reserve and reserve["tenant_id"] != tenant:
             return _MISMATCH
@@ -87,9 +96,9 @@ class Model:
         closed = wrong or self._closed(tenant, epoch)
         if closed:
             return closed
-        receipt = self.hashes.get(keys.receipt(run))
+        receipt = self._receipt(run)
         if receipt:
-            return _settled(receipt, "again") if receipt["tenant_id"] == tenant else _MISMATCH
+            return _settled(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
         held = self._held(tenant, run)
         if held is None:
             reserve = self.hashes.get(keys.reserve(run))
@@ -108,9 +117,9 @@ class Model:
         closed = wrong or self._closed(tenant, epoch)
         if closed:
             return closed
-        receipt = self.hashes.get(keys.receipt(run))
+        receipt = self._receipt(run)
         if receipt:
-            return _refunded(receipt, "again") if receipt["tenant_id"] == tenant else _MISMATCH
+            return _refunded(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
         held = self._held(tenant, run)
         reserve = self.hashes.get(keys.reserve(run))
         if held is None and reserve:
@@ -130,9 +139,10 @@ class Model:
         closed = wrong or self._closed(tenant, epoch)
         if closed:
             return closed
-        receipt = self.hashes.get(keys.credit(entry))
+        receipt = self.strings.get(keys.credit(entry))
         if receipt:
-            return ["OK", receipt["balance_usd_micros"], "again"] if receipt["tenant_id"] == tenant else _MISMATCH
+            _, left_then, whose = receipt.split(" ", 2)
+            return ["OK", left_then, "again"] if whose == tenant else _MISMATCH
         before = int(self.strings[keys.balance(tenant)])
         if abs(before + int(amount)) > MAX_MICROS:
             return ["ERR_LIMIT", str(before)]
@@ -201,7 +211,7 @@ class Model:
     def _held(self, tenant: str, run: str) -> str | None:
         return self.hashes.get(keys.holds(tenant), {}).get(run)
 
-    def _end(self, tenant: str, run: str, *, charge: int, refund: int) -> dict[str, str]:
+    def _end(self, tenant: str, run: str, *, charge: int, refund: int) -> Receipt:
         self._raise_seq(tenant)
         self._set_balance(tenant, int(self.strings[keys.balance(tenant)]) + refund)
         holds = self.hashes.get(keys.holds(tenant), {})
@@ -229,20 +239,19 @@ class Model:
         self.hashes[key] = {"tenant_id": tenant, "reserved_usd_micros": amount, "created_at_ms": created}
         self.expires_in[key] = keys.RESERVE_TTL_SECONDS
 
-    def _write_receipt(self, tenant: str, run: str, charge: str, refund: str, balance: str) -> dict[str, str]:
+    def _receipt(self, run: str) -> Receipt | None:
+        written = self.strings.get(keys.receipt(run))
+        return None if written is None else Receipt(*written.split(" ", 3))
+
+    def _write_receipt(self, tenant: str, run: str, charge: str, refund: str, balance: str) -> Receipt:
         key = keys.receipt(run)
-        self.hashes[key] = {
-            "tenant_id": tenant,
-            "charge_usd_micros": charge,
-            "refund_usd_micros": refund,
-            "balance_usd_micros": balance,
-        }
+        self.strings[key] = f"{charge} {refund} {balance} {tenant}"
         self.expires_in[key] = keys.RECEIPT_TTL_SECONDS
-        return self.hashes[key]
+        return Receipt(charge, refund, balance, tenant)
 
     def _write_credit(self, tenant: str, entry: str, amount: str, balance: str) -> None:
         key = keys.credit(entry)
-        self.hashes[key] = {"tenant_id": tenant, "amount_usd_micros": amount, "balance_usd_micros": balance}
+        self.strings[key] = f"{amount} {balance} {tenant}"
         self.expires_in[key] = keys.RECEIPT_TTL_SECONDS
 
     def _set_balance(self, tenant: str, micros: int) -> None:
@@ -294,24 +303,12 @@ def _first_wrong_item(items: Sequence[tuple[str, ...]], names: Sequence[str]) ->
     return None
 
 
-def _settled(receipt: dict[str, str], turn: str) -> Answer:
-    return [
-        "OK",
-        receipt["charge_usd_micros"],
-        receipt["refund_usd_micros"],
-        receipt["balance_usd_micros"],
-        turn,
-    ]
+def _settled(receipt: Receipt, turn: str) -> Answer:
+    return ["OK", receipt.charge, receipt.refund, receipt.balance, turn]
 
 
-def _refunded(receipt: dict[str, str], turn: str) -> Answer:
-    return [
-        "OK",
-        receipt["refund_usd_micros"],
-        receipt["balance_usd_micros"],
-        receipt["charge_usd_micros"],
-        turn,
-    ]
+def _refunded(receipt: Receipt, turn: str) -> Answer:
+    return ["OK", receipt.refund, receipt.balance, receipt.charge, turn]
 
 
 def _run_keys(tenant: str, run: str) -> list[str]:

@@ -10,7 +10,7 @@
 -- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
 -- ERR_TENANT_MISMATCH                     the entry reached another tenant
 -- ERR_ARGUMENT <name>
--- The receipt lives 86400 s. Every answer but OK first has changed nothing.
+-- The receipt, "<amount> <balance> <tenant_id>", lives 86400 s. Every answer but OK first has changed nothing.
 
 local tenant, amount, entry, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -28,15 +28,17 @@ if #KEYS ~= 5 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS
   return {'ERR_ARGUMENT', 'keys'}
 end
 
-local known = redis.call('MGET', KEYS[3], KEYS[5], KEYS[1])
-local balance = known[3]
+local known = redis.call('MGET', KEYS[3], KEYS[5], KEYS[1], KEYS[2])
+local balance, receipt = known[3], known[4]
 if known[1] ~= epoch then return {'ERR_UNAVAILABLE', 'epoch'} end
 if known[2] then return {'ERR_UNAVAILABLE', 'gate'} end
 if not balance or #balance > 18 or not string.match(balance, '^%-?[0-9]+$') then return {'ERR_UNAVAILABLE', 'balance'} end
 
-local receipt = redis.call('HMGET', KEYS[2], 'tenant_id', 'balance_usd_micros')
-if receipt[1] and receipt[1] ~= tenant then return {'ERR_TENANT_MISMATCH'} end
-if receipt[1] then return {'OK', receipt[2], 'again'} end
+if receipt then
+  local left_then, whose = string.match(receipt, '^%-?[0-9]+ (%-?[0-9]+) (.+)$')
+  if whose ~= tenant then return {'ERR_TENANT_MISMATCH'} end
+  return {'OK', left_then, 'again'}
+end
 
 -- Both summands are exact; a sum past 2^53 may be off by one and is past the limit either way.
 if math.abs(tonumber(balance) + tonumber(amount)) > 9007199254740991 then return {'ERR_LIMIT', balance} end
@@ -44,6 +46,5 @@ if math.abs(tonumber(balance) + tonumber(amount)) > 9007199254740991 then return
 redis.call('INCR', KEYS[4])
 redis.call('INCRBY', KEYS[1], amount)
 balance = redis.call('GET', KEYS[1])
-redis.call('HSET', KEYS[2], 'tenant_id', tenant, 'amount_usd_micros', amount, 'balance_usd_micros', balance)
-redis.call('EXPIRE', KEYS[2], 86400)
+redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
 return {'OK', balance, 'first'}

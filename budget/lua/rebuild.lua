@@ -62,12 +62,9 @@ for item = 1, (#KEYS - 5) / 2 do
     redis.call('HSET', key, 'tenant_id', tenant, 'reserved_usd_micros', first, 'created_at_ms', second)
     redis.call('EXPIRE', key, 3600)
   elseif kind == 'receipt' then
-    redis.call('HSET', other, 'tenant_id', tenant,
-      'charge_usd_micros', first, 'refund_usd_micros', second, 'balance_usd_micros', balance)
-    redis.call('EXPIRE', other, 86400)
+    redis.call('SET', other, first .. ' ' .. second .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
   elseif kind == 'credit' then
-    redis.call('HSET', key, 'tenant_id', tenant, 'amount_usd_micros', first, 'balance_usd_micros', balance)
-    redis.call('EXPIRE', key, 86400)
+    redis.call('SET', key, first .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
   end
 end
 return {'OK'}

@@ -11,7 +11,7 @@
 -- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
 -- ERR_ARGUMENT <name>
--- The receipt lives 86400 s. Every answer but OK first and OK tombstone has changed nothing.
+-- The receipt, "0 <refund> <balance> <tenant_id>", lives 86400 s. Every answer but OK first and OK tombstone has changed nothing.
 
 local tenant, run, epoch = ARGV[1], ARGV[2], ARGV[3]
 
@@ -24,15 +24,17 @@ if #KEYS ~= 7 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS
   return {'ERR_ARGUMENT', 'keys'}
 end
 
-local known = redis.call('MGET', KEYS[5], KEYS[7], KEYS[1])
-local balance = known[3]
+local known = redis.call('MGET', KEYS[5], KEYS[7], KEYS[1], KEYS[4])
+local balance, receipt = known[3], known[4]
 if known[1] ~= epoch then return {'ERR_UNAVAILABLE', 'epoch'} end
 if known[2] then return {'ERR_UNAVAILABLE', 'gate'} end
 if not balance or #balance > 18 or not string.match(balance, '^%-?[0-9]+$') then return {'ERR_UNAVAILABLE', 'balance'} end
 
-local receipt = redis.call('HMGET', KEYS[4], 'tenant_id', 'charge_usd_micros', 'refund_usd_micros', 'balance_usd_micros')
-if receipt[1] and receipt[1] ~= tenant then return {'ERR_TENANT_MISMATCH'} end
-if receipt[1] then return {'OK', receipt[3], receipt[4], receipt[2], 'again'} end
+if receipt then
+  local charged, refunded, left_then, whose = string.match(receipt, '^([0-9]+) ([0-9]+) (%-?[0-9]+) (.+)$')
+  if whose ~= tenant then return {'ERR_TENANT_MISMATCH'} end
+  return {'OK', refunded, left_then, charged, 'again'}
+end
 
 local held = redis.call('HGET', KEYS[3], run)
 local outcome = 'first'
@@ -44,11 +46,10 @@ if not held then
 end
 
 redis.call('INCR', KEYS[6])
-redis.call('INCRBY', KEYS[1], held)
+local left = redis.call('INCRBY', KEYS[1], held)
+-- A reply is a Lua number: exact up to 2^53, and beyond it the key itself is asked.
+balance = left <= 9007199254740991 and string.format('%.0f', left) or redis.call('GET', KEYS[1])
 redis.call('HDEL', KEYS[3], run)
 redis.call('DEL', KEYS[2])
-balance = redis.call('GET', KEYS[1])
-redis.call('HSET', KEYS[4], 'tenant_id', tenant,
-  'charge_usd_micros', '0', 'refund_usd_micros', held, 'balance_usd_micros', balance)
-redis.call('EXPIRE', KEYS[4], 86400)
+redis.call('SET', KEYS[4], '0 ' .. held .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
 return {'OK', held, balance, '0', outcome}

@@ -31,15 +31,17 @@ if #KEYS ~= 7 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS
   return {'ERR_ARGUMENT', 'keys'}
 end
 
-local known = redis.call('MGET', KEYS[5], KEYS[7], KEYS[1])
-local balance = known[3]
+local known = redis.call('MGET', KEYS[5], KEYS[7], KEYS[1], KEYS[4])
+local balance, receipt = known[3], known[4]
 if known[1] ~= epoch then return {'ERR_UNAVAILABLE', 'epoch'} end
 if known[2] then return {'ERR_UNAVAILABLE', 'gate'} end
 if not balance or #balance > 18 or not string.match(balance, '^%-?[0-9]+$') then return {'ERR_UNAVAILABLE', 'balance'} end
 
-local receipt = redis.call('HMGET', KEYS[4], 'tenant_id', 'charge_usd_micros')
-if receipt[1] and receipt[1] ~= tenant then return {'ERR_TENANT_MISMATCH'} end
-if receipt[1] then return {'ERR_CLOSED', receipt[2]} end
+if receipt then
+  local charge, whose = string.match(receipt, '^([0-9]+) [0-9]+ %-?[0-9]+ (.+)$')
+  if whose ~= tenant then return {'ERR_TENANT_MISMATCH'} end
+  return {'ERR_CLOSED', charge}
+end
 
 local owner = redis.call('HGET', KEYS[2], 'tenant_id')
 if owner and owner ~= tenant then return {'ERR_TENANT_MISMATCH'} end
@@ -50,8 +52,9 @@ if held or owner then return {'ERR_ALREADY_RESERVED', held or '0'} end
 if tonumber(balance) < tonumber(amount) then return {'ERR_INSUFFICIENT', balance} end
 
 redis.call('INCR', KEYS[6])
-redis.call('DECRBY', KEYS[1], amount)
+local left = redis.call('DECRBY', KEYS[1], amount)
 redis.call('HSET', KEYS[3], run, amount)
 redis.call('HSET', KEYS[2], 'tenant_id', tenant, 'reserved_usd_micros', amount, 'created_at_ms', created)
 redis.call('EXPIRE', KEYS[2], 3600)
-return {'OK', redis.call('GET', KEYS[1])}
+-- A reply is a Lua number: exact up to 2^53, and beyond it the key itself is asked.
+return {'OK', left <= 9007199254740991 and string.format('%.0f', left) or redis.call('GET', KEYS[1])}

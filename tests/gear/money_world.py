@@ -226,14 +226,14 @@ class World:
         balance = int(self.model.strings[keys.balance(tenant_id)])
         held = sum(int(micros) for micros in self.model.hashes.get(keys.holds(tenant_id), {}).values())
         taken = sum(
-            int(self.model.hashes.get(keys.receipt(row.run_id), {}).get("charge_usd_micros", "0"))
+            int(self.model.strings.get(keys.receipt(row.run_id), "0 ").split(" ")[0])
             for row in self.books.rows.values()
             if row.tenant_id == tenant_id and row.stage != "COMMITTED"
         )
         coming = sum(
             credit.amount_micros
             for credit in self.books.pending.values()
-            if credit.tenant_id == tenant_id and keys.credit(credit.entry_id) not in self.model.hashes
+            if credit.tenant_id == tenant_id and keys.credit(credit.entry_id) not in self.model.strings
         )
         total = self.books.total_micros(tenant_id)
         assert total == balance + held + taken + coming, (tenant_id, total, balance, held, taken, coming)

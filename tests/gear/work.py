@@ -60,8 +60,9 @@ def objects(run: Run) -> list[str]:
 
 
 def receipt(run: Run) -> dict[str, str]:
-    found: Any = redis.client().hgetall(money_keys.receipt(str(run.run_id)))
-    return dict(found)
+    found: Any = redis.client().get(money_keys.receipt(str(run.run_id)))
+    names = ("charge_usd_micros", "refund_usd_micros", "balance_usd_micros", "tenant_id")
+    return {} if found is None else dict(zip(names, str(found).split(" ", 3), strict=True))
 
 
 def lease_signal(run: Run) -> str | None:

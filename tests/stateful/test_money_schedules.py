@@ -32,7 +32,7 @@ def settled_and_not_committed(world: World) -> tuple[Row, Actor]:
     finisher = world.finish(row.run_id, 50_000)
     for _ in range(3):  # read, claim, settle; then stopped before the commit
         next(finisher)
-    assert keys.receipt(row.run_id) in world.model.hashes
+    assert keys.receipt(row.run_id) in world.model.strings
     assert row.stage == "CLAIMED"
     return row, finisher
 
