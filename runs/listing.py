@@ -1,49 +1,14 @@
 """A tenant's runs, newest first, a page at a time. Pages are found by key: the thousandth costs what the first did."""
 
-import base64
-import binascii
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final, Self
-from uuid import UUID
+from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
+from dpp_project.http.cursors import Cursor
 from runs import selectors
 from runs.models import Run
 from runs.states import Status
-
-_FORM: Final = re.compile(r"([0-9]{1,17})\.([0-9a-f]{32})")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-class CursorInvalid(ValueError):  # noqa: N818  a refusal
-    """Not a cursor that a page handed out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """The last run of a page; the next page begins behind it."""
-
-    created_at: datetime
-    run_id: UUID
-
-    def __str__(self) -> str:
-        text = f"{(self.created_at - _EPOCH) // _MICROSECOND}.{self.run_id.hex}"
-        return base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        try:
-            decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
-            found = _FORM.fullmatch(decoded)
-            if found is None:
-                raise CursorInvalid
-            return cls(_EPOCH + int(found[1]) * _MICROSECOND, UUID(hex=found[2]))
-        except (binascii.Error, UnicodeError, OverflowError) as error:
-            raise CursorInvalid from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +29,7 @@ def page(*, tenant_id: str, filters: Filters, after: Cursor | None, limit: int, 
     """One query; one run more than asked tells whether there is another page."""
     runs = _filtered(selectors.visible_to(tenant_id), filters, now)
     if after is not None:
-        runs = runs.filter(created_at__lte=after.created_at).filter(
-            Q(created_at__lt=after.created_at) | Q(run_id__lt=after.run_id)
-        )
+        runs = runs.filter(created_at__lte=after.at).filter(Q(created_at__lt=after.at) | Q(run_id__lt=after.id))
     found = list(runs.order_by("-created_at", "-run_id")[: limit + 1])
     if len(found) <= limit:
         return Page(found, None)

@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 from pydantic import BaseModel, Field, RootModel
 
 from dpp_project.http import answers, problems
+from dpp_project.http.parameters import query_parameters
 from dpp_project.http.reasons import REASONS, ReasonCode
 from runs import requests
 from runs.api.documents import RunDocument, RunPage
@@ -56,18 +57,6 @@ def cost_headers() -> list[OpenApiParameter]:
         OpenApiParameter(name, OpenApiTypes.STR, OpenApiParameter.HEADER, description=text, response=True)
         for name, text in texts.items()
     ]
-
-
-def query_parameters(model: type[BaseModel]) -> list[OpenApiParameter]:
-    """Each field of the query's model as it is validated; None means that it may be left out."""
-    found = []
-    for name, field in model.model_json_schema(ref_template="#/components/schemas/{model}")["properties"].items():
-        alternatives = [one for one in field.pop("anyOf", [field]) if one != {"type": "null"}]
-        schema = {key: value for key, value in (field | alternatives[0]).items() if key not in {"title", "description"}}
-        if schema.get("default", ...) is None:
-            del schema["default"]
-        found.append(OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=field.get("description", "")))
-    return found
 
 
 def _example_request() -> list[OpenApiExample]:

@@ -14,7 +14,7 @@ class RunsQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=100, description="Runs on a page.")] = 50
     cursor: Annotated[str | None, Field(max_length=100, description="The `next_cursor` of the page before.")] = None
     status: Annotated[Status | None, Field(description="EXPIRED: past their retention.")] = None
-    pack_type: Annotated[str | None, Field(max_length=64)] = None
+    pack_type: Annotated[str | None, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] = None
     created_from: Annotated[AwareDatetime | None, Field(description="Accepted then or later.")] = None
     created_to: Annotated[AwareDatetime | None, Field(description="Accepted before.")] = None
 

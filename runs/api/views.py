@@ -15,6 +15,7 @@ from budget.money import format_usd
 from dpp_project import clock, tracing
 from dpp_project.http import bodies
 from dpp_project.http.bodies import read_query
+from dpp_project.http.cursors import Cursor, CursorInvalid
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.reasons import ReasonCode
@@ -69,8 +70,8 @@ class RunsView(MeteredView):
         """The tenant's runs, newest first."""
         query = read_query(request, RunsQuery)
         try:
-            after = None if query.cursor is None else listing.Cursor.parse(query.cursor)
-        except listing.CursorInvalid:
+            after = None if query.cursor is None else Cursor.parse(query.cursor)
+        except CursorInvalid:
             raise Problem(
                 ReasonCode.VALIDATION_FAILED,
                 "The request has wrong fields; see errors.",

@@ -17,7 +17,7 @@ from runs.intents import Intent
 from runs.models import Run
 from tests.gear import recovery
 from tests.gear import runs as gear
-from tests.gear.shop import PRICE_MICROS, Shop, a_body, a_request_key, close_money, messages, take_balance_to
+from tests.gear.shop import PRICE_MICROS, Shop, a_body, a_request_key, a_shop, close_money, messages, take_balance_to
 
 OTHER = a_body(reservation={"max_cost_usd": "0.2501"})
 
@@ -118,8 +118,6 @@ def test_dpp_04_the_loser_of_the_lock_is_told_of_the_conflict_too(shop: Shop) ->
 
 
 def test_dpp_04_keys_of_two_tenants_do_not_meet(shop: Shop) -> None:
-    from tests.gear.shop import a_shop
-
     key, other = a_request_key(), a_shop()
     assert shop.submit(key=key).json()["run_id"] != other.submit(OTHER, key=key).json()["run_id"]
 
