@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpp_project.devstack import environment, http, identity
+from dpp_project.devstack import demo, environment, http, identity
 from dpp_project.devstack.folder import DEFAULT, Folder
 from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.sessions import with_services
@@ -52,6 +52,7 @@ def _demo(options: argparse.Namespace) -> int:
     print("\nIt answers, and so does what it needs:")
     for name, answer in dependencies.items():
         print(f"  {name:<10} {answer['state']} in {answer['ms']} ms")
+    demo.show_a_paid_run(values)
     print(f"""
 API      {values["DPP_API_URL"]}
 docs     {values["DPP_API_URL"]}/docs/

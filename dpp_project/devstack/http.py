@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -37,6 +38,32 @@ def fetch(url: str, *, seconds: float = 5.0) -> dict[str, Any]:
     except ValueError:
         return {}
     return loaded if isinstance(loaded, dict) else {}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+
+def call(
+    method: str, url: str, *, key: str, send: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+) -> Answer:
+    """One request to the API with a key. Raises OSError when nobody answers."""
+    request = urllib.request.Request(  # noqa: S310  loopback
+        url,
+        method=method,
+        data=None if send is None else json.dumps(send).encode(),
+        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json", **(headers or {})},
+    )
+    try:
+        answer = _direct.open(request, timeout=10)
+    except urllib.error.HTTPError as error:
+        answer = error
+    with answer:
+        body = answer.read()
+        return Answer(answer.status, dict(answer.headers), json.loads(body) if body else {})
 
 
 def without_proxy(environ: Mapping[str, str]) -> dict[str, str]:

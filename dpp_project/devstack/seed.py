@@ -6,6 +6,8 @@ from typing import TypeVar
 from django.contrib.auth import get_user_model
 from django.db.models import Q
 
+from budget import services as money
+from budget.watch import watch
 from dpp_project import clock
 from tenants import keys, services
 from tenants.models import ApiKey, Tenant
@@ -13,6 +15,7 @@ from tenants.scopes import OPERATOR_TENANT_ID, allowed_for
 
 DEMO_TENANT_ID = "t_demo"
 DEMO_RATE_PER_MINUTE = 6_000
+DEMO_FUNDS_MICROS = 10_000_000_000
 ACTOR = "devstack"
 
 Thing = TypeVar("Thing")
@@ -33,11 +36,26 @@ def seed(told: Mapping[str, str]) -> dict[str, str]:
                 actor=ACTOR,
             )
         )
+    _fund()
     _admin(told["DPP_ADMIN_USER"], told["DPP_ADMIN_PASSWORD"])
     return {
         "DPP_API_KEY": _good_key(DEMO_TENANT_ID, told.get("DPP_API_KEY", "")),
         "DPP_OPERATOR_KEY": _good_key(OPERATOR_TENANT_ID, told.get("DPP_OPERATOR_KEY", "")),
     }
+
+
+def _fund() -> None:
+    """Once, by its reference. A Redis that knows nothing yet is rebuilt, so that the money can be spent at once."""
+    _made(
+        money.top_up(
+            tenant_id=DEMO_TENANT_ID,
+            amount_micros=DEMO_FUNDS_MICROS,
+            reference="devstack-opening",
+            reason="opening funds of the devstack",
+            actor=ACTOR,
+        )
+    )
+    watch(limit=1)
 
 
 def _good_key(tenant_id: str, plaintext: str) -> str:
@@ -53,8 +71,8 @@ def _good_key(tenant_id: str, plaintext: str) -> str:
     return _made(services.issue_key(tenant_id=tenant_id, scopes=scopes, label=ACTOR, actor=ACTOR)).plaintext
 
 
-def _made(result: Thing | services.Refusal) -> Thing:
-    if isinstance(result, services.Refusal):
+def _made(result: Thing | services.Refusal | money.Refusal) -> Thing:
+    if isinstance(result, services.Refusal | money.Refusal):
         raise SystemExit(f"seeding was refused: {result.field} {result.detail}")
     return result
 

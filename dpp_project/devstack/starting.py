@@ -9,15 +9,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
-from dpp_project.devstack import identity
+from dpp_project.devstack import environment, http, identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY, DevstackError
 from dpp_project.devstack.supervisor import end_leftovers
 
 UP_SECONDS = 180.0
 DOWN_SECONDS = 180.0
+MONEY_SECONDS = 30.0
 POLL_SECONDS = 0.05
 
 
@@ -29,10 +31,25 @@ def up(folder: Folder) -> None:
             if not _is_stopping(folder):
                 print("it runs already", flush=True)
                 _await_ready(folder, None)
+                _await_money(folder)
                 return
             print("it is stopping; waiting for that", flush=True)
             _await_end(folder)
         _await_ready(folder, _start(folder))
+        _await_money(folder)
+
+
+def _await_money(folder: Folder) -> None:
+    """A Redis that has restarted holds no money anybody may trust until beat has rebuilt it from the ledger."""
+    values = environment.read(folder.env)
+    end = time.monotonic() + MONEY_SECONDS
+    while time.monotonic() < end:
+        with suppress(OSError):
+            answer = http.call("GET", f"{values['DPP_API_URL']}/v1/budget", key=values["DPP_API_KEY"])
+            if answer.status == HTTPStatus.OK:
+                return
+        time.sleep(POLL_SECONDS)
+    raise DevstackError(f"the budget is not served after {MONEY_SECONDS:.0f} s; `make logs S=beat` says why.")
 
 
 def down(folder: Folder, *, now: bool = False) -> bool:
