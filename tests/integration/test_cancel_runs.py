@@ -20,7 +20,7 @@ from tests.gear import recovery, rivals
 from tests.gear import runs as gear
 from tests.gear.proxy import Mode
 from tests.gear.recovery import FUNDS_MICROS
-from tests.gear.shop import PRICE_MICROS, RUNS, Shop
+from tests.gear.shop import RUNS, Shop
 from tests.gear.tenants import a_key, bearer
 
 pytestmark = pytest.mark.contract("DPP-27")
