@@ -62,7 +62,7 @@ class Side:
         began = time.perf_counter()
         for at in range(PAIRS):
             for command in self.commands(f"{expire}-{number}-{at}", expire=expire):
-                self.client.execute_command(*command)
+                self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         return PAIRS / (time.perf_counter() - began)
 
     def saturated(self, number: int) -> float:

@@ -44,6 +44,13 @@ PROOFS: tuple[Proof, ...] = (
         least_cases=7,
         seconds=600,
     ),
+    Proof(
+        name="money",
+        shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
+        command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
+        least_cases=200_000,
+        seconds=900,
+    ),
 )
 
 

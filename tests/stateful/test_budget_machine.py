@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from budget import keys
 from budget.money import MAX_MICROS
 from dpp_project import redis as dpp_redis
+from tests.gear import proofs
 from tests.gear.books import Row
 from tests.gear.money import OTHER, TENANT, run_keys
 from tests.gear.money_world import Actor, World, run_out
@@ -195,7 +196,7 @@ class BudgetMachine(RuleBasedStateMachine):
 
 
 def run_machine(*, examples: int, steps_each: int) -> int:
-    """Steps taken. The seed is printed, and given back by DPP_MACHINE_SEED."""
+    """Steps taken. The seed is printed and reported, and given back by DPP_MACHINE_SEED."""
     BudgetMachine.steps_taken = 0
     seed = int(os.environ.get("DPP_MACHINE_SEED") or random.SystemRandom().randrange(2**32))
     print(f"DPP_MACHINE_SEED={seed}")  # noqa: T201  pytest shows it when the test fails
@@ -212,6 +213,7 @@ def run_machine(*, examples: int, steps_each: int) -> int:
         ),
         _min_steps=steps_each,
     )
+    proofs.report(cases=BudgetMachine.steps_taken, seed=seed)
     return BudgetMachine.steps_taken
 
 

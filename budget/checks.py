@@ -1,0 +1,14 @@
+"""What `check --deploy` must find beside the constraints: the triggers that the ledger's promises rest on."""
+
+from typing import Final
+
+from dpp_project.checks import require_trigger
+
+TRIGGERS: Final = (
+    ("ledger_entries", "ledger_entries_append_only"),
+    ("ledger_entries", "ledger_entries_after_the_snapshot"),
+    ("balance_snapshots", "balance_snapshots_never_change"),
+)
+
+for _table, _name in TRIGGERS:
+    require_trigger(table=_table, name=_name)
