@@ -12,7 +12,7 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 
 T ?= tests
 ARGS ?=
 
-.PHONY: help setup base demo up down status logs lint format test locks check contract bench prove clean reset
+.PHONY: help setup base demo up down status logs lint format test locks check contract bench prove mutants clean reset
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ bench: setup ## Figures as ratios in one run (B=worker_pool for one)
 
 prove: setup ## Every slow proof, each with its count (P=devstack for one)
 	@$(AROUND) $(PY) -m tests.gear.proofs $(P)
+
+mutants: setup ## Plant small faults, one after the other; the suite must find each
+	@$(AROUND) $(PY) -m tests.gear.mutants
 
 reset: ## Stop everything and delete data, keys and logs
 	@if [ -x $(PY) ]; then $(DEVSTACK) reset; else rm -rf .devstack; fi

@@ -51,6 +51,13 @@ PROOFS: tuple[Proof, ...] = (
         least_cases=200_000,
         seconds=900,
     ),
+    Proof(
+        name="mutants",
+        shows="each planted fault is found by the tests that it names",
+        command=(sys.executable, "-m", "tests.gear.mutants"),
+        least_cases=30,
+        seconds=1_200,
+    ),
 )
 
 
