@@ -52,6 +52,13 @@ PROOFS: tuple[Proof, ...] = (
         seconds=900,
     ),
     Proof(
+        name="crash",
+        shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
+        command=(*PYTEST, "tests/crash/test_reaper_cutpoints.py"),
+        least_cases=1_500,
+        seconds=1_200,
+    ),
+    Proof(
         name="mutants",
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.gear.mutants"),

@@ -1,0 +1,124 @@
+"""Killed or cut at every request it sends, whatever it was doing: each run ends once, charged once, nothing stuck.
+
+The real code in a process of its own, against the real services. Each request of each action meets each fault; then
+everybody recovers, in one of several orders. `make test` takes some of the requests, each with one fault and one
+order in turn; `make prove` takes all of each.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from redis import Redis
+
+from budget import keys, rebuild, scripts, services
+from budget.outcomes import SettleOutcome
+from dpp_project.jobs.registry import Report
+from reaper import claim_reconciler
+from tests.gear import proofs, recovery, scenes
+from tests.gear.cutpoints import Ended, Forge, wire_of_the_services
+from tests.gear.scenes import ORDERS, SITUATIONS, Situation, quick_surroundings
+from tests.gear.shop import Shop, a_shop
+from tests.gear.wire import Fault
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.contract("DPP-06", "DPP-34", "DPP-42"),
+    pytest.mark.usefixtures("quick_surroundings"),
+]
+__all__ = ["quick_surroundings"]
+
+SPREAD: Final = 4
+"""The fast tests strike each action at every fourth of its requests."""
+
+every_situation = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
+
+
+@pytest.fixture
+def shop(valkey: Redis, aws: str) -> Shop:
+    recovery.empty_queues()
+    rebuild.rebuild_all()
+    made = a_shop()
+    services.top_up(tenant_id=made.tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
+    return made
+
+
+@pytest.fixture(scope="module")
+def forge(django_db_setup: None) -> Iterator[Forge]:
+    with wire_of_the_services() as wire:
+        yield Forge(wire)
+
+
+def undisturbed(situation: Situation, shop: Shop, forge: Forge) -> int:
+    """How many requests the action sends; it ends well, or the faults would be shown of nothing.
+
+    The first time it also loads its scripts into Redis, so the second time counts.
+    """
+    for _ in range(2):
+        scene = scenes.begin(situation, shop)
+        ended = forge.run(lambda scene=scene: situation.act(scene))  # type: ignore[misc]
+        assert (ended.killed, ended.failed, ended.struck) == (False, None, False)
+        scenes.recover(scene, ORDERS[0])
+        scenes.holds_true(scene, ended.answer)
+    return len(ended.requests)
+
+
+def struck(situation: Situation, shop: Shop, forge: Forge, *, at: int, fault: Fault, order: int) -> Ended:
+    scene = scenes.begin(situation, shop)
+    ended = forge.run(lambda: situation.act(scene), at=at, fault=fault)
+    assert ended.killed == (ended.struck and fault.kills), ended
+    scenes.recover(scene, ORDERS[order])
+    scenes.holds_true(scene, ended.answer)
+    return ended
+
+
+@every_situation
+def test_dpp_42_a_request_may_be_an_actions_last(situation: Situation, shop: Shop, forge: Forge) -> None:
+    count = undisturbed(situation, shop, forge)
+    assert count >= 3
+    turn = SITUATIONS.index(situation)
+    for at in range(turn % SPREAD, count, SPREAD):
+        fault, order = list(Fault)[(at // SPREAD + turn) % len(Fault)], (at + turn) % len(ORDERS)
+        assert struck(situation, shop, forge, at=at, fault=fault, order=order).struck
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+@every_situation
+def test_dpp_42_every_fault_at_every_request_in_every_order(situation: Situation, shop: Shop, forge: Forge) -> None:
+    count, met = undisturbed(situation, shop, forge), 0
+    for at, fault, order in itertools.product(range(count), Fault, range(len(ORDERS))):
+        met += struck(situation, shop, forge, at=at, fault=fault, order=order).struck
+    assert met == count * len(Fault) * len(ORDERS)
+    proofs.report(cases=met)
+
+
+# A check that cannot fail proves nothing.
+
+
+def test_a_reconciler_that_does_nothing_is_found(shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancel = next(situation for situation in SITUATIONS if situation.name == "cancel at work")
+    monkeypatch.setattr(claim_reconciler, "run_once", lambda **_: Report())
+    count = undisturbed(cancel, shop, forge)
+    stuck = 0
+    for at in range(count):
+        try:
+            struck(cancel, shop, forge, at=at, fault=Fault.KILL_BEFORE, order=0)
+        except AssertionError as error:
+            assert "stuck" in str(error)
+            stuck += 1
+            break
+    assert stuck == 1
+
+
+def test_a_micro_that_is_lost_is_found(shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = services.settle
+
+    def careless(**values: Any) -> SettleOutcome:
+        scripts.shared().client.decr(keys.balance(values["tenant_id"]))
+        return settle(**values)
+
+    monkeypatch.setattr(services, "settle", careless)
+    with pytest.raises(AssertionError, match="BALANCE"):
+        undisturbed(next(one for one in SITUATIONS if one.name == "reaper"), shop, forge)
