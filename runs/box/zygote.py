@@ -220,7 +220,9 @@ def main(control: int, modules: Sequence[str], scratch: str) -> None:
     os.umask(0o077)
     for module in modules:
         try:
-            importlib.import_module(module)
+            pack = getattr(importlib.import_module(module), "PACK", None)
+            for wanted in () if pack is None else pack.preload:
+                importlib.import_module(wanted)
         except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each job that needs it
             sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
     lifeline.adopt_orphans()

@@ -154,5 +154,7 @@ class Pack(Generic[Inputs]):
     needs_network: bool = False
     environment: tuple[str, ...] = ()
     """Names of the environment variables it reads, such as an engine's address and key. The box has no others."""
+    preload: tuple[str, ...] = ()
+    """Modules that only its execution needs, loaded once where packs are forked from and never in the API."""
     missing: Callable[[], Sequence[str]] = tuple
     """What must be installed before this pack can work, each with how; empty means ready."""
