@@ -110,6 +110,27 @@ class Environment(BaseModel):
         description="`tenant`: messages carry a MessageGroupId, so that a busy tenant does not delay the others.",
     )
 
+    DPP_LLM_BASE_URL: HttpUrl | None = Field(
+        default=None,
+        description="OpenAI-compatible API (`https://host/v1`) that answers decision runs; unset: the embedded engine.",
+    )
+    DPP_LLM_API_KEY: str | None = Field(default=None, description="Bearer key of that API, where it wants one.")
+    DPP_LLM_MODEL: str | None = Field(default=None, min_length=1, description="Model it is asked for.")
+    DPP_LLM_INPUT_MICROS_PER_1K: int | None = Field(
+        default=None, ge=0, le=1_000_000_000, description="Price in micros of 1,000 tokens read; 0 is free."
+    )
+    DPP_LLM_OUTPUT_MICROS_PER_1K: int | None = Field(
+        default=None, ge=0, le=1_000_000_000, description="Price in micros of 1,000 tokens written; 0 is free."
+    )
+    DPP_URL_PRIVATE_HOSTS: str | None = Field(
+        default=None,
+        description="Names the url pack may fetch at a private place, `name=address:port`, comma-separated. "
+        "For development; no request can add to it.",
+    )
+    DPP_URL_CA_FILE: str | None = Field(
+        default=None, description="PEM file of an authority that the url pack trusts beside the public ones."
+    )
+
     DPP_RATE_LIMIT_ON_REDIS_FAILURE: Literal["open", "closed"] = Field(
         default="open", description="Redis away: `open` lets requests pass unmetered, `closed` answers 503."
     )
