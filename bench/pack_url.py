@@ -1,0 +1,98 @@
+"""A url run of 30 pages on loopback, two of them too slow: seconds beyond the deadline of a page.
+
+    python bench/pack_url.py [--runs 3] [--timeout 2]
+
+Through the box, with TLS and text extraction, servers and pack on the same cores. Promised: deadline + 1 s. The memory
+is the largest private memory of the job and of all it started.
+"""
+
+import argparse
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from runs.box import processes
+from runs.box.box import Box
+from runs.box.outcomes import Done
+from runs.box.running import Job
+from runs.packs import url
+from runs.packs.pack import MEBIBYTE, PackFailed
+from tests.gear.web import Web
+
+PAGES = 30
+SLOW = 2
+
+
+def no_upload(key: str) -> bytes:
+    raise PackFailed(key)
+
+
+class Watch(threading.Thread):
+    """The most that a process and its descendants held at once."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self._base = processes.memory(pid).private
+        self._over = threading.Event()
+        self.most = 0
+
+    def run(self) -> None:
+        while not self._over.wait(0.02):
+            members = [pid for pid in processes.tree(self._pid) if pid != self._pid]
+            self.most = max(self.most, sum(max(0, processes.memory(pid).private - self._base) for pid in members))
+
+    def end(self) -> int:
+        self._over.set()
+        self.join()
+        return self.most
+
+
+def job(web: Web, timeout: int) -> Job:
+    names = [f"p{number}.many.example" for number in range(PAGES)]
+    paths = ["slow"] * SLOW + ["ok"] * (PAGES - SLOW)
+    return Job(
+        run_id="bench",
+        module=url.__name__,
+        inputs={
+            "urls": [f"https://{name}/{path}" for name, path in zip(names, paths, strict=True)],
+            "fetch_timeout_sec": timeout,
+        },
+        timebox_seconds=60,
+        ceiling_micros=1_000_000,
+        memory_bytes=url.PACK.memory_bytes,
+        needs_network=True,
+        environment={
+            "DPP_URL_PRIVATE_HOSTS": ",".join(f"{name}=127.0.0.1:{web.good}" for name in names),
+            "DPP_URL_CA_FILE": str(web.ca_file),
+        },
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--timeout", type=int, default=2)
+    chosen = parser.parse_args()
+    web = Web(Path(tempfile.mkdtemp()))
+    box = Box([url.__name__])
+    zygote = box.ready_zygote()
+    print(f"{'pages':>6} {'seconds':>8} {'beyond the deadline':>20} {'MiB':>5}")
+    for _ in range(chosen.runs):
+        watch = Watch(zygote.pid)
+        watch.start()
+        started = time.monotonic()
+        found = box.start(job(web, chosen.timeout), fetch_upload=no_upload, log=lambda *_args, **_values: None).wait()
+        seconds = time.monotonic() - started
+        most = watch.end()
+        assert isinstance(found, Done), found
+        results = found.data["results"]
+        assert isinstance(results, list)
+        print(f"{len(results):6d} {seconds:8.2f} {seconds - chosen.timeout:20.2f} {most // MEBIBYTE:5d}")
+    box.close()
+    web.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""One HTTP/1.1 exchange over a connection that the caller opened, whoever it trusted to do so.
+
+Nothing here waits longer than the caller's own deadline lets it: all of it runs inside the caller's asyncio.timeout().
+What the other side sends is bounded: its head by h11 (16 KiB), the answers before the answer, the pieces of the body.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import h11
+
+CHUNK: Final = 65_536
+INTERIM_ANSWERS_MAX: Final = 8
+PIECES_MAX: Final = 20_000
+"""A body of one-byte chunks costs its reader a thousand times what it costs its sender."""
+
+Headers = Sequence[tuple[str, str]]
+
+
+class ProtocolBroken(Exception):  # noqa: N818  named for what was met
+    """What came is not HTTP, or ended before it was whole."""
+
+
+@dataclass(frozen=True)
+class Head:
+    status: int
+    headers: Headers
+    """Names in lower case. Values decoded as UTF-8 where they are, as Latin-1 where not."""
+
+    def all(self, name: str) -> list[str]:
+        return [value for other, value in self.headers if other == name]
+
+    def first(self, name: str) -> str:
+        return next(iter(self.all(name)), "")
+
+
+class Exchange:
+    """Send once, then read the body at most once."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._connection = h11.Connection(our_role=h11.CLIENT)
+
+    async def send(self, method: str, target: str, headers: Headers, body: bytes = b"") -> Head:
+        try:
+            request = h11.Request(method=method, target=target, headers=list(headers))
+            for event in (request, *([h11.Data(data=body)] if body else []), h11.EndOfMessage()):
+                self._writer.write(self._connection.send(event) or b"")
+            await self._writer.drain()
+            for _ in range(INTERIM_ANSWERS_MAX):
+                event = await self._next()
+                if isinstance(event, h11.Response):
+                    return Head(
+                        event.status_code, [(name.decode("ascii"), _text(value)) for name, value in event.headers]
+                    )
+                if not isinstance(event, h11.InformationalResponse):
+                    break
+        except (h11.ProtocolError, asyncio.IncompleteReadError) as error:
+            raise ProtocolBroken(type(error).__name__) from error
+        raise ProtocolBroken("no answer")
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        try:
+            for _ in range(PIECES_MAX):
+                event = await self._next()
+                if not isinstance(event, h11.Data):
+                    return
+                yield bytes(event.data)
+        except h11.ProtocolError as error:
+            raise ProtocolBroken(type(error).__name__) from error
+        raise ProtocolBroken("body in too many pieces")
+
+    async def _next(self) -> h11.Event:
+        while (event := self._connection.next_event()) is h11.NEED_DATA:
+            self._connection.receive_data(await self._reader.read(CHUNK))
+        if not isinstance(event, h11.Event):
+            raise ProtocolBroken("paused")
+        return event
+
+    def close(self) -> None:
+        """At once: a polite end of TLS would wait for the other side."""
+        self._writer.transport.abort()
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

@@ -1,0 +1,64 @@
+"""Fetches web pages for somebody who is not trusted to say where to: public addresses over HTTPS only (DPP-62).
+
+inputs.py       what may be asked
+locations.py    a URL to its one reading       addresses.py   which addresses may be reached
+fetching.py     hop by hop to a page           network.py     names and connections, the operator's allowance
+content.py      unpacking within limits        reading.py     title and text, in processes of their own
+gathering.py    all URLs of a run side by side, within its time and its hold
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
+from runs.packs.url.fetching import Fetcher
+from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
+from runs.packs.url.inputs import UrlInputs
+from runs.packs.url.network import CA_FILE, PRIVATE_HOSTS, Allowance, Internet
+from runs.packs.url.reading import Reader
+
+
+def _estimate(inputs: UrlInputs) -> Estimate:
+    pages = min(len(dict.fromkeys(inputs.urls)), inputs.max_urls)
+    return Estimate(least_micros=RUN_MICROS, most_micros=RUN_MICROS + pages * PAGE_MICROS)
+
+
+def _missing() -> Sequence[str]:
+    try:
+        return Allowance.read(os.environ).faults()
+    except ValueError as error:
+        return [str(error)]
+
+
+def _execute(work: Work[UrlInputs]) -> dict[str, JsonValue]:
+    allowance = Allowance.read(os.environ)
+    reader = Reader()  # forked first, while this process has one thread
+    network = Internet(ca_file=allowance.ca_file)
+    fetcher = Fetcher(network, allowance, redirects_max=work.inputs.max_redirect_hops)
+    try:
+        return asyncio.run(Gathering(work, fetcher, reader).run())
+    finally:
+        network.close()
+        reader.close()
+
+
+PACK = Pack(
+    name="url",
+    summary="Fetches up to 30 public https pages side by side and answers their titles and texts.",
+    inputs=UrlInputs,
+    prices=[
+        Price(unit="run", micros=RUN_MICROS),
+        Price(unit="page", micros=PAGE_MICROS, note="each URL that was answered with a 2xx; others are free"),
+    ],
+    estimate=_estimate,
+    execute=_execute,
+    example={"urls": ["https://example.com/"], "fetch_timeout_sec": 5},
+    memory_bytes=448 * MEBIBYTE,
+    needs_network=True,
+    environment=(PRIVATE_HOSTS, CA_FILE),
+    preload=("runs.packs.url.text",),
+    missing=_missing,
+)

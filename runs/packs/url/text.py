@@ -1,0 +1,55 @@
+"""Title and text of a page. Only the reader's own processes come here: what it parses may break it."""
+
+import contextlib
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import trafilatura
+
+from runs.packs.url.content import Kind, decoded
+
+EXCERPT_CHARACTERS: Final = 8_000
+TITLE_CHARACTERS: Final = 300
+_NOT_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_TITLE: Final = re.compile(r"<title[^>]{0,200}>([^<]{1,2000})</title", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    title: str | None
+    excerpt: str | None
+    characters: int
+    """Of the whole text; the excerpt is its beginning."""
+
+
+def read(body: bytes, kind: Kind, charset: str) -> Text:
+    markup = decoded(body, charset)
+    if kind is not Kind.HTML:
+        return _text(None, markup)
+    tree = trafilatura.load_html(markup)
+    if tree is None:
+        return _text(None, "")
+    title = None
+    with contextlib.suppress(AttributeError, ValueError):
+        title = tree.findtext(".//title")
+    document = trafilatura.bare_extraction(tree, fast=True, include_comments=False, with_metadata=False)
+    main = getattr(document, "text", None) if document is not None else None
+    return _text(title, main or trafilatura.html2txt(markup))
+
+
+def title_of(start: bytes, charset: str) -> str | None:
+    """The title of a page that could not be read, from its beginning alone."""
+    found = _TITLE.search(decoded(start, charset))
+    return _line(found[1]) if found else None
+
+
+def _text(title: str | None, text: str) -> Text:
+    whole = _NOT_TEXT.sub("", text).strip()
+    return Text(
+        title=_line(title) if title else None, excerpt=whole[:EXCERPT_CHARACTERS] or None, characters=len(whole)
+    )
+
+
+def _line(title: str) -> str | None:
+    return " ".join(_NOT_TEXT.sub("", title).split())[:TITLE_CHARACTERS] or None
