@@ -46,21 +46,21 @@ def names_micros(node: ast.AST) -> bool:
 
 
 def faults(source: str, *, all_of_it: bool) -> list[str]:
-    """Each as `line: what`. A statement is read as a whole: what meets micros on one line is money."""
+    """Each as `line: what`. What meets micros in one statement is money; of a block, each header and each line."""
     tree = ast.parse(source)
-    found = set()
-    for statement in (node for node in ast.walk(tree) if isinstance(node, ast.stmt)):
-        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.If | ast.For | ast.While | ast.With | ast.Try):
-            continue
-        if all_of_it or names_micros(statement):
-            found |= {(node.lineno, said) for node in ast.walk(statement) if (said := _said(node))}  # type: ignore[attr-defined]
-    for node in ast.walk(tree):
-        if all_of_it and (said := _said(node)):
-            found.add((node.lineno, said))  # type: ignore[attr-defined]
-        part = node.test if isinstance(node, ast.If | ast.While) else node if isinstance(node, ast.arg) else None
-        if part is not None and names_micros(part):
-            found |= {(inner.lineno, said) for inner in ast.walk(part) if (said := _said(inner))}  # type: ignore[attr-defined]
+    read = [tree] if all_of_it else [part for node in ast.walk(tree) for part in parts(node) if names_micros(part)]
+    found = {(node.lineno, said) for part in read for node in ast.walk(part) if (said := _said(node))}  # type: ignore[attr-defined]
     return [f"{line}: {said}" for line, said in sorted(found)]
+
+
+def parts(node: ast.AST) -> list[ast.AST]:
+    if isinstance(node, ast.arg):
+        return [node]
+    if not isinstance(node, ast.stmt):
+        return []
+    if hasattr(node, "body") or isinstance(node, ast.Match):
+        return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return [node]
 
 
 def _said(node: ast.AST) -> str | None:
@@ -75,6 +75,10 @@ def minimum_fee_micros(reserved_micros: int) -> int:
 
 CONDITION = F("reserved_micros") * 2 / 100
 
+async def judge(pages: list[int]) -> float:
+    cost_micros = 5
+    return sum(pages) / len(pages)
+
 def share(part: int, whole: int) -> float:
     return part / whole
 """
@@ -85,6 +89,7 @@ BAD = {
     "cost_micros = int(float(text))": "1: float",
     "def price(cost_micros: float) -> int: ...": "1: float",
     "if balance_micros > 0.5: pass": "1: a float literal",
+    "for cost in range(total_micros / 2): pass": "1: true division",
     "cost_micros = round(cost)": "1: round()",
     "hold(reserved_micros=1e6)": "1: a float literal",
 }
@@ -101,7 +106,13 @@ def test_the_bad_samples_are_caught(sample: str) -> None:
 
 
 def test_all_of_budget_is_money() -> None:
-    assert faults(GOOD, all_of_it=True) == ["2: a float literal", "9: float", "10: true division"]
+    assert faults(GOOD, all_of_it=True) == [
+        "2: a float literal",
+        "9: float",
+        "11: true division",
+        "13: float",
+        "14: true division",
+    ]
 
 
 @pytest.mark.parametrize("app", [app for app in APPS if REPOSITORY.joinpath(app).is_dir()])
