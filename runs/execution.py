@@ -59,6 +59,7 @@ class End(enum.Enum):
     NOT_STARTED = "not started"  # started or ended by another; nothing was done
     STOPPED = "stopped"  # the lease was lost while the pack worked; money and pointers are untouched
     CLAIM_LOST = "claim lost"  # another had claimed the run; money and pointers are untouched
+    UNCLAIMED = "unclaimed"  # Postgres stayed away; the reaper ends the run
     COMMIT_LOST = "commit lost"  # another finished what this worker had claimed
     WAITING = "waiting"  # claimed, and its money cannot move now; the reconciler comes back to it
 
@@ -89,9 +90,9 @@ def execute(run_id: uuid.UUID, *, message: Message | None) -> End:
         return End.STOPPED
     begun = time.monotonic()
     claim = _claimed(run, lease, intent)
-    end = End.CLAIM_LOST if claim is None else _finished(claim)
+    end = _finished(claim) if isinstance(claim, Claim) else claim
     metrics.FINISH_SECONDS.observe(time.monotonic() - begun)
-    _tell(run, intent, claim, end)
+    _tell(run, intent, end)
     return end
 
 
@@ -173,8 +174,8 @@ def _name(outcome: Outcome) -> str:
 # From the claim on: the run is held by its stage and token.
 
 
-def _claimed(run: Run, lease: Lease, intent: Intent) -> Claim | None:
-    """The won claim, or None: then another has it, and this worker's part is over."""
+def _claimed(run: Run, lease: Lease, intent: Intent) -> Claim | End:
+    """The won claim; or how it ended without one, and then this worker's part is over."""
     token = new_token()
     patience = Patience(seconds=CLAIM_PATIENCE_SECONDS)
     while True:
@@ -188,19 +189,19 @@ def _claimed(run: Run, lease: Lease, intent: Intent) -> Claim | None:
                 actor=ACTOR,
             )
             if outcome is Edge.LOST and patience.tried > 1:
-                return _claim_of(run, token)
+                return _won_before(run, token)
         except DATABASE_AWAY as error:
             log.warning("run not claimed yet", run_id=str(run.run_id), tried=patience.tried, exc_info=error)
             if not patience.lasts():
-                return None
+                return End.UNCLAIMED
         else:
-            return Claim.won(run, token=token, intent=intent) if outcome is Edge.WON else None
+            return Claim.won(run, token=token, intent=intent) if outcome is Edge.WON else End.CLAIM_LOST
 
 
-def _claim_of(run: Run, token: str) -> Claim | None:
+def _won_before(run: Run, token: str) -> Claim | End:
     """A claim whose answer got lost has been won all the same."""
     mine = Run.objects.filter(run_id=run.run_id, finalize_stage=Stage.CLAIMED, finalize_token=token).first()
-    return None if mine is None else Claim.stored(mine)
+    return End.CLAIM_LOST if mine is None else Claim.stored(mine)
 
 
 def _finished(claim: Claim) -> End:
@@ -243,22 +244,24 @@ def _say(event: str, run: Run, **more: object) -> None:
     )
 
 
-def _tell(run: Run, intent: Intent, claim: Claim | None, end: End) -> None:
-    committed = end is End.COMMITTED
+def _tell(run: Run, intent: Intent, end: End) -> None:
+    """One line with all that §15.1 asks for; of money only what has moved."""
     if end in (End.CLAIM_LOST, End.COMMIT_LOST):
         metrics.FINALIZE_LOSERS.labels(step=end.value.partition(" ")[0]).inc()
+    if end is not End.COMMITTED:
+        _say("run left", run, end=end.value, finalize_stage=Stage.CLAIMED.value if end is End.WAITING else None)
+        return
     log.info(
-        "run ended" if committed else "run left",
+        "run ended",
         run_id=str(run.run_id),
         tenant_id=run.tenant_id,
-        end=end.value,
-        status=intent.status.value if committed else run.status,
+        status=intent.status.value,
         version_before=run.version,
-        version_after=claim.version + committed if claim else None,
-        finalize_stage=(Stage.COMMITTED if committed else Stage.CLAIMED).value if claim else None,
-        money_state=(intent.money_state if committed else MoneyState.RESERVED).value,
+        version_after=run.version + 2,
+        finalize_stage=Stage.COMMITTED.value,
+        money_state=intent.money_state.value,
         reserved_usd_micros=run.reservation_max_cost_usd_micros,
-        charge_usd_micros=intent.charge_micros if committed else None,
-        refund_usd_micros=run.reservation_max_cost_usd_micros - intent.charge_micros if committed else None,
+        charge_usd_micros=intent.charge_micros,
+        refund_usd_micros=run.reservation_max_cost_usd_micros - intent.charge_micros,
         error={"reason_code": intent.reason.value} if intent.reason else None,
     )

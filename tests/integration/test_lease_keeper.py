@@ -35,7 +35,7 @@ def lease_of(run: Run) -> Lease:
 
 def held(run: Run, *, stop: Callable[[], None] = lambda: None, message: Message | None = None) -> Held:
     lease = lease_of(run)
-    return Held(lease=lease, message=message, stop=stop, has_signal=leases.take(lease))
+    return Held(lease=lease, message=message, stop=stop, has_signal=leases.take(lease), since=0.0)
 
 
 def seconds_left(run: Run) -> float:

@@ -1,0 +1,318 @@
+"""Each dependency away at each step of a worker, as docs/concurrency.md lists it: what the run comes to, by whom.
+
+A short outage is waited out and leaves no trace in the run; a long one ends as the table says. Nothing is ever charged
+twice, and all money is accounted for.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import OperationalError, connections
+from redis import Redis
+
+from budget import rebuild, services
+from dpp_project import redis
+from dpp_project.http.reasons import ReasonCode
+from reaper import claim_reconciler, lease_reaper
+from runs import delivery, execution, leases, storage, transitions
+from runs.box.box import Box
+from runs.execution import End
+from runs.models import Run
+from runs.patience import DATABASE_AWAY
+from runs.states import MoneyState, Stage, Status
+from tenants.models import Tenant
+from tests.gear import recovery, work
+from tests.gear import runs as gear
+from tests.gear.proxy import Mode, Proxy
+
+pytestmark = pytest.mark.contract("DPP-39")
+
+FEE, COST = gear.FEE_MICROS, work.PROBE_COST_MICROS
+SHORT_SECONDS = 0.4
+LITTLE_PATIENCE_SECONDS = 0.5
+every_mode = pytest.mark.parametrize("mode", [Mode.REFUSE, Mode.RESET])
+
+
+@pytest.fixture
+def tenant(valkey: Redis, aws: str, transactional_db: None, worker_here: Box) -> Tenant:
+    rebuild.rebuild_all()
+    return recovery.funded()
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What stands between this process and the bucket."""
+    bucket = storage.shared()
+    target = urlsplit(str(bucket.endpoint_url))
+    with Proxy(str(target.hostname), target.port or 80) as proxy:
+        monkeypatch.setattr(bucket, "endpoint_url", proxy.url)
+        yield proxy
+
+
+@pytest.fixture
+def money(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What stands between this process and Redis."""
+    with recovery.redis_through_proxy(monkeypatch) as proxy:
+        redis.disconnect()
+        yield proxy
+    redis.disconnect()
+
+
+@pytest.fixture
+def postgres(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What stands between this process and the database."""
+    found = connections.settings["default"]
+    with Proxy(str(found["HOST"]), int(found["PORT"])) as proxy:
+        with monkeypatch.context() as patch:
+            patch.setitem(found, "HOST", "127.0.0.1")
+            patch.setitem(found, "PORT", proxy.port)
+            patch.setitem(found["OPTIONS"]["pool"], "timeout", 1)
+            _reconnect()
+            yield proxy
+        _reconnect()
+
+
+def _reconnect() -> None:
+    connections["default"].close()
+    connections["default"].close_pool()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def away_from(
+    proxy: Proxy, mode: Mode, where: Any, name: str, monkeypatch: pytest.MonkeyPatch, *, seconds: float | None
+) -> Iterator[None]:
+    """From the first call of this step on the dependency is away: for a while, or until the block ends."""
+    does = getattr(where, name)
+    began = threading.Event()
+    back = threading.Timer(seconds or 3_600, lambda: proxy.set(Mode.PASS))
+
+    def step(*args: Any, **values: Any) -> Any:
+        if not began.is_set():
+            began.set()
+            proxy.set(mode)
+            back.start()
+        return does(*args, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, step)
+        yield
+    assert began.is_set(), f"{name} was never reached"
+    back.cancel()
+    proxy.set(Mode.PASS)
+
+
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for where, name in [
+        (execution, "START_PATIENCE_SECONDS"),
+        (execution, "CLAIM_PATIENCE_SECONDS"),
+        (execution, "FINISH_PATIENCE_SECONDS"),
+        (delivery, "STORE_PATIENCE_SECONDS"),
+    ]:
+        monkeypatch.setattr(where, name, LITTLE_PATIENCE_SECONDS)
+
+
+def completed(run: Run, tenant: Tenant) -> None:
+    found = gear.row(run.run_id)
+    assert (found.status, found.money_state, found.finalize_stage) == (
+        Status.COMPLETED,
+        MoneyState.SETTLED,
+        Stage.COMMITTED,
+    )
+    assert found.actual_cost_usd_micros == COST
+    assert work.stored_envelope(found)["status"] == "COMPLETED"
+    charged_once(run, tenant, COST)
+
+
+def charged_once(run: Run, tenant: Tenant, micros: int) -> None:
+    assert recovery.charges(run) == [-micros]
+    assert recovery.held_micros(tenant) == {}
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - micros
+    recovery.law_holds(tenant)
+
+
+# Postgres.
+
+
+@every_mode
+@pytest.mark.parametrize("step", ["start", "claim_worked", "commit"])
+def test_dpp_39_postgres_away_for_a_while_is_waited_for(
+    step: str, mode: Mode, tenant: Tenant, postgres: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    with away_from(postgres, mode, transitions, step, monkeypatch, seconds=SHORT_SECONDS):
+        assert work.execute(run) is End.COMMITTED
+    completed(run, tenant)
+
+
+def test_dpp_39_postgres_that_stays_away_before_the_start_leaves_the_message_to_come_again(
+    tenant: Tenant, postgres: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    little_patience(monkeypatch)
+    with (
+        away_from(postgres, Mode.REFUSE, transitions, "start", monkeypatch, seconds=None),
+        pytest.raises(DATABASE_AWAY),
+    ):
+        work.execute(run)
+    assert gear.row(run.run_id).status == Status.QUEUED
+    assert work.execute(run) is End.COMMITTED
+    completed(run, tenant)
+
+
+def test_dpp_39_postgres_that_stays_away_at_the_claim_leaves_the_run_to_the_reaper(
+    tenant: Tenant, postgres: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    little_patience(monkeypatch)
+    with away_from(postgres, Mode.REFUSE, transitions, "claim_worked", monkeypatch, seconds=None):
+        assert work.execute(run) is End.UNCLAIMED
+    gear.aged(run, lease_expires_at=1)
+    recovery.run_loop(lease_reaper.run_once)
+    found = gear.row(run.run_id)
+    assert (found.status, found.last_error_reason_code) == (Status.FAILED, ReasonCode.WORKER_TIMEOUT)
+    charged_once(run, tenant, FEE)
+
+
+def test_dpp_39_postgres_that_stays_away_at_the_commit_leaves_the_claim_to_the_reconciler(
+    tenant: Tenant, postgres: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    little_patience(monkeypatch)
+    with away_from(postgres, Mode.REFUSE, transitions, "commit", monkeypatch, seconds=None):
+        assert work.execute(run) is End.WAITING
+    assert gear.row(run.run_id).finalize_stage == Stage.CLAIMED
+    gear.aged(run, finalize_claimed_at=301)
+    recovery.run_loop(claim_reconciler.run_once)
+    completed(run, tenant)
+
+
+@pytest.mark.parametrize("step", ["start", "claim_worked", "commit"])
+def test_dpp_39_an_answer_of_postgres_that_got_lost_is_looked_up(
+    step: str, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The edge was won, and its worker was told of a broken connection."""
+    run = work.queued(tenant)
+    does: Callable[..., transitions.Outcome] = getattr(transitions, step)
+    calls: list[transitions.Outcome] = []
+
+    def loses_the_first_answer(**values: Any) -> transitions.Outcome:
+        calls.append(does(**values))
+        if len(calls) == 1:
+            raise OperationalError("the connection is lost")
+        return calls[-1]
+
+    monkeypatch.setattr(transitions, step, loses_the_first_answer)
+    assert work.execute(run) is End.COMMITTED
+    assert calls[0] is transitions.Outcome.WON
+    completed(run, tenant)
+    assert [version for version, *_ in gear.timeline(run.run_id)] == [0, 1, 2, 3, 4]
+
+
+# Redis.
+
+
+@every_mode
+@pytest.mark.parametrize(("where", "step"), [(leases, "take"), (services, "settle")])
+def test_dpp_39_redis_away_for_a_while_is_waited_for(
+    where: Any, step: str, mode: Mode, tenant: Tenant, money: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    with away_from(money, mode, where, step, monkeypatch, seconds=SHORT_SECONDS):
+        assert work.execute(run) is End.COMMITTED
+    completed(run, tenant)
+
+
+def test_dpp_39_redis_that_stays_away_leaves_the_claim_to_the_reconciler(
+    tenant: Tenant, money: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    little_patience(monkeypatch)
+    with away_from(money, Mode.REFUSE, services, "settle", monkeypatch, seconds=None):
+        assert work.execute(run) is End.WAITING
+    found = gear.row(run.run_id)
+    assert (found.finalize_stage, found.intent_charge_usd_micros) == (Stage.CLAIMED, COST)
+    assert recovery.charges(run) == []
+    gear.aged(run, finalize_claimed_at=301)
+    recovery.run_loop(claim_reconciler.run_once)
+    completed(run, tenant)
+
+
+def test_dpp_39_a_settle_whose_answer_got_lost_is_asked_again_and_takes_once(
+    tenant: Tenant, money: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    settle = services.settle
+    cut: list[bool] = []
+
+    def cut_before_the_answer(**values: Any) -> Any:
+        if not cut:
+            cut.append(True)
+            money.cut_after(0)
+            outcome = settle(**values)
+            money.cut_after(None)
+            return outcome
+        return settle(**values)
+
+    monkeypatch.setattr(services, "settle", cut_before_the_answer)
+    assert work.execute(run) is End.COMMITTED
+    completed(run, tenant)
+
+
+# The bucket.
+
+
+@every_mode
+def test_dpp_39_a_bucket_away_for_a_while_is_waited_for(
+    mode: Mode, tenant: Tenant, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    with away_from(s3, mode, storage.RunStorage, "put", monkeypatch, seconds=SHORT_SECONDS):
+        assert work.execute(run) is End.COMMITTED
+    completed(run, tenant)
+
+
+@pytest.mark.parametrize(("fails", "reason"), [(False, ReasonCode.RESULT_LOST), (True, ReasonCode.PACK_FAILED)])
+def test_dpp_39_a_bucket_that_stays_away_costs_the_minimum_fee(
+    *, fails: bool, reason: ReasonCode, tenant: Tenant, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant, fail=fails)
+    little_patience(monkeypatch)
+    with away_from(s3, Mode.REFUSE, storage.RunStorage, "put", monkeypatch, seconds=None):
+        assert work.execute(run) is End.COMMITTED
+    found = gear.row(run.run_id)
+    assert (found.status, found.last_error_reason_code, found.result_key) == (Status.FAILED, reason, None)
+    charged_once(run, tenant, FEE)
+
+
+def test_dpp_31_a_lease_lost_while_the_bucket_is_away_ends_the_waiting(
+    tenant: Tenant, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = work.queued(tenant)
+    put = storage.RunStorage.put
+
+    def and_the_owner_cancels(*args: Any, **values: Any) -> str:
+        if gear.row(run.run_id).finalize_stage is None:
+            gear.won(
+                transitions.claim_canceled(
+                    run_id=run.run_id,
+                    version=run.version + 1,
+                    token="theirs",
+                    intent=gear.fee(ReasonCode.CANCELED_BY_OWNER),
+                    actor="tenant",
+                )
+            )
+            redis.client().delete(leases.key(run.run_id))
+        return put(*args, **values)
+
+    monkeypatch.setattr(storage.RunStorage, "put", and_the_owner_cancels)
+    s3.set(Mode.REFUSE)
+    assert work.execute(run) is End.STOPPED
+    s3.set(Mode.PASS)
+    found = gear.row(run.run_id)
+    assert (found.finalize_token, found.result_key) == ("theirs", None)
+    assert work.objects(run) == []
+    assert work.receipt(run) == {}
