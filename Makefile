@@ -12,7 +12,7 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 
 T ?= tests
 ARGS ?=
 
-.PHONY: help setup base demo up down status logs lint format test locks check contract bench prove mutants clean reset
+.PHONY: help setup base demo up down status logs lint format test locks check contract bench prove fuzz mutants clean reset
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ prove: setup ## Every slow proof, each with its count (P=devstack for one)
 
 mutants: setup ## Plant small faults, one after the other; the suite must find each
 	@$(AROUND) $(PY) -m tests.gear.mutants
+
+fuzz: setup ## The API against its own document, 20,000 requests (N=2000 for fewer)
+	@DPP_FUZZ_CASES=$(or $(N),20000) $(AROUND) $(PY) -m pytest -q -n $(JOBS) tests/acceptance/test_openapi_fuzz.py
 
 reset: ## Stop everything and delete data, keys and logs
 	@if [ -x $(PY) ]; then $(DEVSTACK) reset; else rm -rf .devstack; fi

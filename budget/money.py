@@ -12,6 +12,9 @@ MICROS_PER_USD: Final = 1_000_000
 MICROS_PER_STEP: Final = 100  # the fourth decimal
 MAX_MICROS: Final = 9_007_199_254_740_991  # 2**53 - 1: the last integer a Lua number holds exactly
 
+USD_PATTERN: Final = r"^(0|[1-9][0-9]{0,9})\.[0-9]{4}$"
+"""An amount as documents describe it; `parse_usd` also knows the limits."""
+
 _FOUR_DECIMALS = re.compile(r"(0|[1-9][0-9]{0,9})\.([0-9]{4})", re.ASCII)
 
 

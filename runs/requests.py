@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
 from pydantic_core import PydanticCustomError
 
-from budget.money import AmountInvalid, parse_usd
+from budget.money import USD_PATTERN, AmountInvalid, parse_usd
 from dpp_project.constants import TIMEBOX_SECONDS_DEFAULT, TIMEBOX_SECONDS_MAX
 from dpp_project.http.bodies import validated
 from dpp_project.http.problems import FieldError, Problem
@@ -48,7 +48,7 @@ class Reservation(_Part):
         str,
         AfterValidator(_amount),
         Field(
-            json_schema_extra={"pattern": r"^(0|[1-9][0-9]{0,9})\.[0-9]{4}$"},
+            json_schema_extra={"pattern": USD_PATTERN},
             description="The price ceiling, held at once: US dollars with exactly four decimals, above zero.",
             examples=["0.2500"],
         ),

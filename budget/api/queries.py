@@ -6,7 +6,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from budget.ledger import Period
 from budget.models import LedgerEntry
-from budget.money import parse_usd
+from budget.money import USD_PATTERN, parse_usd
 from budget.services import TEXT_LENGTH_MAX
 
 
@@ -34,7 +34,11 @@ class TopUpRequest(BaseModel):
     amount_usd: Annotated[
         StrictStr,
         AfterValidator(_an_amount),
-        Field(description="A string with exactly four decimals.", examples=["25.0000"]),
+        Field(
+            description="A string with exactly four decimals.",
+            examples=["25.0000"],
+            json_schema_extra={"pattern": USD_PATTERN},
+        ),
     ]
     reason: Annotated[StrictStr, Field(max_length=TEXT_LENGTH_MAX, examples=["Invoice 2026-031"])] = ""
 

@@ -22,6 +22,7 @@ from dpp_project.http import answers
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor, CursorInvalid
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
+from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.reasons import ReasonCode
@@ -103,9 +104,15 @@ class TopUpsView(APIView):
         tags=["Operators"],
         request=TopUpRequest,
         parameters=[
-            OpenApiParameter(KEY_HEADER, str, OpenApiParameter.HEADER, required=True, description="8 to 64 characters.")
+            OpenApiParameter(
+                KEY_HEADER,
+                {"type": "string", "minLength": 8, "maxLength": 64, "pattern": r"^[!-~]{8,64}$"},
+                OpenApiParameter.HEADER,
+                required=True,
+                description="8 to 64 characters of visible ASCII.",
+            )
         ],
-        responses={200: TopUp, 201: TopUp},
+        responses={200: TopUp, 201: TopUp, **refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
     )
     def post(self, request: Request, tenant_id: str) -> Response:
         """Enter money for a tenant; it is spendable at once.

@@ -1,7 +1,6 @@
 """A place in a list that is ordered by time and id, as callers hand it back: opaque, checked, never trusted."""
 
 import base64
-import binascii
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,5 +35,5 @@ class Cursor:
             if found is None:
                 raise CursorInvalid
             return cls(_EPOCH + int(found[1]) * _MICROSECOND, UUID(hex=found[2]))
-        except (binascii.Error, UnicodeError, OverflowError) as error:
+        except (ValueError, OverflowError) as error:  # not base64, not ASCII, or a time out of range
             raise CursorInvalid from error

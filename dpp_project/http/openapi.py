@@ -5,6 +5,7 @@ from typing import Any
 from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.utils import OpenApiResponse
 from pydantic.json_schema import model_json_schema
 
 from dpp_project.http import problems
@@ -99,6 +100,20 @@ def _add_refusals(operation: dict[str, Any]) -> None:
         status = str(REASONS[reason].status)
         responses.setdefault(status, _refusal(REASONS[reason].title))
     responses.update(dict(sorted(responses.items())))
+
+
+def refusals(*reasons: ReasonCode) -> dict[tuple[int, str], OpenApiResponse]:
+    """What one operation refuses beyond the common, for its `responses`; two reasons may share a status."""
+    by_status: dict[int, list[ReasonCode]] = {}
+    for reason in reasons:
+        by_status.setdefault(REASONS[reason].status or 500, []).append(reason)
+    return {
+        (status, problems.CONTENT_TYPE): OpenApiResponse(
+            response={"$ref": "#/components/schemas/Problem"},
+            description=", ".join(f"{REASONS[reason].title} (`{reason.value}`)" for reason in some),
+        )
+        for status, some in by_status.items()
+    }
 
 
 def _refusal(title: str) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from pydantic import BaseModel, Field, RootModel
 
-from dpp_project.http import answers, problems
+from dpp_project.http import answers
+from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
-from dpp_project.http.reasons import REASONS, ReasonCode
+from dpp_project.http.reasons import ReasonCode
 from runs import requests
 from runs.api.documents import RunDocument, RunPage
 from runs.api.queries import RunsQuery
@@ -29,21 +30,6 @@ def submit_request() -> type[BaseModel]:
     union: Any = Annotated[reduce(or_, models), Field(discriminator="pack_type")]
     root: Any = RootModel
     return type("RunSubmission", (root[union],), {"__doc__": requests.RunCreateRequest.__doc__})
-
-
-def refusal(*reasons: ReasonCode) -> OpenApiResponse:
-    return OpenApiResponse(
-        response={"$ref": "#/components/schemas/Problem"},
-        description=", ".join(f"{REASONS[reason].title} (`{reason.value}`)" for reason in reasons),
-    )
-
-
-def refusals(*reasons: ReasonCode) -> dict[tuple[int, str], OpenApiResponse]:
-    """By status; two reasons may share one."""
-    by_status: dict[int, list[ReasonCode]] = {}
-    for reason in reasons:
-        by_status.setdefault(REASONS[reason].status or 500, []).append(reason)
-    return {(status, problems.CONTENT_TYPE): refusal(*some) for status, some in by_status.items()}
 
 
 def cost_headers() -> list[OpenApiParameter]:

@@ -141,7 +141,7 @@ def test_dpp_26_a_wrong_query_is_422_by_field(shop: Shop, query: str, field: str
 def test_dpp_26_a_cursor_reads_back_as_itself() -> None:
     cursor = Cursor(clock.now(), run_ids.new())
     assert Cursor.parse(str(cursor)) == cursor
-    for text in ("", "x", "=", "%", "MS54", str(cursor)[:-1], str(cursor) + "A"):
+    for text in ("", "x", "=", "%", "\u00d2", "\x00", "MS54", str(cursor)[:-1], str(cursor) + "A"):
         with pytest.raises(CursorInvalid):
             Cursor.parse(text)
 

@@ -1,0 +1,254 @@
+"""Every address of the API against everyone who must not get through it. The rows come from the URLconf.
+
+An address without an entry fails the suite: whoever adds one says here who may use it, and what a stranger is told.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from rest_framework.views import APIView
+
+from dpp_project import clock
+from tenants import authentication, services
+from tenants.permissions import ANY_KEY, requirement_of
+from tenants.scopes import OPERATOR_SCOPES, TENANT_SCOPES, Scope
+from tests.gear import runs as gear
+from tests.gear.shop import RUNS, Shop, a_body, a_shop, messages
+from tests.gear.tenants import a_key, a_tenant, an_operator_key, bearer
+
+pytestmark = [pytest.mark.contract("DPP-11", "DPP-22")]
+
+PUBLIC_ROUTES = {
+    *("healthz", "readyz", "metrics", "v1/openapi.json", "docs/", "docs/problems/"),
+    *("", "admin", "admin/"),  # the admin has its own login, and its own tests
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How an address is called, by method. `{id}` in its route stands for a thing of one tenant."""
+
+    methods: dict[str, Any]
+    body: Callable[[], dict[str, Any]] | None = None
+    headers: Callable[[], dict[str, str]] = dict
+    operators_only: bool = False
+    ids: tuple[str, ...] = field(default=())
+
+
+def _fresh_key() -> dict[str, str]:
+    return {"Idempotency-Key": uuid.uuid4().hex}
+
+
+ENTRIES: dict[str, Entry] = {
+    "v1/whoami": Entry({"GET": None}),
+    "v1/packs": Entry({"GET": None}),
+    "v1/runs": Entry({"GET": None, "POST": a_body}, headers=_fresh_key),
+    "v1/runs/<str:run_id>": Entry({"GET": None}, ids=("run_id",)),
+    "v1/runs/<str:run_id>/cancel": Entry({"POST": None}, ids=("run_id",)),
+    "v1/uploads": Entry(
+        {"POST": lambda: {"filename": "a.png", "content_type": "image/png", "size_bytes": 1}}, headers=dict
+    ),
+    "v1/budget": Entry({"GET": None}),
+    "v1/budget/entries": Entry({"GET": None}),
+    "v1/tenants/<str:tenant_id>/topups": Entry(
+        {"POST": lambda: {"amount_usd": "1.0000", "reference": "r", "reason": "x"}}, operators_only=True
+    ),
+}
+
+
+def all_routes(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for pattern in patterns:
+        route = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            if route == "admin/":
+                yield route, None
+            else:
+                yield from all_routes(pattern.url_patterns, route)
+        elif isinstance(pattern, URLPattern):
+            yield route, getattr(pattern.callback, "view_class", None) or getattr(pattern.callback, "cls", None)
+
+
+ROUTES = dict(all_routes(get_resolver().url_patterns))
+CASES = [(route, method) for route, entry in ENTRIES.items() for method in entry.methods]
+every_case = pytest.mark.parametrize(("route", "method"), CASES)
+with_an_id = pytest.mark.parametrize(("route", "method"), [case for case in CASES if ENTRIES[case[0]].ids])
+
+
+def test_isolation_every_address_has_an_entry() -> None:
+    assert set(ROUTES) == set(ENTRIES) | PUBLIC_ROUTES
+
+
+def test_isolation_every_method_of_every_address_has_an_entry() -> None:
+    for route, entry in ENTRIES.items():
+        view = ROUTES[route]
+        assert issubclass(view, APIView)
+        handled = {name.upper() for name in view.http_method_names if hasattr(view, name)} - {"OPTIONS", "HEAD"}
+        assert handled == set(entry.methods), route
+
+
+def requirement(route: str, method: str) -> Any:
+    return requirement_of(ROUTES[route], method)
+
+
+@dataclass
+class Victim:
+    """A tenant with a run, and a stranger who knows its id."""
+
+    shop: Shop
+    run_id: uuid.UUID
+    before: dict[str, Any]
+
+    def is_untouched(self) -> None:
+        assert gear.everything(self.run_id) == self.before
+        assert len(self.shop.runs()) == 1
+        assert [message["run_id"] for message in messages()] == []
+
+
+@pytest.fixture
+def victim(shop: Shop) -> Victim:
+    run_id = uuid.UUID(shop.submit().json()["run_id"])
+    messages()
+    return Victim(shop, run_id, gear.everything(run_id))
+
+
+def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant_id: str) -> Any:
+    entry = ENTRIES[route]
+    path = "/" + route.replace("<str:run_id>", thing).replace("<str:tenant_id>", tenant_id)
+    make = entry.methods[method]
+    client: Any = Client(raise_request_exception=False)
+    return client.generic(
+        method,
+        path,
+        data="" if make is None else json.dumps(make()),
+        content_type="application/json",
+        headers=headers | entry.headers(),
+    )
+
+
+def told(response: Any) -> tuple[int, str]:
+    assert response.headers["Content-Type"] == "application/problem+json", response.content
+    return response.status_code, response.json()["reason_code"]
+
+
+def revoked(shop: Shop) -> dict[str, str]:
+    issued = a_key(shop.tenant)
+    services.revoke_key(key_id=issued.key.key_id, actor="test")
+    return bearer(issued)
+
+
+def expired(shop: Shop) -> dict[str, str]:
+    issued = a_key(shop.tenant, expires_at=clock.now() + timedelta(hours=1))
+    type(issued.key).objects.filter(pk=issued.key.pk).update(expires_at=clock.now() - timedelta(seconds=1))
+    return bearer(issued)
+
+
+def suspended(_shop: Shop) -> dict[str, str]:
+    tenant = a_tenant()
+    issued = a_key(tenant)
+    services.suspend_tenant(tenant_id=tenant.tenant_id, actor="test")
+    return bearer(issued)
+
+
+KEYLESS: dict[str, Callable[[Shop], dict[str, str]]] = {
+    "no key": lambda _shop: {},
+    "no bearer": lambda shop: {"Authorization": f"Basic {shop.issued.plaintext}"},
+    "malformed": lambda _shop: {"Authorization": "Bearer dpp_short"},
+    "unknown": lambda _shop: {"Authorization": f"Bearer dpp_abcdefgh_{'x' * 43}"},
+    "wrong secret": lambda shop: {"Authorization": f"Bearer {shop.issued.plaintext[:-1]}~"},
+    "revoked": revoked,
+    "expired": expired,
+    "suspended": suspended,
+}
+
+
+@every_case
+@pytest.mark.parametrize("kind", KEYLESS)
+def test_isolation_without_a_valid_key_it_is_401_and_nothing_happens(
+    victim: Victim, route: str, method: str, kind: str
+) -> None:
+    headers = KEYLESS[kind](victim.shop)
+    authentication.memory.forget()
+    response = call(route, method, headers, thing=str(victim.run_id), tenant_id=victim.shop.tenant.tenant_id)
+    assert told(response) == (401, "AUTH_INVALID")
+    assert str(victim.run_id) not in response.content.decode().replace(response.json()["instance"], "")
+    victim.is_untouched()
+
+
+@every_case
+def test_isolation_without_the_scope_it_is_403_and_nothing_happens(victim: Victim, route: str, method: str) -> None:
+    """A key of the owner itself with every other scope; and the same whether the id exists or not."""
+    needed = requirement(route, method)
+    if needed is ANY_KEY:
+        pytest.skip("any key may")
+    assert isinstance(needed, Scope)
+    is_operators = ENTRIES[route].operators_only
+    family = OPERATOR_SCOPES if is_operators else TENANT_SCOPES
+    assert needed in family
+    make = an_operator_key if is_operators else (lambda scopes: a_key(victim.shop.tenant, scopes=scopes))
+    headers = bearer(make(scopes=family - {needed}))
+    tenant_id = victim.shop.tenant.tenant_id
+    seen = [
+        told(call(route, method, headers, thing=thing, tenant_id=tenant_id))
+        for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed")
+    ]
+    assert set(seen) == {(403, "SCOPE_MISSING")}
+    victim.is_untouched()
+
+
+@every_case
+def test_isolation_operators_and_tenants_do_not_open_each_others_doors(victim: Victim, route: str, method: str) -> None:
+    if requirement(route, method) is ANY_KEY:
+        pytest.skip("any key may")
+    stranger = bearer(victim.shop.issued if ENTRIES[route].operators_only else an_operator_key())
+    for tenant_id in (victim.shop.tenant.tenant_id, "t_unheard_of"):
+        for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed"):
+            assert told(call(route, method, stranger, thing=thing, tenant_id=tenant_id)) == (403, "SCOPE_MISSING")
+    victim.is_untouched()
+
+
+@with_an_id
+def test_isolation_another_tenants_thing_is_answered_as_none(victim: Victim, route: str, method: str) -> None:
+    """Another's, an unknown and a malformed id: the same bytes and headers but for the id and the trace."""
+    stranger = bearer(a_shop().issued)
+    answers = []
+    for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed", "none-such", str(victim.run_id).upper()):
+        response = call(route, method, stranger | {"X-Trace-Id": "same"}, thing=thing, tenant_id="t_x")
+        assert told(response) == (404, "NOT_FOUND")
+        headers = {
+            name: value
+            for name, value in response.headers.items()
+            if "ratelimit" not in name.lower() and name != "Content-Length"
+        }
+        answers.append((response.content.decode().replace(thing, "ID"), headers))
+    assert all(answer == answers[0] for answer in answers)
+    victim.is_untouched()
+
+
+@every_case
+def test_isolation_nothing_of_another_tenant_is_in_any_answer(victim: Victim, route: str, method: str) -> None:
+    if ENTRIES[route].operators_only:
+        pytest.skip("operators see every tenant")
+    stranger = a_shop()
+    response = call(route, method, bearer(stranger.issued), thing=str(victim.run_id), tenant_id="t_x")
+    shown = response.content.decode() + str(response.headers)
+    told_back = response.json().get("instance", "") if response.content else ""
+    shown = shown.replace(told_back, "") if told_back else shown
+    for secret in (victim.shop.tenant.tenant_id, str(victim.run_id), victim.shop.issued.key.prefix):
+        assert secret not in shown
+    assert gear.everything(victim.run_id) == victim.before
+    assert len(victim.shop.runs()) == 1
+
+
+def test_isolation_a_key_of_one_tenant_does_not_replay_for_another(victim: Victim) -> None:
+    stranger, key = a_shop(), uuid.uuid4().hex
+    mine = victim.shop.submit(key=key).json()["run_id"]
+    theirs = stranger.submit(key=key).json()["run_id"]
+    assert mine != theirs
+    assert stranger.get(f"{RUNS}/{mine}").status_code == 404

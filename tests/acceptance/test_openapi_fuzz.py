@@ -1,0 +1,140 @@
+"""The API against its own document: right and wrong requests by the thousand; no 5xx, no undocumented status or body.
+
+`make test` sends at least 2,000, always the same ones. `make fuzz` sends DPP_FUZZ_CASES (20,000), other ones each time.
+"""
+
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+import schemathesis
+from django.core.wsgi import get_wsgi_application
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from dpp_project import pages
+from tenants.models import Tenant
+from tests.gear.shop import Shop, top_up
+from tests.gear.tenants import an_operator_key, bearer
+
+pytestmark = [pytest.mark.contract("DPP-02", "DPP-03", "DPP-71"), pytest.mark.timeout(900)]
+
+LEAST_CASES: Final = 2_000
+CASES: Final = int(os.environ.get("DPP_FUZZ_CASES", LEAST_CASES))
+CHECKS: Final[list[Any]] = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+# Of a hundred cases so many go to each. An address without anything to vary is called once.
+SHARES: Final = {
+    ("post", "/v1/runs"): 34,
+    ("get", "/v1/runs"): 14,
+    ("get", "/v1/runs/{run_id}"): 14,
+    ("post", "/v1/runs/{run_id}/cancel"): 10,
+    ("post", "/v1/uploads"): 12,
+    ("get", "/v1/budget/entries"): 10,
+    ("post", "/v1/tenants/{tenant_id}/topups"): 10,
+    ("get", "/v1/budget"): 0,
+    ("get", "/v1/packs"): 0,
+    ("get", "/v1/whoami"): 0,
+}
+
+
+@dataclass
+class Caller:
+    """A tenant with much money, a run to ask for, and an operator beside it."""
+
+    shop: Shop
+    run_id: str
+    operator: dict[str, str]
+
+    def headers(self, path: str) -> dict[str, str]:
+        return self.operator if path.startswith("/v1/tenants/") else bearer(self.shop.issued)
+
+    def aim(self, case: Any, *, at_own: bool) -> None:
+        """Random ids are unknown ids; half of the requests name what there is."""
+        if at_own and "run_id" in (case.path_parameters or {}):
+            case.path_parameters["run_id"] = self.run_id
+        if at_own and "tenant_id" in (case.path_parameters or {}):
+            case.path_parameters["tenant_id"] = self.shop.tenant.tenant_id
+
+
+@pytest.fixture
+def caller(shop: Shop) -> Caller:
+    Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
+    top_up(shop.tenant, 1_000_000_000_000)
+    run_id = shop.submit().json()["run_id"]
+    operator = bearer(an_operator_key())
+    Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
+    return Caller(shop, run_id, operator)
+
+
+def operations() -> dict[tuple[str, str], Any]:
+    schema = schemathesis.openapi.from_dict(json.loads(pages.openapi_document()))
+    schema.app = get_wsgi_application()
+    results: list[Any] = list(schema.get_all_operations())
+    found = [result.ok() for result in results]
+    return {(operation.method.lower(), operation.path): operation for operation in found}
+
+
+def test_openapi_fuzz_every_operation_has_its_share() -> None:
+    assert set(operations()) == set(SHARES)
+    assert sum(SHARES.values()) >= 100
+
+
+@pytest.mark.parametrize(("method", "path"), SHARES)
+def test_openapi_fuzz_no_answer_leaves_the_document(caller: Caller, method: str, path: str) -> None:
+    operation = operations()[method, path]
+    wanted = -(-CASES * SHARES[method, path] // 100)
+    counted: dict[int, int] = {}
+
+    @settings(
+        max_examples=max(1, wanted),
+        deadline=None,
+        database=None,
+        derandomize=CASES == LEAST_CASES,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=_cases(operation, varied=wanted > 0), at_own=st.booleans())
+    def send(case: Any, at_own: bool) -> None:  # noqa: FBT001  hypothesis hands it over by name
+        caller.aim(case, at_own=at_own)
+        response = case.call(headers=caller.headers(path))
+        counted[response.status_code] = counted.get(response.status_code, 0) + 1
+        case.validate_response(response, checks=CHECKS)
+
+    send()
+    assert sum(counted.values()) >= max(1, wanted)
+    assert any(status < 400 for status in counted), f"nothing was ever accepted: {counted}"
+
+
+def _cases(operation: Any, *, varied: bool) -> Any:
+    right = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
+    return st.one_of(right, operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)) if varied else right
+
+
+def test_openapi_fuzz_would_notice_what_the_document_does_not_say(caller: Caller) -> None:
+    """The checks themselves are checked: with a status struck from the document the same request fails."""
+    document = json.loads(pages.openapi_document())
+    del document["paths"]["/v1/runs/{run_id}"]["get"]["responses"]["404"]
+    schema = schemathesis.openapi.from_dict(document)
+    schema.app = get_wsgi_application()
+    case = schema["/v1/runs/{run_id}"]["GET"].Case(path_parameters={"run_id": str(uuid.uuid4())})
+    response = case.call(headers=bearer(caller.shop.issued))
+    with pytest.raises(BaseExceptionGroup) as caught:
+        case.validate_response(response, checks=CHECKS)
+    assert "Undocumented status code" in str(caught.value.exceptions[0])
