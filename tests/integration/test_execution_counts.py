@@ -45,7 +45,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
         found.sql.append(re.sub(r"\s+", " ", sql).strip()[:60])
         return execute(sql, params, many, context)
 
-    send = redis.connection.AbstractConnection.send_packed_command
+    send: Any = redis.connection.AbstractConnection.send_packed_command
 
     def sent(self: Any, command: Any, *args: Any, **values: Any) -> Any:
         words = b"".join(command) if isinstance(command, list) else bytes(command)
