@@ -15,15 +15,15 @@ from runs.box.outcomes import Done, Failed
 from runs.envelope import Envelope
 from runs.intents import Intent, ResultPointer
 from runs.models import Run
-from runs.packs.pack import MEBIBYTE, EngineUnavailable, PackFailed
+from runs.packs.pack import EngineUnavailable, PackFailed
 from runs.patience import Patience
 from runs.storage import ObjectMissing, ObjectTooLarge
+from runs.uploads import MAX_UPLOAD_BYTES
 
 log = structlog.get_logger("dpp.run")
 
 STORE_PATIENCE_SECONDS: Final = 60.0
 """A bucket that is away for half a minute costs nobody a result (DPP-39)."""
-UPLOAD_BYTES_MAX: Final = 64 * MEBIBYTE
 STORE_AWAY: Final = (BotoCoreError, ClientError, OSError)
 
 
@@ -102,7 +102,7 @@ def upload_reader(tenant_id: str) -> Callable[[str], bytes]:
         if not key.startswith(prefix) or any(part in {"", ".", ".."} for part in key.split("/")):
             raise PackFailed("The file is not one of your uploads.")
         try:
-            return storage.shared().read(key, max_bytes=UPLOAD_BYTES_MAX)
+            return storage.shared().read(key, max_bytes=MAX_UPLOAD_BYTES)
         except ObjectMissing:
             raise PackFailed("There is no such upload.") from None
         except ObjectTooLarge:
