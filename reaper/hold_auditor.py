@@ -17,8 +17,9 @@ from typing import Final
 
 import structlog
 
-from budget import rebuild, verify
+from budget import keys, rebuild, scripts, verify
 from budget.verify import Kind, Proof, Verdict
+from dpp_project.constants import RECOVERY_INTERVAL_SECONDS
 from dpp_project.http.reasons import ReasonCode
 from dpp_project.jobs.registry import Report
 from reaper import metrics
@@ -26,6 +27,8 @@ from reaper.passes import Tally, money_is_closed
 from runs import finalization, scans, transitions
 from runs.finalization import Claim
 from runs.intents import Intent
+from runs.models import Run
+from runs.states import UNENDED_MONEY
 from runs.transitions import Outcome
 from tenants.models import Tenant
 
@@ -37,25 +40,34 @@ DIFFERENCES_LOGGED: Final = 20
 
 
 def run_once(*, now: datetime, limit: int) -> Report:
-    del now  # ages are measured by the database's clock alone
+    """`now` chooses which tenants come first where there are more than one pass takes; ages are the database's."""
     tally = Tally(ACTOR)
     if money_is_closed():
         return tally.report(waits_for="money")
     _end_abandoned(tally, limit)
-    _compare_holds(tally, limit)
+    if money_is_closed():
+        return tally.report(waits_for="money")
+    for tenant_id in _tenants(now, limit):
+        with tally.each(tenant_id, seen=0):
+            proof = verify.verify(tenant_id)
+            tally.noted["tenants compared"] += 1
+            if _holds_differ(proof):
+                _make_right(tally, proof)
+            elif proof.verdict is not Verdict.PROVED:
+                tally.noted[proof.verdict] += 1
     return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> Report:
     """Counts what would be ended, and compares every tenant without rebuilding any."""
-    del now
     tally = Tally(ACTOR)
     if money_is_closed():
         return tally.report(waits_for="money")
-    tally.seen = tally.changed = len(scans.abandoned()[:limit])
-    for tenant_id in _tenants(limit):
-        with tally.each(tenant_id):
-            tally.changed += _holds_differ(verify.verify(tenant_id))
+    tally.seen = len(scans.abandoned()[:limit])
+    for tenant_id in _tenants(now, limit):
+        with tally.each(tenant_id, seen=0):
+            tally.seen += _holds_differ(verify.verify(tenant_id))
+    tally.changed = tally.seen
     return tally.report()
 
 
@@ -75,21 +87,12 @@ def _end_abandoned(tally: Tally, limit: int) -> None:
             tally.finished(finalization.finish(Claim.won(run, token=token, intent=intent), actor=ACTOR))
 
 
-def _compare_holds(tally: Tally, limit: int) -> None:
-    for tenant_id in _tenants(limit):
-        with tally.each(tenant_id):
-            proof = verify.verify(tenant_id)
-            if _holds_differ(proof):
-                _make_right(tally, proof)
-            elif proof.verdict is not Verdict.PROVED:
-                tally.noted[proof.verdict] += 1
-
-
 def _holds_differ(proof: Proof) -> bool:
     return any(found.kind in HOLD_FAULTS for found in proof.differences)
 
 
 def _make_right(tally: Tally, proof: Proof) -> None:
+    tally.seen += 1
     log.error(
         "holds do not fit their runs, the tenant is rebuilt",
         tenant_id=proof.tenant_id,
@@ -110,5 +113,20 @@ def _make_right(tally: Tally, proof: Proof) -> None:
         tally.noted["tenants rebuilt"] += 1
 
 
-def _tenants(limit: int) -> list[str]:
-    return list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True)[:limit])
+def _tenants(now: datetime, limit: int) -> list[str]:
+    """Those with open runs, or with holds; where they are too many for one pass, the next one goes on behind them."""
+    open_money = Run.objects.filter(money_state__in=sorted(UNENDED_MONEY))
+    found = sorted({*open_money.values_list("tenant_id", flat=True).distinct(), *_with_holds()})
+    if len(found) <= limit:
+        return found
+    first = int(now.timestamp()) // RECOVERY_INTERVAL_SECONDS * limit % len(found)
+    return (found[first:] + found[:first])[:limit]
+
+
+def _with_holds() -> list[str]:
+    tenant_ids = list(Tenant.objects.values_list("tenant_id", flat=True))
+    with scripts.shared().client.pipeline(transaction=False) as pipe:
+        for tenant_id in tenant_ids:
+            pipe.hlen(keys.holds(tenant_id))
+        counts = pipe.execute()
+    return [tenant_id for tenant_id, count in zip(tenant_ids, counts, strict=True) if count]

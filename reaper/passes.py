@@ -28,12 +28,12 @@ class Tally:
         self.noted: Counter[str] = Counter()
 
     @contextmanager
-    def each(self, subject: object) -> Iterator[None]:
+    def each(self, subject: object, *, seen: int = 1) -> Iterator[None]:
         """One row: whatever goes wrong inside is this row's alone, and the next pass meets it again.
 
         A connection that is gone is not the row's fault: it ends the pass.
         """
-        self.seen += 1
+        self.seen += seen
         try:
             yield
         except Exception as error:

@@ -3,6 +3,7 @@
 import threading
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -187,6 +188,23 @@ def test_dpp_44_under_load_it_sees_no_fault_where_there_is_none(tenant: Tenant) 
     assert [report.changed for report in reports] == [0] * 15
     assert Run.objects.filter(tenant=tenant, finalize_stage="COMMITTED").count() > 15
     recovery.law_holds(tenant)
+
+
+def test_dpp_44_more_tenants_than_one_pass_takes_have_their_turn(tenant: Tenant) -> None:
+    tenants = [tenant, recovery.funded(), recovery.funded()]
+    for each in tenants:
+        hold_gone(each)
+    minute = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    for passed in range(3):
+        report = hold_auditor.run_once(now=minute + timedelta(minutes=passed), limit=1)
+        assert (report.seen, report.changed, report.detail["tenants compared"]) == (1, 1, 1)
+    for each in tenants:
+        recovery.law_holds(each)
+
+
+def test_dpp_44_a_tenant_without_runs_and_holds_costs_nothing(tenant: Tenant) -> None:
+    recovery.queued(recovery.funded())
+    assert recovery.run_loop(hold_auditor.run_once).detail == {"tenants compared": 1}
 
 
 def test_dpp_44_it_comes_each_minute_so_a_fault_is_found_within_two() -> None:
