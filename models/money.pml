@@ -1,0 +1,291 @@
+/* The money in Redis: budget/lua, one inline for each script; the gate and its epoch; and the rebuild in its four steps.
+
+   A script is one step. A process calls one only while money is open: refused, it asks again or gives up. */
+
+short balance = FUNDS;
+byte hold[RUNS];            /* holds:{tenant} */
+bit receipt[RUNS];          /* receipt:{run}, and what it says was charged */
+byte charged[RUNS];
+bit credited[2];            /* credit:{entry} */
+byte epoch = 1;
+byte epoch_gate = OPEN;
+byte tenant_gate = OPEN;
+
+#define MONEY_OPEN (epoch_gate == OPEN && tenant_gate == OPEN)
+
+/* Sum of ledger = balance + holds + charges taken and not committed + credits not applied, whenever money is open. */
+#define TAKEN_NOT_COMMITTED(r) (receipt[r] && runs[r].stage != COMMITTED -> charged[r] : 0)
+#define NOT_APPLIED(credit) (pending[credit] && !credited[credit] -> AMOUNT(credit) : 0)
+#define CREDITS_NOT_APPLIED (NOT_APPLIED(TOP_UP) + NOT_APPLIED(ADJUST))
+#if RUNS == 1
+#define HOLDS (hold[0])
+#define ALL_TAKEN_NOT_COMMITTED TAKEN_NOT_COMMITTED(0)
+#else
+#define HOLDS (hold[0] + hold[1] + hold[2])
+#define ALL_TAKEN_NOT_COMMITTED (TAKEN_NOT_COMMITTED(0) + TAKEN_NOT_COMMITTED(1) + TAKEN_NOT_COMMITTED(2))
+#endif
+#define THE_LAW (ledger == balance + HOLDS + ALL_TAKEN_NOT_COMMITTED + CREDITS_NOT_APPLIED)
+
+inline law() {
+#ifndef NO_RECEIPT          /* without receipts nothing remembers what was taken: judged at the end alone */
+  assert(!MONEY_OPEN || THE_LAW)
+#else
+  skip
+#endif
+}
+
+inline reserve_lua(r) {
+  d_step {
+    if
+    :: receipt[r] -> answer = ENDED
+    :: !receipt[r] && hold[r] > 0 -> answer = OK
+    :: !receipt[r] && hold[r] == 0 && balance < HELD -> answer = INSUFFICIENT
+    :: else -> balance = balance - HELD; hold[r] = HELD; answer = OK
+    fi;
+    law()
+  }
+}
+
+inline leave_receipt(r) {
+#ifndef NO_RECEIPT
+  receipt[r] = 1;
+  charged[r] = taken;
+#endif
+  answer = OK
+}
+
+inline settle_lua(r, charge) {
+  if
+  :: receipt[r] -> taken = charged[r]; answer = OK
+  :: !receipt[r] && hold[r] > 0 ->
+     taken = (charge < hold[r] -> charge : hold[r]);
+     balance = balance + hold[r] - taken;
+     hold[r] = 0;
+     leave_receipt(r)
+  :: else -> answer = NO_HOLD
+  fi
+}
+
+/* Where there is no hold, the receipt is a tombstone: a reserve that comes late is refused. */
+inline refund_full_lua(r) {
+  if
+  :: receipt[r] -> taken = charged[r]; answer = OK
+#ifdef NO_RECEIPT
+  :: hold[r] == 0 -> answer = NO_HOLD
+  :: hold[r] > 0 ->
+#else
+  :: else ->
+#endif
+     taken = 0;
+     balance = balance + hold[r];
+     hold[r] = 0;
+     leave_receipt(r)
+  fi
+}
+
+/* What a finisher does before it commits. Whoever finds neither hold nor receipt cannot price the run. */
+inline settle_or_refund(r) {
+  d_step {
+    if
+    :: REFUNDING(plan) -> refund_full_lua(r)
+    :: else -> settle_lua(r, DUE(plan))
+    fi;
+    assert(answer != NO_HOLD);
+    law()
+  }
+}
+
+/* `known` is the epoch read before the pending row was. */
+inline credit_lua(credit) {
+  d_step {
+    if
+    :: !MONEY_OPEN || epoch != known -> answer = ENDED
+#ifdef NO_CREDIT_RECEIPT
+    :: else -> balance = balance + AMOUNT(credit); credited[credit] = 1; answer = OK
+#else
+    :: else ->
+       if
+       :: !credited[credit] -> balance = balance + AMOUNT(credit); credited[credit] = 1
+       :: else
+       fi;
+       answer = OK
+#endif
+    fi;
+    law()
+  }
+}
+
+/* The rebuild, one at a time under its advisory lock. */
+
+#define COUNTED_NOTHING 0
+#define COUNTED_UNHELD 1
+#define COUNTED_HOLD 2
+#define COUNTED_RECEIPT 3
+
+#ifdef NO_GATE
+#define STILL_CLOSED_BY_ME 1
+#else
+#define STILL_CLOSED_BY_ME (whole -> epoch_gate == CLOSED_BY_REBUILD : tenant_gate == CLOSED_BY_REBUILD)
+#endif
+
+inline close_gate() {
+#ifndef NO_GATE
+  if
+  :: whole -> epoch_gate = CLOSED_BY_REBUILD
+  :: else -> tenant_gate = CLOSED_BY_REBUILD
+  fi
+#else
+  skip
+#endif
+}
+
+inline snapshot_of(r) {
+#ifndef NO_FENCE
+  fence(r);
+#endif
+  counted_run[r] = (runs[r].status == ABSENT -> COUNTED_NOTHING :
+                    (runs[r].stage == COMMITTED -> COUNTED_RECEIPT :
+                     (runs[r].money == RESERVED -> COUNTED_HOLD : COUNTED_UNHELD)))
+}
+
+#define HELD_IN_SNAPSHOT(r) (counted_run[r] == COUNTED_HOLD -> HELD : 0)
+
+/* One transaction in Postgres. The credits that the ledger total has counted wait no longer. */
+inline fence_and_snapshot() {
+  snapshot_of(0);
+  counted_money = ledger - HELD_IN_SNAPSHOT(0);
+#if RUNS > 1
+  snapshot_of(1);
+  snapshot_of(2);
+  counted_money = counted_money - HELD_IN_SNAPSHOT(1) - HELD_IN_SNAPSHOT(2);
+#endif
+  counted_credit[TOP_UP] = entered[TOP_UP];
+  counted_credit[ADJUST] = entered[ADJUST];
+  pending[TOP_UP] = 0;
+  pending[ADJUST] = 0
+}
+
+/* Holds are written anew; what a dropped run left in its receipt stays. */
+inline write_run(r) {
+  hold[r] = HELD_IN_SNAPSHOT(r);
+  if
+  :: counted_run[r] == COUNTED_RECEIPT -> receipt[r] = 1; charged[r] = runs[r].cost
+  :: counted_run[r] == COUNTED_HOLD || counted_run[r] == COUNTED_UNHELD -> receipt[r] = 0; charged[r] = 0
+  :: else
+  fi
+}
+
+inline write_money() {
+  balance = counted_money;
+  write_run(0);
+#if RUNS > 1
+  write_run(1);
+  write_run(2);
+#endif
+  credited[TOP_UP] = credited[TOP_UP] || counted_credit[TOP_UP];
+  credited[ADJUST] = credited[ADJUST] || counted_credit[ADJUST];
+  if
+  :: whole -> tenant_gate = OPEN
+  :: else
+  fi
+}
+
+inline open_gate() {
+  if
+  :: whole -> epoch_gate = OPEN; epoch++
+  :: else -> tenant_gate = OPEN
+  fi;
+  law()
+}
+
+/* A rebuild that dies leaves the gate closed, and the next one starts from the beginning. */
+proctype Rebuilder(byte me) {
+  short counted_money;
+  byte counted_run[RUNS];
+  bit counted_credit[2];
+  bit whole;
+
+idle:
+  counted_money = 0;
+  counted_run[0] = 0;
+#if RUNS > 1
+  counted_run[1] = 0;
+  counted_run[2] = 0;
+#endif
+  counted_credit[TOP_UP] = 0;
+  counted_credit[ADJUST] = 0;
+  whole = 0;
+end_nothing_to_rebuild:
+  atomic {
+    if
+    :: epoch_gate != OPEN -> whole = 1
+    :: epoch_gate == OPEN && tenant_gate != OPEN -> whole = 0
+    :: MONEY_OPEN && rebuilds > 0 -> rebuilds--; whole = 1
+    :: MONEY_OPEN && rebuilds > 0 -> rebuilds--; whole = 0
+    fi
+  }
+  if
+  DIES
+  :: d_step { close_gate() }
+  fi;
+  if
+  DIES
+  :: d_step { fence_and_snapshot() }
+  fi;
+  atomic {
+    if
+    DIES
+    :: STILL_CLOSED_BY_ME -> d_step { write_money() }
+    :: !STILL_CLOSED_BY_ME -> goto idle
+    fi
+  }
+  atomic {
+    if
+    DIES
+    :: STILL_CLOSED_BY_ME -> d_step { open_gate() }
+    :: !STILL_CLOSED_BY_ME
+    fi
+  }
+  goto idle
+}
+
+#if LOSSES > 0
+/* Redis restarts, or fails over, with an older image. The first command on each new connection compares the server with
+   the epoch and closes the gate: no script of ours runs on the image before. */
+bit image_saved;
+short image_balance;
+byte image_hold[RUNS];
+bit image_receipt[RUNS];
+byte image_charged[RUNS];
+bit image_credited[2];
+
+inline save_image() {
+  image_saved = 1;
+  image_balance = balance;
+  image_hold[0] = hold[0];
+  image_receipt[0] = receipt[0];
+  image_charged[0] = charged[0];
+  image_credited[TOP_UP] = credited[TOP_UP];
+  image_credited[ADJUST] = credited[ADJUST]
+}
+
+inline restore_image() {
+  balance = image_balance;
+  hold[0] = image_hold[0];
+  receipt[0] = image_receipt[0];
+  charged[0] = image_charged[0];
+  credited[TOP_UP] = image_credited[TOP_UP];
+  credited[ADJUST] = image_credited[ADJUST];
+  tenant_gate = OPEN;
+#ifndef NO_CHECK
+  epoch_gate = CLOSED_BY_CHECK;
+#endif
+  image_saved = 0;
+  image_balance = 0;
+  image_hold[0] = 0;
+  image_receipt[0] = 0;
+  image_charged[0] = 0;
+  image_credited[TOP_UP] = 0;
+  image_credited[ADJUST] = 0
+}
+#endif
