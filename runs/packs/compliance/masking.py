@@ -1,0 +1,24 @@
+"""How a match is shown: enough to find it again, never enough to use it."""
+
+from typing import Final
+
+SHOWN_MAX: Final = 40
+LONG: Final = 12
+_KEEP_LAST_FOUR: Final = frozenset({"card", "iban"})
+_KEEP_NOTHING: Final = frozenset({"kr_rrn", "password", "password_in_url", "private_key"})
+
+
+def masked(match: str, kind: str) -> str:
+    """Cards and accounts keep their last four, as receipts do; other long matches their first and last two."""
+    head = tail = 0
+    if kind in _KEEP_LAST_FOUR:
+        tail = 4
+    elif kind not in _KEEP_NOTHING and len(match) >= LONG:
+        head = tail = 2
+    hidden = "*" * min(len(match) - head - tail, SHOWN_MAX)
+    return f"{_plain(match[:head])}{hidden}{_plain(match[len(match) - tail :])}"
+
+
+def _plain(piece: str) -> str:
+    """No line breaks, and nothing that turns the direction of what follows."""
+    return "".join(character if character.isprintable() else "*" for character in piece)

@@ -1,0 +1,62 @@
+"""JSON Schema rules. Nothing is ever fetched, and patterns inside a schema run in linear time."""
+
+from functools import cache
+from itertools import islice
+from typing import Any, Final, NoReturn
+
+import jsonschema_rs
+from pydantic import JsonValue
+
+PATTERN_BYTES_MAX: Final = 1_048_576
+MASK: Final = "[masked]"
+
+
+class SchemaRefused(ValueError):  # noqa: N818  a refusal is named for what was refused
+    """Not a schema, or one that points elsewhere; the message says why, for the one who wrote it."""
+
+
+def compiled(schema: dict[str, JsonValue]) -> Any:
+    """References are resolved here, so that one which leaves the schema is refused at submit."""
+    try:
+        return jsonschema_rs.validator_for(
+            schema,
+            retriever=_refuse,
+            mask=MASK,
+            validate_formats=True,
+            pattern_options=_pattern_options(),
+        )
+    except (ValueError, jsonschema_rs.ReferencingError) as refused:
+        raise SchemaRefused(_why(refused)) from None
+
+
+@cache
+def _pattern_options() -> jsonschema_rs.RegexOptions:
+    """The engine without backtracking; a pattern it does not know (lookaround) is refused with its schema."""
+    return jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES_MAX, dfa_size_limit=PATTERN_BYTES_MAX)
+
+
+def _refuse(_address: str) -> NoReturn:
+    raise ValueError("not fetched")
+
+
+def _why(refused: Exception) -> str:
+    said = str(refused).split("\n", 1)[0]
+    if "retriev" in said or "not fetched" in said or isinstance(refused, jsonschema_rs.ReferencingError):
+        return "a $ref leads out of the schema; only references inside it are followed"
+    if "meta-schema" in said:
+        return "unknown $schema; drafts 4, 6, 7, 2019-09 and 2020-12 are known"
+    where = "/".join(str(part) for part in getattr(refused, "instance_path", []))
+    return f"not a JSON Schema at /{where}"
+
+
+def misfits(schema: dict[str, JsonValue], document: JsonValue, *, most: int) -> list[JsonValue]:
+    """Where the document does not fit and by which keyword. Never a value: the messages quote them."""
+    found = islice(compiled(schema).iter_errors(document), most)
+    return [{"path": list(error.instance_path), "keyword": _keyword(error)} for error in found]
+
+
+def _keyword(error: Any) -> str:
+    """The last name of the schema's path; where a schema is just `false`, that name is a property's."""
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.FalseSchema):
+        return "false"
+    return next((part for part in reversed(error.schema_path) if isinstance(part, str)), "schema")
