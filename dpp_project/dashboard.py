@@ -23,10 +23,11 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Bars over labels; several series share the axis."""
+    """Bars over labels. Several series stand on each other where they are parts of one whole, else side by side."""
 
     labels: Sequence[str]
     series: Mapping[str, Sequence[int]]
+    stacked: bool = True
     colors: Sequence[str] = ("#2563eb", "#f59e0b", "#dc2626", "#16a34a")
 
     def data(self) -> str:
@@ -36,6 +37,34 @@ class Plot:
             for (name, values), color in zip(self.series.items(), self.colors, strict=False)
         ]
         return json.dumps({"labels": list(self.labels), "datasets": datasets})
+
+    def options(self) -> str:
+        """Instead of Unfold's own, which show no scale and draw several series over each other."""
+        grey = "#9ca3af"
+        return json.dumps(
+            {
+                "animation": False,
+                "responsive": True,
+                "maintainAspectRatio": False,
+                "datasets": {"bar": {"borderRadius": 3, "maxBarThickness": 18}},
+                "plugins": {
+                    "legend": {
+                        "display": len(self.series) > 1,
+                        "align": "end",
+                        "labels": {"boxHeight": 8, "boxWidth": 8, "color": grey},
+                    }
+                },
+                "scales": {
+                    "x": {"stacked": self.stacked, "grid": {"display": False}, "ticks": {"color": grey}},
+                    "y": {
+                        "stacked": self.stacked,
+                        "beginAtZero": True,
+                        "grid": {"color": "rgba(156,163,175,.25)"},
+                        "ticks": {"color": grey, "precision": 0, "maxTicksLimit": 6},
+                    },
+                },
+            }
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

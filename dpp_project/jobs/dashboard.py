@@ -55,6 +55,7 @@ def work_by_hour() -> Panel:
         description=f"The last {HOURS} hours, by the hour (UTC).",
         plot=Plot(
             labels=[f"{hour:%H}" for hour in hours],
+            stacked=False,
             series={"runs": list(runs), "changed": list(changed), "errors": list(errors)},
         ),
     )
