@@ -7,6 +7,7 @@ PY := .venv/bin/python
 DEVSTACK := $(PY) -m dpp_project.devstack
 # Fast for tests: services of their own, thrown away afterwards.
 AROUND := $(DEVSTACK) with-services --
+SECONDS ?= 300
 LOCK := .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
 T ?= tests
@@ -76,6 +77,9 @@ mutants: setup ## Plant small faults, one after the other; the suite must find e
 
 fuzz: setup ## The API against its own document, 20,000 requests (N=2000 for fewer)
 	@DPP_FUZZ_CASES=$(or $(N),20000) $(AROUND) $(PY) -m pytest -q -n $(JOBS) tests/acceptance/test_openapi_fuzz.py
+
+chaos: setup ## Load and faults on a platform of its own for SECONDS=300, then the account (SEED=n repeats)
+	@$(PY) -m tests.gear.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 reset: ## Stop everything and delete data, keys and logs
 	@if [ -x $(PY) ]; then $(DEVSTACK) reset; else rm -rf .devstack; fi

@@ -46,6 +46,10 @@ class Folder:
     def pid_file(self, name: str) -> Path:
         return self.pids / f"{name}.pid"
 
+    def drill(self, name: str) -> Path:
+        """KEY=VALUE lines over the environment of one program from its next start on; no file, no change."""
+        return self.root / "drills" / f"{name}.env"
+
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 

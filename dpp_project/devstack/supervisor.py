@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from dpp_project.devstack import backoff, identity
+from dpp_project.devstack import backoff, environment, identity
 from dpp_project.devstack.folder import Folder, write_whole
 from dpp_project.devstack.programs import Program, spawn
 from dpp_project.lifeline import adopt_orphans, disown_orphans
@@ -173,7 +173,7 @@ class Supervisor:
         with self.folder.log(program.name).open("ab") as output:
             unit.process = spawn(
                 program.command,
-                environ={**self.environ, **program.environ},
+                environ={**self.environ, **program.environ, **environment.read(self.folder.drill(program.name))},
                 output=output,
                 privilege=program.privilege,
             )
