@@ -1,0 +1,43 @@
+"""Where there is ink and no word was read. The engine's confidence knows nothing of what it passed by."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from runs.packs.ocr.engine import Box, Word
+
+MOST: Final = 40
+"""More on one page are a picture, not text."""
+FILL_LEAST: Final = 0.08
+FILL_MOST: Final = 0.85
+LONG: Final = 60
+"""Longer than so many times its height is a rule, not a word."""
+
+
+def unread(marks: NDArray[np.bool_], words: Sequence[Word], line_height: float) -> list[Box]:
+    """Boxes of what looks like words, from above to below."""
+    rest = marks.astype(np.uint8)
+    near = max(2, round(line_height * 0.25))
+    for word in words:
+        box = word.box
+        rest[max(0, box.top - near) : box.bottom + near, max(0, box.left - near) : box.right + near] = 0
+    smeared = cv2.morphologyEx(rest, cv2.MORPH_CLOSE, np.ones((3, max(3, round(line_height * 0.8))), np.uint8))
+    _, _, stats, _ = cv2.connectedComponentsWithStats(smeared, connectivity=8)
+    found = []
+    for left, top, width, height, _ in stats[1:].tolist():
+        box = Box(left, top, left + width, top + height)
+        if _like_a_word(box, rest, line_height):
+            found.append(box)
+    return sorted(found, key=lambda box: (box.top, box.left)) if len(found) <= MOST else []
+
+
+def _like_a_word(box: Box, rest: NDArray[np.uint8], line_height: float) -> bool:
+    if not 0.4 * line_height <= box.height <= 3 * line_height or box.width < 0.8 * line_height:
+        return False
+    if box.width > LONG * box.height:
+        return False
+    fill = float(rest[box.top : box.bottom, box.left : box.right].mean())
+    return FILL_LEAST <= fill <= FILL_MOST
