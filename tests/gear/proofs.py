@@ -59,6 +59,13 @@ PROOFS: tuple[Proof, ...] = (
         seconds=1_200,
     ),
     Proof(
+        name="schedules",
+        shows="worker, reaper, reconciler and cancel over one run, every order of three preemptions, and not one wrong",
+        command=(*PYTEST, "tests/race/test_reaper_schedules.py"),
+        least_cases=15_000,
+        seconds=900,
+    ),
+    Proof(
         name="mutants",
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.gear.mutants"),

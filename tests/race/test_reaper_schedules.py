@@ -1,0 +1,181 @@
+"""Worker, reaper, reconciler, cancel and sweeper over one run, at every effect, in every order (DPP-34, 37, 40 to 42).
+
+The real code on a real Postgres and a real Redis. Times stand so that everybody may act at once: leases run out as they
+are given, and a claim is old as it is made. The bucket is a dictionary that is held like the rest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pytest
+from redis import Redis
+
+from budget import rebuild, services
+from budget.models import LedgerEntry
+from reaper import claim_reconciler, lease_reaper, reservation_sweeper
+from runs import cancellation, execution, leases, storage, timing, transitions
+from runs.leases import Keeper
+from runs.models import Run, RunHistory
+from runs.states import Stage as RunStage
+from runs.storage import Head
+from tenants.models import Tenant
+from tests.gear import proofs, recovery, schedules
+from tests.gear import runs as gear
+from tests.gear.scenes import InstantBox
+from tests.gear.schedules import Stage, Step
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.contract("DPP-34", "DPP-37", "DPP-40", "DPP-41", "DPP-42"),
+]
+
+Part = Callable[[Run], object]
+
+
+def worker(run: Run) -> object:
+    return execution.execute(run.run_id, message=None)
+
+
+def reaper(_run: Run) -> object:
+    return recovery.run_loop(lease_reaper.run_once)
+
+
+def reconciler(_run: Run) -> object:
+    return recovery.run_loop(claim_reconciler.run_once)
+
+
+def sweeper(_run: Run) -> object:
+    return recovery.run_loop(reservation_sweeper.run_once)
+
+
+def canceler(run: Run) -> object:
+    return cancellation.cancel(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
+
+
+PAIRS: Final = ((worker, reaper), (worker, canceler), (worker, sweeper), (worker, reconciler), (worker, worker))
+CASTS: Final = (
+    (worker, reaper, reconciler, canceler),
+    (worker, sweeper, canceler),
+    (worker, worker, reaper),
+)
+
+
+def named(cast: Sequence[Part]) -> str:
+    return " ".join(part.__name__ for part in cast)
+
+
+class Bucket:
+    """Put and head, each an effect."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, key: str, content: bytes, *, content_type: str) -> str:
+        schedules.pause(f"put {content_type}")
+        self.objects[key] = content
+        return "a" * 64
+
+    def head(self, key: str) -> Head | None:
+        schedules.pause("head")
+        return Head(size=len(self.objects[key]), content_type="") if key in self.objects else None
+
+
+@pytest.fixture
+def tenant(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> Tenant:
+    rebuild.rebuild_all()
+    made, bucket, box = recovery.funded(), Bucket(), InstantBox()
+    services.top_up(tenant_id=made.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
+    keeper = Keeper(watch_seconds=3_600)
+    monkeypatch.setattr(leases, "keeper", lambda: keeper)
+    monkeypatch.setattr(execution, "box", lambda: box)
+    monkeypatch.setattr(storage.RunStorage, "put", bucket.put)
+    monkeypatch.setattr(storage.RunStorage, "head", bucket.head)
+    monkeypatch.setattr(transitions, "LEASE_TTL_SECONDS", -1)
+    monkeypatch.setattr(timing, "RECONCILE_AFTER_SECONDS", -1)
+    return made
+
+
+@pytest.fixture
+def stage(tenant: Tenant) -> Iterator[Stage]:
+    with Stage(4).set_up() as ready:
+        yield ready
+
+
+def due(tenant: Tenant) -> Run:
+    """Queued for an hour, so that sweeper and worker both may have it."""
+    return gear.aged(
+        recovery.queued(tenant, pack_type="probe", inputs={"sleep_ms": 1}, timebox_sec=20), created_at=3_601
+    )
+
+
+def ends_once(run: Run) -> int:
+    """Whoever was stopped or overtaken: the loops finish it, and it has ended once. What it cost."""
+    for _ in range(3):
+        ended = gear.row(run.run_id)
+        if ended.finalize_stage == RunStage.COMMITTED:
+            break
+        for finisher in (reaper, reconciler, worker):
+            finisher(run)
+    assert ended.finalize_stage == RunStage.COMMITTED, ended
+    assert RunHistory.objects.filter(run_id=run.run_id, stage=RunStage.COMMITTED).count() == 1
+    assert ended.actual_cost_usd_micros is not None
+    entries = list(LedgerEntry.objects.filter(run_id=run.run_id).values_list("kind", "amount_usd_micros"))
+    charged = [("CHARGE", -ended.actual_cost_usd_micros)] if ended.actual_cost_usd_micros else []
+    assert entries == charged, (ended.status, entries)
+    assert (ended.result_key is not None) == (ended.status == "COMPLETED")
+    return ended.actual_cost_usd_micros
+
+
+def every_schedule(cast: Sequence[Part], *, preemptions: int, tenant: Tenant, stage: Stage) -> int:
+    """How many there were. After each one the run has ended once and every micro is where it belongs."""
+    left = recovery.balance_micros(tenant)
+
+    def play(choices: Sequence[int]) -> list[Step]:
+        nonlocal left
+        run = due(tenant)
+        steps = stage.play([partial(part, run) for part in cast], choices)
+        left -= ends_once(run)
+        assert recovery.balance_micros(tenant) == left, steps
+        return steps
+
+    for first in range(len(cast)):
+        play([first])  # the first time scripts are loaded, and a schedule would not repeat itself
+    count = sum(1 for _ in schedules.explore(play, preemptions=preemptions))
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
+    return count
+
+
+@pytest.mark.parametrize("cast", PAIRS, ids=named)
+def test_dpp_37_two_over_one_run_in_every_order_of_one_preemption(
+    cast: Sequence[Part], tenant: Tenant, stage: Stage
+) -> None:
+    count = every_schedule(cast, preemptions=1, tenant=tenant, stage=stage)
+    assert count > 8
+    proofs.report(cases=count)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("cast", [*PAIRS, *CASTS], ids=named)
+def test_dpp_37_all_over_one_run_in_every_order_of_three_preemptions(
+    cast: Sequence[Part], tenant: Tenant, stage: Stage
+) -> None:
+    proofs.report(cases=every_schedule(cast, preemptions=3, tenant=tenant, stage=stage))
+
+
+# A check that cannot fail proves nothing.
+
+
+def test_a_claim_that_does_not_compare_is_found(tenant: Tenant, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that settles what it has not claimed charges a run that its owner got back."""
+    claimed = execution._claimed
+
+    def careless(run: Run, lease: Any, intent: Any) -> Any:
+        services.settle(tenant_id=run.tenant_id, run_id=str(run.run_id), charge_micros=intent.charge_micros)
+        return claimed(run, lease, intent)
+
+    monkeypatch.setattr(execution, "_claimed", careless)
+    with pytest.raises(AssertionError):
+        every_schedule((worker, canceler), preemptions=1, tenant=tenant, stage=stage)
