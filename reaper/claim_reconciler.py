@@ -52,7 +52,8 @@ def run_once(*, now: datetime, limit: int) -> Report:
                 continue
             metrics.TAKEOVERS.inc()
             tally.noted["result lost"] += result_lost
-            tally.finished(finalization.finish(claim, actor=ACTOR))
+            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+                break
     return tally.report()
 
 

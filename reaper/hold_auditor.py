@@ -84,7 +84,9 @@ def _end_abandoned(tally: Tally, limit: int) -> None:
             if claimed is Outcome.LOST:
                 tally.lost()
                 continue
-            tally.finished(finalization.finish(Claim.won(run, token=token, intent=intent), actor=ACTOR))
+            claim = Claim.won(run, token=token, intent=intent)
+            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+                break
 
 
 def _holds_differ(proof: Proof) -> bool:

@@ -39,7 +39,9 @@ def run_once(*, now: datetime, limit: int) -> Report:
                 tally.lost()
                 continue
             metrics.LEASES_EXPIRED.inc()
-            tally.finished(finalization.finish(Claim.won(run, token=token, intent=intent), actor=ACTOR))
+            claim = Claim.won(run, token=token, intent=intent)
+            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+                break
     return tally.report()
 
 

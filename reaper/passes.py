@@ -47,13 +47,16 @@ class Tally:
         self.noted["lost"] += 1
         metrics.LOST.labels(loop=self.loop).inc()
 
-    def finished(self, finish: Finish) -> None:
+    def goes_on_after(self, finish: Finish) -> bool:
+        """Count it. When money has closed meanwhile, the rest of the pass is left to the next one, unclaimed."""
         if finish is Finish.COMMITTED:
             self.changed += 1
         elif finish is Finish.LOST:
             self.lost()
         else:
             self.noted["waiting"] += 1
+            return not money_is_closed()
+        return True
 
     def report(self, **detail: object) -> Report:
         return Report(seen=self.seen, changed=self.changed, errors=self.errors, detail=dict(self.noted) | detail)

@@ -36,7 +36,9 @@ def run_once(*, now: datetime, limit: int) -> Report:
             if claimed is Outcome.LOST:
                 tally.lost()
                 continue
-            tally.finished(finalization.finish(Claim.won(run, token=token, intent=intent), actor=ACTOR))
+            claim = Claim.won(run, token=token, intent=intent)
+            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+                break
     return tally.report()
 
 

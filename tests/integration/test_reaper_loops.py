@@ -207,10 +207,10 @@ def test_dpp_42_what_a_death_leaves_the_reconciler_finishes(
 
 @money_loops
 @pytest.mark.contract("DPP-39")
-def test_dpp_39_redis_gone_between_claim_and_settle_leaves_the_intent_to_be_finished(
+def test_dpp_39_redis_gone_between_claim_and_settle_leaves_the_intent_and_the_rest_alone(
     loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = loop.due(tenant)
+    runs = [loop.due(tenant) for _ in range(3)]
     edge = getattr(transitions, loop.edge)
     with recovery.redis_through_proxy(monkeypatch) as proxy:
 
@@ -222,13 +222,14 @@ def test_dpp_39_redis_gone_between_claim_and_settle_leaves_the_intent_to_be_fini
         with monkeypatch.context() as patch:
             patch.setattr(transitions, loop.edge, redis_goes)
             report = recovery.run_loop(loop.run_once)
-        assert (report.changed, report.detail["waiting"]) == (0, 1)
-        left = gear.row(run.run_id)
-        assert (left.finalize_stage, recovery.charges(run)) == ("CLAIMED", [])
+        assert (report.seen, report.changed, report.detail["waiting"]) == (1, 0, 1)
+        moved = [run for run in runs if gear.row(run.run_id).version != run.version]
+        assert [(gear.row(run.run_id).finalize_stage, recovery.charges(run)) for run in moved] == [("CLAIMED", [])]
         proxy.set(Mode.PASS)
-        recovery.minutes_pass(run)
-        assert recovery.run_loop(claim_reconciler.run_once).changed == 1
-    assert gear.row(run.run_id).finalize_stage == "COMMITTED"
+        recovery.minutes_pass(moved[0])
+        recovery.run_loop(claim_reconciler.run_once)
+        recovery.run_loop(loop.run_once)
+    assert {gear.row(run.run_id).finalize_stage for run in runs} == {"COMMITTED"}
     recovery.law_holds(tenant)
 
 
