@@ -8,6 +8,7 @@ from botocore.config import Config
 
 from dpp_project import env, logging
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
+from dpp_project.postgres import BoundedConnection
 
 
 def version() -> str:
@@ -81,7 +82,13 @@ DATABASES = {
         "NAME": unquote(_database.path.removeprefix("/")),
         "CONN_MAX_AGE": 0,
         "OPTIONS": {
-            "pool": {"min_size": 0, "max_size": ENV.DPP_DB_POOL_SIZE, "timeout": 10},
+            "pool": {
+                "min_size": 0,
+                "max_size": ENV.DPP_DB_POOL_SIZE,
+                "timeout": 10,
+                # A migration may take as long as it takes, and a person sits before it.
+                **({} if ENV.DPP_SERVICE == "command" else {"connection_class": BoundedConnection}),
+            },
             "prepare_threshold": 0,
             "server_side_binding": True,
             "connect_timeout": 5,

@@ -6,6 +6,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from signal import SIGTERM, signal
 from typing import Final
 
 import psycopg
@@ -31,6 +32,7 @@ def main() -> int:
     options = _options()
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     print(f"chaos for {options.seconds} s, seed {seed}", flush=True)
+    signal(SIGTERM, lambda *_: sys.exit("stopped"))  # so that the platform is taken down in any case
     with Stand() as stand:
         accounts = [Account(tenant, stand.customer_key(tenant)) for tenant in ("t_chaos", "t_chaos_poor")]
         customers = Customers(stand.api, stand.values["DPP_OPERATOR_KEY"], accounts, seed=seed)

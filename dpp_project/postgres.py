@@ -1,0 +1,33 @@
+"""Patience with Postgres, bounded on our side.
+
+libpq waits for an answer as long as the connection stands. One that stands and answers no more (a proxy that lost its
+far side, a host that went without a goodbye) keeps its thread for ever: an API thread less, or a recovery job that is
+never started again because it still runs. Redis, SQS and S3 are asked with a timeout; so is Postgres, here.
+"""
+
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import errors
+
+ANSWER_SECONDS: Final = 20.0
+"""Far above any statement of ours, and low enough that whatever met a dead connection is well again in a minute."""
+_LOOK_SECONDS: Final = 0.1
+
+Answer = TypeVar("Answer")
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """Gives a connection up that does not answer. What was asked may have been done all the same, as in any outage."""
+
+    def wait(
+        self, gen: Generator[Any, Any, Answer], interval: float = _LOOK_SECONDS, timeout: float | None = None
+    ) -> Answer:
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, ANSWER_SECONDS)
+        except errors._WaitTimeout as error:  # noqa: SLF001  it has no public name
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"Postgres has not answered for {ANSWER_SECONDS:.0f} s") from error
