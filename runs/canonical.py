@@ -15,6 +15,8 @@ from dpp_project.http.reasons import ReasonCode
 from runs.requests import RunCreateRequest
 
 MAX_INPUTS_BYTES: Final = 262_144
+_INEXACT: Final = "holds a number that JSON cannot carry exactly (beyond 2^53 - 1)"
+_TOO_LARGE: Final = f"larger than {MAX_INPUTS_BYTES} bytes as canonical JSON"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,20 @@ def payload_of(request: RunCreateRequest) -> Payload:
         canonical = rfc8785.dumps(document)
         too_large = len(canonical) > MAX_INPUTS_BYTES and len(rfc8785.dumps(inputs)) > MAX_INPUTS_BYTES
     except rfc8785.CanonicalizationError:
-        raise _refused("holds a number that JSON cannot carry exactly (beyond 2^53 - 1)") from None
+        raise _refused(_INEXACT) from None
     if too_large:
-        raise _refused(f"larger than {MAX_INPUTS_BYTES} bytes as canonical JSON")
+        raise _refused(_TOO_LARGE)
     return Payload(inputs=inputs, artifacts=artifacts, sha256=hashlib.sha256(canonical).hexdigest())
+
+
+def checked_inputs(inputs: dict[str, Any]) -> None:
+    """Refuses what a submit would refuse for its size or its numbers."""
+    try:
+        size = len(rfc8785.dumps(inputs))
+    except rfc8785.CanonicalizationError:
+        raise _refused(_INEXACT) from None
+    if size > MAX_INPUTS_BYTES:
+        raise _refused(_TOO_LARGE)
 
 
 def _refused(detail: str) -> Problem:

@@ -31,7 +31,7 @@ def _amount(text: str) -> str:
     return text
 
 
-def _known_pack(name: str) -> str:
+def known_pack(name: str) -> str:
     if name not in registry.packs():
         raise PydanticCustomError("pack", "unknown pack; choose of: {names}", {"names": ", ".join(registry.packs())})
     return name
@@ -82,7 +82,7 @@ class Meta(_Part):
 class RunCreateRequest(_Part):
     """One run: what to do, with what, for how much at most."""
 
-    pack_type: Annotated[str, AfterValidator(_known_pack)]
+    pack_type: Annotated[str, AfterValidator(known_pack)]
     inputs: Any
     reservation: Reservation
     options: Options = Options()

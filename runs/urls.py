@@ -2,12 +2,14 @@
 
 from django.urls import path
 
+from runs.api.estimate import EstimateView
 from runs.api.packs import PacksView
 from runs.api.uploads import UploadsView
 from runs.api.views import CancelView, RunsView, RunView
 
 urlpatterns = [
     path("runs", RunsView.as_view(), name="runs"),
+    path("runs/estimate", EstimateView.as_view(), name="estimate"),
     path("runs/<str:run_id>", RunView.as_view(), name="run"),
     path("runs/<str:run_id>/cancel", CancelView.as_view(), name="run-cancel"),
     path("uploads", UploadsView.as_view(), name="uploads"),

@@ -26,16 +26,16 @@ class Access(Enum):
 
 ANY_KEY: Final = Access.ANY_KEY
 PUBLIC: Final = None
-Requirement = Scope | Access | None
+Requirement = Scope | frozenset[Scope] | Access | None
 _UNDECLARED: Final = object()
 
 
 class HasScope(BasePermission):
     """Asks the view for `required_scopes`: one requirement, or one for each method it handles.
 
-    A requirement is a Scope, ANY_KEY, or PUBLIC. It is checked before anything is looked up, so a tenant's key learns
-    nothing from an operator's address, not even whether an id exists. A method the view does not handle needs a valid
-    key, and then gets its 405.
+    A requirement is a Scope, a set of which one will do, ANY_KEY, or PUBLIC. It is checked before anything is looked
+    up, so a tenant's key learns nothing from an operator's address, not even whether an id exists. A method the view
+    does not handle needs a valid key, and then gets its 405.
     """
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
@@ -46,10 +46,12 @@ class HasScope(BasePermission):
         if requirement is PUBLIC:
             return True
         principal = principal_of(request)
-        if isinstance(requirement, Scope) and requirement not in principal.scopes:
+        enough = frozenset({requirement}) if isinstance(requirement, Scope) else requirement
+        if isinstance(enough, frozenset) and enough.isdisjoint(principal.scopes):
+            named = " or ".join(f"`{scope.value}`" for scope in sorted(enough))
             raise Problem(
                 ReasonCode.SCOPE_MISSING,
-                f"This operation needs the scope `{requirement.value}`, which key dpp_{principal.prefix} lacks.",
+                f"This operation needs the scope {named}, which key dpp_{principal.prefix} lacks.",
             )
         return True
 
