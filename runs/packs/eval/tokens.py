@@ -1,8 +1,9 @@
 """Texts as tokens.
 
-Korean words carry their particles ("서울은", "서울이"), so that whole words of two right answers rarely meet. Where nothing
-else is asked for, each syllable of Hangul and each character of Han and Kana is a token of its own here, and every other
-script goes by words: no model, the same result on every machine, and on English what the reference libraries do. All texts are composed first (NFC), since one syllable may be written as three letters.
+Korean words carry their particles ("서울은", "서울이"), so that whole words of two right answers rarely meet. Where
+nothing else is asked for, each syllable of Hangul and each character of Han and Kana is a token of its own here, and
+every other script goes by words: no model, the same result on every machine, and on English what the reference
+libraries do. All texts are composed first (NFC), since one syllable may be written as three letters.
 """
 
 import re
