@@ -1,0 +1,66 @@
+"""Answers a question from a context, or says that the context does not (DPP-61).
+
+inputs.py     what may be asked                 answers.py   the form of every answer
+embedded.py   the engine that is always there: extractive.py finds, words.py and sentences.py read
+engine.py     the language model an operator may set; model.py asks it, completions.py speaks to it
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from runs.packs.decision import embedded, engine, model
+from runs.packs.decision.engine import Engine
+from runs.packs.decision.inputs import DecisionInputs
+from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
+
+
+def _prices(chosen: Engine | None) -> Sequence[Price]:
+    if chosen is None:
+        return [Price(unit="run", micros=embedded.RUN_MICROS, note="or the whole hold, where that is less")]
+    return [
+        Price(unit="1,000 tokens read", micros=chosen.input_micros_per_1k, note=f"by {chosen.model}"),
+        Price(unit="1,000 tokens written", micros=chosen.output_micros_per_1k, note=f"by {chosen.model}"),
+    ]
+
+
+def _estimate(inputs: DecisionInputs, chosen: Engine | None) -> Estimate:
+    if chosen is None:
+        return Estimate(least_micros=embedded.RUN_MICROS, most_micros=embedded.RUN_MICROS)
+    tokens_in = model.tokens_in_at_most(model.messages(inputs))
+    most_out = model.TOKENS_MAX[inputs.mode]
+    return Estimate(
+        least_micros=chosen.cost_micros(tokens_in=tokens_in // 8, tokens_out=1),
+        most_micros=chosen.cost_micros(tokens_in=tokens_in, tokens_out=most_out),
+    )
+
+
+def _execute(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
+    chosen = engine.read(os.environ)
+    return embedded.answer(work) if chosen is None else model.answer(work, chosen)
+
+
+def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
+    """As this environment has it: what it costs, and whether it needs the network, depend on the engine."""
+    chosen = engine.read(environ)
+    return Pack(
+        name="decision",
+        summary="Answers a question from a given context, with the passages the answer rests on.",
+        inputs=DecisionInputs,
+        prices=_prices(chosen),
+        estimate=lambda inputs: _estimate(inputs, chosen),
+        execute=_execute,
+        example={
+            "question": "How long are results kept?",
+            "context": "Results are kept for 30 days. Inputs are deleted with them.",
+            "mode": "brief",
+        },
+        memory_bytes=256 * MEBIBYTE,
+        needs_network=chosen is not None,
+        environment=engine.NAMES,
+        missing=lambda: engine.faults(os.environ),
+    )
+
+
+PACK = pack(os.environ)

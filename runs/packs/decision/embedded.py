@@ -1,0 +1,27 @@
+"""Answers from the context's own sentences, without a model and without a network."""
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from runs.packs.decision import answers, extractive
+from runs.packs.decision.inputs import DecisionInputs
+from runs.packs.pack import Work
+
+RUN_MICROS: Final = 50_000
+NAME: Final = "embedded"
+
+
+def answer(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
+    """min(50,000 micros, hold) a run, as the document has it."""
+    work.meter.charge(min(RUN_MICROS, work.meter.left_micros))
+    question, context = work.inputs.question, work.inputs.context
+    if context is None or not context.strip():
+        work.reliability = 0.0
+        return answers.data(text=answers.no_context(question), answered=False, confidence=0.0, evidence=[], engine=NAME)
+    found = extractive.search(question, context)
+    work.reliability = found.score
+    passages = found.passages if work.inputs.mode == "full" else found.passages[:1]
+    in_order = sorted(passages, key=lambda passage: passage.start)
+    text = "\n".join(passage.text for passage in in_order) if found.answered else answers.not_answered(question)
+    return answers.data(text=text, answered=found.answered, confidence=found.score, evidence=passages, engine=NAME)

@@ -1,0 +1,61 @@
+"""The language model an operator may put behind decision runs: where it is and what its tokens cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+BASE_URL: Final = "DPP_LLM_BASE_URL"
+API_KEY: Final = "DPP_LLM_API_KEY"
+MODEL: Final = "DPP_LLM_MODEL"
+INPUT_PRICE: Final = "DPP_LLM_INPUT_MICROS_PER_1K"
+OUTPUT_PRICE: Final = "DPP_LLM_OUTPUT_MICROS_PER_1K"
+NAMES: Final = (BASE_URL, API_KEY, MODEL, INPUT_PRICE, OUTPUT_PRICE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    base_url: str
+    model: str
+    api_key: str | None
+    input_micros_per_1k: int
+    output_micros_per_1k: int
+
+    def cost_micros(self, *, tokens_in: int, tokens_out: int) -> int:
+        """Rounded up: a part of a micro is a micro."""
+        return -(-(tokens_in * self.input_micros_per_1k + tokens_out * self.output_micros_per_1k) // 1_000)
+
+    def affordable_tokens(self, *, tokens_in: int, micros: int) -> int | None:
+        """How many tokens may be written after so many were read; None for no limit."""
+        left = micros * 1_000 - tokens_in * self.input_micros_per_1k
+        if left < 0:
+            return 0
+        return None if self.output_micros_per_1k == 0 else left // self.output_micros_per_1k
+
+
+def read(environ: Mapping[str, str]) -> Engine | None:
+    """None where none is configured, or not wholly: see `faults`."""
+    if not environ.get(BASE_URL) or faults(environ):
+        return None
+    return Engine(
+        base_url=environ[BASE_URL].rstrip("/"),
+        model=environ[MODEL],
+        api_key=environ.get(API_KEY) or None,
+        input_micros_per_1k=int(environ[INPUT_PRICE]),
+        output_micros_per_1k=int(environ[OUTPUT_PRICE]),
+    )
+
+
+def faults(environ: Mapping[str, str]) -> list[str]:
+    """What is missing beside an address: tokens without a price would be given away."""
+    if not environ.get(BASE_URL):
+        return []
+    found = [
+        f"{name} is not set, and {BASE_URL} is" for name in (MODEL, INPUT_PRICE, OUTPUT_PRICE) if not environ.get(name)
+    ]
+    found += [
+        f"{name} is no whole number" for name in (INPUT_PRICE, OUTPUT_PRICE) if not environ.get(name, "0").isdecimal()
+    ]
+    if urlsplit(environ[BASE_URL]).scheme not in {"http", "https"}:
+        found.append(f"{BASE_URL} is no http or https address")
+    return found
