@@ -46,7 +46,9 @@ class Source(BaseModel):
 
     kind: Literal["s3"] = "s3"
     bucket: Annotated[
-        str | None, AfterValidator(_own_bucket), Field(max_length=63, description="The bucket of your uploads.")
+        Annotated[str, Field(max_length=63)] | None,
+        AfterValidator(_own_bucket),
+        Field(description="The bucket of your uploads."),
     ] = None
     key: Annotated[
         str,
