@@ -7,6 +7,11 @@ ENV PYTHONUNBUFFERED=1 \
 
 WORKDIR /app
 
+# The data of the ocr pack; its engine comes in a wheel.
+RUN apt-get update -q \
+    && apt-get install -y -q --no-install-recommends tesseract-ocr-kor tesseract-ocr-eng tesseract-ocr-osd \
+    && rm -rf /var/lib/apt/lists/*
+
 COPY requirements/base.txt requirements/base.txt
 RUN pip install --require-hashes --only-binary=:all: --root-user-action=ignore -r requirements/base.txt
 

@@ -13,16 +13,21 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 
 T ?= tests
 ARGS ?=
 
-.PHONY: help setup base demo up down status logs lint format test locks check contract bench prove fuzz mutants clean reset
+.PHONY: help setup setup-ocr base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make the virtual environments, tools for testing included
 	@sh dpp_project/devstack/bootstrap.sh dev
+	@sh dpp_project/devstack/setup_ocr.sh --may
+
+setup-ocr: ## Install Tesseract's Korean and English and the tests' fonts (apt, as root)
+	@sh dpp_project/devstack/setup_ocr.sh
 
 base:
 	@sh dpp_project/devstack/bootstrap.sh base
+	@sh dpp_project/devstack/setup_ocr.sh --may
 
 demo: base ## Start everything from nothing and show that it works
 	@$(DEVSTACK) demo
@@ -68,6 +73,9 @@ contract: setup ## Each promise with its tests
 
 bench: setup ## Figures as ratios in one run (B=worker_pool for one)
 	@$(AROUND) $(PY) -m bench $(B)
+
+bench-ocr: setup ## Character error rate by kind of page, and pages a minute (SEEDS=20 for more of each)
+	@$(PY) -m bench.ocr $(SEEDS)
 
 prove: setup ## Every slow proof, each with its count (P=devstack for one)
 	@$(AROUND) $(PY) -m tests.gear.proofs $(P)

@@ -1,6 +1,7 @@
 """Tesseract: pixels in, words with boxes and confidence out. One object for one thread."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Final, Self
 
@@ -89,10 +90,7 @@ class Line:
 
     @property
     def box(self) -> Box:
-        found = self.words[0].box
-        for word in self.words[1:]:
-            found = found.around(word.box)
-        return found
+        return reduce(Box.around, (word.box for word in self.words))
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ is put together: the syllables that Korean is sure of, and English's letters bes
 import re
 import statistics
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Final
 
@@ -96,9 +97,7 @@ def _spliced(korean: Sequence[Word], english: Sequence[Word]) -> Word | None:
 
 
 def _word(symbols: Sequence[Symbol]) -> Word:
-    box = symbols[0].box
-    for symbol in symbols[1:]:
-        box = box.around(symbol.box)
+    box = reduce(Box.around, (symbol.box for symbol in symbols))
     text = "".join(symbol.text for symbol in symbols)
     return Word(text, min(symbol.confidence for symbol in symbols) * SURE, box, tuple(symbols))
 

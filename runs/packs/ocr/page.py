@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
 from typing import Final
 
@@ -90,7 +91,14 @@ class PageReader:
         return found
 
     def _left(self) -> float:
-        return self._ends - time.monotonic()
+        return max(0.001, self._ends - time.monotonic())
+
+    def _in_time(self) -> bool:
+        """False leaves its mark: what was skipped for want of time is told."""
+        if time.monotonic() < self._ends:
+            return True
+        self._found.complete = False
+        return False
 
     # Preflight.
 
@@ -123,21 +131,17 @@ class PageReader:
     # Passes.
 
     def _read_part(self, part: Box, sheet: Gray, marks: Marks, line_height: float, factor: float) -> None:
-        if self._left() <= 0:
-            self._found.complete = False
-            return
-        lines = self._body(part, sheet)
+        lines = self._body(part, sheet) if self._in_time() else []
         if self._profile.rereads and any(merging.is_doubtful(line) for line in lines):
             lines = self._each_language(lines, part, sheet)
-        if self._profile.title or self._profile.small:
-            lines = [self._at_its_size(line, sheet, line_height) for line in lines]
+        lines = [self._at_its_size(line, sheet, line_height) for line in lines]
         lines = [merging.respaced(line, marks) for line in lines]
         inside = np.zeros_like(marks)
         inside[part.top : part.bottom, part.left : part.right] = marks[part.top : part.bottom, part.left : part.right]
         lost = []
         for box in unread(inside, [word for line in lines for word in line.words], line_height):
-            line = self._again(box, sheet, line_height) if self._profile.small else None
-            if line is not None and line.confidence >= DOUBT:
+            line = self._missed(box, sheet, line_height)
+            if line is not None:
                 lines.append(line)
             else:
                 lost.append(box)
@@ -152,11 +156,12 @@ class PageReader:
         """Read again with each language alone, and merged. Without the time for both, the body pass stands."""
         alone: list[list[Line]] = []
         for language in LANGUAGES:
-            if self._left() <= 0:
+            if not self._in_time():
                 return list(lines)
             reading = self._engine.read(part.cut_from(sheet), psm=BLOCK, seconds=self._left(), language=language)
             alone.append([line.placed(part.left, part.top) for line in reading.lines])
             if not reading.complete:
+                self._found.complete = False
                 return list(lines)
         korean, english = alone
         return [
@@ -173,9 +178,16 @@ class PageReader:
         again = self._again(line.box, sheet, line_height)
         return again if again is not None and again.confidence > line.confidence else line
 
+    def _missed(self, box: Box, sheet: Gray, line_height: float) -> Line | None:
+        """Words where the body pass saw none: too small for it, or apart from the rest."""
+        if not self._profile.small or box.height > 3 * line_height:
+            return None
+        line = self._again(box, sheet, line_height)
+        return line if line is not None and line.confidence >= DOUBT else None
+
     def _again(self, box: Box, sheet: Gray, line_height: float) -> Line | None:
         """One line by itself, brought to the size of the engine's training."""
-        if self._left() <= 0:
+        if not self._in_time():
             return None
         pad = max(2, round(line_height * 0.2))
         wide = Box(max(0, box.left - pad), max(0, box.top - pad), box.right + pad, box.bottom + pad)
@@ -239,9 +251,7 @@ def _kind(group: Sequence[Line], usual: float) -> str:
 
 
 def _block(lines: Sequence[Line], kind: str, factor: float) -> Block:
-    box = lines[0].box
-    for line in lines[1:]:
-        box = box.around(line.box)
+    box = reduce(Box.around, (line.box for line in lines))
     letters = sum(line.letters for line in lines)
     return Block(
         text="\n".join(" ".join(_marked(word) for word in line.words) for line in lines),

@@ -1,6 +1,7 @@
 """Where there is ink and no word was read. The engine's confidence knows nothing of what it passed by."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 import cv2
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from runs.packs.ocr.engine import Box, Word
 
 MOST: Final = 40
-"""More on one page are a picture, not text."""
+"""More in one part of a page are told as one: a picture, or text that there was no time for."""
 FILL_LEAST: Final = 0.08
 FILL_MOST: Final = 0.85
 LONG: Final = 60
@@ -31,7 +32,9 @@ def unread(marks: NDArray[np.bool_], words: Sequence[Word], line_height: float) 
         box = Box(left, top, left + width, top + height)
         if _like_a_word(box, rest, line_height):
             found.append(box)
-    return sorted(found, key=lambda box: (box.top, box.left)) if len(found) <= MOST else []
+    if len(found) > MOST:
+        found = [reduce(Box.around, found)]
+    return sorted(found, key=lambda box: (box.top, box.left))
 
 
 def _like_a_word(box: Box, rest: NDArray[np.uint8], line_height: float) -> bool:
