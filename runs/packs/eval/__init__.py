@@ -212,7 +212,7 @@ PACK = Pack(
     example={
         "items": [
             {"id": "capital", "output": "서울은 대한민국의 수도이다.", "expected": "대한민국의 수도는 서울이다."},
-            {"id": "price", "output": "The total is 1,250.", "expected": "1250"},
+            {"id": "sum", "output": "The total is 1,250.", "expected": "1250"},
         ],
         "metrics": [{"type": "token_f1"}, {"type": "chrf"}, {"type": "cer", "ignore_spaces": True}],
         "thresholds": {"token_f1": 0.5},
