@@ -199,6 +199,15 @@ def _estimate(inputs: EvalInputs) -> Estimate:
     return Estimate(least_micros=micros, most_micros=micros)
 
 
+EXAMPLE: Final = {
+    "items": [
+        {"id": "capital", "output": "서울은 대한민국의 수도이다.", "expected": "대한민국의 수도는 서울이다."},
+        {"id": "sum", "output": "The total is 1,250.", "expected": "1250"},
+    ],
+    "metrics": [{"type": "token_f1"}, {"type": "chrf"}, {"type": "cer", "ignore_spaces": True}],
+    "thresholds": {"token_f1": 0.5},
+}
+
 PACK = Pack(
     name="eval",
     summary="Scores outputs against expected ones: exact match, F1, ROUGE-L, chrF, BLEU, WER, CER, JSON, numbers.",
@@ -209,13 +218,6 @@ PACK = Pack(
     ],
     estimate=_estimate,
     execute=_execute,
-    example={
-        "items": [
-            {"id": "capital", "output": "서울은 대한민국의 수도이다.", "expected": "대한민국의 수도는 서울이다."},
-            {"id": "sum", "output": "The total is 1,250.", "expected": "1250"},
-        ],
-        "metrics": [{"type": "token_f1"}, {"type": "chrf"}, {"type": "cer", "ignore_spaces": True}],
-        "thresholds": {"token_f1": 0.5},
-    },
+    example=EXAMPLE,
     memory_bytes=256 * MEBIBYTE,
 )
