@@ -22,8 +22,12 @@ ANSWER_BYTES_MAX: Final = 16 * MEBIBYTE
 MEMORY_BYTES: Final = 96 * MEBIBYTE
 
 
+_TOO_LARGE: Final = 3
+"""Exit code of a child that ran out of memory in an orderly way."""
+
+
 class RuleStopped(Exception):  # noqa: N818  named for what happened
-    """No answer; `reason` says what stopped it: TOO_SLOW, TOO_LARGE, OUT_OF_TIME or HOLD_EXHAUSTED."""
+    """No answer; `reason` says what stopped it: TOO_SLOW, TOO_LARGE, CRASHED, OUT_OF_TIME or HOLD_EXHAUSTED."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -40,18 +44,26 @@ def carried_out(rule: Callable[[], Any], *, seconds: float) -> Any:
     os.close(writing)
     try:
         said = _heard(reading, until)
-    finally:
-        os.close(reading)
+    except RuleStopped:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        raise
+    finally:
+        os.close(reading)
+        _, status = os.waitpid(child, 0)  # killed, or its last act was to close the pipe
     if not said.endswith(b"\n"):
-        raise RuleStopped("TOO_LARGE")
+        raise RuleStopped(_why(os.waitstatus_to_exitcode(status)))
     return json.loads(said)
+
+
+def _why(code: int) -> str:
+    """Native code that gets no memory aborts."""
+    return "TOO_LARGE" if code in {_TOO_LARGE, -signal.SIGABRT} else "CRASHED"
 
 
 def _answer(rule: Callable[[], Any], writing: int) -> None:
     """In the child. It leaves without a word, whatever happens: a message could quote the inputs."""
+    code = 1
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if sys.platform == "linux":
@@ -61,8 +73,11 @@ def _answer(rule: Callable[[], Any], writing: int) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (least, least))
         with os.fdopen(writing, "wb") as answer:
             answer.write(json.dumps(rule()).encode() + b"\n")
+        code = 0
+    except (MemoryError, OverflowError):
+        code = _TOO_LARGE
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def _heard(reading: int, until: float) -> bytes:

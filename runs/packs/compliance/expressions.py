@@ -47,10 +47,15 @@ def _why(said: str) -> str:
 
 def holds(expression: str, *, subject: Subject, value: JsonValue) -> JsonValue:
     """True, False, or the class of its error, such as NOT_FOUND. Never the message, which may quote the document."""
-    answer = compiled(expression, subject).eval(data={subject: value})
+    try:
+        answer = compiled(expression, subject).eval(data={subject: value})
+    except RuntimeError as stopped:  # its budget of steps, for one
+        return _class_of(str(stopped))
     if answer.type() == cel.Type.BOOL:
         return bool(answer.value())
-    if answer.type() == cel.Type.ERROR:
-        name = str(answer.value()).split(":", 1)[0]
-        return name if name.isupper() and len(name) <= 32 else "ERROR"
-    return "NOT_A_BOOLEAN"
+    return _class_of(str(answer.value())) if answer.type() == cel.Type.ERROR else "NOT_A_BOOLEAN"
+
+
+def _class_of(said: str) -> str:
+    name = said.split(":", 1)[0]
+    return name if name.replace("_", "").isalpha() and name.isupper() and len(name) <= 32 else "ERROR"

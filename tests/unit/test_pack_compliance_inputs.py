@@ -1,0 +1,81 @@
+"""A rule that could never work is refused at submit, and the error names its field."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from runs.packs.compliance.inputs import ComplianceInputs
+from tests.gear.judging import refusals
+
+pytestmark = pytest.mark.contract("DPP-64")
+
+
+def one(rule: dict[str, Any], **subject: Any) -> dict[str, Any]:
+    return {"rules": [{"id": "a"} | rule]} | (subject or {"text": "x"})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "place", "said"),
+    [
+        (one({"type": "regex", "pattern": "("}), ("rules", 0, "pattern"), "missing )"),
+        (one({"type": "regex", "pattern": "(?=a)"}), ("rules", 0, "pattern"), "lookaround"),
+        (one({"type": "regex", "pattern": r"(a)\1"}), ("rules", 0, "pattern"), "not a pattern of RE2"),
+        (one({"type": "regex", "pattern": r"(\pL{1,20})"}), ("rules", 0, "pattern"), "too large"),
+        (one({"type": "regex", "pattern": "a" * 1_001}), ("rules", 0, "pattern"), "at most 1000"),
+        (one({"type": "regex"}), ("rules", 0, "pattern"), "Field required"),
+        (one({"type": "schema", "json_schema": {"type": "nope"}}, document=1), ("rules", 0, "json_schema"), "/type"),
+        (one({"type": "schema", "json_schema": {"pattern": "("}}, document=1), ("rules", 0, "json_schema"), "/pattern"),
+        (one({"type": "schema", "json_schema": {"$ref": "http://127.0.0.1:9/x"}}, document=1),
+         ("rules", 0, "json_schema"), "leads out"),
+        (one({"type": "schema", "json_schema": {"$ref": "file:///etc/passwd"}}, document=1),
+         ("rules", 0, "json_schema"), "leads out"),
+        (one({"type": "schema", "json_schema": {"$schema": "http://x/y"}}, document=1),
+         ("rules", 0, "json_schema"), "$schema"),
+        (one({"type": "schema", "json_schema": {}}), ("rules", 0, "type"), "only text"),
+        (one({"type": "expression", "expression": "1 +"}), ("rules", 0, "expression"), "line 1, column 4"),
+        (one({"type": "expression", "expression": "text.size()"}), ("rules", 0, "expression"), "true or false"),
+        (one({"type": "expression", "expression": "nope > 1"}), ("rules", 0, "expression"), "undeclared"),
+        (one({"type": "expression", "expression": "document.a"}), ("rules", 0, "expression"), "undeclared"),
+        (one({"type": "expression", "expression": "text == 'a'"}, document=1),
+         ("rules", 0, "expression"), "undeclared"),
+        (one({"type": "expression", "expression": "(" * 40 + "true" + ")" * 40}),
+         ("rules", 0, "expression"), "too deeply"),
+        (one({"type": "pii", "kinds": ["dna"]}), ("rules", 0, "kinds", 0), "Input should be"),
+        (one({"type": "pii", "severity": "bad"}), ("rules", 0, "severity"), "Input should be"),
+        (one({"type": "magic"}), ("rules", 0), "does not match any of the expected tags"),
+        (one({"type": "pii", "id": "with space"}), ("rules", 0, "id"), "pattern"),
+        ({"text": "x", "rules": [{"id": "a", "type": "pii"}, {"id": "a", "type": "secret"}]},
+         ("rules", 1, "id"), "another rule"),
+        ({"text": "x", "rules": []}, ("rules",), "at least 1"),
+        ({"rules": [{"id": "a", "type": "pii"}]}, (), "either text or document"),
+        (one({"type": "pii"}, text="x", document={}), (), "either text or document"),
+    ],
+)  # fmt: skip
+def test_dpp_64_a_wrong_rule_is_named(inputs: dict[str, Any], place: tuple[Any, ...], said: str) -> None:
+    ((found, message),) = refusals(ComplianceInputs, inputs)
+    assert found == place
+    assert said in message
+
+
+def test_dpp_64_what_passed_passes_again_as_it_is_stored() -> None:
+    """The box reads the normalised inputs, every default in them."""
+    inputs = one({"type": "schema", "json_schema": {"type": "object"}}, document={"a": [1, None, True]})
+    inputs["rules"] += [{"id": "b", "type": "pii"}, {"id": "c", "type": "expression", "expression": "document.a != 1"}]
+    stored = ComplianceInputs.model_validate(inputs).model_dump(mode="json")
+    assert ComplianceInputs.model_validate(stored).model_dump(mode="json") == stored
+    assert stored["document"] == {"a": [1, None, True]}
+
+
+def test_dpp_64_no_reference_of_a_schema_is_ever_fetched() -> None:
+    """A listener stands where the references point; what waits in its queue afterwards is this test's own call."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        address = server.getsockname()
+        for name in ("$ref", "$dynamicRef", "$schema", "$recursiveRef"):
+            schema = {name: f"http://127.0.0.1:{address[1]}/schema.json"}
+            refusals(ComplianceInputs, one({"type": "schema", "json_schema": schema}, document={}))
+        with socket.create_connection(address) as own:
+            accepted, _ = server.accept()
+            with accepted:
+                assert accepted.getpeername() == own.getsockname()
