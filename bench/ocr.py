@@ -1,6 +1,6 @@
 """Character error rate by kind of page, and pages a minute on one core. `make bench-ocr` (SEEDS=20 for more of each).
 
-Pages are those of tests/gear/ocr_corpus.py: printed here, so that their text is known. Spaces do not count as characters;
+Pages are those of tests/gear/ocr_corpus.py: printed here, so that their text is known. Spaces do not count as letters;
 how many spaces are wrong is said beside it. Time is the processor's, so that a busy machine does not matter.
 """
 

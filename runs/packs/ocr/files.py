@@ -5,7 +5,9 @@ the formats that are tried at all, and the pixels of a page.
 """
 
 import io
+import struct
 import warnings
+import zlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,6 +23,11 @@ PIXELS_MAX: Final = 40_000_000
 SIDE_MIN: Final = 8
 SIDE_WANTED: Final = 4_000
 """A longer page is made smaller: A4 at 300 dpi has 3,508, and more only costs time."""
+BROKEN: Final = (
+    *(OSError, EOFError, ValueError, SyntaxError, KeyError, TypeError, IndexError, struct.error, zlib.error),
+    Image.DecompressionBombError,
+)
+"""What Pillow's decoders raise for bytes that are not what they should be."""
 PDF_DPI: Final = 200
 POINTS_PER_INCH: Final = 72
 
@@ -85,14 +92,26 @@ def _picture(content: bytes) -> Iterator[Gray | NotReadable]:
         number = 0
         while True:
             try:
-                picture.seek(number)
-            except EOFError:
-                return
-            except (OSError, ValueError, SyntaxError, KeyError, TypeError, Image.DecompressionBombError):
-                yield NotReadable("is broken, and so is all behind it")
+                if not _turned_to(picture, number):
+                    return
+            except NotReadable as fault:
+                yield fault
                 return
             yield _decoded(picture)
             number += 1
+
+
+def _turned_to(picture: Image.Image, number: int) -> bool:
+    """False where there is no such page."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            picture.seek(number)
+        except EOFError:
+            return False
+        except BROKEN:
+            raise NotReadable("is broken, and so is all behind it") from None
+    return True
 
 
 def _opened(content: bytes) -> Image.Image:
@@ -105,8 +124,8 @@ def _opened(content: bytes) -> Image.Image:
             raise NotReadable(f"has more than {PIXELS_MAX // 1_000_000} million pixels") from None
         except UnidentifiedImageError:
             raise NotReadable("is no PNG, JPEG, WebP, TIFF or PDF") from None
-        except (OSError, ValueError, SyntaxError):
-            raise NotReadable("is broken") from None
+        except BROKEN:
+            raise NotReadable("is broken or cut off") from None
 
 
 def _decoded(picture: Image.Image) -> Gray | NotReadable:
@@ -121,7 +140,7 @@ def _decoded(picture: Image.Image) -> Gray | NotReadable:
             picture.draft("L", (SIDE_WANTED, SIDE_WANTED))  # JPEG alone: decodes no more than is wanted
             picture.load()
             gray = ImageOps.exif_transpose(_on_paper(picture))
-        except (OSError, ValueError, SyntaxError, KeyError, TypeError, EOFError):
+        except BROKEN:
             return NotReadable("is broken or cut off")
     gray.thumbnail((SIDE_WANTED, SIDE_WANTED), Image.Resampling.BOX)
     return np.array(gray, np.uint8)

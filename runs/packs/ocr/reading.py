@@ -19,8 +19,9 @@ from runs.packs.ocr.profiles import PAGE_MICROS, PROFILES
 from runs.packs.ocr.tessdata import folder, missing
 from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
 
-SECONDS_KEPT: Final = 2.0
-"""Of the timebox, for writing the result; no page is begun in them."""
+KEPT_SHARE: Final = 0.2
+KEPT_SECONDS_MAX: Final = 4.0
+"""Of the time, for the end of the page that is being read and for the result; no page is begun in it."""
 NOTES_MAX: Final = 200
 
 
@@ -82,11 +83,12 @@ class Reader:
 
     def _read_all(self, engine: Engine) -> None:
         profile = PROFILES[self.work.inputs.ocr_profile]
+        kept = min(KEPT_SECONDS_MAX, KEPT_SHARE * self.work.seconds_left())
         for image, number, page in self._pages():
             if isinstance(page, NotReadable):
                 self._fault(image, f"page {number} {page.args[0]}", number)
                 continue
-            if (left := self.work.seconds_left() - SECONDS_KEPT) <= 0:
+            if (left := self.work.seconds_left() - kept) <= 0:
                 self._stopped("TIME_EXHAUSTED", image, number)
                 return
             try:
