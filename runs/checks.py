@@ -1,8 +1,14 @@
-"""What `check --deploy` must find beside the constraints: the triggers that the run's promises rest on."""
+"""What `check` must find beside the constraints: triggers that the run's promises rest on, packs that cannot work."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+from django.apps import AppConfig
+from django.core.checks import CheckMessage, Info, Warning, register  # noqa: A004  Django's own name
 
 from dpp_project.checks import require_trigger
+from dpp_project.settings import ENV
+from runs.packs import registry
 
 TRIGGERS: Final = (
     ("runs", "runs_step_is_legal"),
@@ -15,3 +21,23 @@ TRIGGERS: Final = (
 
 for _table, _name in TRIGGERS:
     require_trigger(table=_table, name=_name)
+
+
+@register()
+def packs_that_cannot_work(app_configs: Sequence[AppConfig] | None, **_kwargs: Any) -> list[CheckMessage]:
+    """No error: the other packs work, and its own runs end as ENGINE_UNAVAILABLE, unpaid."""
+    del app_configs
+    return [
+        Info(f"The {pack.name} pack cannot work: {what}.", hint="Its runs cost nothing until then.", id="dpp.I001")
+        for pack in registry.packs().values()
+        for what in pack.missing()
+    ]
+
+
+@register(deploy=True)
+def packs_that_may_reach_private_places(app_configs: Sequence[AppConfig] | None, **_kwargs: Any) -> list[CheckMessage]:
+    del app_configs
+    if ENV.DPP_URL_PRIVATE_HOSTS is None or not ENV.DPP_HTTPS:
+        return []
+    hint = "Unset DPP_URL_PRIVATE_HOSTS, unless every tenant may read what it names."
+    return [Warning("The url pack may fetch from private addresses.", hint=hint, id="dpp.W006")]
