@@ -174,6 +174,16 @@ def test_pack_url_an_allowance_does_not_excuse_a_certificate(web: Web) -> None:
         network.close()
 
 
+def test_pack_url_the_real_network_asks_for_the_certificate_of_the_name(web: Web) -> None:
+    """The authority is trusted and the certificate is its own; it is another name's."""
+    network = Internet(ca_file=str(web.ca_file))
+    try:
+        fetcher = Fetcher(network, Allowance(hosts={"wrongname.example": ("127.0.0.1", web.good)}))
+        assert refused(fetcher, "https://wrongname.example/ok").reason is Discarded.TLS_ERROR
+    finally:
+        network.close()
+
+
 def test_pack_url_the_real_resolver_says_what_it_does_not_know() -> None:
     network = Internet()
     try:
