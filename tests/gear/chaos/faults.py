@@ -68,16 +68,16 @@ def _some_killed(scenery: Scenery) -> str:
     return _killed(*sorted(names))(scenery)
 
 
-def _cut(service: str) -> Kind:
+def _cut(service: str, how: str, *modes: Mode) -> Kind:
     def strike(scenery: Scenery) -> str:
-        mode = scenery.chance.choice([Mode.REFUSE, Mode.RESET, Mode.BLACK_HOLE])
+        mode = scenery.chance.choice(modes)
         scenery.stand.proxies[service].set(mode)
         return f"{service}: {mode.value}"
 
     def lift(scenery: Scenery) -> None:
         scenery.stand.proxies[service].set(Mode.PASS)
 
-    return Kind(f"{service} cut off", strike, (4.0, 12.0), lift)
+    return Kind(f"{service} {how}", strike, (4.0, 12.0), lift)
 
 
 def _stopped(name: str, seconds: tuple[float, float]) -> Kind:
@@ -155,9 +155,8 @@ KINDS: Final = (
     Kind("redis flushed", _flushed),
     Kind("redis rolled back", _rolled_back),
     Kind("messages doubled ten times", _duplicated),
-    _cut("redis"),
-    _cut("postgres"),
-    _cut("aws"),
+    *(_cut(name, "cut off", Mode.REFUSE, Mode.RESET) for name in SERVICES),
+    *(_cut(name, "in a black hole", Mode.BLACK_HOLE) for name in SERVICES),
     _stopped("worker", (8.0, 14.0)),
     _stopped("redis", (3.0, 8.0)),
     _clock("api"),

@@ -13,7 +13,15 @@ HEAD = """# Chaos
 Written by `make chaos` itself; a run of five minutes or more replaces it. The whole platform, as `make up` starts it,
 runs under steady load while its processes and services are killed, stopped, cut off, flushed and rolled back, and
 clocks go wrong by an hour. Customers repeat with the same Idempotency-Key whatever is not answered, and keep their
-receipts. Then the faults end, recovery has its time, and everything is counted.
+receipts. Then the faults end, recovery has its time, and everything is counted:
+
+- each run whose receipt a customer holds stands under its key, and was seen to end as its row says; no other run was
+  made but those that gave their key back unsubmitted, and these cost nothing;
+- each run was started at most once, ended once (`run_history`) and was charged once, no more than was held, and to the
+  micro what its bill says (`ledger_entries`);
+- each top-up that was answered is entered once; balances are the ledger's sums, no hold is left, and
+  `manage.py money_verify` proves it; nothing is open, queued or on its way;
+- each result that was sold can be had, with the hash that was sealed.
 """
 
 

@@ -1,0 +1,336 @@
+"""A random machine over the whole platform in process: everybody acts, anybody may die at any effect or be overtaken
+there, Redis loses what it knew, and after every step each run has at most one end and one charge, to the micro.
+
+Real Postgres, Valkey, SQS and S3; only the pack is one that answers at once. The seed is printed;
+DPP_MACHINE_SEED=<n> replays it. `make test` takes some days of the platform's life, the slow one many more.
+"""
+
+import gc
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from redis import Redis
+
+from budget import keys, rebuild, scripts, services
+from budget.outcomes import SettleOutcome
+from dpp_project.http.reasons import ReasonCode
+from dpp_project.jobs.registry import Report
+from runs import delivery, execution
+from runs.box.outcomes import Done, Failed, Stopped
+from runs.models import Run
+from runs.states import Stage
+from tests.gear import proofs
+from tests.gear.interruption import Interruption, beside
+from tests.gear.platform_world import LOOPS, Pack, Request, World
+from tests.gear.scenes import quick_surroundings
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    # A process that dies leaves cursors open; here its memory lives on.
+    pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning"),
+    pytest.mark.contract("DPP-06", "DPP-34", "DPP-37", "DPP-42", "DPP-44", "DPP-55", "DPP-56"),
+]
+__all__ = ["quick_surroundings"]
+
+LAST_EFFECT: Final = 13
+picks = st.integers(0, 10_000)
+places = st.integers(0, LAST_EFFECT)
+prices = st.sampled_from(["0.2500", "0.2500", "0.0100", "0.0001", "4.0000"])
+ages = st.sampled_from([6, 31, 61, 125, 151, 301, 901, 3_601])
+outcomes = st.sampled_from(
+    [
+        *[
+            Done(data={"answer": 1}, artifacts=(), spent_micros=micros, tokens=1)
+            for micros in (1, 7_777, 50_000, 10**9)
+        ],
+        Failed(reason=ReasonCode.PACK_FAILED, detail="The machine says so."),
+        Failed(reason=ReasonCode.ENGINE_UNAVAILABLE, detail="There is none."),
+        Stopped(),
+    ]
+)
+deaths = st.builds(Interruption, at=places, after=st.booleans())
+RIVALS: Final = (
+    "retaken",
+    "reaped",
+    "canceled",
+    "flushed",
+    "flushed and rebuilt",
+    "rolled back",
+    "executed",
+    "submitted",
+    "tenant rebuilt",
+)
+QUIET: Final = "quiet"
+during = st.sampled_from([QUIET, QUIET, QUIET, *RIVALS])
+
+
+class PlatformMachine(RuleBasedStateMachine):
+    steps_taken: ClassVar[int] = 0
+    struck: ClassVar[int] = 0
+    ends: ClassVar[Counter[str]] = Counter()
+    pack: ClassVar[Pack]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(self.pack)
+
+    @initialize(first=st.lists(prices, min_size=1, max_size=3), image=st.booleans())
+    def some_runs_wait(self, first: list[str], image: bool) -> None:  # noqa: FBT001  hypothesis passes it by name
+        for price in first:
+            self.world.submit(self.world.new_request(price))
+        if image:
+            self.world.save_image()
+
+    # Customers.
+
+    @rule(price=prices, outcome=outcomes, meanwhile=during, pick=picks, data=st.data())
+    def submit_and_deliver(self, price: str, outcome: Any, meanwhile: str, pick: int, data: st.DataObject) -> None:
+        """Hypothesis leaves rules out, to go deep with the others; a whole life is always among them."""
+        self.world.submit(self.world.new_request(price))
+        self.deliver_one(outcome, meanwhile, pick, data)
+
+    @rule(price=prices, data=st.data())
+    def submit(self, price: str, data: st.DataObject) -> None:
+        request = self.world.new_request(price)
+        self._interruptible(lambda: self.world.submit(request), data)
+
+    @precondition(lambda self: self.world.requests)
+    @rule(pick=picks, data=st.data())
+    def ask_again(self, pick: int, data: st.DataObject) -> None:
+        """Not for a run past its retention: its key is free, and stands for a new request."""
+        request = self._request(pick)
+        if not self._has_passed(request):
+            self._interruptible(lambda: self.world.submit(request), data)
+
+    @precondition(lambda self: self.world.requests)
+    @rule(pick=picks, data=st.data())
+    def cancel(self, pick: int, data: st.DataObject) -> None:
+        if (run := self._run(pick)) is not None:
+            self._interruptible(lambda: self.world.cancel(run.run_id), data)
+
+    @rule(micros=st.sampled_from([1, 250_000, 5_000_000]), data=st.data())
+    def top_up(self, micros: int, data: st.DataObject) -> None:
+        self._interruptible(lambda: self.world.top_up(micros), data)
+
+    # Workers.
+
+    @rule(outcome=outcomes, meanwhile=during, pick=picks, data=st.data())
+    def deliver(self, outcome: Any, meanwhile: str, pick: int, data: st.DataObject) -> None:
+        self.deliver_one(outcome, meanwhile, pick, data)
+
+    def deliver_one(self, outcome: Any, meanwhile: str, pick: int, data: st.DataObject) -> None:
+        self.pack.outcome = outcome
+        self.pack.meanwhile = None if meanwhile == QUIET else lambda: beside(self._rival(meanwhile, pick))
+        self._interruptible(self.world.deliver, data)
+
+    @precondition(lambda self: self.world.requests)
+    @rule(pick=picks, again=st.sampled_from(["send", "execute", "bury"]))
+    def doubled_or_dead(self, pick: int, again: str) -> None:
+        if (run := self._run(pick)) is not None:
+            {
+                "send": lambda: self.world.send_again(run),
+                "execute": lambda: self.world.execute_again(run.run_id),
+                "bury": lambda: self.world.bury(run),
+            }[again]()
+
+    # Recovery and operators.
+
+    @rule(name=st.sampled_from(["watch", "watch", "pending", *LOOPS]), data=st.data())
+    def recover(self, name: str, data: st.DataObject) -> None:
+        self._interruptible(lambda: self.world.run_loop(name), data)
+
+    @rule(whole=st.booleans(), data=st.data())
+    def rebuild(self, whole: bool, data: st.DataObject) -> None:  # noqa: FBT001  hypothesis passes it by name
+        self._interruptible(
+            rebuild.rebuild_all if whole else lambda: rebuild.rebuild_tenant(self.world.tenant_id), data, rivals=False
+        )
+
+    @precondition(lambda self: self.world.ended)
+    @rule(pick=picks, step=st.sampled_from(["open", "uphold", "refund"]), data=st.data())
+    def dispute(self, pick: int, step: str, data: st.DataObject) -> None:
+        if (run := self._ended(pick)) is not None:
+            self._interruptible(lambda: self.world.dispute(run, step), data)
+
+    # What happens by itself.
+
+    @rule(seconds=ages)
+    def time_passes(self, seconds: int) -> None:
+        self.world.pass_time(seconds)
+
+    @precondition(lambda self: self.world.ended)
+    @rule(pick=picks, data=st.data())
+    def retention_passes(self, pick: int, data: st.DataObject) -> None:
+        if (run := self._ended(pick)) is not None:
+            self.world.pass_retention(run)
+            self._interruptible(lambda: self.world.run_loop("retention"), data)
+
+    @rule(what=st.sampled_from(["nothing", "nothing", "save", "flush", "restore"]))
+    def redis_loses(self, what: str) -> None:
+        if what != "nothing":
+            {"save": self.world.save_image, "flush": self.world.flush, "restore": self.world.restore_image}[what]()
+
+    # After every step.
+
+    @invariant()
+    def each_run_has_one_end_and_every_micro_its_place(self) -> None:
+        PlatformMachine.steps_taken += 1
+        self.world.holds_true()
+
+    def teardown(self) -> None:
+        self.pack.outcome = Done(data={"answer": 1}, artifacts=(), spent_micros=1, tokens=1)
+        self.pack.meanwhile = None
+        self.world.come_to_rest()
+        PlatformMachine.ends.update(f"{row.status} {row.reason or ''}".strip() for row in self.world.truths())
+
+    # How.
+
+    def _interruptible(self, action: Callable[[], Any], data: st.DataObject, *, rivals: bool = True) -> None:
+        how = data.draw(st.sampled_from(["whole", "whole", "death", "death", "rival" if rivals else "death"]))
+        interruption = None
+        if how == "death":
+            interruption = data.draw(deaths)
+            # Hypothesis may hand the same object out again.
+            interruption = Interruption(at=interruption.at, after=interruption.after)
+        elif how == "rival":
+            name, pick = data.draw(st.sampled_from(RIVALS)), data.draw(picks)
+            interruption = Interruption(at=data.draw(places), rival=self._rival(name, pick))
+        self.world.act(action, interruption)
+        PlatformMachine.struck += interruption is not None and interruption.struck
+
+    def _rival(self, name: str, pick: int) -> Callable[[], Any]:
+        return {
+            "retaken": lambda: self._later(301, "claim_reconciler"),
+            "reaped": lambda: self._later(125, "lease_reaper"),
+            "canceled": lambda: self._on_run(pick, lambda run: self.world.cancel(run.run_id)),
+            "flushed": self.world.flush,
+            "flushed and rebuilt": self._flushed_and_rebuilt,
+            "rolled back": self.world.restore_image,
+            "executed": lambda: self._on_run(pick, lambda run: self.world.execute_again(run.run_id)),
+            "submitted": lambda: self.world.submit(self.world.new_request("0.2500")),
+            "tenant rebuilt": lambda: rebuild.rebuild_tenant(self.world.tenant_id),
+        }[name]
+
+    def _later(self, seconds: int, loop: str) -> None:
+        self.world.pass_time(seconds)
+        self.world.run_loop(loop)
+
+    def _flushed_and_rebuilt(self) -> None:
+        self.world.flush()
+        self.world.run_loop("watch")
+
+    def _on_run(self, pick: int, act: Callable[[Run], None]) -> None:
+        if (run := self._run(pick)) is not None:
+            act(run)
+
+    def _request(self, pick: int) -> Request:
+        return self.world.requests[pick % len(self.world.requests)]
+
+    def _has_passed(self, request: Request) -> bool:
+        return (
+            request.receipt is not None
+            and not Run.objects.filter(tenant_id=self.world.tenant_id, idempotency_key=request.key).exists()
+        )
+
+    def _run(self, pick: int) -> Run | None:
+        runs = list(Run.objects.filter(tenant_id=self.world.tenant_id).order_by("run_id"))
+        return runs[pick % len(runs)] if runs else None
+
+    def _ended(self, pick: int) -> Run | None:
+        runs = list(
+            Run.objects.filter(tenant_id=self.world.tenant_id, finalize_stage=Stage.COMMITTED).order_by("run_id")
+        )
+        return runs[pick % len(runs)] if runs else None
+
+
+def run_machine(*, examples: int, steps_each: int, shrink: bool = True) -> int:
+    """Steps taken. The seed is printed and reported, and given back by DPP_MACHINE_SEED."""
+    PlatformMachine.steps_taken = PlatformMachine.struck = 0
+    PlatformMachine.ends.clear()
+    seed = int(os.environ.get("DPP_MACHINE_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"DPP_MACHINE_SEED={seed}")  # noqa: T201  pytest shows it when the test fails
+    hypothesis.seed(seed)(PlatformMachine)
+    run_state_machine_as_test(
+        PlatformMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps_each,
+            deadline=None,
+            database=None,
+            print_blob=True,
+            phases=[Phase.generate, *([Phase.shrink] if shrink else [])],
+            suppress_health_check=list(HealthCheck),
+        ),
+        _min_steps=steps_each,
+    )
+    print(f"steps={PlatformMachine.steps_taken} interrupted={PlatformMachine.struck} {PlatformMachine.ends}")  # noqa: T201
+    proofs.report(cases=PlatformMachine.steps_taken, seed=seed)
+    return PlatformMachine.steps_taken
+
+
+@pytest.fixture
+def machine(
+    valkey: Redis, aws: str, transactional_db: None, quick_surroundings: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """What waits, waits in the machine's own time: nobody is patient for real seconds."""
+    pack = Pack()
+    monkeypatch.setattr(PlatformMachine, "pack", pack, raising=False)
+    monkeypatch.setattr(execution, "box", lambda: pack)
+    for owner, name in (
+        (execution, "START_PATIENCE_SECONDS"),
+        (execution, "CLAIM_PATIENCE_SECONDS"),
+        (execution, "FINISH_PATIENCE_SECONDS"),
+        (delivery, "STORE_PATIENCE_SECONDS"),
+    ):
+        monkeypatch.setattr(owner, name, 0.0)
+    yield
+    gc.collect()  # while what the dead left open may still be ignored
+
+
+def test_whatever_happens_each_run_ends_once_and_is_charged_once(machine: None) -> None:
+    assert run_machine(examples=14, steps_each=40) >= 500
+    assert PlatformMachine.struck >= 20
+    assert PlatformMachine.ends.total() >= 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_whatever_happens_for_many_days_each_run_ends_once_and_is_charged_once(machine: None) -> None:
+    assert run_machine(examples=110, steps_each=60) >= 6_000
+    assert PlatformMachine.struck >= 500
+    assert {"COMPLETED", "EXPIRED", "FAILED WORKER_TIMEOUT", "FAILED CANCELED_BY_OWNER"} <= set(PlatformMachine.ends)
+
+
+# A check that cannot fail proves nothing.
+
+
+def test_the_machine_finds_a_micro_that_is_lost(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = services.settle
+
+    def careless(**values: Any) -> SettleOutcome:
+        scripts.shared().client.decr(keys.balance(values["tenant_id"]))
+        return settle(**values)
+
+    monkeypatch.setattr(services, "settle", careless)
+    with pytest.raises(AssertionError, match="BALANCE"):
+        run_machine(examples=60, steps_each=40, shrink=False)
+
+
+def test_the_machine_finds_a_claim_that_nobody_takes_over(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOOPS, "claim_reconciler", lambda **_: Report())
+    with pytest.raises(AssertionError, match="CLAIMED"):
+        run_machine(examples=60, steps_each=40, shrink=False)
