@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPORT_VARIABLE = "DPP_PROOF_REPORT"
-BUDGET_SECONDS = 85 * 60
+BUDGET_SECONDS = 110 * 60
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
 
 
@@ -64,6 +64,20 @@ PROOFS: tuple[Proof, ...] = (
         command=(*PYTEST, "tests/race/test_reaper_schedules.py"),
         least_cases=15_000,
         seconds=900,
+    ),
+    Proof(
+        name="platform",
+        shows="whoever acts, dies or is overtaken at any effect, each run ends once and every micro has its place",
+        command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
+        least_cases=6_000,
+        seconds=360,
+    ),
+    Proof(
+        name="chaos",
+        shows="under load, with all of it killed, cut, stopped, flushed and rolled back, no run and no micro is lost",
+        command=(sys.executable, "-m", "tests.gear.chaos", "--seconds", "150", "--drain", "420"),
+        least_cases=200,
+        seconds=600,
     ),
     Proof(
         name="mutants",
