@@ -6,8 +6,11 @@ import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from django.conf import settings
+from django.db import connection
 from django.db.models import Min
 
 from budget.models import LedgerEntry
@@ -23,7 +26,8 @@ from runs.states import MoneyState, Stage, Status
 from tests.gear import recovery
 from tests.gear import runs as gear
 from tests.gear.box import lives
-from tests.gear.plant import a_worker
+from tests.gear.plant import a_worker, database_url
+from tests.gear.proxy import Mode, Proxy
 from tests.gear.scripted import Scripted
 from tests.gear.shop import Shop, a_body
 from tests.gear.waiting import wait_until
@@ -153,6 +157,52 @@ def test_dpp_78_a_hundred_runs_survive_two_rolling_restarts(shop: Shop, tmp_path
     assert RunHistory.objects.count() == 500
     assert RunHistory.objects.aggregate(least=Min("version"))["least"] == 0
     assert recovery.balance_micros(shop.tenant) == recovery.FUNDS_MICROS - 100 * COST_MICROS
+    recovery.law_holds(shop.tenant)
+
+
+def _address(service: str) -> tuple[str, int]:
+    url = urlsplit({"REDIS_URL": settings.REDIS_URL, "S3_ENDPOINT_URL": str(ENV.S3_ENDPOINT_URL)}[service])
+    return str(url.hostname), url.port or 80
+
+
+def _through(service: str, proxy: Proxy) -> str:
+    return {
+        "DATABASE_URL": database_url(host="127.0.0.1", port=proxy.port),
+        "REDIS_URL": f"redis://127.0.0.1:{proxy.port}/0",
+        "S3_ENDPOINT_URL": proxy.url,
+    }[service]
+
+
+@pytest.mark.contract("DPP-39")
+@pytest.mark.parametrize(
+    ("service", "mode"),
+    [
+        ("DATABASE_URL", Mode.REFUSE),
+        ("DATABASE_URL", Mode.RESET),
+        pytest.param("DATABASE_URL", Mode.BLACK_HOLE, marks=pytest.mark.slow),  # a dead connection is waited for, 20 s
+        ("REDIS_URL", Mode.REFUSE),
+        ("REDIS_URL", Mode.BLACK_HOLE),
+        ("S3_ENDPOINT_URL", Mode.REFUSE),
+    ],
+)
+def test_dpp_39_a_worker_comes_back_by_itself_and_loses_nothing(
+    service: str, mode: Mode, shop: Shop, tmp_path: Path
+) -> None:
+    host, port = (
+        (str(connection.settings_dict["HOST"]), int(connection.settings_dict["PORT"]))
+        if service == "DATABASE_URL"
+        else _address(service)
+    )
+    with Proxy(host, port) as proxy, a_worker(tmp_path, **{service: _through(service, proxy)}) as worker:  # type: ignore[arg-type]  # it is one of environ
+        runs = [submitted(shop, sleep_ms=200) for _ in range(12)]
+        wait_until(lambda: Run.objects.filter(finalize_stage=Stage.COMMITTED).exists(), seconds=30, what="a first end")
+        with proxy.outage(mode):
+            wait_until(lambda: '"level": "warning"' in worker.log(), seconds=40, what="the worker to notice")
+        wait_until(lambda: over(*runs), seconds=60, what="all runs to be over")
+        assert worker.alive()
+    assert {starts(run) for run in runs} == {1}
+    assert {gear.row(run.run_id).status for run in runs} == {Status.COMPLETED}
+    assert [recovery.charges(run) for run in runs] == [[-COST_MICROS]] * len(runs)
     recovery.law_holds(shop.tenant)
 
 
