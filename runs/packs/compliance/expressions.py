@@ -37,7 +37,7 @@ def compiled(expression: str, subject: Subject | None = None) -> Any:
 
 def _why(said: str) -> str:
     """`INVALID_ARGUMENT: ERROR: <input>:1:5: found no ...` and a drawing: the place and the reason."""
-    if "recursion limit" in said:
+    if "recursion" in said:
         return "the expression is nested too deeply"
     first = said.split("\n", 1)[0]
     place, found, reason = first.partition("<input>:")[2].partition(": ")

@@ -20,6 +20,7 @@ from runs import regexes
 from runs.packs.compliance import expressions, schemas
 
 RULES_MAX: Final = 100
+SCHEMA_RULES_MAX: Final = 10
 Severity = Literal["info", "warning", "error"]
 PiiKind = Literal["kr_rrn", "kr_business_number", "card", "phone", "email", "iban"]
 PII_KINDS: Final[list[PiiKind]] = ["kr_rrn", "kr_business_number", "card", "phone", "email", "iban"]
@@ -146,12 +147,17 @@ class ComplianceInputs(_Part):
             raise PydanticCustomError("subject", "send either text or document, and not both")
         wrong: list[InitErrorDetails] = []
         seen: set[str] = set()
+        schemas_left = SCHEMA_RULES_MAX
         for index, rule in enumerate(self.rules):
             if rule.id in seen:
                 wrong.append(_wrong(index, "id", "another rule has this id"))
             seen.add(rule.id)
-            if isinstance(rule, SchemaRule) and self.document is None:
-                wrong.append(_wrong(index, "type", "a schema holds a document, and only text is sent"))
+            if isinstance(rule, SchemaRule):
+                schemas_left -= 1
+                if schemas_left < 0:
+                    wrong.append(_wrong(index, "type", f"a run has at most {SCHEMA_RULES_MAX} schemas"))
+                if self.document is None:
+                    wrong.append(_wrong(index, "type", "a schema holds a document, and only text is sent"))
             if isinstance(rule, ExpressionRule):
                 wrong.extend(self._misfit(index, rule))
         if wrong:

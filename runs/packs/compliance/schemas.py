@@ -7,7 +7,9 @@ from typing import Any, Final, NoReturn
 import jsonschema_rs
 from pydantic import JsonValue
 
-PATTERN_BYTES_MAX: Final = 1_048_576
+PATTERN_BYTES_MAX: Final = 262_144
+PATTERNS_MAX: Final = 100
+"""A pattern of the largest size takes 1 ms and its bytes to compile, in the API: thousands of them would sink it."""
 MASK: Final = "[masked]"
 
 
@@ -17,6 +19,8 @@ class SchemaRefused(ValueError):  # noqa: N818  a refusal is named for what was 
 
 def compiled(schema: dict[str, JsonValue]) -> Any:
     """References are resolved here, so that one which leaves the schema is refused at submit."""
+    if _patterns(schema) > PATTERNS_MAX:
+        raise SchemaRefused(f"more than {PATTERNS_MAX} patterns in one schema")
     try:
         return jsonschema_rs.validator_for(
             schema,
@@ -27,6 +31,20 @@ def compiled(schema: dict[str, JsonValue]) -> Any:
         )
     except (ValueError, jsonschema_rs.ReferencingError) as refused:
         raise SchemaRefused(_why(refused)) from None
+
+
+def _patterns(schema: JsonValue) -> int:
+    """Counted wherever one could stand, which may be too many: in `const`, say."""
+    found, waiting = 0, [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend(node)
+        elif isinstance(node, dict):
+            named = node.get("patternProperties")
+            found += ("pattern" in node) + (len(named) if isinstance(named, dict) else 0)
+            waiting.extend(node.values())
+    return found
 
 
 @cache
