@@ -327,7 +327,8 @@ class World:
                 self.run_loop(name)
             while any(levels.depth(ENV.DPP_QUEUE_URL)):
                 self.deliver()
-        assert self._unrest() == []
+        left = self._unrest()
+        assert not left, f"stuck: {left}"
         self.holds_true()
         frame = frames.look(scripts.shared().client, self.tenant_id)
         assert frame.holds == {}

@@ -302,9 +302,9 @@ def machine(
 
 
 def test_whatever_happens_each_run_ends_once_and_is_charged_once(machine: None) -> None:
-    assert run_machine(examples=14, steps_each=40) >= 500
+    assert run_machine(examples=10, steps_each=40) >= 400
     assert PlatformMachine.struck >= 20
-    assert PlatformMachine.ends.total() >= 20
+    assert PlatformMachine.ends.total() >= 15
 
 
 @pytest.mark.slow
@@ -332,5 +332,5 @@ def test_the_machine_finds_a_micro_that_is_lost(machine: None, monkeypatch: pyte
 
 def test_the_machine_finds_a_claim_that_nobody_takes_over(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOOPS, "claim_reconciler", lambda **_: Report())
-    with pytest.raises(AssertionError, match="CLAIMED"):
+    with pytest.raises(AssertionError, match="stuck.*CLAIMED"):
         run_machine(examples=60, steps_each=40, shrink=False)
