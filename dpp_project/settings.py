@@ -46,11 +46,11 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "dpp_project.http.middleware.RequestMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "dpp_project.http.browsers.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "dpp_project.http.browsers.AuthenticationMiddleware",
+    "dpp_project.http.browsers.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 

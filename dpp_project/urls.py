@@ -12,13 +12,13 @@ handler404 = "dpp_project.http.handlers.not_found"
 handler500 = "dpp_project.http.handlers.server_error"
 
 urlpatterns = [
+    path("v1/", include("runs.urls")),  # first, as the most asked for
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", pages.metrics_page, name="metrics"),
     path("v1/openapi.json", pages.openapi, name="openapi"),
     path("v1/", include("tenants.urls")),
     path("v1/", include("budget.urls")),
-    path("v1/", include("runs.urls")),
     path("docs/", pages.browsable_docs, name="docs"),
     path("docs/problems/", pages.problem_list, name="problem-list"),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),

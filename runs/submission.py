@@ -68,6 +68,7 @@ class Submitted:
     """The run stands; `replayed` if it stood before."""
 
     receipt: RunReceipt
+    version: int
     replayed: bool
     reserved_micros: int
     used_micros: int = 0
@@ -212,6 +213,7 @@ class _Handler:
             self._close_door(run_id=run.run_id, made_at_ms=created_at_ms(run.created_at))
         return Submitted(
             receipt=receipt_of(run),
+            version=run.version,
             replayed=True,
             reserved_micros=run.reservation_max_cost_usd_micros,
             used_micros=run.actual_cost_usd_micros or 0,
@@ -282,17 +284,9 @@ class _Handler:
             log.warning("run not queued", run_id=str(row.run_id), exc_info=error)
             if (refusal := self._take_back(row)) is not None:
                 return refusal
-        log.info(
-            "run accepted",
-            run_id=str(row.run_id),
-            tenant_id=self._asked.tenant_id,
-            version_before=row.version,
-            version_after=row.version + 1,
-            money_state=MoneyState.RESERVED.value,
-            reserved_usd_micros=self._asked.price_micros,
-        )
         return Submitted(
             receipt=row.receipt,
+            version=row.version + 1,
             replayed=False,
             reserved_micros=self._asked.price_micros,
             balance_micros=self._opening.money.balance_micros if balance_micros is None else balance_micros,
@@ -338,10 +332,7 @@ class _Handler:
 
     def _read(self, *, run_id: UUID | None = None) -> Run | None:
         """The tenant's row that has this key, and is the one meant."""
-        runs = selectors.for_tenant(self._asked.tenant_id).filter(idempotency_key=self._asked.key)
-        if run_id is not None:
-            runs = runs.filter(run_id=run_id)
-        return runs.select_related("sent").first()
+        return selectors.of_key(self._asked.tenant_id, self._asked.key, run_id=run_id)
 
     def _close_door(self, *, run_id: UUID, made_at_ms: int) -> None:
         if self._owns_lock:

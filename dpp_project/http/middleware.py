@@ -57,6 +57,7 @@ class RequestMiddleware:
             status=response.status_code,
             ms=round(seconds * 1_000, 1),
             tenant_id=getattr(principal, "tenant_id", None),
+            **getattr(request, "dpp_log_facts", {}),
         )
 
 

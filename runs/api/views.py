@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from budget.glance import Glance
 from budget.money import format_usd
 from dpp_project import clock, tracing
-from dpp_project.http import bodies
+from dpp_project.http import answers, bodies
 from dpp_project.http.bodies import read_query
 from dpp_project.http.cursors import Cursor, CursorInvalid
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
@@ -21,7 +21,7 @@ from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.reasons import ReasonCode
 from runs import cancellation, canonical, idempotency, listing, requests, selectors, submission
 from runs.api import documents, openapi
-from runs.api.metering import MeteredView, look, meter, shown, tell_balance, tell_costs
+from runs.api.metering import MeteredView, django_request, look, meter, shown, tell_balance, tell_costs
 from runs.api.queries import RunsQuery
 from runs.cancellation import Canceled
 from runs.idempotency import Opening
@@ -149,6 +149,13 @@ def _opened(request: Request, key: str) -> Opening:
 
 
 def _accepted(request: Request, answer: Submitted) -> HttpResponse:
+    answers.note(
+        django_request(request),
+        run_id=str(answer.receipt.run_id),
+        replayed=answer.replayed,
+        version_after=answer.version,
+        reserved_usd_micros=answer.reserved_micros,
+    )
     tell_costs(
         request,
         reserved=format_usd(answer.reserved_micros),

@@ -71,8 +71,8 @@ def test_dpp_22_a_tenant_reads_its_own_runs_once_their_money_is_held() -> None:
     assert selectors.one(run.tenant_id, other.run_id) is None
     assert selectors.one(unheld.tenant_id, unheld.run_id) is None
     assert [found.run_id for found in selectors.for_tenant(unheld.tenant_id)] == [unheld.run_id]
-    assert selectors.by_key(unheld.tenant_id, unheld.idempotency_key or "") == unheld
-    assert selectors.by_key(run.tenant_id, unheld.idempotency_key or "") is None
+    assert selectors.of_key(unheld.tenant_id, unheld.idempotency_key or "") == unheld
+    assert selectors.of_key(run.tenant_id, unheld.idempotency_key or "") is None
 
 
 # Plans
