@@ -20,6 +20,8 @@ GRAIN: Final = 8.0
 TILT_MAX: Final = 6.0
 TILT_IGNORED: Final = 0.25
 PAPER: Final = 255
+SPECK: Final = 6
+"""Pixels; less is dust."""
 GLYPH_WANTED: Final = 30.0
 """Pixels a letter should be high; the engine was trained around it."""
 GLYPH_SMALL: Final = 20.0
@@ -94,6 +96,12 @@ def turned(gray: Gray, angle: float) -> Gray:
     return np.asarray(
         cv2.warpAffine(gray, turn, (width, height), flags=cv2.INTER_CUBIC, borderValue=PAPER), dtype=np.uint8
     )
+
+
+def pieces(gray: Gray) -> int:
+    """How many separate pieces of ink there are, specks aside."""
+    _, _, stats, _ = cv2.connectedComponentsWithStats(ink(gray).astype(np.uint8), connectivity=8)
+    return int((stats[1:, cv2.CC_STAT_AREA] >= SPECK).sum())
 
 
 def glyph_height(gray: Gray) -> float:

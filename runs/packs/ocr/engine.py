@@ -187,8 +187,10 @@ def _lines(api: tesserocr.PyTessBaseAPI) -> list[Line]:
 
 def _symbols(here: tesserocr.PyResultIterator) -> tuple[list[Symbol], bool]:
     """Those of the word that the iterator stands on, which it leaves; False at the end of the page."""
-    found = []
+    found: list[Symbol] = []
     while True:
+        if here.Empty(RIL.SYMBOL):  # a word that there was no time for: asking for its text would crash the process
+            return found, here.Next(RIL.WORD)
         if text := _plain(here.GetUTF8Text(RIL.SYMBOL)):
             box = Box(*here.BoundingBox(RIL.SYMBOL))
             found.append(Symbol(text, _share(here.Confidence(RIL.SYMBOL)), box))

@@ -9,10 +9,11 @@ import struct
 import warnings
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pypdfium2
+from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from runs.packs.ocr.engine import Gray
@@ -146,12 +147,19 @@ def _decoded(picture: Image.Image) -> Gray | NotReadable:
     return np.array(gray, np.uint8)
 
 
+def _stretched(values: NDArray[Any]) -> Image.Image:
+    """From darkest to lightest, whatever the scale. Row by row: all of it as floats would be four times as large."""
+    low, high = float(values.min()), float(values.max())
+    gray = np.empty(values.shape, np.uint8)
+    for row, source in zip(gray, values, strict=True):
+        row[:] = (source - low) * (255 / max(high - low, 1e-9))
+    return Image.fromarray(gray)
+
+
 def _on_paper(picture: Image.Image) -> Image.Image:
     """Gray, and white where it is transparent: black text on nothing would else be black on black."""
     if picture.mode in {"I;16", "I;16B", "I;16L", "I", "F"}:
-        values = np.asarray(picture, np.float32)
-        low, high = float(values.min()), float(values.max())
-        return Image.fromarray(((values - low) * (255 / max(high - low, 1))).astype(np.uint8))
+        return _stretched(np.asarray(picture))
     if picture.mode in {"LA", "La", "PA", "RGBA", "RGBa"} or "transparency" in picture.info:
         layered = picture.convert("LA" if picture.mode in {"LA", "La"} else "RGBA")
         paper = Image.new("L", picture.size, 255)

@@ -120,7 +120,7 @@ class Reader:
         try:
             return self.work.fetch_upload(image.key)
         except PackFailed as refused:
-            raise NotReadable(f"was not found: {refused.detail}") from None
+            raise NotReadable(f"was not given: {refused.detail.rstrip('.')}") from None
 
     # What is said beside the text.
 
