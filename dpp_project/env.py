@@ -141,6 +141,18 @@ class Environment(BaseModel):
     DPP_REPORT_TIME_ZONE: Annotated[str, AfterValidator(_known_zone)] = Field(
         default="Asia/Seoul", description="Zone of report times and file names."
     )
+    DPP_TICKET_STALE_SECONDS: int = Field(
+        default=86_400,
+        ge=1,
+        le=31_536_000,
+        description="A ticket IN_PROGRESS for longer is ended by the ticket reaper.",
+    )
+    DPP_TICKET_REAPER_MAX_CLEAN: int = Field(
+        default=50, ge=1, le=1_000, description="Tickets that one pass of the ticket reaper ends at most."
+    )
+    DPP_TICKET_REAPER_EXCLUDED_TYPES: CommaList = Field(
+        default=[], description="Types of tickets that the ticket reaper leaves alone, comma-separated."
+    )
     DPP_CLOCK_OFFSET_SECONDS: int = Field(
         default=0, ge=-86_400, le=86_400, description="Moves this process's clock. For fault drills only."
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RESULTS_PREFIX = "dpp/"
 UPLOADS_PREFIX = "uploads/"
+REPORT_SNAPSHOTS_PREFIX = "reports/ops/tickets/reaper/snapshots/"
 DLQ_RETENTION_SECONDS = 14 * 86_400
 LATER = "(the DLQ's ARN, once it exists)"
 
@@ -254,12 +255,12 @@ def _lifecycle_rules() -> list[dict[str, Any]]:
     return [
         *(
             {
-                "ID": f"dpp-expire-{prefix.rstrip('/')}",
+                "ID": f"dpp-expire-{prefix.rstrip('/').replace('/', '-')}",
                 "Status": "Enabled",
                 "Filter": {"Prefix": prefix},
                 "Expiration": {"Days": constants.RETENTION_DAYS},
             }
-            for prefix in (RESULTS_PREFIX, UPLOADS_PREFIX)
+            for prefix in (RESULTS_PREFIX, UPLOADS_PREFIX, REPORT_SNAPSHOTS_PREFIX)
         ),
         {
             "ID": "dpp-abort-multipart",

@@ -19,6 +19,7 @@ urlpatterns = [
     path("v1/openapi.json", pages.openapi, name="openapi"),
     path("v1/", include("tenants.urls")),
     path("v1/", include("budget.urls")),
+    path("api/", include("ops.tickets.urls")),
     path("docs/", pages.browsable_docs, name="docs"),
     path("docs/problems/", pages.problem_list, name="problem-list"),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),

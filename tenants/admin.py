@@ -115,11 +115,11 @@ class TenantAdmin(_Kept):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         del request
-        return [*TenantForm.Meta.fields, *([] if obj is None else ["status", "created_at"])]
+        return [*TenantForm.Meta.fields, *([] if obj is None else ["status", "submits_enabled", "created_at"])]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         del request
-        return [] if obj is None else ["tenant_id", "status", "created_at"]
+        return [] if obj is None else ["tenant_id", "status", "submits_enabled", "created_at"]
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> list[type[KeysOfTenant]]:
         del request

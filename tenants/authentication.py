@@ -105,4 +105,5 @@ def _judge(row: ApiKey | None, key_hash: str) -> Finding:
         expires_at=row.expires_at,
         poll_rate_per_minute=row.tenant.poll_rate_per_minute,
         submit_rate_per_minute=row.tenant.submit_rate_per_minute,
+        submits_enabled=row.tenant.submits_enabled,
     )

@@ -34,6 +34,8 @@ class Tenant(models.Model):
     submit_rate_per_minute = models.IntegerField(
         default=RATE_LIMIT_PER_MINUTE_DEFAULT, db_default=RATE_LIMIT_PER_MINUTE_DEFAULT
     )
+    submits_enabled = models.BooleanField(default=True, db_default=True)
+    """Off: its keys stay valid and read on, but no new run is taken."""
 
     class Meta:
         db_table = "tenants"

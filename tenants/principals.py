@@ -28,6 +28,7 @@ class Principal:
     expires_at: datetime | None
     poll_rate_per_minute: int
     submit_rate_per_minute: int
+    submits_enabled: bool = True
 
     @property
     def is_authenticated(self) -> bool:

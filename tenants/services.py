@@ -125,6 +125,19 @@ def resume_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
     return _set_status(tenant_id, Tenant.Status.ACTIVE, "tenant resumed", actor)
 
 
+def enable_submits(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Refusal:
+    """New runs of the tenant are taken, or refused as EXECUTION_DISABLED; accepted ones go on. Safe to repeat.
+
+    Effective everywhere within 5 s, as a suspension is.
+    """
+    if tenant_id == OPERATOR_TENANT_ID:
+        return Refusal(Reason.TENANT_RESERVED, "tenant_id", f"{tenant_id} runs the platform and submits nothing")
+    if not Tenant.objects.filter(tenant_id=tenant_id).update(submits_enabled=enabled):
+        return _tenant_unknown(tenant_id)
+    _audit("submits enabled" if enabled else "submits disabled", actor=actor, tenant_id=tenant_id)
+    return Tenant.objects.get(tenant_id=tenant_id)
+
+
 def _set_status(tenant_id: str, status: Tenant.Status, event: str, actor: str) -> Tenant | Refusal:
     if not Tenant.objects.filter(tenant_id=tenant_id).update(status=status):
         return _tenant_unknown(tenant_id)

@@ -10,6 +10,7 @@ from enum import StrEnum
 class ReasonCode(StrEnum):
     AUTH_INVALID = "AUTH_INVALID"
     SCOPE_MISSING = "SCOPE_MISSING"
+    EXECUTION_DISABLED = "EXECUTION_DISABLED"
     MALFORMED_REQUEST = "MALFORMED_REQUEST"
     VALIDATION_FAILED = "VALIDATION_FAILED"
     NOT_FOUND = "NOT_FOUND"
@@ -64,6 +65,12 @@ REASONS: dict[ReasonCode, Reason] = {
         "Key lacks the scope",
         "The key is valid, but its scopes do not cover this operation.",
         "Use a key that carries the scope named in `detail`.",
+    ),
+    ReasonCode.EXECUTION_DISABLED: Reason(
+        403,
+        "Submits are off",
+        "An operator has turned off new runs for this tenant. Runs under way go on, and everything can be read.",
+        "Ask your operator to turn them on; the same Idempotency-Key may then be used.",
     ),
     ReasonCode.MALFORMED_REQUEST: Reason(
         400,

@@ -48,6 +48,9 @@ class RunsView(MeteredView):
         second run; another request under the key is refused.
         """
         principal = principal_of(request)
+        if not principal.submits_enabled:
+            meter(request, principal, Bucket.SUBMIT)
+            raise Problem(ReasonCode.EXECUTION_DISABLED, "New runs of this tenant are turned off by an operator.")
         try:
             body = requests.read(bodies.document(request))
             payload = canonical.payload_of(body)

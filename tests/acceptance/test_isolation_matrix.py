@@ -61,6 +61,13 @@ ENTRIES: dict[str, Entry] = {
     "v1/tenants/<str:tenant_id>/topups": Entry(
         {"POST": lambda: {"amount_usd": "1.0000", "reference": "r", "reason": "x"}}, operators_only=True
     ),
+    "api/tickets": Entry(
+        {"GET": None, "POST": lambda: {"request_type": "EXECUTION_ENABLE", "payload": {"tenant_id": "t_x"}}},
+        operators_only=True,
+    ),
+    "api/tickets/<str:request_id>": Entry({"GET": None}, operators_only=True),
+    "api/tickets/reaper/latest": Entry({"GET": None}, operators_only=True),
+    "api/tickets/reaper/run": Entry({"POST": dict}, operators_only=True),
 }
 
 
@@ -122,6 +129,7 @@ def victim(shop: Shop) -> Victim:
 def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant_id: str) -> Any:
     entry = ENTRIES[route]
     path = "/" + route.replace("<str:run_id>", thing).replace("<str:tenant_id>", tenant_id)
+    path = path.replace("<str:request_id>", thing)
     make = entry.methods[method]
     client: Any = Client(raise_request_exception=False)
     return client.generic(

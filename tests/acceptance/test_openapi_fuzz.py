@@ -24,7 +24,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from dpp_project import pages
+from ops.tickets import reaper
 from tenants.models import Tenant
+from tests.gear import tickets
 from tests.gear.shop import Shop, top_up
 from tests.gear.tenants import an_operator_key, bearer
 
@@ -48,6 +50,11 @@ SHARES: Final = {
     ("post", "/v1/uploads"): 12,
     ("get", "/v1/budget/entries"): 10,
     ("post", "/v1/tenants/{tenant_id}/topups"): 10,
+    ("get", "/api/tickets"): 5,
+    ("post", "/api/tickets"): 5,
+    ("get", "/api/tickets/{request_id}"): 2,
+    ("get", "/api/tickets/reaper/latest"): 0,
+    ("post", "/api/tickets/reaper/run"): 0,  # a run each second
     ("get", "/v1/budget"): 0,
     ("get", "/v1/packs"): 0,
     ("get", "/v1/whoami"): 0,
@@ -61,14 +68,17 @@ class Caller:
     shop: Shop
     run_id: str
     operator: dict[str, str]
+    ticket_id: str
 
     def headers(self, path: str) -> dict[str, str]:
-        return self.operator if path.startswith("/v1/tenants/") else bearer(self.shop.issued)
+        return self.operator if path.startswith(("/v1/tenants/", "/api/")) else bearer(self.shop.issued)
 
     def aim(self, case: Any, *, at_own: bool) -> None:
         """Random ids are unknown ids; half of the requests name what there is."""
         if at_own and "run_id" in (case.path_parameters or {}):
             case.path_parameters["run_id"] = self.run_id
+        if at_own and "request_id" in (case.path_parameters or {}):
+            case.path_parameters["request_id"] = self.ticket_id
         if at_own and "tenant_id" in (case.path_parameters or {}):
             case.path_parameters["tenant_id"] = self.shop.tenant.tenant_id
 
@@ -80,7 +90,8 @@ def caller(shop: Shop) -> Caller:
     run_id = shop.submit().json()["run_id"]
     operator = bearer(an_operator_key())
     Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
-    return Caller(shop, run_id, operator)
+    reaper.run()
+    return Caller(shop, run_id, operator, ticket_id=str(tickets.opened().pk))
 
 
 def operations() -> dict[tuple[str, str], Any]:

@@ -119,6 +119,7 @@ def test_dpp_76_drift_is_repaired_and_what_is_not_ours_stays(fresh: Environment)
     assert [rule["ID"] for rule in s3.get_bucket_lifecycle_configuration(Bucket=fresh.DPP_BUCKET)["Rules"]] == [
         "dpp-expire-dpp",
         "dpp-expire-uploads",
+        "dpp-expire-reports-ops-tickets-reaper-snapshots",
         "dpp-abort-multipart",
         "theirs",
     ]

@@ -1,0 +1,225 @@
+"""Operations in the console: tickets opened, approved and declined, the emergency stop, the papers to read."""
+
+import json
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db import models
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from dpp_project import confirm
+from ops.tickets import emergency, services
+from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch, OpsRunReceipt, ReaperReport, Ticket
+from ops.tickets.services import Refusal
+from ops.tickets.states import RequestType, Status
+
+STATUS_COLORS = {"OPEN": "info", "IN_PROGRESS": "warning", "DONE": "success", "FAILED": "danger"}
+
+
+def actor_of(request: HttpRequest) -> str:
+    return f"admin:{request.user.get_username()}"
+
+
+class TicketForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
+    class Meta:
+        model = Ticket
+        fields = ["request_type", "payload", "reason"]
+        help_texts = {"payload": "JSON, as docs/tickets.md gives it for each type.", "reason": "Why it is asked for."}
+
+    def clean(self) -> dict[str, Any]:
+        found: dict[str, Any] = super().clean() or {}
+        if {"request_type", "payload"} <= found.keys():
+            fault = services.request_fault(
+                request_type=RequestType(found["request_type"]),
+                payload=found["payload"],
+                reason=found.get("reason") or "",
+            )
+            if fault is not None:
+                field = fault.field.partition(".")[0]
+                self.add_error(field, f"{fault.field}: {fault.detail}")
+        return found
+
+
+class SwitchForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = EmergencySwitch
+        fields = ["is_on", "reason"]
+        help_texts = {"is_on": "While it is on, the ops cycle runs nothing.", "reason": "For whoever finds it so."}
+
+    def clean_reason(self) -> str:
+        reason = str(self.cleaned_data["reason"]).strip()
+        if not 1 <= len(reason) <= TEXT_LENGTH_MAX:
+            raise forms.ValidationError(f"say why, in 1 to {TEXT_LENGTH_MAX} characters")
+        return reason
+
+
+class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+    """Rows that are added and never changed or deleted."""
+
+    formfield_overrides = {models.TextField: {"widget": UnfoldAdminTextInputWidget}}
+    show_full_result_count = False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Ticket)
+class TicketAdmin(_Kept):
+    list_display = ("created_at", "request_type", "label", "needs_approval", "approved_by", "requested_by", "attempts")
+    list_filter = ("status", "request_type", "needs_approval")
+    search_fields = ("request_id", "requested_by")
+    ordering = ("-created_at",)
+    readonly_fields = (
+        *("request_id", "request_type", "label", "payload", "reason", "requested_by", "needs_approval"),
+        *("approved_by", "approved_at", "attempts", "created_at", "in_progress_at", "last_processed_at", "outcome"),
+    )
+    actions_detail = ("approve", "decline")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return TicketForm.Meta.fields if obj is None else self.readonly_fields
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return () if obj is None else self.readonly_fields
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001, FBT002  Django's
+        return super().get_form(request, obj, change, **(kwargs | ({"form": TicketForm} if obj is None else {})))
+
+    @display(description="status", ordering="status", label=STATUS_COLORS)  # type: ignore[untyped-decorator]
+    def label(self, ticket: Ticket) -> str:
+        return ticket.status
+
+    @admin.display(description="result")
+    def outcome(self, ticket: Ticket) -> str:
+        result = getattr(ticket, "result", None)
+        return "" if result is None else f"{result.processor_id}: {result.message}"
+
+    def save_model(self, request: HttpRequest, obj: Ticket, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
+        opened = services.open_ticket(
+            request_type=RequestType(obj.request_type),
+            payload=obj.payload,
+            reason=obj.reason,
+            requested_by=actor_of(request),
+        )
+        if isinstance(opened, Refusal):
+            raise ValueError(opened.detail)  # noqa: TRY004  no matter of types
+        obj.pk = opened.ticket.pk
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """Those that would change something."""
+        waiting = Ticket.objects.filter(pk=object_id, status=Status.OPEN)
+        may = {
+            "approve": waiting.filter(needs_approval=True, approved_by__isnull=True).exists(),
+            "decline": waiting.exists(),
+        }
+        return [one for one in super().get_actions_detail(request, object_id) if may.get(one.path, True)]
+
+    def has_decide_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
+        return bool(request.user.has_perm("tickets.change_ticket"))
+
+    @action(description="Approve", icon="done", permissions=["decide"])  # type: ignore[untyped-decorator]
+    def approve(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        ticket = self._found(request, object_id)
+        return confirm.page(
+            self,
+            request,
+            ticket,
+            title="Approve",
+            text=f"{ticket.request_type} {json.dumps(ticket.payload)}, asked for by {ticket.requested_by}. "
+            "The next ops cycle does it.",
+            submit="Approve",
+            form_class=forms.Form,
+            act=lambda _form: self._tell(
+                request, ticket, services.approve(request_id=ticket.pk, by=actor_of(request)), "Approved."
+            ),
+        )
+
+    @action(description="Decline", icon="block", permissions=["decide"])  # type: ignore[untyped-decorator]
+    def decline(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        ticket = self._found(request, object_id)
+        return confirm.page(
+            self,
+            request,
+            ticket,
+            title="Decline",
+            text="The ticket ends FAILED, and nothing of it is done.",
+            submit="Decline",
+            form_class=forms.Form,
+            act=lambda _form: self._tell(
+                request,
+                ticket,
+                services.decline(request_id=ticket.pk, by=actor_of(request), message="declined by an operator"),
+                "Declined.",
+            ),
+        )
+
+    def _found(self, request: HttpRequest, object_id: str) -> Ticket:
+        ticket: Ticket | None = self.get_object(request, object_id)
+        if ticket is None:
+            raise Http404
+        return ticket
+
+    def _tell(self, request: HttpRequest, ticket: Ticket, answer: Ticket | Refusal, done: str) -> HttpResponse:
+        if isinstance(answer, Refusal):
+            self.message_user(request, f"Nothing was changed: {answer.detail}.", messages.ERROR)
+        else:
+            self.log_change(request, ticket, done)
+            self.message_user(request, done, messages.SUCCESS)
+        return HttpResponseRedirect(reverse("admin:tickets_ticket_change", args=[ticket.pk]))
+
+
+@admin.register(EmergencySwitch)
+class EmergencySwitchAdmin(_Kept):
+    form = SwitchForm
+    list_display = ("at", "is_on", "actor", "reason")
+    fields = ("is_on", "reason")
+
+    def save_model(self, request: HttpRequest, obj: EmergencySwitch, form: Any, change: bool) -> None:  # noqa: FBT001
+        turned = emergency.turn(on=obj.is_on, actor=actor_of(request), reason=obj.reason)
+        if turned is None:  # the form has asked the same question
+            raise ValueError("a reason is needed")
+        obj.pk = turned.pk
+
+
+class _Paper(_Kept):
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+@admin.register(OpsRunReceipt)
+class OpsRunReceiptAdmin(_Paper):
+    list_display = ("asof", "decision", "reaped", "processed")
+    list_filter = ("decision",)
+    fields = readonly_fields = ("asof", "decision", "shown")
+
+    @admin.display(description="stale / cleaned")
+    def reaped(self, receipt: OpsRunReceipt) -> str:
+        report = receipt.document["ticket_reaper"]
+        return "" if report is None else f"{report['stale_count']} / {report['cleaned_count']}"
+
+    @admin.display(description="tickets processed")
+    def processed(self, receipt: OpsRunReceipt) -> int:
+        return len(receipt.document["processed"])
+
+    @admin.display(description="receipt")
+    def shown(self, receipt: OpsRunReceipt) -> SafeString:
+        return format_html("<pre>{}</pre>", json.dumps(receipt.document, indent=2, ensure_ascii=False))
+
+
+@admin.register(ReaperReport)
+class ReaperReportAdmin(_Paper):
+    list_display = ("asof", "stale_count", "cleaned_count", "published_at")
+    fields = readonly_fields = ("asof", "snapshot_path", "published_at", "shown")
+
+    @admin.display(description="report")
+    def shown(self, report: ReaperReport) -> SafeString:
+        return format_html("<pre>{}</pre>", report.content)

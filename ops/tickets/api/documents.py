@@ -1,0 +1,143 @@
+"""What the addresses of tickets take and answer."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from drf_spectacular.utils import OpenApiExample
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from ops.tickets import reports
+from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
+from ops.tickets.processors import PROCESSORS
+from ops.tickets.states import RequestType, Status
+
+THRESHOLD_MAX = 31_536_000
+CLEAN_MAX = 1_000
+
+
+class TicketsQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, Field(ge=1, le=200, description="Tickets on a page.")] = 50
+    cursor: Annotated[str | None, Field(max_length=100, description="The `next_cursor` of the page before.")] = None
+    status: Annotated[Status | None, Field(description="Only such tickets.")] = None
+    request_type: Annotated[RequestType | None, Field(description="Only such tickets.")] = None
+
+
+def _by_type(schema: dict[str, Any]) -> None:
+    """The payload that belongs to each type, said in the document as it is checked."""
+    schema["oneOf"] = [
+        {
+            "title": one.request_type.value,
+            "description": one.summary + (" Waits for a second operator's approval." if one.dangerous else ""),
+            "properties": {
+                "request_type": {"const": one.request_type.value},
+                "payload": one.payload.model_json_schema(),
+            },
+        }
+        for one in PROCESSORS.values()
+    ]
+
+
+class TicketRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_by_type)
+
+    request_type: RequestType
+    payload: dict[str, Any]
+    reason: Annotated[StrictStr, Field(max_length=TEXT_LENGTH_MAX, description="Why, for whoever reads it later.")] = ""
+
+
+EXAMPLES = [
+    OpenApiExample(
+        one.request_type.value,
+        value={"request_type": one.request_type.value, "payload": dict(one.example), "reason": "Asked for by phone"},
+        request_only=True,
+        description=one.summary,
+    )
+    for one in PROCESSORS.values()
+]
+
+
+class ReaperRequest(BaseModel):
+    """Both may be left out, and so may the body."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threshold_seconds: Annotated[
+        StrictInt | None,
+        Field(ge=1, le=THRESHOLD_MAX, description="Default: DPP_TICKET_STALE_SECONDS.", examples=[86_400]),
+    ] = None
+    max_clean: Annotated[
+        StrictInt | None,
+        Field(ge=1, le=CLEAN_MAX, description="Default: DPP_TICKET_REAPER_MAX_CLEAN.", examples=[50]),
+    ] = None
+
+
+class TicketResultAnswer(BaseModel):
+    request_id: str
+    processor_id: str = Field(examples=["OPS_CYCLE", "TICKET_REAPER"])
+    status: str = Field(examples=["DONE"])
+    processed_at: datetime
+    message: str
+    detail: dict[str, Any]
+
+
+class TicketAnswer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    request_id: str
+    request_type: RequestType
+    status: Status
+    payload: dict[str, Any]
+    reason: str
+    requested_by: str
+    needs_approval: bool
+    approved_by: str | None
+    approved_at: datetime | None
+    attempts: int
+    created_at: datetime
+    in_progress_at: datetime | None
+    last_processed_at: datetime | None
+    results: list[TicketResultAnswer] = Field(description="One, once it has ended.")
+
+    @classmethod
+    def of(cls, ticket: Ticket) -> "TicketAnswer":
+        return cls(
+            request_id=str(ticket.pk),
+            request_type=RequestType(ticket.request_type),
+            status=Status(ticket.status),
+            payload=ticket.payload,
+            reason=ticket.reason,
+            requested_by=ticket.requested_by,
+            needs_approval=ticket.needs_approval,
+            approved_by=ticket.approved_by,
+            approved_at=ticket.approved_at,
+            attempts=ticket.attempts,
+            created_at=ticket.created_at,
+            in_progress_at=ticket.in_progress_at,
+            last_processed_at=ticket.last_processed_at,
+            results=_results(ticket),
+        )
+
+
+def _results(ticket: Ticket) -> list[TicketResultAnswer]:
+    result = getattr(ticket, "result", None)
+    if result is None:
+        return []
+    return [
+        TicketResultAnswer(
+            request_id=str(ticket.pk),
+            processor_id=result.processor_id,
+            status=result.status,
+            processed_at=reports.zoned(result.processed_at),
+            message=result.message,
+            detail=result.detail,
+        )
+    ]
+
+
+class Tickets(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    tickets: list[TicketAnswer]
+    next_cursor: str | None = Field(description="Hand it back as `cursor` for older tickets; null at the end.")

@@ -1,0 +1,189 @@
+"""/api/tickets, for operators alone. Views validate and translate; what happens stands in services and reaper."""
+
+import json
+import re
+import uuid
+from datetime import datetime
+from typing import Final
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from dpp_project.http.bodies import read_body, read_query
+from dpp_project.http.cursors import Cursor, CursorInvalid
+from dpp_project.http.handlers import NOT_FOUND_DETAIL
+from dpp_project.http.openapi import refusals
+from dpp_project.http.parameters import query_parameters
+from dpp_project.http.problems import FieldError, Problem
+from dpp_project.http.reasons import ReasonCode
+from ops.tickets import reaper, selectors, services
+from ops.tickets.api.documents import EXAMPLES, ReaperRequest, TicketAnswer, TicketRequest, Tickets, TicketsQuery
+from ops.tickets.models import Ticket
+from ops.tickets.reports import Report
+from ops.tickets.services import Refusal
+from tenants.permissions import principal_of
+from tenants.rate_limits import Bucket
+from tenants.scopes import Scope
+
+KEY_HEADER: Final = "Idempotency-Key"
+RETRY_AFTER_SECONDS: Final = 2
+_KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}", re.ASCII)
+_ID_FORM: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_A_CURSOR: Final = FieldError("query.cursor", "hand back a next_cursor as it was given, or leave it out")
+
+
+class TicketsView(APIView):
+    required_scopes: Final = {"GET": Scope.OPERATOR_READ, "POST": Scope.OPERATOR_WRITE}
+    rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.SUBMIT}
+
+    @extend_schema(
+        operation_id="listTickets",
+        summary="Tickets, newest first",
+        tags=["Tickets"],
+        parameters=query_parameters(TicketsQuery),
+        responses={200: Tickets},
+    )
+    def get(self, request: Request) -> Response:
+        """A page of tickets with their results."""
+        query = read_query(request, TicketsQuery)
+        page = selectors.page(
+            status=query.status, request_type=query.request_type, after=_position(query.cursor), limit=query.limit
+        )
+        answer = Tickets(
+            tickets=[TicketAnswer.of(ticket) for ticket in page.tickets],
+            next_cursor=None if page.next is None else str(Cursor(*page.next)),
+        )
+        return Response(answer.model_dump(mode="json"))
+
+    @extend_schema(
+        operation_id="openTicket",
+        summary="Open a ticket",
+        tags=["Tickets"],
+        request=TicketRequest,
+        examples=EXAMPLES,
+        parameters=[
+            OpenApiParameter(
+                KEY_HEADER,
+                {"type": "string", "minLength": 8, "maxLength": 64, "pattern": r"^[!-~]{8,64}$"},
+                OpenApiParameter.HEADER,
+                description="8 to 64 characters of visible ASCII. With it, asking again opens no second ticket.",
+            )
+        ],
+        responses={200: TicketAnswer, 201: TicketAnswer, **refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
+    )
+    def post(self, request: Request) -> Response:
+        """Ask for something to be done by the ops cycle, which comes every minute.
+
+        A ticket that moves money without a limit, or closes it, waits for another operator's approval in the console.
+        """
+        key = _key(request)
+        body = read_body(request, TicketRequest)
+        answer = services.open_ticket(
+            request_type=body.request_type,
+            payload=body.payload,
+            reason=body.reason,
+            requested_by=f"key:dpp_{principal_of(request).prefix}",
+            idempotency_key=key,
+        )
+        if isinstance(answer, Refusal):
+            raise _refused(answer)
+        document = TicketAnswer.of(answer.ticket).model_dump(mode="json")
+        headers = {} if answer.is_new else {"Idempotent-Replayed": "true"}
+        return Response(document, status=201 if answer.is_new else 200, headers=headers)
+
+
+class TicketView(APIView):
+    required_scopes: Final = Scope.OPERATOR_READ
+    rate_bucket: Final = Bucket.POLL
+
+    @extend_schema(operation_id="readTicket", summary="One ticket", tags=["Tickets"], responses={200: TicketAnswer})
+    def get(self, request: Request, request_id: str) -> Response:
+        """The ticket, where it stands, and what became of it."""
+        del request
+        found = None
+        if _ID_FORM.fullmatch(request_id) is not None:
+            found = Ticket.objects.select_related("result").filter(pk=uuid.UUID(request_id)).first()
+        if found is None:
+            raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
+        return Response(TicketAnswer.of(found).model_dump(mode="json"))
+
+
+class LatestReportView(APIView):
+    required_scopes: Final = Scope.OPERATOR_READ
+    rate_bucket: Final = Bucket.POLL
+
+    @extend_schema(
+        operation_id="readLatestReaperReport",
+        summary="The ticket reaper's latest report",
+        tags=["Tickets"],
+        responses={200: Report, **refusals(ReasonCode.NOT_FOUND)},
+    )
+    def get(self, request: Request) -> Response:
+        """The report as it stands in the storage; 404 before the first run."""
+        del request
+        try:
+            content = reaper.latest()
+        except reaper.STORAGE_AWAY as error:
+            raise _storage_away("The storage does not answer.") from error
+        if content is None:
+            raise Problem(ReasonCode.NOT_FOUND, "The ticket reaper has not run yet.")
+        return Response(json.loads(content))
+
+
+class RunReaperView(APIView):
+    required_scopes: Final = {"POST": Scope.OPERATOR_WRITE}
+    rate_bucket: Final = Bucket.SUBMIT
+
+    @extend_schema(
+        operation_id="runTicketReaper",
+        summary="Run the ticket reaper",
+        tags=["Tickets"],
+        request=ReaperRequest,
+        responses={200: Report},
+    )
+    def post(self, request: Request) -> Response:
+        """End stale tickets now, and answer the report. Runs within one second of each other wait for their turn."""
+        body = read_body(request, ReaperRequest)
+        ran = reaper.run(threshold_seconds=body.threshold_seconds, max_clean=body.max_clean)
+        if not ran.published:
+            raise _storage_away("The tickets are ended; the report follows when the storage answers again.")
+        return Response(ran.report.document())
+
+
+def _storage_away(detail: str) -> Problem:
+    return Problem(ReasonCode.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+
+
+def _refused(refusal: Refusal) -> Problem:
+    if refusal.reason is services.Reason.KEY_USED:
+        return Problem(ReasonCode.IDEMPOTENCY_CONFLICT, "This Idempotency-Key stands for another ticket.")
+    return Problem(
+        ReasonCode.VALIDATION_FAILED,
+        "The ticket is refused; see errors.",
+        errors=[FieldError(refusal.field, refusal.detail)],
+    )
+
+
+def _key(request: Request) -> str | None:
+    key = request.headers.get(KEY_HEADER)
+    if key is not None and _KEY_FORM.fullmatch(key) is None:
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED,
+            f"The {KEY_HEADER} header has the wrong form.",
+            errors=[FieldError(f"header.{KEY_HEADER}", "8 to 64 characters of visible ASCII, no spaces")],
+        )
+    return key
+
+
+def _position(cursor: str | None) -> tuple[datetime, uuid.UUID] | None:
+    if cursor is None:
+        return None
+    try:
+        found = Cursor.parse(cursor)
+    except CursorInvalid:
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED, "The request has wrong fields; see errors.", errors=[_A_CURSOR]
+        ) from None
+    return found.at, found.id

@@ -1,0 +1,183 @@
+"""The ops cycle, step by step (TKT-07). Each run leaves a receipt, OPS_RUN_RECEIPT_V1.
+
+    0      is the emergency stop on? Then nothing further runs
+    0.25   the ticket reaper
+    0.5    tickets are selected, oldest first
+    1      tickets are processed; the stop is looked at again before each
+
+A step that fails is named in the receipt and does not keep the next from running. Dying anywhere leaves no receipt and
+a job report without an end; a ticket that was at work is resumed after five minutes (selectors.due).
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from dpp_project import clock
+from dpp_project.jobs.registry import Report
+from ops.tickets import emergency, processors, reaper, reports, selectors, transitions
+from ops.tickets.models import OpsRunReceipt, Ticket
+from ops.tickets.processors import Done, Later, Refused
+from ops.tickets.selectors import ATTEMPTS_MAX
+from ops.tickets.states import Status
+from ops.tickets.transitions import Outcome
+
+log = structlog.get_logger("dpp.ops")
+
+SCHEMA: Final = "OPS_RUN_RECEIPT_V1"
+PROCESSOR_ID: Final = "OPS_CYCLE"
+STOPPED: Final = "STOPPED"
+
+
+def run_once(*, now: datetime, limit: int) -> Report:
+    receipt = run_cycle(now=now, limit=limit)
+    document = receipt.document
+    reaped = document["ticket_reaper"] or {}
+    processed = document["processed"]
+    return Report(
+        seen=len(document["selected"]) + reaped.get("stale_count", 0),
+        changed=sum(one["status"] in {Status.DONE, Status.FAILED} for one in processed)
+        + reaped.get("cleaned_count", 0),
+        errors=sum(step["status"] == "FAILED" for step in document["steps"]),
+        detail={"receipt": receipt.pk, "decision": receipt.decision, "steps": document["steps"]},
+    )
+
+
+def preview(*, now: datetime, limit: int) -> Report:
+    """What a cycle would take up now; with the emergency stop on, nothing."""
+    del now
+    if emergency.is_on():
+        return Report(detail={"decision": STOPPED})
+    due = len(selectors.due()[:limit]) + reaper.stale_count()
+    return Report(seen=due, changed=due)
+
+
+def run_cycle(*, now: datetime, limit: int) -> OpsRunReceipt:
+    cycle = _Cycle(limit)
+    cycle.run()
+    stopped = any(step["status"] == STOPPED for step in cycle.steps)
+    decision = OpsRunReceipt.Decision.STOPPED if stopped else OpsRunReceipt.Decision.RAN
+    document = {
+        "schema": SCHEMA,
+        "asof": reports.shown(now),
+        "decision": decision.value,
+        "emergency_stop": cycle.emergency_stop,
+        "steps": cycle.steps,
+        "ticket_reaper": cycle.ticket_reaper,
+        "selected": [str(ticket.pk) for ticket in cycle.selected],
+        "processed": cycle.processed,
+    }
+    return OpsRunReceipt.objects.create(asof=now, decision=decision, document=document)
+
+
+class _Cycle:
+    """One run. Its methods stand in the order of the steps."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.emergency_stop: dict[str, Any] = {"on": False, "actor": None, "reason": None, "at": None}
+        self.steps: list[dict[str, str]] = []
+        self.ticket_reaper: dict[str, Any] | None = None
+        self.selected: list[Ticket] = []
+        self.processed: list[dict[str, str]] = []
+
+    def run(self) -> None:
+        for number, name, step in (
+            ("0", "emergency_stop_check", self._check_emergency_stop),
+            ("0.25", "ticket_reaper", self._reap),
+            ("0.5", "ticket_selection", self._select),
+            ("1", "ticket_processing", self._process),
+        ):
+            self._step(number, name, step)
+
+    def _step(self, number: str, name: str, step: Callable[[], str]) -> None:
+        """Without an answer about the stop nothing runs either: it may be on."""
+        if any(
+            done["status"] == STOPPED or (done["step"] == "0" and done["status"] == "FAILED") for done in self.steps
+        ):
+            self.steps.append({"step": number, "name": name, "status": "SKIPPED", "note": ""})
+            return
+        try:
+            note = step()
+        except Exception as error:  # one step's failure is its own
+            log.warning("step of the ops cycle failed", step=number, name=name, exc_info=error)
+            self.steps.append({"step": number, "name": name, "status": "FAILED", "note": type(error).__name__})
+            return
+        status = STOPPED if note == STOPPED else "FAILED" if note else "OK"
+        self.steps.append({"step": number, "name": name, "status": status, "note": "" if note == STOPPED else note})
+
+    def _check_emergency_stop(self) -> str:
+        latest = emergency.state()
+        if latest is not None:
+            self.emergency_stop = {
+                "on": latest.is_on,
+                "actor": latest.actor,
+                "reason": latest.reason,
+                "at": reports.shown(latest.at),
+            }
+        return STOPPED if self.emergency_stop["on"] else ""
+
+    def _reap(self) -> str:
+        ran = reaper.run()
+        self.ticket_reaper = ran.report.document()
+        return "" if ran.published else "the report is not in the storage yet"
+
+    def _select(self) -> str:
+        self.selected = list(selectors.due()[: self._limit])
+        return ""
+
+    def _process(self) -> str:
+        for ticket in self.selected:
+            if self._check_emergency_stop() == STOPPED:
+                return STOPPED
+            said = work_on(ticket)
+            if said is not None:
+                self.processed.append(said)
+        return ""
+
+
+def work_on(ticket: Ticket) -> dict[str, str] | None:
+    """Take a ticket, act, and write down what came of it. None: somebody else has it."""
+    edge = transitions.take if ticket.status == Status.OPEN else transitions.resume
+    if edge(request_id=ticket.pk, version=ticket.version) is Outcome.LOST:
+        return None
+    attempt, version = ticket.attempts + 1, ticket.version + 1
+    try:
+        answer = processors.process(ticket)
+    except Exception as error:  # a ticket's failure is its own, and may be a service's that is away
+        log.warning("ticket not processed", request_id=str(ticket.pk), exc_info=error)
+        answer = Later(f"it failed with {type(error).__name__}")
+    match answer:
+        case Done(message, detail):
+            status, facts = Status.DONE, dict(detail)
+        case Refused(message):
+            status, facts = Status.FAILED, {}
+        case Later(message) if attempt >= ATTEMPTS_MAX:
+            status, facts, message = Status.FAILED, {}, f"given up after {attempt} tries: {message}"
+        case Later(message):
+            transitions.put_off(request_id=ticket.pk, version=version)
+            return _said(ticket, Status.IN_PROGRESS, message)
+    finished = transitions.finish(
+        request_id=ticket.pk,
+        version=version,
+        status=status,
+        processor_id=PROCESSOR_ID,
+        at=clock.now(),
+        message=message,
+        detail=facts,
+    )
+    if finished is Outcome.LOST:
+        return _said(ticket, Status(Ticket.objects.get(pk=ticket.pk).status), "ended by another meanwhile")
+    log.info("ticket processed", request_id=str(ticket.pk), request_type=ticket.request_type, status=status.value)
+    return _said(ticket, status, message)
+
+
+def _said(ticket: Ticket, status: Status, message: str) -> dict[str, str]:
+    return {
+        "request_id": str(ticket.pk),
+        "request_type": ticket.request_type,
+        "status": status.value,
+        "message": message,
+    }

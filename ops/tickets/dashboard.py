@@ -1,0 +1,39 @@
+"""Operations on the console's first page: is everything stopped, and what waits for a person."""
+
+from django.urls import reverse
+
+from dpp_project.dashboard import Figure, Panel, panel
+from ops.tickets import emergency, reaper, selectors
+from ops.tickets.models import OpsRunReceipt, Ticket
+from ops.tickets.states import Status
+
+
+@panel(title="Operations", order=80)
+def operations() -> Panel:
+    stop, receipt = emergency.state(), OpsRunReceipt.objects.first()
+    tickets = reverse("admin:tickets_ticket_changelist")
+    return Panel(
+        title="Operations",
+        description="No ops cycle has run yet." if receipt is None else f"The latest ops cycle: {receipt}.",
+        figures=[
+            Figure(
+                label="Emergency stop",
+                value="on" if emergency.is_on() else "off",
+                note="" if stop is None else f"{stop.actor}: {stop.reason}",
+                link=reverse("admin:tickets_emergencyswitch_changelist"),
+            ),
+            Figure(
+                label="Wait for approval",
+                value=str(selectors.waiting_for_approval().count()),
+                note="Another operator than the one who asked.",
+                link=f"{tickets}?status__exact=OPEN&needs_approval__exact=1",
+            ),
+            Figure(
+                label="Open tickets",
+                value=str(Ticket.objects.filter(status=Status.OPEN).count()),
+                note="The cycle takes them within a minute.",
+                link=f"{tickets}?status__exact=OPEN",
+            ),
+            Figure(label="Stale", value=str(reaper.stale_count()), note="The next cycle ends them."),
+        ],
+    )

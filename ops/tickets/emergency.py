@@ -1,0 +1,27 @@
+"""The emergency stop: while it is on, an ops cycle runs nothing."""
+
+import structlog
+
+from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch
+
+log = structlog.get_logger("dpp.ops")
+
+
+def state() -> EmergencySwitch | None:
+    """The latest turn of the switch; None is off, it was never touched."""
+    return EmergencySwitch.objects.order_by("-pk").first()
+
+
+def is_on() -> bool:
+    latest = state()
+    return latest is not None and latest.is_on
+
+
+def turn(*, on: bool, actor: str, reason: str) -> EmergencySwitch | None:
+    """A further row, also where nothing changes: who said so again, and why, is worth keeping. None: no reason."""
+    reason = reason.strip()
+    if not 1 <= len(reason) <= TEXT_LENGTH_MAX:
+        return None
+    made = EmergencySwitch.objects.create(is_on=on, actor=actor, reason=reason)
+    log.warning("emergency stop", on=on, actor=actor, reason=reason)
+    return EmergencySwitch.objects.get(pk=made.pk)

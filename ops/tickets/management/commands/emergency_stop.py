@@ -1,0 +1,37 @@
+"""manage.py emergency_stop on --reason "wrong prices" """
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from dpp_project.commands import Answer, OpsCommand, Refused
+from ops.tickets import emergency
+from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch
+
+
+class Command(OpsCommand):
+    help = "The emergency stop: while it is on, the ops cycle runs nothing. `status` says who turned it, when and why."
+    changes = True
+
+    def declare(self, parser: CommandParser) -> None:
+        parser.add_argument("do", choices=("on", "off", "status"))
+        parser.add_argument("--reason", default="", help="on and off: why, for whoever finds it so")
+        parser.add_argument("--by", default="command", help="on and off: your name")
+
+    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+        if options["do"] == "status":
+            return _answer(emergency.state())
+        if not 1 <= len(options["reason"].strip()) <= TEXT_LENGTH_MAX:
+            raise Refused(reason="INVALID", field="--reason", detail=f"say why, in 1 to {TEXT_LENGTH_MAX} characters")
+        if dry_run:
+            return Answer({"on": options["do"] == "on"}, [f"the emergency stop would be {options['do']}"])
+        return _answer(
+            emergency.turn(on=options["do"] == "on", actor=f"command:{options['by']}", reason=options["reason"])
+        )
+
+
+def _answer(latest: EmergencySwitch | None) -> Answer:
+    if latest is None:
+        return Answer({"on": False, "actor": None, "reason": None, "at": None}, ["off, and never touched"])
+    document = {"on": latest.is_on, "actor": latest.actor, "reason": latest.reason, "at": latest.at.isoformat()}
+    return Answer(document, [f"{latest}, {latest.at:%Y-%m-%d %H:%M:%S}: {latest.reason}"])

@@ -1,0 +1,115 @@
+"""manage.py ticket create KEY_REVOKE --payload '{"key": "dpp_a1b2c3d4"}' --by ada"""
+
+import json
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from dpp_project.commands import Answer, OpsCommand, Refused
+from ops.tickets import selectors, services
+from ops.tickets.api.documents import TicketAnswer
+from ops.tickets.models import Ticket
+from ops.tickets.services import Opened, Refusal
+from ops.tickets.states import RequestType, Status
+
+LISTED = 50
+
+
+class Command(OpsCommand):
+    help = "Tickets: create one, list the newest, show one, approve one as a second operator. The ops cycle does them."
+    changes = True
+
+    def declare(self, parser: CommandParser) -> None:
+        parser.add_argument("do", choices=("create", "list", "show", "approve"))
+        parser.add_argument("subject", nargs="?", default="", help="create: the type; show and approve: the id")
+        parser.add_argument("--payload", default="{}", help="create: what the type asks for, as JSON")
+        parser.add_argument("--reason", default="", help="create: why")
+        parser.add_argument("--by", help="create and approve: your name; an approval takes another one")
+        parser.add_argument("--key", help="create: an idempotency key; asking again opens no second ticket")
+        parser.add_argument("--status", choices=[one.value for one in Status], help="list: only such tickets")
+        parser.add_argument("--limit", type=int, default=LISTED, help=f"list: at most so many (default {LISTED})")
+
+    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+        match options["do"]:
+            case "create":
+                return _create(options, dry_run=dry_run)
+            case "list":
+                return _list(options)
+            case "approve":
+                return _approve(options, dry_run=dry_run)
+        return _shown(_found(options["subject"]))
+
+
+def _create(options: dict[str, Any], *, dry_run: bool) -> Answer:
+    if options["subject"] not in set(RequestType):
+        raise Refused(reason="INVALID", field="subject", detail=f"a type is one of {', '.join(RequestType)}")
+    request_type = RequestType(options["subject"])
+    try:
+        payload = json.loads(options["payload"])
+    except ValueError as error:
+        raise Refused(reason="INVALID", field="--payload", detail=f"is no JSON: {error}") from None
+    fault = services.request_fault(request_type=request_type, payload=payload, reason=options["reason"])
+    if fault is not None:
+        raise _refused(fault)
+    actor = _actor(options)
+    if dry_run:
+        return Answer({"request_type": request_type.value}, [f"{request_type} would be opened"])
+    answer = services.open_ticket(
+        request_type=request_type,
+        payload=payload,
+        reason=options["reason"],
+        requested_by=actor,
+        idempotency_key=options["key"],
+    )
+    if not isinstance(answer, Opened):
+        raise _refused(answer)
+    return _shown(answer.ticket)
+
+
+def _list(options: dict[str, Any]) -> Answer:
+    if options["limit"] < 1:
+        raise Refused(reason="INVALID", field="--limit", detail="must be 1 or more")
+    status = None if options["status"] is None else Status(options["status"])
+    tickets = selectors.page(status=status, limit=options["limit"]).tickets
+    lines = [f"{one.pk}  {one.created_at:%Y-%m-%d %H:%M:%S}  {one.status:11}  {one.request_type}" for one in tickets]
+    return Answer({"tickets": [_document(one) for one in tickets]}, lines or ["There are no tickets."])
+
+
+def _approve(options: dict[str, Any], *, dry_run: bool) -> Answer:
+    ticket, actor = _found(options["subject"]), _actor(options)
+    if dry_run:
+        return Answer(_document(ticket), [f"{ticket} would be approved by {actor}"])
+    answer = services.approve(request_id=ticket.pk, by=actor)
+    if not isinstance(answer, Ticket):
+        raise _refused(answer)
+    return _shown(answer)
+
+
+def _actor(options: dict[str, Any]) -> str:
+    if not options["by"]:
+        raise Refused(reason="INVALID", field="--by", detail="say who you are")
+    return f"command:{options['by']}"
+
+
+def _found(text: str) -> Ticket:
+    try:
+        ticket = Ticket.objects.filter(pk=uuid.UUID(text)).first()
+    except ValueError:
+        ticket = None
+    if ticket is None:
+        raise Refused(reason="NOT_FOUND", field="subject", detail="there is no such ticket; `manage.py ticket list`")
+    return ticket
+
+
+def _refused(refusal: Refusal) -> Refused:
+    return Refused(reason=refusal.reason.value, field=refusal.field, detail=refusal.detail)
+
+
+def _shown(ticket: Ticket) -> Answer:
+    document = _document(ticket)
+    return Answer(document, [f"{name}: {value}" for name, value in document.items()])
+
+
+def _document(ticket: Ticket) -> dict[str, Any]:
+    return TicketAnswer.of(ticket).model_dump(mode="json")

@@ -1,0 +1,266 @@
+"""What a ticket of each type does. Every effect is repeatable by the ticket's own id.
+
+A processor may die between its effect and `transitions.finish`; the next cycle resumes the ticket and acts again:
+
+    BUDGET_TOPUP, BUDGET_ADJUST   the ledger takes the reference `ticket-<id>` once
+    RUN_CANCEL                    the run's history names `ticket:<id>` as who claimed it
+    DLQ_REDRIVE                   the letter names `ticket:<id>`; a second message does no more than the first
+    KEY_REVOKE, BUDGET_REBUILD    twice is as good as once
+    EXECUTION_*                   the same, unless a later ticket of that tenant was done meanwhile: then it stands back
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from budget import rebuild
+from budget import services as money
+from dpp_project.http.reasons import ReasonCode
+from ops.tickets import payloads
+from ops.tickets.models import Ticket
+from ops.tickets.payloads import Payload
+from ops.tickets.states import RequestType, Status
+from reaper import redrive
+from reaper.models import DeadLetter
+from runs import cancellation
+from runs.models import RunHistory
+from tenants import services as tenants
+from tenants.models import ApiKey, Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    message: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It cannot be done, now or later; nothing was changed."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nothing is known to be wrong with it; it is tried again."""
+
+    message: str
+
+
+Answer = Done | Refused | Later
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    request_type: RequestType
+    summary: str
+    payload: type[Payload]
+    act: Callable[[Ticket], Answer]
+    example: Mapping[str, Any]
+    dangerous: bool = False
+    """It waits for a second operator: it moves money without a limit, or closes it for a while."""
+
+
+def process(ticket: Ticket) -> Answer:
+    return processor_of(RequestType(ticket.request_type)).act(ticket)
+
+
+def processor_of(request_type: RequestType) -> Processor:
+    return PROCESSORS[request_type]
+
+
+def actor_of(ticket: Ticket) -> str:
+    return f"ticket:{ticket.pk}"
+
+
+def reference_of(ticket: Ticket) -> str:
+    return f"ticket-{ticket.pk}"
+
+
+_Payload = TypeVar("_Payload", bound=Payload)
+
+
+def _read(ticket: Ticket, model: type[_Payload]) -> _Payload:
+    return model.model_validate(ticket.payload)
+
+
+def _enable(ticket: Ticket) -> Answer:
+    return _switch_submits(ticket, enabled=True)
+
+
+def _disable(ticket: Ticket) -> Answer:
+    return _switch_submits(ticket, enabled=False)
+
+
+def _switch_submits(ticket: Ticket, *, enabled: bool) -> Answer:
+    tenant_id = _read(ticket, payloads.OfTenant).tenant_id
+    later = Ticket.objects.filter(
+        request_type__in=[RequestType.EXECUTION_ENABLE, RequestType.EXECUTION_DISABLE],
+        payload__tenant_id=tenant_id,
+        status=Status.DONE,
+        created_at__gt=ticket.created_at,
+    ).first()
+    if later is not None:
+        return Refused(f"a later ticket was done before it: {later.pk}")
+    answer = tenants.enable_submits(tenant_id=tenant_id, enabled=enabled, actor=actor_of(ticket))
+    if not isinstance(answer, Tenant):
+        return Refused(answer.detail)
+    return Done(f"submits of {tenant_id} are {'on' if enabled else 'off'}", {"submits_enabled": enabled})
+
+
+def _top_up(ticket: Ticket) -> Answer:
+    asked = _read(ticket, payloads.TopUp)
+    return _entered(
+        money.top_up(
+            tenant_id=asked.tenant_id,
+            amount_micros=payloads.signed_micros(asked.amount_usd),
+            reference=reference_of(ticket),
+            reason=asked.reason,
+            actor=actor_of(ticket),
+        )
+    )
+
+
+def _adjust(ticket: Ticket) -> Answer:
+    asked = _read(ticket, payloads.Adjust)
+    return _entered(
+        money.adjust(
+            tenant_id=asked.tenant_id,
+            amount_micros=payloads.signed_micros(asked.amount_usd),
+            reference=reference_of(ticket),
+            reason=asked.reason,
+            actor=actor_of(ticket),
+        )
+    )
+
+
+def _entered(answer: money.Entered | money.Refusal) -> Answer:
+    if isinstance(answer, money.Refusal):
+        return Refused(f"{answer.field}: {answer.detail}")
+    entry = answer.entry
+    return Done(
+        f"{entry.kind} of {entry.amount_usd_micros} micros stands in the ledger of {entry.tenant_id}",
+        {"entry_id": str(entry.pk), "amount_usd_micros": entry.amount_usd_micros},
+    )
+
+
+def _rebuild(ticket: Ticket) -> Answer:
+    tenant_id = _read(ticket, payloads.Rebuild).tenant_id
+    if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
+        return Refused(f"there is no tenant {tenant_id}")
+    made = rebuild.rebuild_all() if tenant_id is None else rebuild.rebuild_tenant(tenant_id)
+    if isinstance(made, rebuild.Busy):
+        return Later("another rebuild is at work")
+    return Done(
+        f"{made.tenants} tenants were rebuilt from the ledger",
+        {"tenants": made.tenants, "holds": made.holds, "balance_usd_micros": made.balance_micros},
+    )
+
+
+def _revoke_key(ticket: Ticket) -> Answer:
+    found = tenants.find_key(_read(ticket, payloads.RevokeKey).key)
+    if not isinstance(found, ApiKey):
+        return Refused(found.detail)
+    answer = tenants.revoke_key(key_id=found.key_id, actor=actor_of(ticket))
+    if not isinstance(answer, ApiKey):
+        return Refused(answer.detail)
+    return Done(f"{answer} of {answer.tenant_id} is revoked", {"key_id": str(answer.key_id)})
+
+
+def _redrive(ticket: Ticket) -> Answer:
+    number = _read(ticket, payloads.Redrive).letter
+    letter = DeadLetter.objects.filter(pk=number).first()
+    if letter is None:
+        return Refused(f"there is no dead letter {number}")
+    if letter.redriven_by != actor_of(ticket):
+        refusal = redrive.redrive(letter, actor=actor_of(ticket))
+        if refusal is not None and refusal.reason is ReasonCode.SERVICE_UNAVAILABLE:
+            return Later(refusal.detail)
+        if refusal is not None:
+            return Refused(refusal.detail)
+    return Done(f"dead letter {number} was sent again", {"letter": number})
+
+
+def _cancel(ticket: Ticket) -> Answer:
+    asked = _read(ticket, payloads.CancelRun)
+    run_id = uuid.UUID(asked.run_id)
+    if not _has_canceled(ticket, run_id):
+        answer = cancellation.cancel(tenant_id=asked.tenant_id, run_id=run_id, actor=actor_of(ticket))
+        if answer is None:
+            return Refused(f"{asked.tenant_id} has no run {run_id}")
+        if isinstance(answer, cancellation.NotCancelable) and not _has_canceled(ticket, run_id):
+            return Refused(f"the run is {answer.run.status} and cannot be canceled any more")
+    return Done(f"run {run_id} was canceled", {"run_id": str(run_id)})
+
+
+def _has_canceled(ticket: Ticket, run_id: uuid.UUID) -> bool:
+    return RunHistory.objects.filter(run_id=run_id, actor=actor_of(ticket)).exists()
+
+
+_OF_DEMO: Final = {"tenant_id": "t_demo"}
+
+PROCESSORS: Final[Mapping[RequestType, Processor]] = {
+    one.request_type: one
+    for one in (
+        Processor(
+            request_type=RequestType.EXECUTION_ENABLE,
+            summary="A tenant's submits are taken again.",
+            payload=payloads.OfTenant,
+            act=_enable,
+            example=_OF_DEMO,
+        ),
+        Processor(
+            request_type=RequestType.EXECUTION_DISABLE,
+            summary="A tenant's submits are refused as EXECUTION_DISABLED; reads and running work go on.",
+            payload=payloads.OfTenant,
+            act=_disable,
+            example=_OF_DEMO,
+        ),
+        Processor(
+            request_type=RequestType.BUDGET_TOPUP,
+            summary="Money comes in.",
+            payload=payloads.TopUp,
+            act=_top_up,
+            example=_OF_DEMO | {"amount_usd": "25.0000", "reason": "Invoice 2026-031"},
+        ),
+        Processor(
+            request_type=RequestType.BUDGET_ADJUST,
+            summary="The ledger is put right, either way.",
+            payload=payloads.Adjust,
+            act=_adjust,
+            example=_OF_DEMO | {"amount_usd": "-1.0000", "reason": "Entered twice"},
+            dangerous=True,
+        ),
+        Processor(
+            request_type=RequestType.BUDGET_REBUILD,
+            summary="Balances and holds are made anew from the ledger; money waits meanwhile.",
+            payload=payloads.Rebuild,
+            act=_rebuild,
+            example=_OF_DEMO,
+            dangerous=True,
+        ),
+        Processor(
+            request_type=RequestType.KEY_REVOKE,
+            summary="A key ends at once.",
+            payload=payloads.RevokeKey,
+            act=_revoke_key,
+            example={"key": "dpp_a1b2c3d4"},
+        ),
+        Processor(
+            request_type=RequestType.DLQ_REDRIVE,
+            summary="A dead letter is sent once more.",
+            payload=payloads.Redrive,
+            act=_redrive,
+            example={"letter": 7},
+        ),
+        Processor(
+            request_type=RequestType.RUN_CANCEL,
+            summary="A run is ended as its owner would end it.",
+            payload=payloads.CancelRun,
+            act=_cancel,
+            example=_OF_DEMO | {"run_id": "0199c0de-0000-7000-8000-000000000001"},
+        ),
+    )
+}

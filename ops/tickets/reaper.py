@@ -1,0 +1,154 @@
+"""Ends tickets whose processing stopped long ago, and reports it (TKT-02 to TKT-06).
+
+    clean      one transaction: the second is taken by its report's row, stale tickets are ended by compare-and-set,
+               and the row gets the report they make
+    publish    snapshot, then latest, then the row is marked
+
+Dying in `clean` leaves nothing. Dying before or in `publish` leaves a row that is not marked: the next run, or the next
+cycle, writes the same bytes to the same paths again, oldest first, so that `latest` is never older than a snapshot.
+A report's name is exact to the second and belongs to it alone: a second run in one second waits for the next.
+"""
+
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import structlog
+from botocore.exceptions import BotoCoreError, ClientError
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection, transaction
+
+from dpp_project import clock
+from ops.tickets import reports, selectors, transitions
+from ops.tickets.models import ReaperReport, Ticket
+from ops.tickets.reports import CONTENT_TYPE, LATEST_PATH, CleanedItem, Report
+from ops.tickets.transitions import Outcome
+from runs import storage
+
+log = structlog.get_logger("dpp.ops")
+
+# Advisory locks: ("tick", 1) one cleaner, ("tick", 2) one publisher.
+LOCK_CLASS: Final = 0x7469636B
+CLEANER, PUBLISHER = 1, 2
+STORAGE_AWAY: Final = (BotoCoreError, ClientError, OSError)
+REPORT_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """`published` is False where the storage did not answer: the tickets are ended, the report follows."""
+
+    report: Report
+    published: bool
+
+
+def run(
+    *,
+    threshold_seconds: int | None = None,
+    max_clean: int | None = None,
+    excluded_types: Collection[str] | None = None,
+) -> Ran:
+    """One pass; what is not given is as set. Safe beside itself: cleaners take turns, second by second."""
+    threshold = settings.TICKET_STALE_SECONDS if threshold_seconds is None else threshold_seconds
+    most = settings.TICKET_REAPER_MAX_CLEAN if max_clean is None else max_clean
+    excluded = settings.TICKET_REAPER_EXCLUDED_TYPES if excluded_types is None else excluded_types
+    while (made := _clean(threshold_seconds=threshold, max_clean=most, excluded_types=excluded)) is None:
+        wait_for_the_next_second(clock.now())
+    log.info("tickets reaped", stale=made.stale_count, cleaned=made.cleaned_count, asof=made.asof)
+    return Ran(report=made, published=publish_due())
+
+
+def wait_for_the_next_second(now: datetime) -> None:
+    time.sleep((1_000_000 - now.microsecond) / 1_000_000)
+
+
+def stale_count() -> int:
+    """What a pass would find now."""
+    return selectors.stale(
+        threshold_seconds=settings.TICKET_STALE_SECONDS, excluded_types=settings.TICKET_REAPER_EXCLUDED_TYPES
+    ).count()
+
+
+def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection[str]) -> Report | None:
+    """None: this second has a report already."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_CLASS, CLEANER])
+        asof = clock.now().replace(microsecond=0)
+        if ReaperReport.objects.filter(snapshot_path=reports.snapshot_path(asof)).exists():
+            return None
+        stale = selectors.stale(threshold_seconds=threshold_seconds, excluded_types=excluded_types)
+        count, chosen = stale.count(), list(stale[:max_clean])
+        cleaned = [item for ticket in chosen if (item := _ended(ticket, threshold_seconds, asof)) is not None]
+        made = reports.report(
+            asof=asof,
+            threshold_seconds=threshold_seconds,
+            stale_count=max(count, len(chosen)),
+            cleaned=cleaned,
+        )
+        ReaperReport.objects.create(
+            asof=asof,
+            snapshot_path=made.evidence_refs[0],
+            content=made.content(),
+            cleaned_count=made.cleaned_count,
+            stale_count=made.stale_count,
+        )
+    return made
+
+
+def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedItem | None:
+    """None: its processor came back at this very moment, and what it says stands."""
+    outcome = transitions.clean(
+        request_id=ticket.pk, version=ticket.version, threshold_seconds=threshold_seconds, at=asof
+    )
+    touched_at = ticket.last_processed_at or ticket.in_progress_at
+    if outcome is Outcome.LOST or touched_at is None:
+        return None
+    return reports.cleaned_item(ticket, touched_at=touched_at)
+
+
+def publish_due() -> bool:
+    """Write what no run has written yet, oldest first. False: the storage does not answer; asking again is safe."""
+    bucket = storage.shared()
+    with _publishing():
+        try:
+            for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("pk"):
+                content = row.content.encode()
+                bucket.put(row.snapshot_path, content, content_type=CONTENT_TYPE)
+                bucket.put(LATEST_PATH, content, content_type=CONTENT_TYPE)
+                ReaperReport.objects.filter(pk=row.pk).update(published_at=clock.now())
+        except STORAGE_AWAY as error:
+            log.warning("report of the ticket reaper not written, the storage is away", exc_info=error)
+            return False
+    return True
+
+
+def latest() -> bytes | None:
+    """The latest report as it stands in the storage; None before the first. Raises what boto3 raises."""
+    try:
+        return storage.shared().read(LATEST_PATH, max_bytes=REPORT_BYTES_MAX)
+    except storage.ObjectMissing:
+        return None
+
+
+@contextmanager
+def _publishing() -> Iterator[None]:
+    """Waits for its turn: two at once could leave an older report as the latest."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [LOCK_CLASS, PUBLISHER])
+    try:
+        yield
+    finally:
+        _unlock()
+
+
+def _unlock() -> None:
+    """A lost connection has unlocked by itself; closing makes sure that a pooled one keeps no lock."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS, PUBLISHER])
+    except (DatabaseError, InterfaceError):
+        connection.close()

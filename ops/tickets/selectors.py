@@ -1,0 +1,73 @@
+"""Which tickets wait for whom."""
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Coalesce, Now
+from django.db.models.lookups import LessThan
+
+from ops.tickets.models import Ticket
+from ops.tickets.states import RequestType, Status
+
+RETRY_AFTER_SECONDS: Final = 300
+ATTEMPTS_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    tickets: list[Ticket]
+    next: tuple[datetime, uuid.UUID] | None
+
+
+def due() -> QuerySet[Ticket]:
+    """Oldest first: open ones that are harmless or approved, and started ones nobody has touched for five minutes."""
+    may_start = Q(status=Status.OPEN) & (Q(needs_approval=False) | Q(approved_by__isnull=False))
+    left = Q(status=Status.IN_PROGRESS, attempts__lt=ATTEMPTS_MAX) & _untouched_for(RETRY_AFTER_SECONDS)
+    return Ticket.objects.filter(may_start | left).order_by("created_at", "request_id")
+
+
+def stale(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySet[Ticket]:
+    """IN_PROGRESS and not processed for longer than the threshold. Those that wait longest first."""
+    return (
+        Ticket.objects.filter(_untouched_for(threshold_seconds), status=Status.IN_PROGRESS)
+        .exclude(request_type__in=list(excluded_types))
+        .order_by(_touched_at(), "request_id")
+    )
+
+
+def waiting_for_approval() -> QuerySet[Ticket]:
+    return Ticket.objects.filter(status=Status.OPEN, needs_approval=True, approved_by__isnull=True)
+
+
+def page(
+    *,
+    status: Status | None = None,
+    request_type: RequestType | None = None,
+    after: tuple[datetime, uuid.UUID] | None = None,
+    limit: int,
+) -> Page:
+    """Newest first; one more is read than shown, to know whether there is a next page."""
+    rows = Ticket.objects.select_related("result")
+    if status is not None:
+        rows = rows.filter(status=status)
+    if request_type is not None:
+        rows = rows.filter(request_type=request_type)
+    if after is not None:
+        at, request_id = after
+        rows = rows.filter(Q(created_at__lt=at) | Q(created_at=at, request_id__lt=request_id))
+    found = list(rows.order_by("-created_at", "-request_id")[: limit + 1])
+    shown = found[:limit]
+    return Page(shown, (shown[-1].created_at, shown[-1].request_id) if len(found) > limit else None)
+
+
+def _touched_at() -> Coalesce:
+    """A ticket that was never processed counts from when it went IN_PROGRESS."""
+    return Coalesce("last_processed_at", "in_progress_at")
+
+
+def _untouched_for(seconds: int) -> Q:
+    return Q(LessThan(_touched_at(), Now() - timedelta(seconds=seconds)))

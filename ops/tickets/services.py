@@ -1,0 +1,117 @@
+"""What operators do with tickets: open, approve, decline. The cycle does the rest."""
+
+import uuid
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from dpp_project import clock
+from ops.tickets import transitions
+from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
+from ops.tickets.processors import processor_of
+from ops.tickets.states import RequestType, Status, person_of
+from ops.tickets.transitions import Outcome
+
+log = structlog.get_logger("dpp.ops")
+
+
+class Reason(StrEnum):
+    INVALID = "INVALID"
+    UNKNOWN = "UNKNOWN"
+    KEY_USED = "KEY_USED"
+    NOT_OPEN = "NOT_OPEN"
+    NEEDS_NO_APPROVAL = "NEEDS_NO_APPROVAL"
+    SAME_PERSON = "SAME_PERSON"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing was changed. `field` is the argument at fault, `detail` says what to do about it."""
+
+    reason: Reason
+    field: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    ticket: Ticket
+    is_new: bool
+
+
+def open_ticket(
+    *,
+    request_type: RequestType,
+    payload: dict[str, Any],
+    reason: str,
+    requested_by: str,
+    idempotency_key: str | None = None,
+) -> Opened | Refusal:
+    """A ticket for the next cycle. Key: the idempotency key, where one is given; the same request under it is found."""
+    fault = request_fault(request_type=request_type, payload=payload, reason=reason)
+    if fault is not None:
+        return fault
+    processor = processor_of(request_type)
+    checked = processor.payload.model_validate(payload).model_dump(mode="json")
+    ticket, is_new = transitions.open_ticket(
+        request_type=request_type,
+        payload=checked,
+        reason=reason,
+        requested_by=requested_by,
+        idempotency_key=idempotency_key,
+        needs_approval=processor.dangerous,
+    )
+    if not is_new and (ticket.request_type, ticket.payload, ticket.reason) != (request_type, checked, reason):
+        return Refusal(Reason.KEY_USED, "idempotency_key", "it stands for another ticket")
+    if is_new:
+        log.info("ticket opened", request_id=str(ticket.pk), request_type=request_type.value, actor=requested_by)
+    return Opened(ticket, is_new)
+
+
+def request_fault(*, request_type: RequestType, payload: object, reason: str) -> Refusal | None:
+    """What is wrong with a ticket that is asked for, if anything; forms ask before they open one."""
+    if len(reason) > TEXT_LENGTH_MAX or not (reason == "" or reason.isprintable()):
+        return Refusal(Reason.INVALID, "reason", f"must be at most {TEXT_LENGTH_MAX} printable characters")
+    try:
+        processor_of(request_type).payload.model_validate(payload)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(["payload", *(str(part) for part in first["loc"])])
+        return Refusal(Reason.INVALID, place, first["msg"].removeprefix("Value error, "))
+    return None
+
+
+def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
+    """The second operator's yes to a dangerous ticket. Of two at once, one is the approver."""
+    ticket = Ticket.objects.filter(pk=request_id).first()
+    if ticket is None:
+        return Refusal(Reason.UNKNOWN, "request_id", "there is no such ticket")
+    if not ticket.needs_approval:
+        return Refusal(Reason.NEEDS_NO_APPROVAL, "request_id", "this ticket runs without an approval")
+    if person_of(ticket.requested_by) == person_of(by):
+        return Refusal(Reason.SAME_PERSON, "by", "whoever asked for it cannot approve it; ask another operator")
+    if transitions.approve(request_id=request_id, version=ticket.version, by=by) is Outcome.LOST:
+        return _not_open()
+    log.info("ticket approved", request_id=str(request_id), actor=by)
+    return Ticket.objects.get(pk=request_id)
+
+
+def decline(*, request_id: uuid.UUID, by: str, message: str) -> Ticket | Refusal:
+    """End a ticket that nobody has begun, undone."""
+    ticket = Ticket.objects.filter(pk=request_id).first()
+    if ticket is None:
+        return Refusal(Reason.UNKNOWN, "request_id", "there is no such ticket")
+    declined = transitions.decline(
+        request_id=request_id, version=ticket.version, by=by, message=message, at=clock.now()
+    )
+    if declined is Outcome.LOST:
+        return _not_open()
+    log.info("ticket declined", request_id=str(request_id), actor=by)
+    return Ticket.objects.get(pk=request_id)
+
+
+def _not_open() -> Refusal:
+    return Refusal(Reason.NOT_OPEN, "request_id", f"it is not {Status.OPEN}, or somebody was faster; look again")

@@ -1,0 +1,179 @@
+"""The only writer of tickets: one function per edge, each a compare-and-set by version.
+
+    open            -> OPEN
+    approve         OPEN, by another operator
+    decline         OPEN -> FAILED
+    take            OPEN -> IN_PROGRESS
+    resume          IN_PROGRESS, left by a processor that died or put it off
+    put_off         IN_PROGRESS, to be tried again
+    finish          IN_PROGRESS -> DONE or FAILED, with its result in the same transaction
+    clean           IN_PROGRESS -> FAILED, the same, by the ticket reaper
+
+Whoever loses has changed nothing. Ages go by the database's clock. The trigger `tickets_step_is_legal` holds the same
+edges against everybody else.
+"""
+
+import enum
+import uuid
+from datetime import datetime
+from typing import Any, Final
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from ops.tickets.models import Ticket, TicketResult
+from ops.tickets.states import RequestType, Status
+
+REAPER_ID: Final = "TICKET_REAPER"
+OPERATOR_ID: Final = "OPERATOR"
+AUTO_CLEANUP: Final = "AUTO_CLEANUP_STALE_IN_PROGRESS"
+
+
+class Outcome(enum.Enum):
+    WON = "won"
+    LOST = "lost"
+
+
+def open_ticket(
+    *,
+    request_type: RequestType,
+    payload: dict[str, Any],
+    reason: str,
+    requested_by: str,
+    idempotency_key: str | None,
+    needs_approval: bool,
+) -> tuple[Ticket, bool]:
+    """The ticket, and whether it is new: one that has the key already is answered as it stands."""
+    try:
+        with transaction.atomic():
+            made = Ticket.objects.create(
+                request_type=request_type,
+                payload=payload,
+                reason=reason,
+                requested_by=requested_by,
+                idempotency_key=idempotency_key,
+                needs_approval=needs_approval,
+            )
+    except IntegrityError:
+        found = None if idempotency_key is None else Ticket.objects.filter(idempotency_key=idempotency_key).first()
+        if found is None:
+            raise
+        return found, False
+    return Ticket.objects.get(pk=made.pk), True
+
+
+def approve(*, request_id: uuid.UUID, version: int, by: str) -> Outcome:
+    return _won(
+        _at(request_id, version, Status.OPEN)
+        .filter(needs_approval=True, approved_by__isnull=True)
+        .exclude(requested_by=by)
+        .update(approved_by=by, approved_at=Now(), **_step())
+    )
+
+
+def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: datetime) -> Outcome:
+    return _ended(
+        _at(request_id, version, Status.OPEN),
+        request_id=request_id,
+        status=Status.FAILED,
+        processor_id=OPERATOR_ID,
+        at=at,
+        message=message,
+        detail={"declined_by": by},
+    )
+
+
+def take(*, request_id: uuid.UUID, version: int) -> Outcome:
+    return _won(
+        _at(request_id, version, Status.OPEN).update(
+            status=Status.IN_PROGRESS, in_progress_at=Now(), attempts=F("attempts") + 1, **_step()
+        )
+    )
+
+
+def resume(*, request_id: uuid.UUID, version: int) -> Outcome:
+    """Whoever had it before loses its finish: the version has moved."""
+    return _won(
+        _at(request_id, version, Status.IN_PROGRESS).update(
+            last_processed_at=Now(), attempts=F("attempts") + 1, **_step()
+        )
+    )
+
+
+def put_off(*, request_id: uuid.UUID, version: int) -> Outcome:
+    return _won(_at(request_id, version, Status.IN_PROGRESS).update(last_processed_at=Now(), **_step()))
+
+
+def finish(
+    *,
+    request_id: uuid.UUID,
+    version: int,
+    status: Status,
+    processor_id: str,
+    at: datetime,
+    message: str,
+    detail: dict[str, Any] | None = None,
+) -> Outcome:
+    return _ended(
+        _at(request_id, version, Status.IN_PROGRESS),
+        request_id=request_id,
+        status=status,
+        processor_id=processor_id,
+        at=at,
+        message=message,
+        detail=detail or {},
+    )
+
+
+def clean(*, request_id: uuid.UUID, version: int, threshold_seconds: int, at: datetime) -> Outcome:
+    """A finish, a resume or a put-off in between has moved the version, and then it is not stale."""
+    return _ended(
+        _at(request_id, version, Status.IN_PROGRESS),
+        request_id=request_id,
+        status=Status.FAILED,
+        processor_id=REAPER_ID,
+        at=at,
+        message=f"{AUTO_CLEANUP}: exceeded {threshold_seconds}s threshold",
+        detail={},
+        touch=False,
+    )
+
+
+def _at(request_id: uuid.UUID, version: int, status: Status) -> QuerySet[Ticket]:
+    return Ticket.objects.filter(request_id=request_id, version=version, status=status)
+
+
+def _step() -> dict[str, Any]:
+    return {"version": F("version") + 1, "updated_at": Now()}
+
+
+def _ended(
+    row: QuerySet[Ticket],
+    *,
+    request_id: uuid.UUID,
+    status: Status,
+    processor_id: str,
+    at: datetime,
+    message: str,
+    detail: dict[str, Any],
+    touch: bool = True,
+) -> Outcome:
+    """Status and result are one: neither is ever seen without the other."""
+    processed = {"last_processed_at": Now()} if touch else {}
+    with transaction.atomic():
+        if not row.update(status=status, **processed, **_step()):
+            return Outcome.LOST
+        TicketResult.objects.create(
+            ticket_id=request_id,
+            processor_id=processor_id,
+            status=status,
+            processed_at=at,
+            message=message,
+            detail=detail,
+        )
+    return Outcome.WON
+
+
+def _won(changed: int) -> Outcome:
+    return Outcome.WON if changed else Outcome.LOST

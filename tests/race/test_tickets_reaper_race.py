@@ -1,0 +1,88 @@
+"""The ticket reaper against a processor that comes back at the same moment: one of them ends the ticket."""
+
+import threading
+from typing import Final
+
+import pytest
+from django.db import connection
+from redis import Redis
+
+from ops.tickets import reaper, transitions
+from ops.tickets.models import Ticket, TicketResult
+from ops.tickets.states import Status
+from ops.tickets.transitions import Outcome
+from tests.gear import tickets as gear
+from tests.gear.rivals import OnAnotherConnection, one_after_the_other
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("TKT-03")]
+
+ROUNDS: Final = 1_000
+
+
+def test_tkt_03_of_finish_and_clean_one_wins_in_a_thousand_rounds() -> None:
+    tickets = [gear.taken() for _ in range(ROUNDS)]
+    barrier = threading.Barrier(2, timeout=30)
+    outcomes: dict[str, list[Outcome]] = {"finish": [], "clean": []}
+    errors: list[BaseException] = []
+
+    def play(name: str) -> None:
+        try:
+            for ticket in tickets:
+                barrier.wait()
+                outcomes[name].append(gear.finish(ticket) if name == "finish" else gear.clean(ticket))
+        except BaseException as error:
+            errors.append(error)
+            barrier.abort()
+            raise
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=play, args=(name,)) for name in outcomes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    assert not errors, errors
+    assert TicketResult.objects.count() == ROUNDS
+    for ticket, finished, cleaned in zip(tickets, outcomes["finish"], outcomes["clean"], strict=True):
+        assert {finished, cleaned} == {Outcome.WON, Outcome.LOST}
+        status = Status.DONE if finished is Outcome.WON else Status.FAILED
+        assert (gear.row(ticket.pk).status, gear.result(ticket).status) == (status, status)
+
+
+def test_tkt_03_the_second_waits_for_the_first_and_changes_nothing() -> None:
+    first = gear.stale()
+    assert one_after_the_other(lambda: gear.finish(first), lambda: gear.clean(first)) == (Outcome.WON, Outcome.LOST)
+    assert (gear.row(first.pk).status, gear.result(first).processor_id) == (Status.DONE, "OPS_CYCLE")
+    second = gear.stale()
+    assert one_after_the_other(lambda: gear.clean(second), lambda: gear.finish(second)) == (Outcome.WON, Outcome.LOST)
+    assert (gear.row(second.pk).status, gear.result(second).processor_id) == (Status.FAILED, "TICKET_REAPER")
+
+
+def test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished(
+    valkey: Redis, aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished, left = gear.stale(seconds=200_000), gear.stale(seconds=100_000)
+    clean = transitions.clean
+
+    def after_a_rival(**values: object) -> Outcome:
+        if values["request_id"] == finished.pk:
+            assert OnAnotherConnection(lambda: gear.finish(finished)).answer() is Outcome.WON
+        return clean(**values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(transitions, "clean", after_a_rival)
+    report = reaper.run().report
+    assert (report.stale_count, report.cleaned_count) == (2, 1)
+    assert [item.request_id for item in report.cleaned_items] == [str(left.pk)]
+    assert gear.row(finished.pk).status == Status.DONE
+    assert gear.result(finished).processor_id == "OPS_CYCLE"
+
+
+def test_tkt_03_two_reapers_at_once_clean_each_ticket_once(valkey: Redis, aws: str) -> None:
+    tickets = [gear.stale() for _ in range(6)]
+    rivals = [OnAnotherConnection(reaper.run) for _ in range(3)]
+    reports = [rival.answer().report for rival in rivals]
+    cleaned = [item.request_id for report in reports for item in report.cleaned_items]
+    assert sorted(cleaned) == sorted(str(ticket.pk) for ticket in tickets)
+    assert len({report.asof for report in reports}) == 3
+    assert Ticket.objects.filter(status=Status.FAILED).count() == 6
