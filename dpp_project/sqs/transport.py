@@ -10,7 +10,7 @@ spins. Here boto3 receives in a thread, with timeouts, and the loop only learns 
     thread  long poll    -> letterbox, wakes the loop
     loop    letterbox    -> Celery; or, on failure, asks again after a growing pause
     loop    done         -> the slot is free at once and asks again; the delete waits for company
-    thread  deletes      -> DeleteMessageBatch, at ten or after 50 ms
+    thread  deletes      -> DeleteMessageBatch, at ten or after 250 ms
 
 Where a received message can be, and what happens to it there:
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("dpp.sqs")
 
 POLLS = 4
-FLUSH_SECONDS = 0.05
+FLUSH_SECONDS = 0.25
 BACKOFF_FIRST_SECONDS = 0.25
 BACKOFF_MAX_SECONDS = 3.0
 

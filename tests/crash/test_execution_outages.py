@@ -77,6 +77,7 @@ def postgres(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]
 
 
 def _reconnect() -> None:
+    """Afresh: the pool's own next attempt comes the later, the longer an outage was."""
     connections["default"].close()
     connections["default"].close_pool()  # type: ignore[attr-defined]
 
@@ -158,6 +159,7 @@ def test_dpp_39_postgres_that_stays_away_before_the_start_leaves_the_message_to_
         pytest.raises(DATABASE_AWAY),
     ):
         work.execute(run)
+    _reconnect()
     assert gear.row(run.run_id).status == Status.QUEUED
     assert work.execute(run) is End.COMMITTED
     completed(run, tenant)
@@ -170,6 +172,7 @@ def test_dpp_39_postgres_that_stays_away_at_the_claim_leaves_the_run_to_the_reap
     little_patience(monkeypatch)
     with away_from(postgres, Mode.REFUSE, transitions, "claim_worked", monkeypatch, seconds=None):
         assert work.execute(run) is End.UNCLAIMED
+    _reconnect()
     gear.aged(run, lease_expires_at=1)
     recovery.run_loop(lease_reaper.run_once)
     found = gear.row(run.run_id)
@@ -184,6 +187,7 @@ def test_dpp_39_postgres_that_stays_away_at_the_commit_leaves_the_claim_to_the_r
     little_patience(monkeypatch)
     with away_from(postgres, Mode.REFUSE, transitions, "commit", monkeypatch, seconds=None):
         assert work.execute(run) is End.WAITING
+    _reconnect()
     assert gear.row(run.run_id).finalize_stage == Stage.CLAIMED
     gear.aged(run, finalize_claimed_at=301)
     recovery.run_loop(claim_reconciler.run_once)
