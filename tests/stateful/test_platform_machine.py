@@ -332,5 +332,5 @@ def test_the_machine_finds_a_micro_that_is_lost(machine: None, monkeypatch: pyte
 
 def test_the_machine_finds_a_claim_that_nobody_takes_over(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOOPS, "claim_reconciler", lambda **_: Report())
-    with pytest.raises(AssertionError, match="stuck.*CLAIMED"):
+    with pytest.raises(AssertionError, match=r"stuck.*CLAIMED"):
         run_machine(examples=60, steps_each=40, shrink=False)
