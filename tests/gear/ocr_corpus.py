@@ -148,42 +148,42 @@ def printed(columns: Sequence[Sequence[str]], *, face: str, points: float, title
 # The kinds.
 
 
-def _plain(dice: random.Random, sentences: Sequence[str]) -> Sample:
-    texts = paragraphs(dice, sentences, count=4, each=4)
+def _plain(dice: random.Random, sentences: Sequence[str], count: int) -> Sample:
+    texts = paragraphs(dice, sentences, count=count, each=4)
     return printed([texts], face=dice.choice(FACES), points=dice.choice((10, 11, 12)))
 
 
-def korean(dice: random.Random) -> Sample:
-    return _plain(dice, KOREAN)
+def korean(dice: random.Random, count: int) -> Sample:
+    return _plain(dice, KOREAN, count)
 
 
-def english(dice: random.Random) -> Sample:
-    return _plain(dice, ENGLISH)
+def english(dice: random.Random, count: int) -> Sample:
+    return _plain(dice, ENGLISH, count)
 
 
-def mixed(dice: random.Random) -> Sample:
-    return _plain(dice, MIXED + KOREAN[:2] + ENGLISH[:2])
+def mixed(dice: random.Random, count: int) -> Sample:
+    return _plain(dice, MIXED + KOREAN[:2] + ENGLISH[:2], count)
 
 
-def _any(dice: random.Random) -> Sample:
-    return dice.choice((korean, english, mixed))(dice)
+def _any(dice: random.Random, count: int) -> Sample:
+    return dice.choice((korean, english, mixed))(dice, count)
 
 
-def rotated(dice: random.Random) -> Sample:
-    upright = _any(dice)
+def rotated(dice: random.Random, count: int) -> Sample:
+    upright = _any(dice, count)
     return replace(upright, pixels=np.ascontiguousarray(np.rot90(upright.pixels, dice.choice((1, 2, 3)))))
 
 
-def skewed(dice: random.Random) -> Sample:
-    straight = _any(dice)
+def skewed(dice: random.Random, count: int) -> Sample:
+    straight = _any(dice, count)
     angle = dice.choice((-1, 1)) * dice.uniform(1, 5)
     turned = Image.fromarray(straight.pixels).rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
     return replace(straight, pixels=np.asarray(turned))
 
 
-def shadowed(dice: random.Random) -> Sample:
+def shadowed(dice: random.Random, count: int) -> Sample:
     """A lamp from one side, and the edge of a hand or a telephone over a part of the page."""
-    bright = _any(dice)
+    bright = _any(dice, count)
     height, width = bright.pixels.shape
     across = np.linspace(dice.uniform(0.3, 0.5), 1, width)[:: dice.choice((-1, 1))]
     light = across[None, :] * np.linspace(dice.uniform(0.6, 0.8), 1, height)[:, None]
@@ -193,9 +193,9 @@ def shadowed(dice: random.Random) -> Sample:
     return replace(bright, pixels=(bright.pixels * light * 0.95).clip(0, 255).astype(np.uint8))
 
 
-def noisy(dice: random.Random) -> Sample:
+def noisy(dice: random.Random, count: int) -> Sample:
     """A sensor's grain, then dust: single pixels black or white."""
-    clean = _any(dice)
+    clean = _any(dice, count)
     rays = np.random.default_rng(dice.randrange(1 << 32))
     grain = clean.pixels + rays.normal(0, dice.uniform(15, 35), clean.pixels.shape)
     pixels = grain.clip(0, 255).astype(np.uint8)
@@ -205,14 +205,15 @@ def noisy(dice: random.Random) -> Sample:
     return replace(clean, pixels=pixels)
 
 
-def two_columns(dice: random.Random) -> Sample:
+def two_columns(dice: random.Random, count: int) -> Sample:
     sentences = dice.choice((KOREAN, ENGLISH, MIXED))
-    columns = [paragraphs(dice, sentences, count=3, each=4) for _ in range(2)]
+    columns = [paragraphs(dice, sentences, count=count - 1, each=4) for _ in range(2)]
     return printed(columns, face=dice.choice(FACES), points=dice.choice((9, 10)))
 
 
-def receipt(dice: random.Random) -> Sample:
+def receipt(dice: random.Random, count: int) -> Sample:
     """Names to the left, amounts to the right, and wide gaps between."""
+    del count
     goods = [(one, f"{dice.randrange(1, 30)},{dice.choice((0, 5))}00") for one in dice.sample(GOODS, 5)]
     digits = dice.randrange(10_000, 99_999)
     rows = [
@@ -234,16 +235,17 @@ def receipt(dice: random.Random) -> Sample:
     return Sample(pixels=np.asarray(page), truth="\n".join(f"{left} {right}".strip() for left, right in rows))
 
 
-def blank(dice: random.Random) -> Sample:
-    del dice
+def blank(dice: random.Random, count: int) -> Sample:
+    del dice, count
     return Sample(pixels=np.full(PAGE_PIXELS[::-1], 255, np.uint8), truth="")
 
 
-KINDS: Final[dict[str, Callable[[random.Random], Sample]]] = {
+KINDS: Final[dict[str, Callable[[random.Random, int], Sample]]] = {
     kind.__name__: kind
     for kind in (korean, english, mixed, rotated, skewed, shadowed, noisy, two_columns, receipt, blank)
 }
 
 
-def sample(kind: str, seed: int) -> Sample:
-    return KINDS[kind](random.Random(f"{kind} {seed}"))  # noqa: S311  dice for pages, not for secrets
+def sample(kind: str, seed: int, *, count: int = 4) -> Sample:
+    """A page of so many paragraphs, of a kind."""
+    return KINDS[kind](random.Random(f"{kind} {seed}"), count)  # noqa: S311  dice for pages, not for secrets

@@ -101,6 +101,14 @@ def test_an_empty_page_is_blank_and_costs_the_engine_nothing() -> None:
     assert (found.blank, found.blocks, engine.asked) == (True, [], [])
 
 
+def test_a_picture_without_text_is_marked_and_not_read() -> None:
+    rays = np.random.default_rng(1)
+    engine = Scripted()
+    found = read(engine, rays.integers(0, 256, (3_400, 3_400), dtype=np.uint8), "P2A")
+    assert engine.asked == []
+    assert [(block.text, block.box) for block in found.blocks] == [("[□]", Box(0, 0, 3_400, 3_400))]
+
+
 def test_what_there_was_no_time_for_is_marked_and_the_page_is_incomplete() -> None:
     known = word("known", 100, top=100)
     engine = Scripted(line(known))

@@ -7,6 +7,7 @@ second looks  each language alone where words are doubtful; large lines smaller,
 marks         (?) behind a word that stays doubtful, [□] for ink that stays unread
 """
 
+import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,10 @@ SMALL: Final = 0.6
 PARAGRAPH: Final = 1.35
 """From line to line, in usual such steps, that begins a new block."""
 BORDER: Final = 12
+SHEET_PIXELS_MAX: Final = 12_000_000
+"""A page is not enlarged beyond this: A4 at 300 dpi has 9 million."""
+PIECES_MAX: Final = 20_000
+"""More ink in pieces than a page of a newspaper has is no text, and would hold the engine for minutes."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ class PageText:
     blocks: list[Block] = field(default_factory=list)
     complete: bool = True
     blank: bool = False
+    picture: bool = False
+    """No text at all, as far as can be told without reading."""
 
 
 class PageReader:
@@ -78,8 +85,11 @@ class PageReader:
         found.height, found.width = gray.shape
         if found.blank:
             return found
+        if found.picture:
+            found.blocks = [Block(UNREAD_MARK, 0.0, Box(0, 0, found.width, found.height), "unread")]
+            return found
         size = cleaning.glyph_height(gray)
-        factor = _factor(size)
+        factor = _factor(size, gray.size)
         sheet = cleaning.scaled(gray, factor) if factor != 1 else gray
         marks = cleaning.ink(sheet)
         line_height = max(8.0, size * factor)
@@ -111,6 +121,9 @@ class PageReader:
             gray = self._mended(gray)
         if cleaning.ink(gray).mean() < BLANK_SHARE:
             found.blank = True
+            return gray
+        if cleaning.pieces(gray) > PIECES_MAX:
+            found.picture = True
             return gray
         turn, sure = self._engine.orientation(gray)
         if turn and sure > UPRIGHT_SURE:
@@ -200,11 +213,12 @@ class PageReader:
         return Line(words).placed(-BORDER, -BORDER).placed(wide.left, wide.top, factor)
 
 
-def _factor(size: float) -> float:
-    """What brings the page's letters near the size that the engine reads best."""
+def _factor(size: float, pixels: int) -> float:
+    """What brings the page's letters near the size that the engine reads best, within what it reads in time."""
     if not size or cleaning.GLYPH_SMALL <= size <= cleaning.GLYPH_LARGE:
         return 1.0
-    return max(0.4, min(3.0, cleaning.GLYPH_WANTED / size))
+    largest = max(1.0, math.sqrt(SHEET_PIXELS_MAX / pixels))
+    return max(0.4, min(3.0, largest, cleaning.GLYPH_WANTED / size))
 
 
 def _beside(line: Line, others: Sequence[Line]) -> Line | None:
