@@ -62,7 +62,10 @@ class Zygote:
         self._weigh_at = 0.0
 
     def serve(self) -> None:
-        self._control.sendall(b"r")
+        try:
+            self._control.sendall(b"r")
+        except OSError:  # the worker died while the packs were loaded
+            self._end_everything()
         while True:
             for key, _ in self._selector.select(self._patience()):
                 key.data()

@@ -137,6 +137,17 @@ def test_dpp_32_when_the_worker_dies_everything_dies() -> None:
     wait_until(lambda: not any(lives(pid) for pid in [*said["pids"], said["zygote"]]), what="everything to be gone")
 
 
+def test_box_a_worker_that_dies_before_its_zygote_is_ready_leaves_nothing() -> None:
+    script = (
+        f"import os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from runs.box.box import Box\n"
+        "box = Box(['pydantic']); box.warm()\n"
+        "print(box._zygote.pid, box._zygote.scratch, flush=True); os._exit(0)"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    wait_until(lambda: not lives(int(said[0])) and not Path(said[1]).exists(), what="zygote and folder to be gone")
+
+
 def test_box_a_forked_child_has_a_zygote_of_its_own_and_leaves_its_parents_alone() -> None:
     """As Celery's prefork pool does it."""
     with a_worker("FREE", forks=True) as worker:
