@@ -43,7 +43,7 @@
 
 bit message;                /* in the queue, or with a worker that has not acknowledged it */
 byte deliveries;
-bit letter;                 /* in the dead-letter queue */
+byte letter;                /* in the dead-letter queue, and what is stored of it */
 bit stored;                 /* the result, in S3 */
 bit stored_once;
 byte cancels = CANCELS;
@@ -51,6 +51,11 @@ byte renewals = RENEWALS;
 byte resends = RESENDS;
 byte lost_messages = LOST_MESSAGES;
 byte lost_results = LOST_RESULTS;
+
+#define NO_LETTER 0
+#define NEW_LETTER 1
+#define REQUEUED 2
+#define ENDED_BY_LETTER 3
 
 inline send() {
   d_step {
@@ -197,6 +202,7 @@ work:
        fi
     :: d_step { stored = 1; stored_once = 1; plan = COMPLETES }
     :: plan = FAILS                                    /* wrong, dead, too slow or too big */
+    :: d_step { plan = REFUNDS; worked[RUN] = 0 }      /* its engine is missing: nothing was done */
     fi
   }
   atomic {
@@ -230,17 +236,17 @@ idle:
   forget();
 end_nothing_to_claim:
   if
-  :: atomic { LEASE_EXPIRED(RUN) -> seen = runs[RUN].version }
+  :: atomic { MONEY_OPEN && LEASE_EXPIRED(RUN) -> seen = runs[RUN].version }
      if
      DIES
      :: claim_lease_expired(RUN)
      fi
-  :: atomic { WAITING(RUN) && runs[RUN].stage == UNCLAIMED -> seen = runs[RUN].version }
+  :: atomic { MONEY_OPEN && WAITING(RUN) && runs[RUN].stage == UNCLAIMED -> seen = runs[RUN].version }
      if
      DIES
      :: claim_never_started(RUN)
      fi
-  :: atomic { UNHELD(RUN) && runs[RUN].stage == UNCLAIMED -> seen = runs[RUN].version }
+  :: atomic { MONEY_OPEN && UNHELD(RUN) && runs[RUN].stage == UNCLAIMED -> seen = runs[RUN].version }
      if
      DIES
      :: claim_abandoned(RUN)
@@ -266,34 +272,28 @@ end_nothing_to_claim:
 /* DPP-42: takes over any claim that has grown old, and carries out what it says. */
 proctype Reconciler(byte me) {
   byte seen, plan, taken, answer;
-  bit won;
+  bit won, result_lost;
 
 idle:
   forget();
+  result_lost = 0;
 end_no_old_claim:
   atomic {
-    OLD_CLAIM(RUN) ->
+    MONEY_OPEN && OLD_CLAIM(RUN) ->
     steals = (alive[runs[RUN].token] -> steals - 1 : steals);
-    seen = runs[RUN].version
+    seen = runs[RUN].version;
+    result_lost = (runs[RUN].intent == COMPLETES)
   }
+  result_lost = result_lost && !stored;                /* a definite 404 */
   atomic {
     if
     DIES
     :: retake(RUN)
     fi;
     if
-    :: won
-    :: else -> goto idle
-    fi
-  }
-#ifdef NO_INTENT
-  plan = (stored -> COMPLETES : FAILS);
-#endif
-  atomic {
-    if
-    DIES
-    :: plan != COMPLETES || stored -> goto finish
-    :: plan == COMPLETES && !stored                    /* a definite 404 */
+    :: !won -> goto idle
+    :: won && result_lost
+    :: won && !result_lost -> goto finish
     fi
   }
   atomic {
@@ -307,6 +307,9 @@ end_no_old_claim:
     fi
   }
 finish:
+#ifdef NO_INTENT
+  plan = (runs[RUN].status == QUEUED -> REFUNDS : (stored -> COMPLETES : FAILS));   /* decides by what it sees */
+#endif
   carry_out(RUN);
   goto idle
 }
@@ -328,7 +331,7 @@ end_nothing_due:
   goto idle
 }
 
-/* DPP-45: once more, then the money goes back. */
+/* DPP-45: once more, then the money goes back. The letter's row and the step of the run are one transaction. */
 proctype DeadLetters(byte me) {
   byte seen, plan, taken, answer;
   bit won;
@@ -337,11 +340,12 @@ idle:
   forget();
 end_no_letter:
   atomic {
-    letter -> seen = runs[RUN].version;
+    letter != NO_LETTER -> seen = runs[RUN].version;
     if
-    :: WAITING(RUN) && runs[RUN].stage == UNCLAIMED && !runs[RUN].dead_lettered
-    :: WAITING(RUN) && runs[RUN].stage == UNCLAIMED && runs[RUN].dead_lettered -> goto again
-    :: else -> letter = 0; goto idle
+    :: letter == NEW_LETTER && SEND_DUE(RUN)
+    :: letter == NEW_LETTER && WAITING(RUN) && runs[RUN].stage == UNCLAIMED && runs[RUN].dead_lettered -> goto end
+    :: letter == REQUEUED && WAITING(RUN) && runs[RUN].stage == UNCLAIMED -> goto send_again
+    :: else -> goto delete_letter
     fi
   }
   atomic {
@@ -350,29 +354,33 @@ end_no_letter:
     :: mark_dead_lettered(RUN)
     fi;
     if
-    :: won
-    :: else -> goto idle
+    :: won -> letter = REQUEUED
+    :: else -> goto delete_letter
     fi
   }
-  atomic {
-    if
-    DIES
-    :: send(); letter = 0
-    fi
-  }
-  goto idle;
-again:
+send_again:
+  if
+  DIES
+  :: send()
+  fi;
+  goto delete_letter;
+end:
   atomic {
     if
     DIES
     :: claim_dead_lettered(RUN)
     fi;
     if
-    :: won
-    :: else -> goto idle
+    :: won -> letter = ENDED_BY_LETTER
+    :: else -> goto delete_letter
     fi
   }
   carry_out(RUN);
+delete_letter:
+  if
+  DIES
+  :: letter = NO_LETTER
+  fi;
   goto idle
 }
 
@@ -447,7 +455,7 @@ proctype World() {
 end_world:
   do
   :: d_step { runs[RUN].stage == UNCLAIMED && runs[RUN].lease != EXPIRED -> runs[RUN].lease-- }
-  :: d_step { LETTERS && message && deliveries == DELIVERIES -> message = 0; deliveries = 0; letter = 1 }
+  :: d_step { LETTERS && message && letter == NO_LETTER -> message = 0; deliveries = 0; letter = NEW_LETTER }
   :: d_step { message && lost_messages > 0 -> lost_messages--; message = 0; deliveries = 0 }
   :: d_step { stored && lost_results > 0 -> lost_results--; stored = 0 }
 #if LOSSES > 0
@@ -491,11 +499,15 @@ init {
 #if WORKERS > 1
     run Worker(SECOND_WORKER);
 #endif
+#if CLAIMERS > 0
     run Claimer(CLAIMER);
+#endif
 #if CLAIMERS > 1
     run Claimer(SECOND_CLAIMER);
 #endif
+#if RECONCILERS > 0
     run Reconciler(RECONCILER);
+#endif
 #if RECONCILERS > 1
     run Reconciler(SECOND_RECONCILER);
 #endif
@@ -507,6 +519,9 @@ init {
 #endif
 #if REBUILDS + LOSSES > 0
     run Rebuilder(BYSTANDER);
+#ifdef NO_LOCK
+    run Rebuilder(SECOND_BYSTANDER);
+#endif
 #endif
 #if TOP_UPS > 0
     run TopUp(BYSTANDER);

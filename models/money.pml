@@ -17,11 +17,14 @@ byte tenant_gate = OPEN;
 #define TAKEN_NOT_COMMITTED(r) (receipt[r] && runs[r].stage != COMMITTED -> charged[r] : 0)
 #define NOT_APPLIED(credit) (pending[credit] && !credited[credit] -> AMOUNT(credit) : 0)
 #define CREDITS_NOT_APPLIED (NOT_APPLIED(TOP_UP) + NOT_APPLIED(ADJUST))
+#define IS_WITHOUT_RUN(r) (hold[r] > 0 && (runs[r].status == ABSENT || runs[r].stage == COMMITTED))
 #if RUNS == 1
 #define HOLDS (hold[0])
+#define HOLD_WITHOUT_RUN 0
 #define ALL_TAKEN_NOT_COMMITTED TAKEN_NOT_COMMITTED(0)
 #else
 #define HOLDS (hold[0] + hold[1] + hold[2])
+#define HOLD_WITHOUT_RUN (IS_WITHOUT_RUN(0) || IS_WITHOUT_RUN(1) || IS_WITHOUT_RUN(2))
 #define ALL_TAKEN_NOT_COMMITTED (TAKEN_NOT_COMMITTED(0) + TAKEN_NOT_COMMITTED(1) + TAKEN_NOT_COMMITTED(2))
 #endif
 #define THE_LAW (ledger == balance + HOLDS + ALL_TAKEN_NOT_COMMITTED + CREDITS_NOT_APPLIED)
@@ -125,14 +128,14 @@ inline credit_lua(credit) {
 #ifdef NO_GATE
 #define STILL_CLOSED_BY_ME 1
 #else
-#define STILL_CLOSED_BY_ME (whole -> epoch_gate == CLOSED_BY_REBUILD : tenant_gate == CLOSED_BY_REBUILD)
+#define STILL_CLOSED_BY_ME (whole -> epoch_gate == CLOSED_BY(me) : tenant_gate == CLOSED_BY(me))
 #endif
 
 inline close_gate() {
 #ifndef NO_GATE
   if
-  :: whole -> epoch_gate = CLOSED_BY_REBUILD
-  :: else -> tenant_gate = CLOSED_BY_REBUILD
+  :: whole -> epoch_gate = CLOSED_BY(me)
+  :: else -> tenant_gate = CLOSED_BY(me)
   fi
 #else
   skip
@@ -198,6 +201,12 @@ inline open_gate() {
   law()
 }
 
+#ifdef NO_LOCK              /* a second one comes at any moment */
+#define MAY_REBUILD (me == SECOND_BYSTANDER)
+#else
+#define MAY_REBUILD MONEY_OPEN
+#endif
+
 /* A rebuild that dies leaves the gate closed, and the next one starts from the beginning. */
 proctype Rebuilder(byte me) {
   short counted_money;
@@ -218,10 +227,13 @@ idle:
 end_nothing_to_rebuild:
   atomic {
     if
-    :: epoch_gate != OPEN -> whole = 1
-    :: epoch_gate == OPEN && tenant_gate != OPEN -> whole = 0
-    :: MONEY_OPEN && rebuilds > 0 -> rebuilds--; whole = 1
-    :: MONEY_OPEN && rebuilds > 0 -> rebuilds--; whole = 0
+    :: me == BYSTANDER && epoch_gate != OPEN -> whole = 1
+    :: me == BYSTANDER && epoch_gate == OPEN && tenant_gate != OPEN -> whole = 0
+    :: MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 1
+    :: MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 0
+#ifndef NO_HOLD_AUDIT
+    :: MONEY_OPEN && HOLD_WITHOUT_RUN -> whole = 0     /* the auditor's (DPP-44) */
+#endif
     fi
   }
   if

@@ -48,7 +48,7 @@
 /* budget:epoch and budget:{tenant}:gate */
 #define OPEN 0
 #define CLOSED_BY_CHECK 1
-#define CLOSED_BY_REBUILD 2
+#define CLOSED_BY(who) (2 + who)
 
 /* Who acts. The number is also the finalize_token, the lease token and the owner of the lock. */
 #define NOBODY 255
@@ -62,4 +62,5 @@
 #define SECOND_RECONCILER 7
 #define DEAD_LETTERS 8
 #define BYSTANDER 9          /* claims nothing */
-#define ACTORS 10
+#define SECOND_BYSTANDER 10
+#define ACTORS 11

@@ -14,6 +14,13 @@
 #define TRIES 1
 #endif
 
+#ifndef AUDITORS
+#define AUDITORS 1
+#endif
+#ifndef TURNS               /* how often a handler reads again and goes on */
+#define TURNS 1
+#endif
+
 #include "faults.pml"
 #include "runs.pml"
 #include "money.pml"
@@ -29,9 +36,11 @@ byte accepted[CLIENTS] = NOBODY;   /* the run in the receipt that the client was
 #define GAVE_ITS_KEY_BACK(r) (runs[r].stage == COMMITTED && runs[r].money == REFUNDED && key_run != r)
 #define WILL_GIVE_ITS_KEY_BACK(r) (runs[r].stage == CLAIMED && runs[r].intent == REFUNDS_AND_FREES_THE_KEY)
 
+/* runs/submission.py, its steps in its order. The glance that refuses before a row is made is left out: it touches
+   nothing. */
 proctype Client(byte me) {
-  byte r, seen, plan, taken, answer;
-  bit won;
+  byte r, seen, plan, taken, answer, turns;
+  bit won, locked;
 
   goto try;
 idle:                                                  /* the handler died; its lock stays until it lapses */
@@ -49,19 +58,22 @@ again:                                                 /* 409, 503, or no answer
 try:
   forget();
   r = 0;
-  atomic {
+  turns = 0;
+  locked = 0;
+  atomic {                                             /* open the door */
     if
     DIES
-    :: lock == NOBODY -> lock = me
-    :: lock != NOBODY && mapping != NOBODY -> r = mapping; goto replay
-    :: lock != NOBODY && mapping == NOBODY -> goto again         /* 409 IDEMPOTENCY_IN_PROGRESS */
-    fi
-  }
-  atomic {
+    :: d_step {
+         if
+         :: lock == NOBODY -> lock = me; locked = 1
+         :: else
+         fi
+       }
+    fi;
     if
-    DIES
-    :: mapping != NOBODY -> r = mapping; goto replay
-    :: mapping == NOBODY
+    :: mapping != NOBODY -> r = mapping; goto standing
+    :: mapping == NOBODY && locked
+    :: mapping == NOBODY && !locked -> goto again      /* 409 IDEMPOTENCY_IN_PROGRESS */
     fi
   }
 insert:
@@ -70,20 +82,29 @@ insert:
     DIES
 #ifdef NO_UNIQUE_KEY
     :: made < RUNS -> r = made; made++; accept(r); goto hold_money
+    :: made == RUNS -> goto again
 #else
     :: key_run == NOBODY -> r = made; made++; accept(r); goto hold_money
     :: key_run != NOBODY -> r = key_run
 #endif
     fi
   }
-  atomic {                                             /* the row of an earlier try, or of the other client's */
+judge:                                                 /* what the row that has this key means */
+  atomic {
     if
     DIES
-    :: UNHELD(r) && runs[r].stage == UNCLAIMED -> seen = runs[r].version
-    :: WAITING(r) && runs[r].stage == UNCLAIMED -> seen = runs[r].version; goto enqueue
-    :: WAITING(r) && runs[r].stage == UNCLAIMED -> goto answer_202   /* the requeuer will send it */
-    :: runs[r].status == PROCESSING -> goto answer_202
-    :: else -> goto again                              /* dropped since, or on its way to giving the key back */
+    :: key_run != r || WILL_GIVE_ITS_KEY_BACK(r) -> goto again
+    :: key_run == r && UNHELD(r) && runs[r].stage == UNCLAIMED ->
+       if
+       :: locked -> seen = runs[r].version
+       :: else -> goto again
+       fi
+    :: key_run == r && runs[r].money != NONE && !WILL_GIVE_ITS_KEY_BACK(r) ->
+       if
+       :: lock == me -> mapping = r
+       :: else
+       fi;
+       goto answer_202
     fi
   }
   atomic {
@@ -105,7 +126,7 @@ hold_money:
     fi;
     if
     :: answer == OK
-    :: answer == INSUFFICIENT -> goto answer_402
+    :: answer == INSUFFICIENT -> goto refuse
     :: answer == ENDED -> goto again                   /* its money went back meanwhile */
     fi
   }
@@ -116,21 +137,27 @@ hold_money:
     fi;
     if
     :: won
-    :: else -> goto again
+    :: else -> goto look_again
     fi
   }
-enqueue:
-  if
-  DIES
-  :: mapping = r
-  fi;
+  atomic {                                             /* close the door */
+    if
+    DIES
+    :: mapping = r
+    fi;
+    if
+    :: lock == me -> lock = NOBODY
+    :: else
+    fi
+  }
   atomic {
     if
     DIES
     :: goto answer_202
-    :: true                                            /* the queue refused it, or seemed to */
+    :: true                                            /* the queue refused the message, or seemed to */
     fi
   }
+take_back:
   atomic {
     if
     DIES
@@ -138,51 +165,53 @@ enqueue:
     fi;
     if
     :: won
-    :: else -> goto lost_the_claim
+    :: else ->
+       if
+       :: WAITING(r) && runs[r].stage == UNCLAIMED -> seen = runs[r].version; goto take_back
+       :: else -> goto answer_202                      /* started, or ended by another */
+       fi
     fi
   }
   carry_out(r);
-  if
-  DIES
-  :: atomic { mapping == r -> mapping = NOBODY; goto again }     /* 503 QUEUE_ENQUEUE_FAILED */
-  :: mapping != r -> goto again
-  fi;
-lost_the_claim:
-  atomic {
+  atomic {                                             /* 503 QUEUE_ENQUEUE_FAILED */
     if
     DIES
-    :: WAITING(r) && runs[r].stage == UNCLAIMED -> seen = runs[r].version; goto enqueue
-    :: runs[r].status == PROCESSING -> goto answer_202
-    :: else -> goto again
-    fi
+    :: mapping = NOBODY
+    fi;
+    goto again
   }
-replay:                                                /* the mapping is a hint; the row is the truth */
-  atomic {
-    if
-    DIES
-#ifdef TRUSTS_THE_MAPPING
-    :: true -> assert(key_run == r); goto answer_202   /* a receipt for a run whose key is free again */
-#else
-    :: key_run == r && !WILL_GIVE_ITS_KEY_BACK(r) && runs[r].money != NONE -> goto answer_202
-    :: else ->
-       if
-       :: lock == me -> goto insert
-       :: else -> goto again
-       fi
-#endif
-    fi
-  }
-answer_402:
+refuse:
   atomic {
     if
     DIES
     :: drop(r)
     fi;
     if
-    :: won && lock == me -> lock = NOBODY; goto done
+    :: !won -> goto look_again
+    :: won && lock == me -> lock = NOBODY; goto done   /* 402 BUDGET_DRAINED */
     :: won && lock != me -> goto done
-    :: else -> goto again                              /* another has taken the row over */
     fi
+  }
+look_again:                                            /* a rebuild, or another handler, moved the row */
+  atomic {
+    if
+    :: turns < TURNS -> turns++; goto judge
+    :: turns == TURNS -> goto again
+    fi
+  }
+standing:                                              /* the mapping is a hint; the row is the truth */
+  atomic {
+#ifdef TRUSTS_THE_MAPPING
+    assert(key_run == r);                              /* a receipt for a run that has given its key back */
+    goto answer_202
+#else
+    if
+    DIES
+    :: key_run == r -> goto judge
+    :: key_run != r && locked -> goto insert
+    :: key_run != r && !locked -> goto again
+    fi
+#endif
   }
 answer_202:
   atomic {
@@ -222,23 +251,18 @@ end_no_message:
   goto idle
 }
 
-/* DPP-44: rows left at money NONE, and holds whose row was dropped. DPP-42: claims whose holder is gone. */
+/* DPP-44: rows left at money NONE; holds whose row was dropped are the rebuild's. DPP-42: claims whose holder is gone. */
 inline find_abandoned(r) {
-  atomic { UNHELD(r) && runs[r].stage == UNCLAIMED -> seen = runs[r].version; found = r }
+  atomic { MONEY_OPEN && UNHELD(r) && runs[r].stage == UNCLAIMED -> seen = runs[r].version; found = r }
 }
 
 inline find_old_claim(r) {
   atomic {
-    OLD_CLAIM(r) ->
+    MONEY_OPEN && OLD_CLAIM(r) ->
     steals = (alive[runs[r].token] -> steals - 1 : steals);
     seen = runs[r].version;
     found = r
   }
-}
-
-/* The hold is seen first and the row looked for after: a row stands before its hold does. */
-inline refund_hold_without_row(r) {
-  atomic { hold[r] > 0 && runs[r].status == ABSENT && MONEY_OPEN -> plan = REFUNDS; settle_or_refund(r) }
 }
 
 proctype Auditor(byte me) {
@@ -256,11 +280,6 @@ end_nothing_to_mend:
   :: find_old_claim(0)
   :: find_old_claim(1)
   :: find_old_claim(2)
-#ifndef NO_HOLD_AUDIT
-  :: refund_hold_without_row(0) -> goto idle
-  :: refund_hold_without_row(1) -> goto idle
-  :: refund_hold_without_row(2) -> goto idle
-#endif
   fi;
   if
   DIES
@@ -331,9 +350,10 @@ init {
     run Client(SECOND_SUBMITTER);
     run Worker(WORKER);
     run Auditor(RECONCILER);
-#if REBUILDS > 0
-    run Rebuilder(BYSTANDER);
+#if AUDITORS > 1
+    run Auditor(SECOND_RECONCILER);
 #endif
+    run Rebuilder(BYSTANDER);
     run World();
 #ifndef LIVENESS
     run Judge()
