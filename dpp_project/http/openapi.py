@@ -41,6 +41,10 @@ class DirectedPydanticExtension(PydanticExtension):  # type: ignore[no-untyped-c
             component = ResolvedComponent(  # type: ignore[no-untyped-call]
                 name=name, type=ResolvedComponent.SCHEMA, object=name, schema=definition
             )
+            if component in auto_schema.registry:
+                known = auto_schema.registry[component].schema
+                if known.get("enum") != definition.get("enum"):
+                    raise ValueError(f"two enumerations are called {name}; the document can hold one of them")
             auto_schema.registry.register_on_missing(component)
         return schema
 

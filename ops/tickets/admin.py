@@ -18,7 +18,7 @@ from dpp_project import confirm
 from ops.tickets import emergency, services
 from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch, OpsRunReceipt, ReaperReport, Ticket
 from ops.tickets.services import Refusal
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 
 STATUS_COLORS = {"OPEN": "info", "IN_PROGRESS": "warning", "DONE": "success", "FAILED": "danger"}
 
@@ -116,7 +116,7 @@ class TicketAdmin(_Kept):
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """Those that would change something."""
-        waiting = Ticket.objects.filter(pk=object_id, status=Status.OPEN)
+        waiting = Ticket.objects.filter(pk=object_id, status=TicketStatus.OPEN)
         may = {
             "approve": waiting.filter(needs_approval=True, approved_by__isnull=True).exists(),
             "decline": waiting.exists(),

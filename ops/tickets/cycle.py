@@ -21,7 +21,7 @@ from ops.tickets import emergency, processors, reaper, reports, selectors, trans
 from ops.tickets.models import OpsRunReceipt, Ticket
 from ops.tickets.processors import Done, Later, Refused
 from ops.tickets.selectors import ATTEMPTS_MAX
-from ops.tickets.states import Status
+from ops.tickets.states import TicketStatus
 from ops.tickets.transitions import Outcome
 
 log = structlog.get_logger("dpp.ops")
@@ -38,7 +38,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
     processed = document["processed"]
     return Report(
         seen=len(document["selected"]) + reaped.get("stale_count", 0),
-        changed=sum(one["status"] in {Status.DONE, Status.FAILED} for one in processed)
+        changed=sum(one["status"] in {TicketStatus.DONE, TicketStatus.FAILED} for one in processed)
         + reaped.get("cleaned_count", 0),
         errors=sum(step["status"] == "FAILED" for step in document["steps"]),
         detail={"receipt": receipt.pk, "decision": receipt.decision, "steps": document["steps"]},
@@ -140,7 +140,7 @@ class _Cycle:
 
 def work_on(ticket: Ticket) -> dict[str, str] | None:
     """Take a ticket, act, and write down what came of it. None: somebody else has it."""
-    edge = transitions.take if ticket.status == Status.OPEN else transitions.resume
+    edge = transitions.take if ticket.status == TicketStatus.OPEN else transitions.resume
     if edge(request_id=ticket.pk, version=ticket.version) is Outcome.LOST:
         return None
     attempt, version = ticket.attempts + 1, ticket.version + 1
@@ -151,14 +151,14 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
         answer = Later(f"it failed with {type(error).__name__}")
     match answer:
         case Done(message, detail):
-            status, facts = Status.DONE, dict(detail)
+            status, facts = TicketStatus.DONE, dict(detail)
         case Refused(message):
-            status, facts = Status.FAILED, {}
+            status, facts = TicketStatus.FAILED, {}
         case Later(message) if attempt >= ATTEMPTS_MAX:
-            status, facts, message = Status.FAILED, {}, f"given up after {attempt} tries: {message}"
+            status, facts, message = TicketStatus.FAILED, {}, f"given up after {attempt} tries: {message}"
         case Later(message):
             transitions.put_off(request_id=ticket.pk, version=version)
-            return _said(ticket, Status.IN_PROGRESS, message)
+            return _said(ticket, TicketStatus.IN_PROGRESS, message)
     finished = transitions.finish(
         request_id=ticket.pk,
         version=version,
@@ -169,12 +169,12 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
         detail=facts,
     )
     if finished is Outcome.LOST:
-        return _said(ticket, Status(Ticket.objects.get(pk=ticket.pk).status), "ended by another meanwhile")
+        return _said(ticket, TicketStatus(Ticket.objects.get(pk=ticket.pk).status), "ended by another meanwhile")
     log.info("ticket processed", request_id=str(ticket.pk), request_type=ticket.request_type, status=status.value)
     return _said(ticket, status, message)
 
 
-def _said(ticket: Ticket, status: Status, message: str) -> dict[str, str]:
+def _said(ticket: Ticket, status: TicketStatus, message: str) -> dict[str, str]:
     return {
         "request_id": str(ticket.pk),
         "request_type": ticket.request_type,

@@ -5,7 +5,7 @@ from django.urls import reverse
 from dpp_project.dashboard import Figure, Panel, panel
 from ops.tickets import emergency, reaper, selectors
 from ops.tickets.models import OpsRunReceipt, Ticket
-from ops.tickets.states import Status
+from ops.tickets.states import TicketStatus
 
 
 @panel(title="Operations", order=80)
@@ -30,7 +30,7 @@ def operations() -> Panel:
             ),
             Figure(
                 label="Open tickets",
-                value=str(Ticket.objects.filter(status=Status.OPEN).count()),
+                value=str(Ticket.objects.filter(status=TicketStatus.OPEN).count()),
                 note="The cycle takes them within a minute.",
                 link=f"{tickets}?status__exact=OPEN",
             ),

@@ -6,7 +6,7 @@ from django.contrib.postgres.functions import TransactionNow
 from django.db import models
 from django.db.models import F, Q
 
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 
 TEXT_LENGTH_MAX = 200
 
@@ -16,7 +16,7 @@ class Ticket(models.Model):
 
     request_id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     request_type = models.TextField(choices=[(one.value, one.value) for one in RequestType])
-    status = models.TextField(choices=[(one.value, one.value) for one in Status], default=Status.OPEN)
+    status = models.TextField(choices=[(one.value, one.value) for one in TicketStatus], default=TicketStatus.OPEN)
     payload = models.JSONField()
     reason = models.TextField(default="", db_default="", blank=True)
     requested_by = models.TextField()

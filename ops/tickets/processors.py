@@ -20,7 +20,7 @@ from dpp_project.http.reasons import ReasonCode
 from ops.tickets import payloads
 from ops.tickets.models import Ticket
 from ops.tickets.payloads import Payload
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 from reaper import redrive
 from reaper.models import DeadLetter
 from runs import cancellation
@@ -99,7 +99,7 @@ def _switch_submits(ticket: Ticket, *, enabled: bool) -> Answer:
     later = Ticket.objects.filter(
         request_type__in=[RequestType.EXECUTION_ENABLE, RequestType.EXECUTION_DISABLE],
         payload__tenant_id=tenant_id,
-        status=Status.DONE,
+        status=TicketStatus.DONE,
         created_at__gt=ticket.created_at,
     ).first()
     if later is not None:

@@ -11,7 +11,7 @@ from django.db.models.functions import Coalesce, Now
 from django.db.models.lookups import LessThan
 
 from ops.tickets.models import Ticket
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 
 RETRY_AFTER_SECONDS: Final = 300
 ATTEMPTS_MAX: Final = 5
@@ -25,27 +25,27 @@ class Page:
 
 def due() -> QuerySet[Ticket]:
     """Oldest first: open ones that are harmless or approved, and started ones nobody has touched for five minutes."""
-    may_start = Q(status=Status.OPEN) & (Q(needs_approval=False) | Q(approved_by__isnull=False))
-    left = Q(status=Status.IN_PROGRESS, attempts__lt=ATTEMPTS_MAX) & _untouched_for(RETRY_AFTER_SECONDS)
+    may_start = Q(status=TicketStatus.OPEN) & (Q(needs_approval=False) | Q(approved_by__isnull=False))
+    left = Q(status=TicketStatus.IN_PROGRESS, attempts__lt=ATTEMPTS_MAX) & _untouched_for(RETRY_AFTER_SECONDS)
     return Ticket.objects.filter(may_start | left).order_by("created_at", "request_id")
 
 
 def stale(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySet[Ticket]:
     """IN_PROGRESS and not processed for longer than the threshold. Those that wait longest first."""
     return (
-        Ticket.objects.filter(_untouched_for(threshold_seconds), status=Status.IN_PROGRESS)
+        Ticket.objects.filter(_untouched_for(threshold_seconds), status=TicketStatus.IN_PROGRESS)
         .exclude(request_type__in=list(excluded_types))
         .order_by(_touched_at(), "request_id")
     )
 
 
 def waiting_for_approval() -> QuerySet[Ticket]:
-    return Ticket.objects.filter(status=Status.OPEN, needs_approval=True, approved_by__isnull=True)
+    return Ticket.objects.filter(status=TicketStatus.OPEN, needs_approval=True, approved_by__isnull=True)
 
 
 def page(
     *,
-    status: Status | None = None,
+    status: TicketStatus | None = None,
     request_type: RequestType | None = None,
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int,

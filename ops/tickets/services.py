@@ -12,7 +12,7 @@ from dpp_project import clock
 from ops.tickets import transitions
 from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
 from ops.tickets.processors import processor_of
-from ops.tickets.states import RequestType, Status, person_of
+from ops.tickets.states import RequestType, TicketStatus, person_of
 from ops.tickets.transitions import Outcome
 
 log = structlog.get_logger("dpp.ops")
@@ -114,4 +114,4 @@ def decline(*, request_id: uuid.UUID, by: str, message: str) -> Ticket | Refusal
 
 
 def _not_open() -> Refusal:
-    return Refusal(Reason.NOT_OPEN, "request_id", f"it is not {Status.OPEN}, or somebody was faster; look again")
+    return Refusal(Reason.NOT_OPEN, "request_id", f"it is not {TicketStatus.OPEN}, or somebody was faster; look again")

@@ -4,14 +4,14 @@ from enum import StrEnum
 from typing import Final
 
 
-class Status(StrEnum):
+class TicketStatus(StrEnum):
     OPEN = "OPEN"
     IN_PROGRESS = "IN_PROGRESS"
     DONE = "DONE"
     FAILED = "FAILED"
 
 
-ENDED: Final = (Status.DONE, Status.FAILED)
+ENDED: Final = (TicketStatus.DONE, TicketStatus.FAILED)
 
 
 class RequestType(StrEnum):

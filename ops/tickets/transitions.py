@@ -23,7 +23,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from ops.tickets.models import Ticket, TicketResult
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 
 REAPER_ID: Final = "TICKET_REAPER"
 OPERATOR_ID: Final = "OPERATOR"
@@ -65,7 +65,7 @@ def open_ticket(
 
 def approve(*, request_id: uuid.UUID, version: int, by: str) -> Outcome:
     return _won(
-        _at(request_id, version, Status.OPEN)
+        _at(request_id, version, TicketStatus.OPEN)
         .filter(needs_approval=True, approved_by__isnull=True)
         .exclude(requested_by=by)
         .update(approved_by=by, approved_at=Now(), **_step())
@@ -74,9 +74,9 @@ def approve(*, request_id: uuid.UUID, version: int, by: str) -> Outcome:
 
 def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: datetime) -> Outcome:
     return _ended(
-        _at(request_id, version, Status.OPEN),
+        _at(request_id, version, TicketStatus.OPEN),
         request_id=request_id,
-        status=Status.FAILED,
+        status=TicketStatus.FAILED,
         processor_id=OPERATOR_ID,
         at=at,
         message=message,
@@ -86,8 +86,8 @@ def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: d
 
 def take(*, request_id: uuid.UUID, version: int) -> Outcome:
     return _won(
-        _at(request_id, version, Status.OPEN).update(
-            status=Status.IN_PROGRESS, in_progress_at=Now(), attempts=F("attempts") + 1, **_step()
+        _at(request_id, version, TicketStatus.OPEN).update(
+            status=TicketStatus.IN_PROGRESS, in_progress_at=Now(), attempts=F("attempts") + 1, **_step()
         )
     )
 
@@ -95,28 +95,28 @@ def take(*, request_id: uuid.UUID, version: int) -> Outcome:
 def resume(*, request_id: uuid.UUID, version: int) -> Outcome:
     """Whoever had it before loses its finish: the version has moved."""
     return _won(
-        _at(request_id, version, Status.IN_PROGRESS).update(
+        _at(request_id, version, TicketStatus.IN_PROGRESS).update(
             last_processed_at=Now(), attempts=F("attempts") + 1, **_step()
         )
     )
 
 
 def put_off(*, request_id: uuid.UUID, version: int) -> Outcome:
-    return _won(_at(request_id, version, Status.IN_PROGRESS).update(last_processed_at=Now(), **_step()))
+    return _won(_at(request_id, version, TicketStatus.IN_PROGRESS).update(last_processed_at=Now(), **_step()))
 
 
 def finish(
     *,
     request_id: uuid.UUID,
     version: int,
-    status: Status,
+    status: TicketStatus,
     processor_id: str,
     at: datetime,
     message: str,
     detail: dict[str, Any] | None = None,
 ) -> Outcome:
     return _ended(
-        _at(request_id, version, Status.IN_PROGRESS),
+        _at(request_id, version, TicketStatus.IN_PROGRESS),
         request_id=request_id,
         status=status,
         processor_id=processor_id,
@@ -129,9 +129,9 @@ def finish(
 def clean(*, request_id: uuid.UUID, version: int, threshold_seconds: int, at: datetime) -> Outcome:
     """A finish, a resume or a put-off in between has moved the version, and then it is not stale."""
     return _ended(
-        _at(request_id, version, Status.IN_PROGRESS),
+        _at(request_id, version, TicketStatus.IN_PROGRESS),
         request_id=request_id,
-        status=Status.FAILED,
+        status=TicketStatus.FAILED,
         processor_id=REAPER_ID,
         at=at,
         message=f"{AUTO_CLEANUP}: exceeded {threshold_seconds}s threshold",
@@ -140,7 +140,7 @@ def clean(*, request_id: uuid.UUID, version: int, threshold_seconds: int, at: da
     )
 
 
-def _at(request_id: uuid.UUID, version: int, status: Status) -> QuerySet[Ticket]:
+def _at(request_id: uuid.UUID, version: int, status: TicketStatus) -> QuerySet[Ticket]:
     return Ticket.objects.filter(request_id=request_id, version=version, status=status)
 
 
@@ -152,14 +152,14 @@ def _ended(
     row: QuerySet[Ticket],
     *,
     request_id: uuid.UUID,
-    status: Status,
+    status: TicketStatus,
     processor_id: str,
     at: datetime,
     message: str,
     detail: dict[str, Any],
     touch: bool = True,
 ) -> Outcome:
-    """Status and result are one: neither is ever seen without the other."""
+    """TicketStatus and result are one: neither is ever seen without the other."""
     processed = {"last_processed_at": Now()} if touch else {}
     with transaction.atomic():
         if not row.update(status=status, **processed, **_step()):

@@ -48,6 +48,7 @@ SHARES: Final = {
     ("get", "/v1/runs/{run_id}"): 14,
     ("post", "/v1/runs/{run_id}/cancel"): 10,
     ("post", "/v1/uploads"): 12,
+    ("post", "/v1/runs/estimate"): 5,
     ("get", "/v1/budget/entries"): 10,
     ("post", "/v1/tenants/{tenant_id}/topups"): 10,
     ("get", "/api/tickets"): 5,

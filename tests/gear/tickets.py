@@ -14,7 +14,7 @@ from dpp_project import clock
 from ops.tickets import cycle, services, transitions
 from ops.tickets.models import OpsRunReceipt, Ticket, TicketResult
 from ops.tickets.services import Opened
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 from ops.tickets.transitions import Outcome
 
 SCHEMAS = Path(transitions.__file__).parent / "schemas"
@@ -78,7 +78,7 @@ def result(ticket: Ticket) -> TicketResult:
     return TicketResult.objects.get(ticket=ticket)
 
 
-def finish(ticket: Ticket, status: Status = Status.DONE) -> Outcome:
+def finish(ticket: Ticket, status: TicketStatus = TicketStatus.DONE) -> Outcome:
     return transitions.finish(
         request_id=ticket.pk,
         version=ticket.version,

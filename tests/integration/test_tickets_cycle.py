@@ -21,7 +21,7 @@ from ops.tickets.models import EmergencySwitch, OpsRunReceipt, Ticket
 from ops.tickets.processors import PROCESSORS, Later
 from ops.tickets.selectors import ATTEMPTS_MAX, RETRY_AFTER_SECONDS
 from ops.tickets.services import Opened, Refusal
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 from ops.tickets.transitions import Outcome
 from reaper.models import DeadLetter
 from runs.models import Run
@@ -147,13 +147,13 @@ def worked(request_type: RequestType, payload: dict[str, Any], *, approved: bool
 
 def test_tkt_01_submits_are_turned_off_and_on_and_reads_go_on(shop: Shop) -> None:
     run_id = shop.submit().json()["run_id"]
-    assert worked(RequestType.EXECUTION_DISABLE, {"tenant_id": shop.tenant.pk}).status == Status.DONE
+    assert worked(RequestType.EXECUTION_DISABLE, {"tenant_id": shop.tenant.pk}).status == TicketStatus.DONE
     authentication.memory.forget()
     refused = shop.submit()
     assert (refused.status_code, refused.json()["reason_code"]) == (403, "EXECUTION_DISABLED")
     assert [str(run.run_id) for run in shop.runs()] == [run_id]
     assert shop.get(f"/v1/runs/{run_id}").status_code == 200
-    assert worked(RequestType.EXECUTION_ENABLE, {"tenant_id": shop.tenant.pk}).status == Status.DONE
+    assert worked(RequestType.EXECUTION_ENABLE, {"tenant_id": shop.tenant.pk}).status == TicketStatus.DONE
     authentication.memory.forget()
     assert shop.submit().status_code == 202
 
@@ -164,7 +164,7 @@ def test_tkt_01_an_old_switch_does_not_undo_a_later_one(shop: Shop) -> None:
     later = gear.opened(RequestType.EXECUTION_ENABLE, payload)
     assert cycle.work_on(later) is not None
     gear.run_cycle()
-    assert (gear.row(left.pk).status, gear.row(later.pk).status) == (Status.FAILED, Status.DONE)
+    assert (gear.row(left.pk).status, gear.row(later.pk).status) == (TicketStatus.FAILED, TicketStatus.DONE)
     shop.tenant.refresh_from_db()
     assert shop.tenant.submits_enabled is True
 
@@ -172,7 +172,7 @@ def test_tkt_01_an_old_switch_does_not_undo_a_later_one(shop: Shop) -> None:
 def test_tkt_01_a_top_up_is_entered_once_by_its_tickets_id(shop: Shop) -> None:
     before = shop.balance_micros()
     ticket = worked(RequestType.BUDGET_TOPUP, {"tenant_id": shop.tenant.pk, "amount_usd": "2.5000"})
-    assert (ticket.status, shop.balance_micros() - before) == (Status.DONE, 2_500_000)
+    assert (ticket.status, shop.balance_micros() - before) == (TicketStatus.DONE, 2_500_000)
     entry = LedgerEntry.objects.get(reference=f"ticket-{ticket.pk}")
     assert (entry.kind, entry.actor) == ("TOPUP", f"ticket:{ticket.pk}")
 
@@ -192,12 +192,12 @@ def test_tkt_01_dying_between_effect_and_finish_does_it_once(shop: Shop, monkeyp
         patch.setattr(transitions, "finish", dies)
         with pytest.raises(Died):
             gear.run_cycle()
-    assert (gear.row(ticket.pk).status, shop.balance_micros() - before) == (Status.IN_PROGRESS, 2_500_000)
+    assert (gear.row(ticket.pk).status, shop.balance_micros() - before) == (TicketStatus.IN_PROGRESS, 2_500_000)
     gear.run_cycle()
-    assert gear.row(ticket.pk).status == Status.IN_PROGRESS, "its processor may only be slow"
+    assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS, "its processor may only be slow"
     gear.aged(gear.row(ticket.pk), seconds=RETRY_AFTER_SECONDS + 1)
     gear.run_cycle()
-    assert (gear.row(ticket.pk).status, gear.row(ticket.pk).attempts) == (Status.DONE, 2)
+    assert (gear.row(ticket.pk).status, gear.row(ticket.pk).attempts) == (TicketStatus.DONE, 2)
     assert shop.balance_micros() - before == 2_500_000
     assert LedgerEntry.objects.filter(reference=f"ticket-{ticket.pk}").count() == 1
 
@@ -206,7 +206,7 @@ def test_tkt_01_a_slow_processor_loses_its_finish_to_whoever_resumed(shop: Shop)
     slow = gear.taken()
     assert transitions.resume(request_id=slow.pk, version=slow.version) is Outcome.WON
     assert gear.finish(slow) is Outcome.LOST
-    assert gear.row(slow.pk).status == Status.IN_PROGRESS
+    assert gear.row(slow.pk).status == TicketStatus.IN_PROGRESS
 
 
 def test_tkt_01_an_adjustment_waits_for_a_second_operator(shop: Shop) -> None:
@@ -214,36 +214,36 @@ def test_tkt_01_an_adjustment_waits_for_a_second_operator(shop: Shop) -> None:
     payload = {"tenant_id": shop.tenant.pk, "amount_usd": "-1.0000", "reason": "Entered twice"}
     ticket = gear.opened(RequestType.BUDGET_ADJUST, payload, requested_by="admin:ada")
     gear.run_cycle()
-    assert (gear.row(ticket.pk).status, shop.balance_micros()) == (Status.OPEN, before)
+    assert (gear.row(ticket.pk).status, shop.balance_micros()) == (TicketStatus.OPEN, before)
     for same in ("admin:ada", "command:Ada"):
         refusal = services.approve(request_id=ticket.pk, by=same)
         assert isinstance(refusal, Refusal)
         assert refusal.reason is services.Reason.SAME_PERSON
     assert isinstance(services.approve(request_id=ticket.pk, by="admin:bob"), Ticket)
     gear.run_cycle()
-    assert (gear.row(ticket.pk).status, before - shop.balance_micros()) == (Status.DONE, 1_000_000)
+    assert (gear.row(ticket.pk).status, before - shop.balance_micros()) == (TicketStatus.DONE, 1_000_000)
 
 
 def test_tkt_01_a_key_is_revoked(shop: Shop) -> None:
     ticket = worked(RequestType.KEY_REVOKE, {"key": f"dpp_{shop.issued.key.prefix}"})
-    assert ticket.status == Status.DONE
+    assert ticket.status == TicketStatus.DONE
     assert ApiKey.objects.get(pk=shop.issued.key.pk).status == "REVOKED"
 
 
 def test_tkt_01_a_run_is_canceled_once_also_when_asked_again(shop: Shop) -> None:
     run_id = shop.submit().json()["run_id"]
     ticket = worked(RequestType.RUN_CANCEL, {"tenant_id": shop.tenant.pk, "run_id": run_id})
-    assert ticket.status == Status.DONE
+    assert ticket.status == TicketStatus.DONE
     assert Run.objects.get(pk=run_id).last_error_reason_code == "CANCELED_BY_OWNER"
     assert shop.balance_micros() == recovery.FUNDS_MICROS
     assert isinstance(processors.process(ticket), processors.Done), "resumed after its effect"
     another = worked(RequestType.RUN_CANCEL, {"tenant_id": shop.tenant.pk, "run_id": run_id})
-    assert another.status == Status.FAILED
+    assert another.status == TicketStatus.FAILED
 
 
 def test_tkt_01_balances_are_rebuilt_once_approved(shop: Shop) -> None:
     ticket = worked(RequestType.BUDGET_REBUILD, {"tenant_id": shop.tenant.pk}, approved=True)
-    assert ticket.status == Status.DONE
+    assert ticket.status == TicketStatus.DONE
     assert gear.result(ticket).detail["balance_usd_micros"] == recovery.FUNDS_MICROS
     assert shop.balance_micros() == recovery.FUNDS_MICROS
 
@@ -255,7 +255,7 @@ def test_tkt_01_a_dead_letter_is_sent_again(shop: Shop) -> None:
     )
     ticket = worked(RequestType.DLQ_REDRIVE, {"letter": letter.pk})
     letter.refresh_from_db()
-    assert (ticket.status, letter.redriven_by) == (Status.DONE, f"ticket:{ticket.pk}")
+    assert (ticket.status, letter.redriven_by) == (TicketStatus.DONE, f"ticket:{ticket.pk}")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_tkt_01_what_cannot_be_done_ends_failed_with_its_cause(
 ) -> None:
     entries = LedgerEntry.objects.count()
     ticket = worked(request_type, payload, approved=PROCESSORS[request_type].dangerous)
-    assert (ticket.status, gear.result(ticket).status) == (Status.FAILED, "FAILED")
+    assert (ticket.status, gear.result(ticket).status) == (TicketStatus.FAILED, "FAILED")
     assert gear.result(ticket).message
     assert LedgerEntry.objects.count() == entries
 
@@ -304,7 +304,7 @@ def test_tkt_01_what_fails_for_now_is_tried_again_and_then_given_up(
             gear.run_cycle()
             assert gear.row(ticket.pk).attempts == attempt, "not before five minutes"
             gear.aged(gear.row(ticket.pk), seconds=RETRY_AFTER_SECONDS + 1)
-    assert gear.row(ticket.pk).status == Status.FAILED
+    assert gear.row(ticket.pk).status == TicketStatus.FAILED
     assert gear.result(ticket).message == "given up after 5 tries: it failed with SendFailed"
 
 
@@ -328,7 +328,7 @@ def test_tkt_01_the_database_refuses_what_no_edge_does() -> None:
     ):
         with pytest.raises((DatabaseError, IntegrityError)), transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(statement, [ticket.pk])
-    assert (gear.row(done.pk).status, gear.row(opened.pk).version) == (Status.DONE, 0)
+    assert (gear.row(done.pk).status, gear.row(opened.pk).version) == (TicketStatus.DONE, 0)
 
 
 # The cycle.
@@ -350,7 +350,7 @@ def test_tkt_07_the_cycle_goes_step_by_step_and_leaves_a_receipt(shop: Shop) -> 
     assert document["ticket_reaper"]["cleaned_items"][0]["request_id"] == str(old.pk)
     assert document["selected"] == [str(ticket.pk) for ticket in mine[:2]], "oldest first, bounded, and not the reaped"
     assert [one["status"] for one in document["processed"]] == ["DONE", "DONE"]
-    assert gear.row(mine[2].pk).status == Status.OPEN
+    assert gear.row(mine[2].pk).status == TicketStatus.OPEN
 
 
 @pytest.mark.contract("TKT-07")
@@ -364,11 +364,11 @@ def test_tkt_07_the_emergency_stop_keeps_everything_from_running(shop: Shop) -> 
     stop = document["emergency_stop"]
     assert (stop["on"], stop["actor"], stop["reason"]) == (True, "admin:ada", "wrong prices")
     assert stop["at"].endswith("+09:00")
-    assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (Status.IN_PROGRESS, Status.OPEN)
+    assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (TicketStatus.IN_PROGRESS, TicketStatus.OPEN)
     assert cycle.preview(now=clock.now(), limit=9).changed == 0
     emergency.turn(on=False, actor="admin:ada", reason="mended")
     assert gear.run_cycle().document["decision"] == "RAN"
-    assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (Status.FAILED, Status.DONE)
+    assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (TicketStatus.FAILED, TicketStatus.DONE)
 
 
 @pytest.mark.contract("TKT-07")
@@ -383,7 +383,7 @@ def test_tkt_07_the_stop_turned_on_meanwhile_leaves_the_rest(shop: Shop, monkeyp
     monkeypatch.setattr(processors, "process", then_stop)
     document = gear.run_cycle().document
     assert (document["decision"], document["steps"][3]["status"]) == ("STOPPED", "STOPPED")
-    assert (gear.row(first.pk).status, gear.row(second.pk).status) == (Status.DONE, Status.OPEN)
+    assert (gear.row(first.pk).status, gear.row(second.pk).status) == (TicketStatus.DONE, TicketStatus.OPEN)
 
 
 @pytest.mark.contract("TKT-07")
@@ -397,7 +397,7 @@ def test_tkt_07_a_step_that_fails_is_named_and_the_next_one_runs(shop: Shop, mon
         patch.setattr(reaper, "run", fails)
         document = gear.run_cycle().document
     assert (document["steps"][1]["status"], document["steps"][1]["note"]) == ("FAILED", "RuntimeError")
-    assert (document["ticket_reaper"], gear.row(ticket.pk).status) == (None, Status.DONE)
+    assert (document["ticket_reaper"], gear.row(ticket.pk).status) == (None, TicketStatus.DONE)
 
 
 @pytest.mark.contract("TKT-07")
@@ -410,7 +410,7 @@ def test_tkt_07_unknown_whether_stopped_nothing_runs(shop: Shop, monkeypatch: py
     monkeypatch.setattr(emergency, "state", fails)
     document = gear.run_cycle().document
     assert [one["status"] for one in document["steps"]] == ["FAILED", "SKIPPED", "SKIPPED", "SKIPPED"]
-    assert gear.row(ticket.pk).status == Status.OPEN
+    assert gear.row(ticket.pk).status == TicketStatus.OPEN
 
 
 @pytest.mark.contract("TKT-07")
@@ -492,7 +492,7 @@ def test_tkt_01_a_ticket_is_made_and_declined_in_the_console(console: Client) ->
     assert (ticket.requested_by, ticket.payload) == ("admin:ada", {"tenant_id": "t_acme"})
     assert str(ticket.pk) in page(console, f"{address}{ticket.pk}/change/")
     assert console.post(f"{address}{ticket.pk}/decline/").status_code == 302
-    assert (gear.row(ticket.pk).status, gear.result(ticket).processor_id) == (Status.FAILED, "OPERATOR")
+    assert (gear.row(ticket.pk).status, gear.result(ticket).processor_id) == (TicketStatus.FAILED, "OPERATOR")
     assert "OPERATOR: declined" in page(console, f"{address}{ticket.pk}/change/")
     assert console.post(f"{address}{ticket.pk}/delete/").status_code == 403
 

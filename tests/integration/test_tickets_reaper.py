@@ -12,7 +12,7 @@ from dpp_project.clock import FixedClock
 from ops.tickets import reaper, reports, transitions
 from ops.tickets.models import ReaperReport, Ticket, TicketResult
 from ops.tickets.reports import LATEST_PATH
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 from runs import storage
 from tenants.scopes import Scope
 from tests.gear import tickets as gear
@@ -68,7 +68,7 @@ def test_tkt_02_what_was_processed_lately_is_not_stale_however_old_it_is() -> No
     ticket = gear.aged(gear.taken(), seconds=200_000)
     transitions.resume(request_id=ticket.pk, version=ticket.version)
     assert run()["stale_count"] == 0
-    assert gear.row(ticket.pk).status == Status.IN_PROGRESS
+    assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
 
 
 def test_tkt_02_excluded_types_are_left_out(settings: Any) -> None:
@@ -78,7 +78,7 @@ def test_tkt_02_excluded_types_are_left_out(settings: Any) -> None:
     document = run()
     assert document["stale_count"] == 1
     assert [item["request_id"] for item in document["cleaned_items"]] == [str(gone.pk)]
-    assert gear.row(kept.pk).status == Status.IN_PROGRESS
+    assert gear.row(kept.pk).status == TicketStatus.IN_PROGRESS
 
 
 def test_tkt_02_threshold_can_be_set(settings: Any) -> None:
@@ -94,7 +94,7 @@ def test_tkt_03_cleaning_leaves_the_documents_result(clock: FixedClock) -> None:
     ticket = gear.stale()
     run()
     made = gear.result(ticket)
-    assert gear.row(ticket.pk).status == Status.FAILED
+    assert gear.row(ticket.pk).status == TicketStatus.FAILED
     assert (made.processor_id, made.status) == ("TICKET_REAPER", "FAILED")
     assert made.message == "AUTO_CLEANUP_STALE_IN_PROGRESS: exceeded 86400s threshold"
     assert made.processed_at == clock.now()
@@ -143,7 +143,7 @@ def test_tkt_04_max_clean_bounds_and_the_rest_is_seen() -> None:
     document = run(max_clean=2)
     assert (document["decision"], document["stale_count"], document["cleaned_count"]) == ("CLEANED", 3, 2)
     assert [item["request_id"] for item in document["cleaned_items"]] == [str(one.pk) for one in oldest]
-    assert gear.row(rest.pk).status == Status.IN_PROGRESS
+    assert gear.row(rest.pk).status == TicketStatus.IN_PROGRESS
     assert run()["stale_count"] == 1
 
 
@@ -171,7 +171,7 @@ def test_tkt_05_the_body_may_be_left_out(client: Client) -> None:
     assert response.status_code == 200, response.content
     SCHEMA.validate(response.json())
     assert (response.json()["cleaned_count"], response.json()["threshold_seconds"]) == (1, 86_400)
-    assert gear.row(ticket.pk).status == Status.FAILED
+    assert gear.row(ticket.pk).status == TicketStatus.FAILED
 
 
 def test_tkt_05_threshold_and_bound_can_be_given(client: Client) -> None:
@@ -215,7 +215,7 @@ def test_tkt_05_only_operators_may(client: Client) -> None:
         assert (refused.status_code, refused.json()["reason_code"]) == (403, "SCOPE_MISSING")
     assert client.get(LATEST, headers=bearer(a_key())).status_code == 403
     assert client.get(LATEST).status_code == 401
-    assert gear.row(ticket.pk).status == Status.IN_PROGRESS
+    assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
 
 
 # The artifacts.
@@ -270,7 +270,7 @@ def test_tkt_06_without_the_storage_nothing_is_half_written_and_the_next_run_wri
         patch.setattr(storage.RunStorage, "put", away)
         response = post(client)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
-    assert gear.row(ticket.pk).status == Status.FAILED
+    assert gear.row(ticket.pk).status == TicketStatus.FAILED
     assert snapshots() == []
     kept = ReaperReport.objects.get()
     assert kept.published_at is None
@@ -312,7 +312,7 @@ def test_tkt_06_dying_while_cleaning_leaves_nothing(monkeypatch: pytest.MonkeyPa
         patch.setattr(reports, "report", dies)
         with pytest.raises(KeyboardInterrupt):
             reaper.run()
-    assert gear.row(ticket.pk).status == Status.IN_PROGRESS
+    assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
     assert (TicketResult.objects.count(), ReaperReport.objects.count(), Ticket.objects.count()) == (0, 0, 1)
 
 

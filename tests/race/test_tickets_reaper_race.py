@@ -9,7 +9,7 @@ from redis import Redis
 
 from ops.tickets import reaper, transitions
 from ops.tickets.models import Ticket, TicketResult
-from ops.tickets.states import Status
+from ops.tickets.states import TicketStatus
 from ops.tickets.transitions import Outcome
 from tests.gear import tickets as gear
 from tests.gear.rivals import OnAnotherConnection, one_after_the_other
@@ -46,17 +46,17 @@ def test_tkt_03_of_finish_and_clean_one_wins_in_a_thousand_rounds() -> None:
     assert TicketResult.objects.count() == ROUNDS
     for ticket, finished, cleaned in zip(tickets, outcomes["finish"], outcomes["clean"], strict=True):
         assert {finished, cleaned} == {Outcome.WON, Outcome.LOST}
-        status = Status.DONE if finished is Outcome.WON else Status.FAILED
+        status = TicketStatus.DONE if finished is Outcome.WON else TicketStatus.FAILED
         assert (gear.row(ticket.pk).status, gear.result(ticket).status) == (status, status)
 
 
 def test_tkt_03_the_second_waits_for_the_first_and_changes_nothing() -> None:
     first = gear.stale()
     assert one_after_the_other(lambda: gear.finish(first), lambda: gear.clean(first)) == (Outcome.WON, Outcome.LOST)
-    assert (gear.row(first.pk).status, gear.result(first).processor_id) == (Status.DONE, "OPS_CYCLE")
+    assert (gear.row(first.pk).status, gear.result(first).processor_id) == (TicketStatus.DONE, "OPS_CYCLE")
     second = gear.stale()
     assert one_after_the_other(lambda: gear.clean(second), lambda: gear.finish(second)) == (Outcome.WON, Outcome.LOST)
-    assert (gear.row(second.pk).status, gear.result(second).processor_id) == (Status.FAILED, "TICKET_REAPER")
+    assert (gear.row(second.pk).status, gear.result(second).processor_id) == (TicketStatus.FAILED, "TICKET_REAPER")
 
 
 def test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished(
@@ -74,7 +74,7 @@ def test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished(
     report = reaper.run().report
     assert (report.stale_count, report.cleaned_count) == (2, 1)
     assert [item.request_id for item in report.cleaned_items] == [str(left.pk)]
-    assert gear.row(finished.pk).status == Status.DONE
+    assert gear.row(finished.pk).status == TicketStatus.DONE
     assert gear.result(finished).processor_id == "OPS_CYCLE"
 
 
@@ -85,4 +85,4 @@ def test_tkt_03_two_reapers_at_once_clean_each_ticket_once(valkey: Redis, aws: s
     cleaned = [item.request_id for report in reports for item in report.cleaned_items]
     assert sorted(cleaned) == sorted(str(ticket.pk) for ticket in tickets)
     assert len({report.asof for report in reports}) == 3
-    assert Ticket.objects.filter(status=Status.FAILED).count() == 6
+    assert Ticket.objects.filter(status=TicketStatus.FAILED).count() == 6

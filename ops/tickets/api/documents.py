@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from ops.tickets import reports
 from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
 from ops.tickets.processors import PROCESSORS
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 
 THRESHOLD_MAX = 31_536_000
 CLEAN_MAX = 1_000
@@ -20,7 +20,7 @@ class TicketsQuery(BaseModel):
 
     limit: Annotated[int, Field(ge=1, le=200, description="Tickets on a page.")] = 50
     cursor: Annotated[str | None, Field(max_length=100, description="The `next_cursor` of the page before.")] = None
-    status: Annotated[Status | None, Field(description="Only such tickets.")] = None
+    status: Annotated[TicketStatus | None, Field(description="Only such tickets.")] = None
     request_type: Annotated[RequestType | None, Field(description="Only such tickets.")] = None
 
 
@@ -87,7 +87,7 @@ class TicketAnswer(BaseModel):
 
     request_id: str
     request_type: RequestType
-    status: Status
+    status: TicketStatus
     payload: dict[str, Any]
     reason: str
     requested_by: str
@@ -105,7 +105,7 @@ class TicketAnswer(BaseModel):
         return cls(
             request_id=str(ticket.pk),
             request_type=RequestType(ticket.request_type),
-            status=Status(ticket.status),
+            status=TicketStatus(ticket.status),
             payload=ticket.payload,
             reason=ticket.reason,
             requested_by=ticket.requested_by,

@@ -11,7 +11,7 @@ from ops.tickets import selectors, services
 from ops.tickets.api.documents import TicketAnswer
 from ops.tickets.models import Ticket
 from ops.tickets.services import Opened, Refusal
-from ops.tickets.states import RequestType, Status
+from ops.tickets.states import RequestType, TicketStatus
 
 LISTED = 50
 
@@ -27,7 +27,7 @@ class Command(OpsCommand):
         parser.add_argument("--reason", default="", help="create: why")
         parser.add_argument("--by", help="create and approve: your name; an approval takes another one")
         parser.add_argument("--key", help="create: an idempotency key; asking again opens no second ticket")
-        parser.add_argument("--status", choices=[one.value for one in Status], help="list: only such tickets")
+        parser.add_argument("--status", choices=[one.value for one in TicketStatus], help="list: only such tickets")
         parser.add_argument("--limit", type=int, default=LISTED, help=f"list: at most so many (default {LISTED})")
 
     def run(self, *, dry_run: bool, **options: Any) -> Answer:
@@ -70,7 +70,7 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> Answer:
 def _list(options: dict[str, Any]) -> Answer:
     if options["limit"] < 1:
         raise Refused(reason="INVALID", field="--limit", detail="must be 1 or more")
-    status = None if options["status"] is None else Status(options["status"])
+    status = None if options["status"] is None else TicketStatus(options["status"])
     tickets = selectors.page(status=status, limit=options["limit"]).tickets
     lines = [f"{one.pk}  {one.created_at:%Y-%m-%d %H:%M:%S}  {one.status:11}  {one.request_type}" for one in tickets]
     return Answer({"tickets": [_document(one) for one in tickets]}, lines or ["There are no tickets."])
