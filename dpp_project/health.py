@@ -21,6 +21,7 @@ from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
 from dpp_project.settings import ENV
 from dpp_project.sqs import client as sqs_client
+from runs.packs import registry
 
 log = structlog.get_logger("dpp.health")
 
@@ -115,9 +116,10 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     dependencies = latest()
+    missing = {name: list(pack.missing()) for name, pack in registry.packs().items() if pack.missing()}
     down = [name for name, result in dependencies.items() if result["state"] != "up"]
     if not down:
-        return JsonResponse({"status": "ready", "dependencies": dependencies})
+        return JsonResponse({"status": "ready", "dependencies": dependencies, "missing": missing})
     log.warning("not ready", down=down)
     return problems.response(
         request,
@@ -125,6 +127,6 @@ def readyz(request: HttpRequest) -> HttpResponse:
             ReasonCode.SERVICE_UNAVAILABLE,
             f"Not ready: {', '.join(down)}.",
             headers={"Retry-After": "2"},
-            extensions={"dependencies": dependencies},
+            extensions={"dependencies": dependencies, "missing": missing},
         ),
     )

@@ -34,6 +34,7 @@ from runs.idempotency import Opening
 from runs.intents import Intent
 from runs.models import Run
 from runs.open_runs import created_at_ms
+from runs.packs import registry
 from runs.publisher import Wakeup
 from runs.receipts import RunReceipt, receipt, receipt_of
 from runs.requests import RunCreateRequest
@@ -46,6 +47,7 @@ ACTOR: Final = "submit"
 TURNS: Final = 3
 RETRY_SECONDS: Final = 1
 RETRY_MONEY_SECONDS: Final = 2
+RETRY_ENGINE_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,11 @@ IN_PROGRESS: Final = Refusal(
     reason=ReasonCode.IDEMPOTENCY_IN_PROGRESS,
     detail="A request with this Idempotency-Key is being handled, or its run is being ended.",
     retry_after_seconds=RETRY_SECONDS,
+)
+ENGINE_UNAVAILABLE: Final = Refusal(
+    reason=ReasonCode.ENGINE_UNAVAILABLE,
+    detail="This pack lacks its engine or a file of it at the moment. Nothing was held.",
+    retry_after_seconds=RETRY_ENGINE_SECONDS,
 )
 BUDGET_UNAVAILABLE: Final = Refusal(
     reason=ReasonCode.BUDGET_UNAVAILABLE,
@@ -189,6 +196,8 @@ class _Handler:
         )
 
     def _refusal_at_a_glance(self) -> Refusal | None:
+        if registry.get(self._asked.request.pack_type).missing():
+            return ENGINE_UNAVAILABLE
         seen = self._opening.money
         if not seen.open:
             return BUDGET_UNAVAILABLE
