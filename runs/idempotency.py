@@ -7,13 +7,14 @@ slow handler, and the mapping may be lost or out of date, so it is believed only
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 import structlog
-from redis import RedisError
+from redis import Redis, RedisError
+from redis.commands.core import Script
 
 from budget import connection, glance
 from budget.glance import Glance
@@ -24,7 +25,7 @@ from tenants.rate_limits import Bucket, Decision
 
 log = structlog.get_logger("dpp.submit")
 
-_UNLOCK: Final = Path(__file__).parent / "lua" / "unlock.lua"
+_LUA: Final = Path(__file__).parent / "lua"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +82,15 @@ def close_door(door: Door, *, run_id: UUID, payload_hash: str, created_at_ms: in
 
     Without Redis neither happens: the lock lapses, and a replay finds the row by its key.
     """
-    pipeline = connection.client().pipeline(transaction=False)
-    pipeline.hset(
-        door.mapping_name,
-        mapping={"run_id": str(run_id), "payload_hash": payload_hash, "created_at_ms": str(created_at_ms)},
-    )
-    pipeline.expireat(door.mapping_name, created_at_ms // 1_000 + IDEMPOTENCY_MAPPING_TTL_SECONDS)
-    pipeline.eval(_unlock(), 1, door.lock_name, door.token)
-    _try(pipeline.execute, "mapping not written")
+    names = [door.mapping_name, door.lock_name]
+    ends = created_at_ms // 1_000 + IDEMPOTENCY_MAPPING_TTL_SECONDS
+    values: list[str | int] = [str(run_id), payload_hash, created_at_ms, ends, door.token]
+    _try(lambda: _script("close_door")(keys=names, args=values), "mapping not written")
 
 
 def release(door: Door) -> None:
     """Give the lock back, if it is still ours; without Redis it lapses."""
-    _try(lambda: connection.client().eval(_unlock(), 1, door.lock_name, door.token), "lock not released")
+    _try(lambda: _script("unlock")(keys=[door.lock_name], args=[door.token]), "lock not released")
 
 
 def forget(door: Door) -> None:
@@ -101,9 +98,14 @@ def forget(door: Door) -> None:
     _try(lambda: connection.client().delete(door.mapping_name), "mapping not dropped")
 
 
-@cache
-def _unlock() -> str:
-    return _UNLOCK.read_text(encoding="utf-8")
+def _script(name: str) -> Script:
+    return _scripts(connection.client(), name)
+
+
+@lru_cache(maxsize=8)
+def _scripts(client: Redis, name: str) -> Script:
+    """By client: a forked child, or a test that moves the server, has another."""
+    return client.register_script((_LUA / f"{name}.lua").read_text(encoding="utf-8"))
 
 
 def _try(act: Callable[[], object], otherwise: str) -> None:

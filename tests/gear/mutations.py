@@ -236,15 +236,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the lock is released whoever holds it",
         IDEMPOTENCY,
-        '    _try(lambda: connection.client().eval(_unlock(), 1, door.lock_name, door.token), "lock not released")',
+        '    _try(lambda: _script("unlock")(keys=[door.lock_name], args=[door.token]), "lock not released")',
         '    _try(lambda: connection.client().delete(door.lock_name), "lock not released")',
         REPLAYS,
     ),
     Mutant(
         "the mapping outlives its key",
         IDEMPOTENCY,
-        "created_at_ms // 1_000 + IDEMPOTENCY_MAPPING_TTL_SECONDS)",
-        "created_at_ms // 1_000 + 2 * IDEMPOTENCY_MAPPING_TTL_SECONDS)",
+        "created_at_ms // 1_000 + IDEMPOTENCY_MAPPING_TTL_SECONDS\n",
+        "created_at_ms // 1_000 + 2 * IDEMPOTENCY_MAPPING_TTL_SECONDS\n",
         REPLAYS,
     ),
     # The worker.

@@ -1,6 +1,6 @@
 """What we send is, byte for byte, what boto3 would sign and send."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,14 +16,22 @@ AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TARGETS = [
     ("http://127.0.0.1:4566", "http://127.0.0.1:4566/000000000000/dpp-runs", "us-east-1"),
     ("https://sqs.eu-west-1.amazonaws.com", "https://sqs.eu-west-1.amazonaws.com/123456789012/dpp-runs", "eu-west-1"),
+    ("https://sqs.eu-west-1.amazonaws.com:443", "https://sqs.eu-west-1.amazonaws.com/1/dpp-runs", "eu-west-1"),
+    ("http://queues.internal:8443", "http://queues.internal:8443/1/dpp-runs", "eu-west-1"),
     ("https://queues.internal", "https://queues.internal/1/dpp-runs", "ap-northeast-2"),
 ]
 BODIES = ["plain", 'h\u00e9llo \ud55c\uae00 "quoted" \\ \n', "x" * 2_000]
 
 
+def stands(monkeypatch: pytest.MonkeyPatch, at: datetime) -> None:
+    """The time, for them and for us."""
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: at.replace(tzinfo=None))
+    monkeypatch.setattr(sender, "_utc_now", lambda: f"{at:%Y%m%dT%H%M%SZ}")
+
+
 @pytest.fixture(autouse=True)
 def _time_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: AT.replace(tzinfo=None))
+    stands(monkeypatch, AT)
 
 
 class Wire:
@@ -46,8 +54,10 @@ def ours(endpoint: str, queue_url: str, region: str, credentials: Any) -> tuple[
     return made, wire
 
 
-def theirs(endpoint: str, region: str, token: str | None, operation: str, **parameters: Any) -> AWSPreparedRequest:
-    client = Session(aws_access_key_id="AKID", aws_secret_access_key="SECRET", aws_session_token=token).client(
+def theirs(
+    endpoint: str, region: str, token: str | None, operation: str, *, secret: str = "SECRET", **parameters: Any
+) -> AWSPreparedRequest:
+    client = Session(aws_access_key_id="AKID", aws_secret_access_key=secret, aws_session_token=token).client(
         "sqs", region_name=region, endpoint_url=endpoint
     )
     seen: list[AWSPreparedRequest] = []
@@ -135,3 +145,16 @@ def test_publisher_uses_the_credentials_that_were_renewed(monkeypatch: pytest.Mo
     made.send(Message("two"))
     used = [headers["Authorization"].split("Credential=")[1].split("/")[0] for _, headers in wire.sent]
     assert used == ["FIRST", "SECOND"]
+
+
+def test_publisher_derives_its_key_anew_with_the_day_and_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint, queue_url, region = TARGETS[0]
+    made, wire = ours(endpoint, queue_url, region, None)
+    tomorrow = AT + timedelta(days=1)
+    for at, secret in ((AT, "SECRET"), (tomorrow, "SECRET"), (tomorrow, "OTHER"), (AT, "SECRET")):
+        stands(monkeypatch, at)
+        monkeypatch.setattr(made, "_credentials", lambda secret=secret: Credentials("AKID", secret))
+        made.send(Message("x"))
+        request = theirs(endpoint, region, None, "send_message", secret=secret, QueueUrl=queue_url, MessageBody="x")
+        expect_same(wire, request, endpoint)
+        wire.sent.clear()

@@ -41,7 +41,7 @@ PACK = Pack(
         "ocr_profile": "P2A",
     },
     artifacts=("include_markdown", "include_docx"),
-    memory_bytes=1024 * MEBIBYTE,
+    memory_bytes=768 * MEBIBYTE,
     environment=(BUCKET_VARIABLE, VARIABLE),
     preload=("runs.packs.ocr.reading",),
     missing=missing,
