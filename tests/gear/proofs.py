@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPORT_VARIABLE = "DPP_PROOF_REPORT"
-BUDGET_SECONDS = 110 * 60
+BUDGET_SECONDS = 85 * 60
 SKIPPED = 77
 """What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
@@ -44,14 +44,14 @@ PROOFS: tuple[Proof, ...] = (
         shows="every process of the platform killed, alone and together, again and again, comes back",
         command=(*PYTEST, "tests/acceptance"),
         least_cases=7,
-        seconds=600,
+        seconds=300,
     ),
     Proof(
         name="money",
         shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
         command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
         least_cases=200_000,
-        seconds=900,
+        seconds=360,
     ),
     Proof(
         name="model",
@@ -65,21 +65,21 @@ PROOFS: tuple[Proof, ...] = (
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
         command=(*PYTEST, "tests/crash/test_reaper_cutpoints.py"),
         least_cases=1_500,
-        seconds=1_200,
+        seconds=1_020,
     ),
     Proof(
         name="schedules",
         shows="worker, reaper, reconciler and cancel over one run, every order of three preemptions, and not one wrong",
         command=(*PYTEST, "tests/race/test_reaper_schedules.py"),
         least_cases=15_000,
-        seconds=900,
+        seconds=720,
     ),
     Proof(
         name="platform",
         shows="whoever acts, dies or is overtaken at any effect, each run ends once and every micro has its place",
         command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
         least_cases=6_000,
-        seconds=360,
+        seconds=300,
     ),
     Proof(
         name="chaos",
@@ -93,7 +93,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.gear.mutants"),
         least_cases=30,
-        seconds=1_200,
+        seconds=840,
     ),
 )
 
