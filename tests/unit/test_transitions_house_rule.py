@@ -140,7 +140,8 @@ def columns_written(function: ast.FunctionDef) -> set[str]:
             return {"the claim"}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
             return {keyword.arg for keyword in node.keywords if keyword.arg}
-    clause = re.search(r"SET (.*?)\n\s+WHERE", transitions._COMMIT, re.DOTALL)
+    statement: str = getattr(transitions, f"_{function.name.upper()}")
+    clause = re.search(r"SET (.*?)\n\s+WHERE", statement, re.DOTALL)
     assert clause is not None
     return set(re.findall(r"^\s*(\w+) = ", clause[1], re.MULTILINE)) - {"version", "last_actor", "updated_at"}
 
