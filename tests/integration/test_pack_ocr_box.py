@@ -16,7 +16,7 @@ from dpp_project.http.reasons import ReasonCode
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, Outcome
 from runs.packs import ocr as pack
-from tests.gear import ocr, ocr_corpus
+from tests.gear import ocr, ocr_corpus, pack_page
 from tests.gear.box import Heard
 
 pytestmark = [pytest.mark.contract("DPP-63"), ocr.needs_engine]
@@ -93,6 +93,17 @@ def test_ocr_says_where_each_block_is_and_how_sure(box: Box) -> None:
         assert 0 <= top < top + height <= 900
         assert 0.6 < block["confidence"] <= 1
     assert "영수증" in page["blocks"][0]["text"]
+
+
+def test_ocr_answers_as_its_page_shows(box: Box) -> None:
+    """Confidence may differ by a hundredth and boxes by a few pixels where another build of the engine reads."""
+    asked, answered = pack_page.shown("ocr")
+    data: Any = done(ran(box, {"receipt.png": RECEIPT}, inputs=asked)).data
+    (wanted,), (found,) = answered["texts"][0].pop("blocks"), data["texts"][0].pop("blocks")
+    assert data == answered
+    assert (found["text"], found["kind"]) == (wanted["text"], wanted["kind"])
+    assert found["confidence"] == pytest.approx(wanted["confidence"], abs=0.02)
+    assert found["box"] == pytest.approx(wanted["box"], abs=4)
 
 
 @pytest.mark.parametrize("profile", ["P1", "P2B", "P3"])
