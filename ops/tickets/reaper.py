@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -62,7 +62,8 @@ def run(
 
 
 def wait_for_the_next_second(now: datetime) -> None:
-    time.sleep((1_000_000 - now.microsecond) / 1_000_000)
+    left = timedelta(seconds=1) - timedelta(microseconds=now.microsecond)
+    time.sleep(left.total_seconds())
 
 
 def stale_count() -> int:

@@ -78,5 +78,5 @@ def test_a_receipt_that_fails_is_logged_and_the_others_are_done(
     assert said == [
         "1 messages were not deleted: ['ReceiptHandleIsInvalid']",
         "1 finished messages could not be deleted and will repeat",
-        "1 messages could not be returned and stay invisible a while",
+        "1 messages could not be returned",
     ]
