@@ -1,0 +1,137 @@
+"""What a bench of the API compares, and what it stands on: a database and a Valkey of its own, and SQS in memory."""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from dpp_project.devstack import valkey
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+WORKERS, THREADS = 2, 8
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What every server under test is told, and the key it is asked with."""
+
+    environ: dict[str, str]
+    api_key: str
+    tenant_id: str
+
+
+@dataclass
+class Server:
+    name: str
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Of the server and its children; the load and the services are not in it."""
+        return sum(_cpu_seconds(pid) for pid in [self.pid, *_children(self.pid)])
+
+
+@contextlib.contextmanager
+def stage(*, sqs_latency_ms: float = 0.0) -> Iterator[Stage]:
+    named = urlsplit(os.environ["DATABASE_URL"])
+    name = f"dpp_bench_{os.getpid()}"
+    with tempfile.TemporaryDirectory() as folder, valkey.running(Path(folder)) as redis, _sqs(sqs_latency_ms) as sqs:
+        with psycopg.connect(urlunsplit(named), autocommit=True) as postgres:
+            postgres.execute(f'CREATE DATABASE "{name}"')
+        environ = os.environ | {
+            "DATABASE_URL": urlunsplit(named._replace(path=f"/{name}")),
+            "REDIS_URL": redis.url,
+            "SQS_ENDPOINT_URL": f"http://127.0.0.1:{sqs}",
+            "DPP_QUEUE_URL": f"http://127.0.0.1:{sqs}/000000000000/dpp-runs",
+            "DPP_DLQ_URL": f"http://127.0.0.1:{sqs}/000000000000/dpp-dlq",
+            "DPP_SECRET_KEY": "a-key-for-the-bench-a-key-for-the-bench-a-key-for-the-bench",
+            "DPP_ALLOWED_HOSTS": "127.0.0.1",
+            "DPP_HTTPS": "0",
+            "DPP_ENABLE_PROBE_PACK": "1",
+            "DPP_DB_POOL_SIZE": str(THREADS),
+            "DJANGO_SETTINGS_MODULE": "dpp_project.settings",
+        }
+        try:
+            made = subprocess.run(
+                [sys.executable, "-m", "bench._prepare"], env=environ, check=True, capture_output=True, text=True
+            )
+            told = json.loads(made.stdout.splitlines()[-1])
+            yield Stage(environ, told["api_key"], told["tenant_id"])
+        finally:
+            with psycopg.connect(urlunsplit(named), autocommit=True) as postgres:
+                postgres.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@contextlib.contextmanager
+def _sqs(latency_ms: float) -> Iterator[int]:
+    command = [sys.executable, "-m", "tests.gear.fakesqs", "--latency-ms", str(latency_ms)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def running(name: str, app: str, on: Stage, *, interface: str = "wsgi", python: str | None = None) -> Iterator[Server]:
+    """granian with one process for each core; what it logs goes nowhere."""
+    port = _free_port()
+    command = [
+        *(python or sys.executable, "-m", "granian", "--interface", interface, "--no-ws", "--no-access-log"),
+        *("--log-level", "error", "--host", "127.0.0.1", "--port", str(port), "--workers", str(WORKERS)),
+        *(["--blocking-threads", str(THREADS)] if interface == "wsgi" else []),
+        app,
+    ]
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, env=on.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            _wait_for(port)
+            yield Server(name, port, process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    """Until any answer comes: the port is open long before an application is loaded."""
+    for _ in range(600):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.05)
+        else:
+            return
+        finally:
+            connection.close()
+    raise SystemExit("the server does not come up")
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [one for child in map(int, found) for one in (child, *_children(child))]
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
