@@ -3,7 +3,8 @@
     make bench B=get
 
 The bare view does one SELECT and nothing else: no key is checked, no rate counted, no balance read, no line
-logged. What lies between is the price of those. Each path at 10,000 rows is compared with itself at 1,000,000 (`--rows` for fewer).
+logged. What lies between is the price of those. Each path at 10,000 rows is compared with itself at 1,000,000
+(`--rows` for fewer).
 """
 
 import argparse
