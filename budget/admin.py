@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -55,9 +56,10 @@ class AccountAdmin(_ReadOnly):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        spent = spending.by_day(now=clock.now(), days=DAYS, tenant_id=object_id)
+        tenant_id = unquote(object_id)
+        spent = spending.by_day(now=clock.now(), days=DAYS, tenant_id=tenant_id)
         plot = Plot(labels=[f"{day:%d %b}" for day in spent.days], series={"charged, in micros": spent.micros})
-        context = {"spending": plot, "spending_days": DAYS, "entries": _entries_of(object_id)} | (extra_context or {})
+        context = {"spending": plot, "spending_days": DAYS, "entries": _entries_of(tenant_id)} | (extra_context or {})
         answer: HttpResponse = super().change_view(request, object_id, form_url, context)
         return answer
 
@@ -86,14 +88,17 @@ class AccountAdmin(_ReadOnly):
 
     @action(description="Top up", icon="add_card", permissions=["manage"])  # type: ignore[untyped-decorator]
     def top_up(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        object_id = unquote(object_id)
         return self._enter(request, object_id, title="Top up", form_class=TopUpForm, use_case=services.top_up)
 
     @action(description="Adjust", icon="balance", permissions=["manage"])  # type: ignore[untyped-decorator]
     def adjust(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        object_id = unquote(object_id)
         return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=services.adjust)
 
     @action(description="Prove", icon="fact_check", permissions=["manage"])  # type: ignore[untyped-decorator]
     def prove(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        object_id = unquote(object_id)
         account = self._found(request, object_id)
         return confirm.page(
             self,
@@ -108,6 +113,7 @@ class AccountAdmin(_ReadOnly):
 
     @action(description="Rebuild", icon="build", permissions=["manage"])  # type: ignore[untyped-decorator]
     def rebuild(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        object_id = unquote(object_id)
         account = self._found(request, object_id)
         return confirm.page(
             self,

@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.db import models
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -56,7 +57,7 @@ class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
 
     def found(self, request: HttpRequest, object_id: str) -> Any:
-        subject = self.get_object(request, object_id)
+        subject = self.get_object(request, unquote(object_id))  # as the console writes it into addresses
         if subject is None:
             raise Http404
         return subject
@@ -127,7 +128,7 @@ class TenantAdmin(_Kept):
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """Of the two, the one that would change something."""
-        suspended = Tenant.objects.filter(pk=object_id, status=Tenant.Status.SUSPENDED).exists()
+        suspended = Tenant.objects.filter(pk=unquote(object_id), status=Tenant.Status.SUSPENDED).exists()
         idle = "suspend" if suspended else "resume"
         return [item for item in super().get_actions_detail(request, object_id) if item.path != idle]
 

@@ -12,7 +12,7 @@ from tenants.services import IssuedKey
 
 def a_tenant(*, poll_rate_per_minute: int = 60, submit_rate_per_minute: int = 60) -> Tenant:
     tenant = services.create_tenant(
-        tenant_id=f"t_{secrets.token_hex(6)}",
+        tenant_id=f"t_x{secrets.token_hex(6)}",
         display_name="A tenant",
         poll_rate_per_minute=poll_rate_per_minute,
         submit_rate_per_minute=submit_rate_per_minute,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
@@ -87,6 +88,15 @@ def test_tenants_admin_changes_rates_and_name_but_never_id_or_status(console: Cl
     assert (stored.display_name, stored.poll_rate_per_minute, stored.submit_rate_per_minute) == ("New", 6_000, 7)
     assert stored.status == "ACTIVE"
     assert not Tenant.objects.filter(pk="t_other").exists()
+
+
+def test_tenants_admin_acts_on_the_address_that_the_list_links_to(console: Client) -> None:
+    tenant = a_tenant()
+    linked = f"{TENANTS}{quote(tenant.pk)}/"
+    assert f"{linked}change/" in page(console, TENANTS)
+    assert f"{linked}suspend/" in page(console, f"{linked}change/")
+    assert console.post(f"{linked}suspend/").status_code == 302
+    assert Tenant.objects.get(pk=tenant.pk).status == "SUSPENDED"
 
 
 def test_tenants_admin_suspends_and_resumes_by_post_only(console: Client) -> None:
