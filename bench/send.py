@@ -18,8 +18,8 @@ One run on two cores that were busy with other things:
     devstack   grouped, 2 leaders      1988/s   p50    3.2 ms   p99   77.8 ms   CPU    83 us
 
 So the product sends one by one. At a distance that a real queue has, a submit that waits for a group waits for the
-group before it as well: twice the time, half the rate, for 50 us of CPU out of 1,500. Only an endpoint that is slow for each
-request, as the embedded one is, gains, and there one by one is still more than the rest of a submit allows.
+group before it as well: twice the time, half the rate, for 50 us of CPU out of 1,500. Only an endpoint that is slow
+for each request, as the embedded one is, gains, and there one by one is still more than the rest of a submit allows.
 """
 
 import contextlib
