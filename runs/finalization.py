@@ -129,12 +129,15 @@ def _committed(claim: Claim, *, taken_micros: int, actor: str) -> bool:
 
 
 def _take_again(claim: Claim, *, actor: str) -> Claim | None:
-    """The own claim at its new version; None when the run is another's, or has ended."""
+    """The own claim at its new version; None when the run is another's, or has ended.
+
+    The token stays, so that whoever asked for this finish still knows the claim when an answer gets lost, or money
+    closes, on the way. A row that moved once more is read again in the next turn.
+    """
     run = Run.objects.filter(run_id=claim.run_id, finalize_stage=Stage.CLAIMED, finalize_token=claim.token).first()
     if run is None:
         return None
-    token = new_token()
     retaken = transitions.retake(
-        run_id=run.run_id, version=run.version, token=token, held_token=claim.token, actor=actor
+        run_id=run.run_id, version=run.version, token=claim.token, held_token=claim.token, actor=actor
     )
-    return replace(Claim.stored(run), version=run.version + 1, token=token) if retaken is Outcome.WON else None
+    return replace(claim, version=run.version + 1) if retaken is Outcome.WON else claim

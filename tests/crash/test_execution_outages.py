@@ -14,7 +14,7 @@ import pytest
 from django.db import OperationalError, connections
 from redis import Redis
 
-from budget import rebuild, services
+from budget import keys, rebuild, services
 from dpp_project import redis
 from dpp_project.http.reasons import ReasonCode
 from reaper import claim_reconciler, lease_reaper
@@ -263,6 +263,80 @@ def test_dpp_39_a_settle_whose_answer_got_lost_is_asked_again_and_takes_once(
 
     monkeypatch.setattr(services, "settle", cut_before_the_answer)
     assert work.execute(run) is End.COMMITTED
+    completed(run, tenant)
+
+
+def hold_is_lost(run: Run, _money: Proxy, redis_itself: Redis) -> None:
+    """Its finisher rebuilds the tenant, and takes its claim back from the fence."""
+    redis_itself.delete(keys.holds(run.tenant_id), keys.reserve(str(run.run_id)))
+
+
+def redis_goes(_run: Run, money: Proxy, _redis: Redis) -> None:
+    money.set(Mode.REFUSE)
+
+
+def redis_is_back(_run: Run, money: Proxy, _redis: Redis) -> None:
+    money.set(Mode.PASS)
+
+
+def redis_is_back_and_was_rebuilt(_run: Run, money: Proxy, _redis: Redis) -> None:
+    money.set(Mode.PASS)
+    rebuild.rebuild_all()
+
+
+@pytest.mark.contract("DPP-34", "DPP-55")
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        [redis_goes, redis_is_back_and_was_rebuilt],
+        [hold_is_lost, redis_goes, redis_is_back],
+        [hold_is_lost, redis_goes, redis_is_back_and_was_rebuilt],
+    ],
+    ids=lambda happens: " then ".join(each.__name__ for each in happens),
+)
+def test_dpp_34_a_worker_keeps_its_claim_through_a_rebuild_and_an_outage(
+    meanwhile: list[Callable[[Run, Proxy, Redis], None]],
+    tenant: Tenant,
+    money: Proxy,
+    valkey: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before each of its settles something happens; it ends the run by itself all the same, at once."""
+    run, settle, coming = work.queued(tenant), services.settle, list(meanwhile)
+
+    def something_happens_first(**values: Any) -> Any:
+        if coming:
+            coming.pop(0)(run, money, valkey)
+        return settle(**values)
+
+    monkeypatch.setattr(services, "settle", something_happens_first)
+    assert work.execute(run) is End.COMMITTED
+    assert coming == []
+    completed(run, tenant)
+
+
+@pytest.mark.contract("DPP-34", "DPP-55")
+def test_dpp_34_a_claim_taken_back_is_kept_when_the_answer_to_it_gets_lost(
+    tenant: Tenant, valkey: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, retake, answers = work.queued(tenant), transitions.retake, [OperationalError("the connection is lost")]
+    claim = transitions.claim_worked
+
+    def and_the_hold_is_lost(**values: Any) -> transitions.Outcome:
+        outcome = claim(**values)
+        valkey.delete(keys.holds(tenant.tenant_id), keys.reserve(str(run.run_id)))
+        return outcome
+
+    def loses_the_first_answer(**values: Any) -> transitions.Outcome:
+        outcome = retake(**values)
+        if answers:
+            raise answers.pop()
+        return outcome
+
+    monkeypatch.setattr(transitions, "claim_worked", and_the_hold_is_lost)
+    monkeypatch.setattr(transitions, "retake", loses_the_first_answer)
+    assert work.execute(run) is End.COMMITTED
+    assert answers == []
     completed(run, tenant)
 
 
