@@ -15,7 +15,7 @@ from redis import RedisError
 
 from dpp_project import redis
 from dpp_project.http.reasons import ReasonCode
-from runs import selectors, transitions
+from runs import leases, selectors, transitions
 from runs.finalization import Claim, Finish, finish, new_token
 from runs.intents import Intent
 from runs.models import Run
@@ -78,6 +78,6 @@ def _intent(run: Run) -> Intent:
 def _tell_worker(run_id: UUID) -> None:
     """The lease in Redis is the signal it watches each second."""
     try:
-        redis.client().delete(f"lease:{run_id}")
+        redis.client().delete(leases.key(run_id))
     except RedisError as error:
         log.warning("worker not told, it stops at its next heartbeat", run_id=str(run_id), exc_info=error)

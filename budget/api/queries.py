@@ -8,13 +8,14 @@ from budget.ledger import Period
 from budget.models import LedgerEntry
 from budget.money import USD_PATTERN, parse_usd
 from budget.services import TEXT_LENGTH_MAX
+from dpp_project.http.cursors import CursorParameter
 
 
 class EntriesQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     limit: Annotated[int, Field(ge=1, le=200, description="Entries on a page.")] = 50
-    cursor: Annotated[str | None, Field(max_length=100, description="The `next_cursor` of the page before.")] = None
+    cursor: CursorParameter = None
     kind: Annotated[LedgerEntry.Kind | None, Field(description="Only such entries.")] = None
     created_from: Annotated[AwareDatetime | None, Field(description="Entered then or later.")] = None
     created_to: Annotated[AwareDatetime | None, Field(description="Entered before.")] = None

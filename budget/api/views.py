@@ -20,7 +20,7 @@ from budget.outcomes import Unavailable
 from budget.services import Reason, Refusal
 from dpp_project.http import answers
 from dpp_project.http.bodies import read_body, read_query
-from dpp_project.http.cursors import Cursor, CursorInvalid
+from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
@@ -34,7 +34,6 @@ from tenants.scopes import Scope
 RETRY_AFTER_SECONDS: Final = 2
 KEY_HEADER: Final = "Idempotency-Key"
 _KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}", re.ASCII)
-_A_CURSOR: Final = FieldError("query.cursor", "hand back a next_cursor as it was given, or leave it out")
 
 
 class BudgetView(APIView):
@@ -88,8 +87,7 @@ class EntriesView(APIView):
         renderer: Any = request.accepted_renderer
         if renderer.format == CsvRenderer.format:
             return _csv(tenant_id, query)
-        after = _position(query.cursor)
-        page = statements.statement(tenant_id, query.period(), kind=query.kind, after=after, limit=query.limit)
+        page = statements.statement(tenant_id, query.period(), kind=query.kind, after=query.cursor, limit=query.limit)
         next_cursor = None if page.next is None else str(Cursor(*page.next))
         return Response(Entries.of(page, next_cursor=next_cursor).model_dump(mode="json"))
 
@@ -165,18 +163,6 @@ def _key(request: Request) -> str:
             errors=[FieldError(f"header.{KEY_HEADER}", "8 to 64 characters of visible ASCII, no spaces")],
         )
     return key
-
-
-def _position(cursor: str | None) -> Any:
-    if cursor is None:
-        return None
-    try:
-        found = Cursor.parse(cursor)
-    except CursorInvalid:
-        raise Problem(
-            ReasonCode.VALIDATION_FAILED, "The request has wrong fields; see errors.", errors=[_A_CURSOR]
-        ) from None
-    return found.at, found.id
 
 
 def _csv(tenant_id: str, query: EntriesQuery) -> StreamingHttpResponse:

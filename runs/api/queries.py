@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from dpp_project.http.cursors import CursorParameter
 from runs.listing import Filters
 from runs.states import Status
 
@@ -12,7 +13,7 @@ class RunsQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, Field(ge=1, le=100, description="Runs on a page.")] = 50
-    cursor: Annotated[str | None, Field(max_length=100, description="The `next_cursor` of the page before.")] = None
+    cursor: CursorParameter = None
     status: Annotated[Status | None, Field(description="EXPIRED: past their retention.")] = None
     pack_type: Annotated[str | None, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] = None
     created_from: Annotated[AwareDatetime | None, Field(description="Accepted then or later.")] = None

@@ -15,9 +15,8 @@ from budget.money import format_usd
 from dpp_project import clock, tracing
 from dpp_project.http import answers, bodies
 from dpp_project.http.bodies import read_query
-from dpp_project.http.cursors import Cursor, CursorInvalid
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.problems import FieldError, Problem
+from dpp_project.http.problems import Problem
 from dpp_project.http.reasons import ReasonCode
 from runs import cancellation, canonical, idempotency, listing, requests, selectors, submission
 from runs.api import documents, openapi
@@ -72,18 +71,10 @@ class RunsView(MeteredView):
     def get(self, request: Request) -> HttpResponse:
         """The tenant's runs, newest first."""
         query = read_query(request, RunsQuery)
-        try:
-            after = None if query.cursor is None else Cursor.parse(query.cursor)
-        except CursorInvalid:
-            raise Problem(
-                ReasonCode.VALIDATION_FAILED,
-                "The request has wrong fields; see errors.",
-                errors=[FieldError("query.cursor", "hand back a next_cursor as it was given, or leave it out")],
-            ) from None
         page = listing.page(
             tenant_id=principal_of(request).tenant_id,
             filters=query.filters(),
-            after=after,
+            after=query.cursor,
             limit=query.limit,
             now=clock.now(),
         )

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from drf_spectacular.utils import OpenApiExample
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from dpp_project.http.cursors import CursorParameter
 from ops.tickets import reports
 from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
 from ops.tickets.processors import PROCESSORS
@@ -19,7 +20,7 @@ class TicketsQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, Field(ge=1, le=200, description="Tickets on a page.")] = 50
-    cursor: Annotated[str | None, Field(max_length=100, description="The `next_cursor` of the page before.")] = None
+    cursor: CursorParameter = None
     status: Annotated[TicketStatus | None, Field(description="Only such tickets.")] = None
     request_type: Annotated[RequestType | None, Field(description="Only such tickets.")] = None
 

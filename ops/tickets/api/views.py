@@ -3,7 +3,6 @@
 import json
 import re
 import uuid
-from datetime import datetime
 from typing import Final
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -12,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from dpp_project.http.bodies import read_body, read_query
-from dpp_project.http.cursors import Cursor, CursorInvalid
+from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
@@ -31,7 +30,6 @@ KEY_HEADER: Final = "Idempotency-Key"
 RETRY_AFTER_SECONDS: Final = 2
 _KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}", re.ASCII)
 _ID_FORM: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
-_A_CURSOR: Final = FieldError("query.cursor", "hand back a next_cursor as it was given, or leave it out")
 
 
 class TicketsView(APIView):
@@ -49,7 +47,7 @@ class TicketsView(APIView):
         """A page of tickets with their results."""
         query = read_query(request, TicketsQuery)
         page = selectors.page(
-            status=query.status, request_type=query.request_type, after=_position(query.cursor), limit=query.limit
+            status=query.status, request_type=query.request_type, after=query.cursor, limit=query.limit
         )
         answer = Tickets(
             tickets=[TicketAnswer.of(ticket) for ticket in page.tickets],
@@ -175,15 +173,3 @@ def _key(request: Request) -> str | None:
             errors=[FieldError(f"header.{KEY_HEADER}", "8 to 64 characters of visible ASCII, no spaces")],
         )
     return key
-
-
-def _position(cursor: str | None) -> tuple[datetime, uuid.UUID] | None:
-    if cursor is None:
-        return None
-    try:
-        found = Cursor.parse(cursor)
-    except CursorInvalid:
-        raise Problem(
-            ReasonCode.VALIDATION_FAILED, "The request has wrong fields; see errors.", errors=[_A_CURSOR]
-        ) from None
-    return found.at, found.id
