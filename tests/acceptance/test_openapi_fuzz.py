@@ -1,14 +1,17 @@
 """The API against its own document: right and wrong requests by the thousand; no 5xx, no undocumented status or body.
 
-`make test` sends at least 2,000, always the same ones. `make fuzz` sends DPP_FUZZ_CASES (20,000), other ones each time.
+`make test` sends at least 2,000, always the same ones. `make fuzz` and `make prove` send DPP_FUZZ_CASES (20,000), other
+ones each time; DPP_FUZZ_SEED=<n> sends those of an earlier time again.
 """
 
 import json
 import os
+import random
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
+import hypothesis
 import pytest
 import schemathesis
 from django.core.wsgi import get_wsgi_application
@@ -27,7 +30,7 @@ from schemathesis.specs.openapi.checks import (
 from dpp_project import pages
 from ops.tickets import reaper
 from tenants.models import Tenant
-from tests.gear import tickets
+from tests.gear import proofs, tickets
 from tests.gear.shop import Shop, top_up
 from tests.gear.tenants import an_operator_key, bearer
 
@@ -130,7 +133,10 @@ def test_openapi_fuzz_no_answer_leaves_the_document(caller: Caller, method: str,
         counted[response.status_code] = counted.get(response.status_code, 0) + 1
         case.validate_response(response, checks=CHECKS)
 
-    send()
+    seed = int(os.environ.get("DPP_FUZZ_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"DPP_FUZZ_SEED={seed}")  # noqa: T201  pytest shows it when the test fails
+    (send if CASES == LEAST_CASES else hypothesis.seed(seed)(send))()
+    proofs.report(cases=sum(counted.values()), seed=seed)
     assert sum(counted.values()) >= max(1, wanted)
     assert any(status < 400 for status in counted), f"nothing was ever accepted: {counted}"
 

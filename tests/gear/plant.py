@@ -1,5 +1,8 @@
-"""Real workers on this test process's own database, Redis, queue and bucket."""
+"""Real workers, and a real beat, on this test process's own database, Redis, queue and bucket."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,3 +38,24 @@ def a_worker(folder: Path, *, concurrency: int = 2, endpoint: str | None = None,
         if running.alive():
             running.terminate()
             running.wait_exit(seconds=30)
+
+
+@contextmanager
+def a_beat(folder: Path) -> Iterator[None]:
+    """All the jobs at their own pace; the first time each at once."""
+    environ = os.environ | {"DATABASE_URL": database_url(), "DPP_SERVICE": "reaper", "DPP_LOG_LEVEL": "INFO"}
+    with (folder / "beat.log").open("wb") as out:
+        beat = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "dpp_project.celery", "--quiet", "beat"],
+            cwd=gear.ROOT,
+            env=environ,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield
+        beat.terminate()
+        beat.wait(30)
+    finally:
+        beat.kill()
+        beat.wait()

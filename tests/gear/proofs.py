@@ -20,6 +20,8 @@ BUDGET_SECONDS = 85 * 60
 SKIPPED = 77
 """What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
+FUZZ_CASES = 20_000
+FUZZ = (sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/acceptance/test_openapi_fuzz.py")
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,14 @@ PROOFS: tuple[Proof, ...] = (
         shows="every process of the platform killed, alone and together, again and again, comes back",
         command=(*PYTEST, "tests/acceptance"),
         least_cases=7,
-        seconds=300,
+        seconds=240,
     ),
     Proof(
         name="money",
         shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
         command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
         least_cases=200_000,
-        seconds=360,
+        seconds=300,
     ),
     Proof(
         name="model",
@@ -89,11 +91,25 @@ PROOFS: tuple[Proof, ...] = (
         seconds=600,
     ),
     Proof(
+        name="constants",
+        shows="killed at each request, under real constants and a real beat, each run ends once, in its time",
+        command=(*PYTEST, "tests/crash/test_real_constants.py"),
+        least_cases=150,
+        seconds=540,
+    ),
+    Proof(
+        name="fuzz",
+        shows="no request, right or wrong, is answered 5xx, or with a status or a body that the document does not have",
+        command=("env", f"DPP_FUZZ_CASES={FUZZ_CASES}", *FUZZ),
+        least_cases=FUZZ_CASES,
+        seconds=480,
+    ),
+    Proof(
         name="mutants",
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.gear.mutants"),
         least_cases=30,
-        seconds=840,
+        seconds=600,
     ),
 )
 
