@@ -5,7 +5,7 @@ Every variable the platform reads is a field here; its description is the line t
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
@@ -175,9 +175,18 @@ def read(environ: Mapping[str, str] = os.environ) -> Environment:
             field = Environment.model_fields[name]
             said = "is not set" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
             lines.append(f"  {name}: {said}. {field.description}")
-        raise EnvironmentInvalid(
-            "DPP cannot start, the environment is wrong:\n" + "\n".join(lines) + "\nSee docs/operations.md."
-        ) from None
+        raise _invalid(lines) from None
+
+
+def refuse(name: str, said: str) -> NoReturn:
+    """For an app that alone knows what a variable may say: stops the start as `read` does."""
+    raise _invalid([f"  {name}: {said}. {Environment.model_fields[name].description}"])
+
+
+def _invalid(lines: list[str]) -> EnvironmentInvalid:
+    return EnvironmentInvalid(
+        "DPP cannot start, the environment is wrong:\n" + "\n".join(lines) + "\nSee docs/operations.md."
+    )
 
 
 def unknown_names(environ: Mapping[str, str] = os.environ) -> list[str]:

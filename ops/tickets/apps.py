@@ -9,4 +9,4 @@ class TicketsConfig(AppConfig):
     verbose_name = "Operations"
 
     def ready(self) -> None:
-        import_module("ops.tickets.checks")
+        import_module("ops.tickets.checks").refuse_unknown_types()
