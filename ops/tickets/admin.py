@@ -8,17 +8,19 @@ from django.contrib import admin, messages
 from django.db import models
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
-from unfold.widgets import UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from dpp_project import confirm
 from ops.tickets import emergency, services
 from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch, OpsRunReceipt, ReaperReport, Ticket
+from ops.tickets.processors import PROCESSORS
 from ops.tickets.services import Refusal
 from ops.tickets.states import RequestType, TicketStatus
+from tenants.services import text_fault
 
 STATUS_COLORS = {"OPEN": "info", "IN_PROGRESS": "warning", "DONE": "success", "FAILED": "danger"}
 
@@ -27,11 +29,30 @@ def actor_of(request: HttpRequest) -> str:
     return f"admin:{request.user.get_username()}"
 
 
+def _examples() -> SafeString:
+    lines = ((one.request_type, json.dumps(dict(one.example))) for one in PROCESSORS.values())
+    return format_html_join("", "{}: <code>{}</code><br>", lines)
+
+
+class PayloadField(forms.JSONField):
+    """`{}` is a payload: every field of it may have a default."""
+
+    empty_values = (None, "")
+
+    def prepare_value(self, value: Any) -> Any:
+        return "" if value is None else super().prepare_value(value)
+
+
 class TicketForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
+    request_type = forms.ChoiceField(
+        choices=[("", "---------"), *((one.value, one.value) for one in RequestType)], widget=UnfoldAdminSelectWidget
+    )
+    payload = PayloadField(widget=UnfoldAdminTextareaWidget, help_text=_examples())
+
     class Meta:
         model = Ticket
         fields = ["request_type", "payload", "reason"]
-        help_texts = {"payload": "JSON, as docs/tickets.md gives it for each type.", "reason": "Why it is asked for."}
+        help_texts = {"reason": "Why it is asked for."}
 
     def clean(self) -> dict[str, Any]:
         found: dict[str, Any] = super().clean() or {}
@@ -44,7 +65,13 @@ class TicketForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptabl
             if fault is not None:
                 field = fault.field.partition(".")[0]
                 self.add_error(field, f"{fault.field}: {fault.detail}")
+            else:
+                found["payload"] = services.checked_payload(RequestType(found["request_type"]), found["payload"])
         return found
+
+
+class DeclineForm(forms.Form):
+    reason = forms.CharField(max_length=TEXT_LENGTH_MAX, widget=UnfoldAdminTextInputWidget)
 
 
 class SwitchForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -55,8 +82,8 @@ class SwitchForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_reason(self) -> str:
         reason = str(self.cleaned_data["reason"]).strip()
-        if not 1 <= len(reason) <= TEXT_LENGTH_MAX:
-            raise forms.ValidationError(f"say why, in 1 to {TEXT_LENGTH_MAX} characters")
+        if (fault := text_fault("reason", reason)) is not None:
+            raise forms.ValidationError(f"say why: {fault.detail}")
         return reason
 
 
@@ -101,7 +128,9 @@ class TicketAdmin(_Kept):
     @admin.display(description="result")
     def outcome(self, ticket: Ticket) -> str:
         result = getattr(ticket, "result", None)
-        return "" if result is None else f"{result.processor_id}: {result.message}"
+        if result is None:
+            return ""
+        return f"{result.processor_id}: {result.message} {json.dumps(result.detail) if result.detail else ''}"
 
     def save_model(self, request: HttpRequest, obj: Ticket, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
         opened = services.open_ticket(
@@ -116,11 +145,10 @@ class TicketAdmin(_Kept):
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """Those that would change something."""
-        waiting = Ticket.objects.filter(pk=object_id, status=TicketStatus.OPEN)
-        may = {
-            "approve": waiting.filter(needs_approval=True, approved_by__isnull=True).exists(),
-            "decline": waiting.exists(),
-        }
+        ticket: Ticket | None = self.get_object(request, object_id)
+        is_open = ticket is not None and ticket.status == TicketStatus.OPEN
+        waits = ticket is not None and ticket.needs_approval and ticket.approved_by is None
+        may = {"approve": is_open and waits, "decline": is_open}
         return [one for one in super().get_actions_detail(request, object_id) if may.get(one.path, True)]
 
     def has_decide_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
@@ -153,11 +181,11 @@ class TicketAdmin(_Kept):
             title="Decline",
             text="The ticket ends FAILED, and nothing of it is done.",
             submit="Decline",
-            form_class=forms.Form,
-            act=lambda _form: self._tell(
+            form_class=DeclineForm,
+            act=lambda form: self._tell(
                 request,
                 ticket,
-                services.decline(request_id=ticket.pk, by=actor_of(request), message="declined by an operator"),
+                services.decline(request_id=ticket.pk, by=actor_of(request), reason=form.cleaned_data["reason"]),
                 "Declined.",
             ),
         )

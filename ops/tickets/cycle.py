@@ -14,12 +14,13 @@ from datetime import datetime
 from typing import Any, Final
 
 import structlog
+from django.conf import settings
 
 from dpp_project import clock
 from dpp_project.jobs.registry import Report
-from ops.tickets import emergency, processors, reaper, reports, selectors, transitions
+from ops.tickets import emergency, metrics, processors, reaper, reports, selectors, transitions
 from ops.tickets.models import OpsRunReceipt, Ticket
-from ops.tickets.processors import Done, Later, Refused
+from ops.tickets.processors import Answer, Done, Later, Refused
 from ops.tickets.selectors import ATTEMPTS_MAX
 from ops.tickets.states import TicketStatus
 from ops.tickets.transitions import Outcome
@@ -50,8 +51,10 @@ def preview(*, now: datetime, limit: int) -> Report:
     del now
     if emergency.is_on():
         return Report(detail={"decision": STOPPED})
-    due = len(selectors.due()[:limit]) + reaper.stale_count()
-    return Report(seen=due, changed=due)
+    stale = reaper.due()
+    reaped = set(stale.values_list("pk", flat=True)[: settings.TICKET_REAPER_MAX_CLEAN])
+    worked_on = selectors.due().exclude(pk__in=reaped)[:limit]
+    return Report(seen=stale.count() + len(worked_on), changed=len(reaped) + len(worked_on))
 
 
 def run_cycle(*, now: datetime, limit: int) -> OpsRunReceipt:
@@ -143,35 +146,53 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
     edge = transitions.take if ticket.status == TicketStatus.OPEN else transitions.resume
     if edge(request_id=ticket.pk, version=ticket.version) is Outcome.LOST:
         return None
-    attempt, version = ticket.attempts + 1, ticket.version + 1
-    try:
-        answer = processors.process(ticket)
-    except Exception as error:  # a ticket's failure is its own, and may be a service's that is away
-        log.warning("ticket not processed", request_id=str(ticket.pk), exc_info=error)
-        answer = Later(f"it failed with {type(error).__name__}")
-    match answer:
-        case Done(message, detail):
-            status, facts = TicketStatus.DONE, dict(detail)
-        case Refused(message):
-            status, facts = TicketStatus.FAILED, {}
-        case Later(message) if attempt >= ATTEMPTS_MAX:
-            status, facts, message = TicketStatus.FAILED, {}, f"given up after {attempt} tries: {message}"
-        case Later(message):
-            transitions.put_off(request_id=ticket.pk, version=version)
-            return _said(ticket, TicketStatus.IN_PROGRESS, message)
-    finished = transitions.finish(
-        request_id=ticket.pk,
-        version=version,
-        status=status,
-        processor_id=PROCESSOR_ID,
-        at=clock.now(),
-        message=message,
-        detail=facts,
-    )
-    if finished is Outcome.LOST:
-        return _said(ticket, TicketStatus(Ticket.objects.get(pk=ticket.pk).status), "ended by another meanwhile")
+    answer = _answer(ticket)
+    status, message = _verdict(answer, attempt=ticket.attempts + 1)
+    if status is TicketStatus.IN_PROGRESS:
+        written = transitions.put_off(request_id=ticket.pk, version=ticket.version + 1)
+    else:
+        written = transitions.finish(
+            request_id=ticket.pk,
+            version=ticket.version + 1,
+            status=status,
+            processor_id=PROCESSOR_ID,
+            at=clock.now(),
+            message=message,
+            detail=dict(answer.detail) if isinstance(answer, Done) else {},
+        )
+    if written is Outcome.LOST:
+        return _lost(ticket, message)
+    metrics.PROCESSED.labels(ticket.request_type, status.value).inc()
     log.info("ticket processed", request_id=str(ticket.pk), request_type=ticket.request_type, status=status.value)
     return _said(ticket, status, message)
+
+
+def _answer(ticket: Ticket) -> Answer:
+    try:
+        return processors.process(ticket)
+    except Exception as error:  # a ticket's failure is its own, and may be a service's that is away
+        log.warning("ticket not processed", request_id=str(ticket.pk), exc_info=error)
+        return Later(f"it failed with {type(error).__name__}")
+
+
+def _verdict(answer: Answer, *, attempt: int) -> tuple[TicketStatus, str]:
+    match answer:
+        case Done(message):
+            return TicketStatus.DONE, message
+        case Refused(message):
+            return TicketStatus.FAILED, message
+        case Later(message) if attempt >= ATTEMPTS_MAX:
+            return TicketStatus.FAILED, f"given up after {attempt} tries: {message}"
+        case Later(message):
+            return TicketStatus.IN_PROGRESS, message
+
+
+def _lost(ticket: Ticket, message: str) -> dict[str, str]:
+    """Reaped, or resumed by another. What was done stands all the same, so the receipt says it."""
+    metrics.PROCESSED.labels(ticket.request_type, Outcome.LOST.name).inc()
+    log.warning("ticket was taken from its processor", request_id=str(ticket.pk), answer=message)
+    status = TicketStatus(Ticket.objects.get(pk=ticket.pk).status)
+    return _said(ticket, status, f"taken over by another meanwhile; this processor says: {message}")
 
 
 def _said(ticket: Ticket, status: TicketStatus, message: str) -> dict[str, str]:

@@ -34,6 +34,6 @@ def operations() -> Panel:
                 note="The cycle takes them within a minute.",
                 link=f"{tickets}?status__exact=OPEN",
             ),
-            Figure(label="Stale", value=str(reaper.stale_count()), note="The next cycle ends them."),
+            Figure(label="Stale", value=str(reaper.due().count()), note="The next cycle ends them."),
         ],
     )

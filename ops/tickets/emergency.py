@@ -2,7 +2,8 @@
 
 import structlog
 
-from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch
+from ops.tickets.models import EmergencySwitch
+from tenants.services import text_fault
 
 log = structlog.get_logger("dpp.ops")
 
@@ -19,9 +20,8 @@ def is_on() -> bool:
 
 def turn(*, on: bool, actor: str, reason: str) -> EmergencySwitch | None:
     """A further row, also where nothing changes: who said so again, and why, is worth keeping. None: no reason."""
-    reason = reason.strip()
-    if not 1 <= len(reason) <= TEXT_LENGTH_MAX:
+    if text_fault("reason", reason) is not None:
         return None
-    made = EmergencySwitch.objects.create(is_on=on, actor=actor, reason=reason)
+    made = EmergencySwitch.objects.create(is_on=on, actor=actor, reason=reason.strip())
     log.warning("emergency stop", on=on, actor=actor, reason=reason)
     return EmergencySwitch.objects.get(pk=made.pk)

@@ -30,6 +30,15 @@ def signed_micros(text: str) -> int:
     return checked_credit_micros(-micros if text.startswith("-") else micros)
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable characters")
+    return text
+
+
+Text = Annotated[StrictStr, AfterValidator(_printable), Field(max_length=TEXT_LENGTH_MAX)]
+
+
 class Payload(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,7 +57,7 @@ class TopUp(OfTenant):
             json_schema_extra={"pattern": USD_PATTERN},
         ),
     ]
-    reason: Annotated[StrictStr, Field(max_length=TEXT_LENGTH_MAX, description="Shown to the tenant.")] = ""
+    reason: Annotated[Text, Field(description="Shown to the tenant.")] = ""
 
 
 class Adjust(OfTenant):
@@ -61,7 +70,7 @@ class Adjust(OfTenant):
             json_schema_extra={"pattern": USD_PATTERN.replace("^", "^-?", 1)},
         ),
     ]
-    reason: Annotated[StrictStr, Field(min_length=1, max_length=TEXT_LENGTH_MAX, pattern=r"\S")]
+    reason: Annotated[Text, Field(min_length=1, pattern=r"\S")]
 
 
 class Rebuild(Payload):

@@ -4,15 +4,18 @@ A processor may die between its effect and `transitions.finish`; the next cycle 
 
     BUDGET_TOPUP, BUDGET_ADJUST   the ledger takes the reference `ticket-<id>` once
     RUN_CANCEL                    the run's history names `ticket:<id>` as who claimed it
-    DLQ_REDRIVE                   the letter names `ticket:<id>`; a second message does no more than the first
+    DLQ_REDRIVE                   the letter names `ticket:<id>`; a second message does no more than the first, and a
+                                  run that a first one has started needs none
     KEY_REVOKE, BUDGET_REBUILD    twice is as good as once
-    EXECUTION_*                   the same, unless a later ticket of that tenant was done meanwhile: then it stands back
+    EXECUTION_*                   the same, unless a later ticket of that tenant was taken up: then it stands back
 """
 
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+
+from django.db import transaction
 
 from budget import rebuild
 from budget import services as money
@@ -96,15 +99,20 @@ def _disable(ticket: Ticket) -> Answer:
 
 def _switch_submits(ticket: Ticket, *, enabled: bool) -> Answer:
     tenant_id = _read(ticket, payloads.OfTenant).tenant_id
-    later = Ticket.objects.filter(
-        request_type__in=[RequestType.EXECUTION_ENABLE, RequestType.EXECUTION_DISABLE],
-        payload__tenant_id=tenant_id,
-        status=TicketStatus.DONE,
-        created_at__gt=ticket.created_at,
-    ).first()
-    if later is not None:
-        return Refused(f"a later ticket was done before it: {later.pk}")
-    answer = tenants.enable_submits(tenant_id=tenant_id, enabled=enabled, actor=actor_of(ticket))
+    with transaction.atomic():
+        # One switch of a tenant at a time: whoever comes second sees the other's ticket, at work or done.
+        Tenant.objects.select_for_update().filter(tenant_id=tenant_id).first()
+        later = Ticket.objects.filter(
+            request_type__in=[RequestType.EXECUTION_ENABLE, RequestType.EXECUTION_DISABLE],
+            payload__tenant_id=tenant_id,
+            status__in=[TicketStatus.IN_PROGRESS, TicketStatus.DONE],
+            created_at__gt=ticket.created_at,
+        ).first()
+        if later is not None and later.status == TicketStatus.DONE:
+            return Refused(f"a later ticket was done before it: {later.pk}")
+        if later is not None:
+            return Later(f"a later ticket is at work: {later.pk}")
+        answer = tenants.enable_submits(tenant_id=tenant_id, enabled=enabled, actor=actor_of(ticket))
     if not isinstance(answer, Tenant):
         return Refused(answer.detail)
     return Done(f"submits of {tenant_id} are {'on' if enabled else 'off'}", {"submits_enabled": enabled})
@@ -178,6 +186,8 @@ def _redrive(ticket: Ticket) -> Answer:
         refusal = redrive.redrive(letter, actor=actor_of(ticket))
         if refusal is not None and refusal.reason is ReasonCode.SERVICE_UNAVAILABLE:
             return Later(refusal.detail)
+        if refusal is not None and refusal.reason is ReasonCode.CONFLICT and ticket.attempts:
+            return Done(f"an earlier try has sent it, or nobody need: {refusal.detail}", {"letter": number})
         if refusal is not None:
             return Refused(refusal.detail)
     return Done(f"dead letter {number} was sent again", {"letter": number})

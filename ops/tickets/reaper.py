@@ -4,8 +4,9 @@
                and the row gets the report they make
     publish    snapshot, then latest, then the row is marked
 
-Dying in `clean` leaves nothing. Dying before or in `publish` leaves a row that is not marked: the next run, or the next
-cycle, writes the same bytes to the same paths again, oldest first, so that `latest` is never older than a snapshot.
+Dying in `clean` leaves nothing. Dying before or in `publish` leaves a row that is not marked: the next run writes the
+same bytes to the same paths again. The newest is written first, and it alone becomes `latest`; what an outage of the
+storage has left behind follows, so many in one run.
 A report's name is exact to the second and belongs to it alone: a second run in one second waits for the next.
 """
 
@@ -20,9 +21,10 @@ import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db.models import QuerySet
 
 from dpp_project import clock
-from ops.tickets import reports, selectors, transitions
+from ops.tickets import metrics, reports, selectors, transitions
 from ops.tickets.models import ReaperReport, Ticket
 from ops.tickets.reports import CONTENT_TYPE, LATEST_PATH, CleanedItem, Report
 from ops.tickets.transitions import Outcome
@@ -35,6 +37,7 @@ LOCK_CLASS: Final = 0x7469636B
 CLEANER, PUBLISHER = 1, 2
 STORAGE_AWAY: Final = (BotoCoreError, ClientError, OSError)
 REPORT_BYTES_MAX: Final = 4 * 1024 * 1024
+PUBLISHED_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,12 @@ def run(
     excluded = settings.TICKET_REAPER_EXCLUDED_TYPES if excluded_types is None else excluded_types
     while (made := _clean(threshold_seconds=threshold, max_clean=most, excluded_types=excluded)) is None:
         wait_for_the_next_second(clock.now())
+    for item in made.cleaned_items:
+        metrics.REAPED.labels(item.request_type).inc()
     log.info("tickets reaped", stale=made.stale_count, cleaned=made.cleaned_count, asof=made.asof)
-    return Ran(report=made, published=publish_due())
+    publish_due()
+    published = ReaperReport.objects.filter(snapshot_path=made.evidence_refs[0], published_at__isnull=False).exists()
+    return Ran(report=made, published=published)
 
 
 def wait_for_the_next_second(now: datetime) -> None:
@@ -66,11 +73,11 @@ def wait_for_the_next_second(now: datetime) -> None:
     time.sleep(left.total_seconds())
 
 
-def stale_count() -> int:
+def due() -> QuerySet[Ticket]:
     """What a pass would find now."""
     return selectors.stale(
         threshold_seconds=settings.TICKET_STALE_SECONDS, excluded_types=settings.TICKET_REAPER_EXCLUDED_TYPES
-    ).count()
+    )
 
 
 def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection[str]) -> Report | None:
@@ -111,20 +118,18 @@ def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedIte
     return reports.cleaned_item(ticket, touched_at=touched_at)
 
 
-def publish_due() -> bool:
-    """Write what no run has written yet, oldest first. False: the storage does not answer; asking again is safe."""
+def publish_due() -> None:
+    """Write what no run has written yet, newest first. Where the storage does not answer, the next run goes on."""
     bucket = storage.shared()
     with _publishing():
+        newest = ReaperReport.objects.order_by("-pk").values_list("pk", flat=True).first()
         try:
-            for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("pk"):
-                content = row.content.encode()
-                bucket.put(row.snapshot_path, content, content_type=CONTENT_TYPE)
-                bucket.put(LATEST_PATH, content, content_type=CONTENT_TYPE)
+            for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("-pk")[:PUBLISHED_AT_ONCE]:
+                for path in [row.snapshot_path, *([LATEST_PATH] if row.pk == newest else [])]:
+                    bucket.put(path, row.content.encode(), content_type=CONTENT_TYPE)
                 ReaperReport.objects.filter(pk=row.pk).update(published_at=clock.now())
         except STORAGE_AWAY as error:
             log.warning("report of the ticket reaper not written, the storage is away", exc_info=error)
-            return False
-    return True
 
 
 def latest() -> bytes | None:

@@ -39,6 +39,10 @@ def stale(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySe
     )
 
 
+def unfinished() -> QuerySet[Ticket]:
+    return Ticket.objects.filter(status__in=[TicketStatus.OPEN, TicketStatus.IN_PROGRESS])
+
+
 def waiting_for_approval() -> QuerySet[Ticket]:
     return Ticket.objects.filter(status=TicketStatus.OPEN, needs_approval=True, approved_by__isnull=True)
 

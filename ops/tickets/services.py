@@ -14,6 +14,8 @@ from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
 from ops.tickets.processors import processor_of
 from ops.tickets.states import RequestType, TicketStatus, person_of
 from ops.tickets.transitions import Outcome
+from tenants.models import ApiKey
+from tenants.services import find_key, text_fault
 
 log = structlog.get_logger("dpp.ops")
 
@@ -54,15 +56,14 @@ def open_ticket(
     fault = request_fault(request_type=request_type, payload=payload, reason=reason)
     if fault is not None:
         return fault
-    processor = processor_of(request_type)
-    checked = processor.payload.model_validate(payload).model_dump(mode="json")
+    checked = checked_payload(request_type, payload)
     ticket, is_new = transitions.open_ticket(
         request_type=request_type,
         payload=checked,
         reason=reason,
         requested_by=requested_by,
         idempotency_key=idempotency_key,
-        needs_approval=processor.dangerous,
+        needs_approval=processor_of(request_type).dangerous,
     )
     if not is_new and (ticket.request_type, ticket.payload, ticket.reason) != (request_type, checked, reason):
         return Refusal(Reason.KEY_USED, "idempotency_key", "it stands for another ticket")
@@ -76,12 +77,17 @@ def request_fault(*, request_type: RequestType, payload: object, reason: str) ->
     if len(reason) > TEXT_LENGTH_MAX or not (reason == "" or reason.isprintable()):
         return Refusal(Reason.INVALID, "reason", f"must be at most {TEXT_LENGTH_MAX} printable characters")
     try:
-        processor_of(request_type).payload.model_validate(payload)
+        checked_payload(request_type, payload)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(["payload", *(str(part) for part in first["loc"])])
         return Refusal(Reason.INVALID, place, first["msg"].removeprefix("Value error, "))
     return None
+
+
+def checked_payload(request_type: RequestType, payload: object) -> dict[str, Any]:
+    """As it is stored, defaults filled in. Raises ValidationError where `request_fault` finds one."""
+    return processor_of(request_type).payload.model_validate(payload).model_dump(mode="json")
 
 
 def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
@@ -91,7 +97,7 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
         return Refusal(Reason.UNKNOWN, "request_id", "there is no such ticket")
     if not ticket.needs_approval:
         return Refusal(Reason.NEEDS_NO_APPROVAL, "request_id", "this ticket runs without an approval")
-    if person_of(ticket.requested_by) == person_of(by):
+    if person_of(by) in _persons_behind(ticket.requested_by):
         return Refusal(Reason.SAME_PERSON, "by", "whoever asked for it cannot approve it; ask another operator")
     if transitions.approve(request_id=request_id, version=ticket.version, by=by) is Outcome.LOST:
         return _not_open()
@@ -99,13 +105,22 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
     return Ticket.objects.get(pk=request_id)
 
 
-def decline(*, request_id: uuid.UUID, by: str, message: str) -> Ticket | Refusal:
+def _persons_behind(actor: str) -> set[str]:
+    """A key is a person's whose console name is its label: she may not approve what she asked for with it."""
+    key = find_key(actor.removeprefix("key:")) if actor.startswith("key:") else None
+    label = key.label if isinstance(key, ApiKey) else None
+    return {person_of(actor)} | ({person_of(label)} if label else set())
+
+
+def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
     """End a ticket that nobody has begun, undone."""
+    if (fault := text_fault("reason", reason)) is not None:
+        return Refusal(Reason.INVALID, fault.field, fault.detail)
     ticket = Ticket.objects.filter(pk=request_id).first()
     if ticket is None:
         return Refusal(Reason.UNKNOWN, "request_id", "there is no such ticket")
     declined = transitions.decline(
-        request_id=request_id, version=ticket.version, by=by, message=message, at=clock.now()
+        request_id=request_id, version=ticket.version, by=by, message=f"declined: {reason.strip()}", at=clock.now()
     )
     if declined is Outcome.LOST:
         return _not_open()

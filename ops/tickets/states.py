@@ -1,5 +1,6 @@
 """What a ticket may be, and what may be asked for by one. Pure."""
 
+import unicodedata
 from enum import StrEnum
 from typing import Final
 
@@ -27,4 +28,5 @@ class RequestType(StrEnum):
 
 def person_of(actor: str) -> str:
     """Who stands behind `admin:ada`, whichever door she came through: an approval needs two people, not two doors."""
-    return actor.partition(":")[2].casefold() or actor.casefold()
+    name = actor.partition(":")[2] or actor
+    return unicodedata.normalize("NFKC", name).strip().casefold()

@@ -16,6 +16,8 @@ from ops.tickets.models import OpsRunReceipt, Ticket, TicketResult
 from ops.tickets.services import Opened
 from ops.tickets.states import RequestType, TicketStatus
 from ops.tickets.transitions import Outcome
+from reaper.models import DeadLetter
+from runs.models import Run
 
 SCHEMAS = Path(transitions.__file__).parent / "schemas"
 DAY_SECONDS = 86_400
@@ -68,6 +70,12 @@ def aged(ticket: Ticket, *, seconds: int) -> Ticket:
         with connection.cursor() as cursor:
             cursor.execute("SET session_replication_role = origin")
     return row(ticket.pk)
+
+
+def letter_of(run: Run) -> DeadLetter:
+    return DeadLetter.objects.create(
+        message_id=f"message-{run.run_id}", outcome="KEPT", run_id=run.run_id, size_bytes=1, sha256="0" * 64, receives=3
+    )
 
 
 def row(request_id: uuid.UUID) -> Ticket:

@@ -22,13 +22,12 @@ from ops.tickets.api.documents import EXAMPLES, ReaperRequest, TicketAnswer, Tic
 from ops.tickets.models import Ticket
 from ops.tickets.reports import Report
 from ops.tickets.services import Refusal
+from runs.requests import KEY_HEADER, read_key
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
-KEY_HEADER: Final = "Idempotency-Key"
 RETRY_AFTER_SECONDS: Final = 2
-_KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}", re.ASCII)
 _ID_FORM: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 
 
@@ -166,10 +165,4 @@ def _refused(refusal: Refusal) -> Problem:
 
 def _key(request: Request) -> str | None:
     key = request.headers.get(KEY_HEADER)
-    if key is not None and _KEY_FORM.fullmatch(key) is None:
-        raise Problem(
-            ReasonCode.VALIDATION_FAILED,
-            f"The {KEY_HEADER} header has the wrong form.",
-            errors=[FieldError(f"header.{KEY_HEADER}", "8 to 64 characters of visible ASCII, no spaces")],
-        )
-    return key
+    return None if key is None else read_key(key)

@@ -6,7 +6,8 @@ from django.core.management.base import CommandParser
 
 from dpp_project.commands import Answer, OpsCommand, Refused
 from ops.tickets import emergency
-from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch
+from ops.tickets.models import EmergencySwitch
+from tenants.services import text_fault
 
 
 class Command(OpsCommand):
@@ -21,8 +22,10 @@ class Command(OpsCommand):
     def run(self, *, dry_run: bool, **options: Any) -> Answer:
         if options["do"] == "status":
             return _answer(emergency.state())
-        if not 1 <= len(options["reason"].strip()) <= TEXT_LENGTH_MAX:
-            raise Refused(reason="INVALID", field="--reason", detail=f"say why, in 1 to {TEXT_LENGTH_MAX} characters")
+        for name in ("reason", "by"):
+            fault = text_fault(f"--{name}", options[name])
+            if fault is not None:
+                raise Refused(reason="INVALID", field=fault.field, detail=fault.detail)
         if dry_run:
             return Answer({"on": options["do"] == "on"}, [f"the emergency stop would be {options['do']}"])
         return _answer(

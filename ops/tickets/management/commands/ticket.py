@@ -7,25 +7,34 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project.commands import Answer, OpsCommand, Refused
+from dpp_project.http.problems import Problem
 from ops.tickets import selectors, services
 from ops.tickets.api.documents import TicketAnswer
 from ops.tickets.models import Ticket
 from ops.tickets.services import Opened, Refusal
 from ops.tickets.states import RequestType, TicketStatus
+from runs.requests import read_key
+from tenants.services import text_fault
 
 LISTED = 50
+LISTED_MAX = 1_000
 
 
 class Command(OpsCommand):
-    help = "Tickets: create one, list the newest, show one, approve one as a second operator. The ops cycle does them."
+    help = (
+        "Tickets: create one, list the newest, show one, approve one as a second operator, decline one that nobody has "
+        "begun. The ops cycle does them. docs/tickets.md says what each type takes and does."
+    )
     changes = True
 
     def declare(self, parser: CommandParser) -> None:
-        parser.add_argument("do", choices=("create", "list", "show", "approve"))
-        parser.add_argument("subject", nargs="?", default="", help="create: the type; show and approve: the id")
+        parser.add_argument("do", choices=("create", "list", "show", "approve", "decline"))
+        parser.add_argument(
+            "subject", nargs="?", default="", help=f"create: one of {', '.join(RequestType)}; others: the id"
+        )
         parser.add_argument("--payload", default="{}", help="create: what the type asks for, as JSON")
-        parser.add_argument("--reason", default="", help="create: why")
-        parser.add_argument("--by", help="create and approve: your name; an approval takes another one")
+        parser.add_argument("--reason", default="", help="create and decline: why")
+        parser.add_argument("--by", default="", help="your name; an approval takes another one than the request")
         parser.add_argument("--key", help="create: an idempotency key; asking again opens no second ticket")
         parser.add_argument("--status", choices=[one.value for one in TicketStatus], help="list: only such tickets")
         parser.add_argument("--limit", type=int, default=LISTED, help=f"list: at most so many (default {LISTED})")
@@ -38,6 +47,8 @@ class Command(OpsCommand):
                 return _list(options)
             case "approve":
                 return _approve(options, dry_run=dry_run)
+            case "decline":
+                return _decline(options, dry_run=dry_run)
         return _shown(_found(options["subject"]))
 
 
@@ -52,7 +63,7 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> Answer:
     fault = services.request_fault(request_type=request_type, payload=payload, reason=options["reason"])
     if fault is not None:
         raise _refused(fault)
-    actor = _actor(options)
+    actor, key = _actor(options), _key(options)
     if dry_run:
         return Answer({"request_type": request_type.value}, [f"{request_type} would be opened"])
     answer = services.open_ticket(
@@ -60,7 +71,7 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> Answer:
         payload=payload,
         reason=options["reason"],
         requested_by=actor,
-        idempotency_key=options["key"],
+        idempotency_key=key,
     )
     if not isinstance(answer, Opened):
         raise _refused(answer)
@@ -68,8 +79,8 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> Answer:
 
 
 def _list(options: dict[str, Any]) -> Answer:
-    if options["limit"] < 1:
-        raise Refused(reason="INVALID", field="--limit", detail="must be 1 or more")
+    if not 1 <= options["limit"] <= LISTED_MAX:
+        raise Refused(reason="INVALID", field="--limit", detail=f"must be 1 to {LISTED_MAX}")
     status = None if options["status"] is None else TicketStatus(options["status"])
     tickets = selectors.page(status=status, limit=options["limit"]).tickets
     lines = [f"{one.pk}  {one.created_at:%Y-%m-%d %H:%M:%S}  {one.status:11}  {one.request_type}" for one in tickets]
@@ -86,10 +97,28 @@ def _approve(options: dict[str, Any], *, dry_run: bool) -> Answer:
     return _shown(answer)
 
 
+def _decline(options: dict[str, Any], *, dry_run: bool) -> Answer:
+    ticket, actor = _found(options["subject"]), _actor(options)
+    if dry_run:
+        return Answer(_document(ticket), [f"{ticket} would be declined by {actor}"])
+    answer = services.decline(request_id=ticket.pk, by=actor, reason=options["reason"])
+    if not isinstance(answer, Ticket):
+        raise _refused(answer)
+    return _shown(answer)
+
+
 def _actor(options: dict[str, Any]) -> str:
-    if not options["by"]:
-        raise Refused(reason="INVALID", field="--by", detail="say who you are")
-    return f"command:{options['by']}"
+    fault = text_fault("--by", options["by"])
+    if fault is not None:
+        raise Refused(reason="INVALID", field="--by", detail=f"say who you are: {fault.detail}")
+    return f"command:{options['by'].strip()}"
+
+
+def _key(options: dict[str, Any]) -> str | None:
+    try:
+        return None if options["key"] is None else read_key(options["key"])
+    except Problem as problem:
+        raise Refused(reason="INVALID", field="--key", detail=problem.errors[0].detail) from None
 
 
 def _found(text: str) -> Ticket:
