@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from runs.packs.compliance import PACK
-from tests.gear.judging import judge
+from tests.gear.packs import judge
 
 SIZE = 250_000
 LINE = (

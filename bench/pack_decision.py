@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.pack_url import no_upload
 from runs.box.box import Box
 from runs.box.outcomes import Done
 from runs.box.running import Job
 from runs.packs import decision
 from runs.packs.decision import extractive
+from tests.gear.packs import no_upload
 
 CONTEXT_BYTES = 50_000
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "decision_questions.json"

@@ -1,6 +1,5 @@
 """The ocr pack, outside the box and in it."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,9 @@ from runs.box.running import Job
 from runs.packs import ocr
 from runs.packs.ocr.inputs import OcrInputs
 from runs.packs.ocr.tessdata import missing
-from runs.packs.pack import Meter, PackFailed, Work
+from runs.packs.pack import PackFailed, Work
 from tests.gear.ocr_corpus import FONTS
+from tests.gear.packs import work_for
 
 needs_engine = pytest.mark.skipif(
     bool(missing()) or not FONTS.is_dir(), reason="Tesseract's data or the fonts are not installed: make setup-ocr"
@@ -37,14 +37,8 @@ def a_work(
     uploads: Mapping[str, bytes], *, seconds: float = 60, ceiling_micros: int = PLENTY_MICROS, **more: Any
 ) -> Work[OcrInputs]:
     """A run over these files, in this process."""
-    return Work(
-        run_id="a-run",
-        inputs=OcrInputs.model_validate(inputs(*uploads, **more)),
-        artifacts_wanted={},
-        deadline=time.monotonic() + seconds,
-        meter=Meter(ceiling_micros=ceiling_micros),
-        fetch_upload=fetcher(uploads),
-    )
+    asked = inputs(*uploads, **more)
+    return work_for(ocr.PACK, asked, hold_micros=ceiling_micros, seconds=seconds, fetch_upload=fetcher(uploads))
 
 
 def a_job(*names: str, wanted: Mapping[str, bool] | None = None, **more: Any) -> Job:

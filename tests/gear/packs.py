@@ -1,9 +1,10 @@
-"""Packs without a box: a Work made by hand, and what it collects."""
+"""Packs without a box: a Work made by hand, its execution in this process, and what is refused before it."""
 
 import time
+import warnings
 from typing import Any
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from runs.packs.pack import Meter, Pack, PackFailed, Work
 
@@ -40,3 +41,23 @@ def work_for(
         "log": Said(),
     }
     return Work(**(arguments | values))
+
+
+def execute(work: Work[Any], pack: Pack[Any]) -> dict[str, Any]:
+    """The test's own process has threads where a job has none; its children only compute and leave."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
+        return pack.execute(work)
+
+
+def judge(pack: Pack[Any], inputs: dict[str, Any], *, hold_micros: int = 1_000_000, seconds: float = 60.0) -> Any:
+    return execute(work_for(pack, inputs, hold_micros=hold_micros, seconds=seconds), pack)
+
+
+def refusals(model: type[BaseModel], inputs: Any) -> list[tuple[tuple[int | str, ...], str]]:
+    """Where the inputs are refused, and why."""
+    try:
+        model.model_validate(inputs)
+    except ValidationError as error:
+        return [(one["loc"], one["msg"]) for one in error.errors()]
+    return []

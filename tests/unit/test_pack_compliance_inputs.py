@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runs.packs.compliance.inputs import ComplianceInputs
-from tests.gear.judging import refusals
+from tests.gear.packs import refusals
 
 pytestmark = pytest.mark.contract("DPP-64")
 

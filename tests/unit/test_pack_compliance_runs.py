@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runs.packs.compliance import PACK
 from runs.packs.pack import HoldExhausted
-from tests.gear.judging import a_work, execute, judge
+from tests.gear.packs import execute, judge, work_for
 
 pytestmark = pytest.mark.contract("DPP-64")
 
@@ -156,7 +156,7 @@ def test_dpp_64_no_match_leaves_unmasked_nor_is_logged(*, as_document: bool, red
     subject: dict[str, Any] = (
         {"document": {"a": [WRITTEN], WRITTEN: {"deep": WRITTEN}}} if as_document else {"text": WRITTEN}
     )
-    work = a_work(PACK, subject | {"rules": RULES, "redact": redact}, hold_micros=1_000_000, seconds=60)
+    work = work_for(PACK, subject | {"rules": RULES, "redact": redact}, hold_micros=1_000_000, seconds=60)
     logged: list[Any] = []
     work.log = lambda event, **values: logged.append((event, values))
     answer = json.dumps(execute(work, PACK), ensure_ascii=False) + json.dumps(logged)
@@ -182,7 +182,7 @@ def test_dpp_66_a_run_costs_what_its_estimate_said() -> None:
     rules = [PII, {"id": "s", "type": "secret"}, {"id": "e", "type": "expression", "expression": "text != ''"}]
     for size, micros in ((0, 1_140), (1_000, 1_140), (1_001, 1_280), (10_000, 2_400)):
         inputs = {"text": "x" * size, "rules": rules}
-        work = a_work(PACK, inputs, hold_micros=1_000_000, seconds=60)
+        work = work_for(PACK, inputs, hold_micros=1_000_000, seconds=60)
         execute(work, PACK)
         assert work.meter.spent_micros == micros
         assert PACK.estimate(work.inputs).least_micros == PACK.estimate(work.inputs).most_micros == micros
@@ -191,7 +191,7 @@ def test_dpp_66_a_run_costs_what_its_estimate_said() -> None:
 @pytest.mark.contract("DPP-36")
 def test_dpp_36_rules_beyond_the_hold_are_named_and_count_as_broken() -> None:
     rules = [{"id": "first", "type": "regex", "pattern": "bad"}, PII | {"severity": "warning"}]
-    work = a_work(PACK, {"text": "fine", "rules": rules, "redact": True}, hold_micros=1_020, seconds=60)
+    work = work_for(PACK, {"text": "fine", "rules": rules, "redact": True}, hold_micros=1_020, seconds=60)
     answer = execute(work, PACK)
     assert (answer["verdict"], answer["complete"], answer["findings"]) == ("warn", False, [])
     assert answer["not_evaluated"] == [{"rule_id": "pii", "severity": "warning", "reason": "HOLD_EXHAUSTED"}]
@@ -206,7 +206,7 @@ def test_dpp_36_a_hold_too_small_for_a_single_rule_buys_nothing(hold_micros: int
 
 
 def test_pack_compliance_a_rule_not_begun_in_time_is_not_charged() -> None:
-    work = a_work(PACK, {"text": "x", "rules": [PII]}, hold_micros=1_000_000, seconds=0.5)
+    work = work_for(PACK, {"text": "x", "rules": [PII]}, hold_micros=1_000_000, seconds=0.5)
     answer = execute(work, PACK)
     assert answer["not_evaluated"] == [{"rule_id": "pii", "severity": "error", "reason": "OUT_OF_TIME"}]
     assert (answer["verdict"], work.meter.spent_micros) == ("fail", 1_000)

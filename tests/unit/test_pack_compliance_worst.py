@@ -9,7 +9,7 @@ import pytest
 
 from runs.packs import compliance
 from runs.packs.compliance import PACK, aside
-from tests.gear.judging import judge
+from tests.gear.packs import judge
 
 pytestmark = pytest.mark.contract("DPP-64")
 

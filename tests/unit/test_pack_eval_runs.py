@@ -9,7 +9,7 @@ import pytest
 from runs.packs.eval import PACK, tokens
 from runs.packs.eval.inputs import EvalInputs
 from runs.packs.pack import HoldExhausted, PackFailed
-from tests.gear.judging import a_work, execute, judge, refusals
+from tests.gear.packs import execute, judge, refusals, work_for
 
 pytestmark = pytest.mark.contract("DPP-64")
 
@@ -193,7 +193,7 @@ def items_of(*sizes: int) -> list[dict[str, Any]]:
 
 def test_dpp_66_an_evaluation_costs_what_its_estimate_said() -> None:
     inputs = {"items": items_of(0, 1_000, 1_001), "metrics": [{"type": "cer"}, {"type": "chrf"}]}
-    work = a_work(PACK, inputs, hold_micros=1_000_000, seconds=60)
+    work = work_for(PACK, inputs, hold_micros=1_000_000, seconds=60)
     execute(work, PACK)
     assert work.meter.spent_micros == 1_000 + 2 * (10 + 10 + 20) == PACK.estimate(work.inputs).most_micros
 
@@ -201,7 +201,7 @@ def test_dpp_66_an_evaluation_costs_what_its_estimate_said() -> None:
 @pytest.mark.contract("DPP-36")
 def test_dpp_36_items_beyond_the_hold_did_not_pass() -> None:
     inputs = {"items": items_of(0, 0, 0), "metrics": [{"type": "cer"}], "thresholds": {"cer": 1}}
-    work = a_work(PACK, inputs, hold_micros=1_020, seconds=60)
+    work = work_for(PACK, inputs, hold_micros=1_020, seconds=60)
     answer = execute(work, PACK)
     assert (answer["passed"], answer["complete"], len(answer["items"])) == (False, False, 2)
     assert answer["not_evaluated"] == {"items": 1, "reason": "HOLD_EXHAUSTED"}
