@@ -1,5 +1,6 @@
 """`manage.py check` names what a pack lacks, and what one may reach that it should not."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,11 @@ def test_the_ids_stand_in_the_operations_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert "dpp.I001" in page
     assert "dpp.W006" in page
+
+
+def test_every_variable_that_a_pack_reads_stands_in_the_operations_page() -> None:
+    rows = set(re.findall(r"^\| `([A-Z0-9_]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {name for pack in registry.packs().values() for name in pack.environment} <= rows
 
 
 @pytest.mark.contract("DPP-60")

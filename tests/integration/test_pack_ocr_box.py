@@ -179,7 +179,7 @@ def test_ocr_a_broken_file_costs_the_others_nothing(box: Box) -> None:
     [
         ("empty.png", b"", "empty.png is empty."),
         ("words.pdf", b"%PDF-1.7 words", "words.pdf is a broken PDF."),
-        ("letter.docx", b"PK\x03\x04 something else", "letter.docx is no PNG, JPEG, WebP, TIFF or PDF."),
+        ("letter.docx", b"PK\x03\x04 something else", "letter.docx is no PNG, JPEG, WebP, BMP, TIFF or PDF."),
     ],
 )
 def test_ocr_a_run_that_reads_nothing_fails_and_names_the_file(box: Box, name: str, content: bytes, says: str) -> None:

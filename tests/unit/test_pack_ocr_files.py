@@ -10,6 +10,7 @@ import pypdfium2
 import pytest
 from PIL import Image
 
+from runs import uploads
 from runs.packs.ocr import files
 from runs.packs.ocr.engine import Gray
 from runs.packs.ocr.files import NotReadable
@@ -53,6 +54,11 @@ def png_that_claims(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
 
 
+def bmp_that_claims(width: int, height: int) -> bytes:
+    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8, 1, 64, 0, 0, 2, 0)  # packed in runs: 64 bytes for all
+    return struct.pack("<2sIHHI", b"BM", 62 + 64, 0, 0, 62) + head + b"\0\0\0\0\xff\xff\xff\0" + b"\xff\1" * 32
+
+
 def pdf(*sizes: tuple[float, float]) -> bytes:
     document = pypdfium2.PdfDocument.new()
     for size in sizes:
@@ -70,13 +76,18 @@ ENCRYPTED = (
 )
 
 
-@pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF", "WEBP", "BMP"])
 def test_each_format_is_one_gray_page(form: str) -> None:
     (page,) = pages(f"a.{form.lower()}", saved(form))
     assert isinstance(page, np.ndarray)
     assert page.shape == (40, 60)
     assert page.dtype == np.uint8
     assert int(page.mean()) == 10
+
+
+def test_every_picture_that_may_be_uploaded_is_of_a_format_that_is_read() -> None:
+    pictures = [kind.removeprefix("image/") for kind in uploads.CONTENT_TYPES if kind.startswith("image/")]
+    assert sorted(files.FORMATS) == sorted(map(str.upper, pictures))
 
 
 def test_a_pdf_is_drawn_at_a_size_to_be_read() -> None:
@@ -92,9 +103,10 @@ def test_a_pdf_is_drawn_at_a_size_to_be_read() -> None:
     ("name", "content", "why"),
     [
         ("empty.png", b"", "is empty"),
-        ("text.png", b"not a picture at all", "is no PNG, JPEG, WebP, TIFF or PDF"),
-        ("picture.gif", saved("GIF"), "is no PNG, JPEG, WebP, TIFF or PDF"),
-        ("picture.bmp", saved("BMP"), "is no PNG, JPEG, WebP, TIFF or PDF"),
+        ("text.png", b"not a picture at all", "is no PNG, JPEG, WebP, BMP, TIFF or PDF"),
+        ("picture.gif", saved("GIF"), "is no PNG, JPEG, WebP, BMP, TIFF or PDF"),
+        ("cut.bmp", saved("BMP", Image.effect_noise((300, 300), 90))[:9_000], "is broken or cut off"),
+        ("bomb.bmp", bmp_that_claims(60_000, 60_000), "has more than 40 million pixels"),
         ("cut.png", saved("PNG", Image.effect_noise((300, 300), 90))[:9_000], "is broken or cut off"),
         ("cut.jpg", saved("JPEG", Image.effect_noise((300, 300), 90))[:9_000], "is broken or cut off"),
         ("cut.webp", saved("WEBP", Image.effect_noise((300, 300), 90))[:900], "is broken or cut off"),

@@ -81,7 +81,7 @@ def test_the_bucket_is_the_one_that_this_platform_was_given(monkeypatch: pytest.
     ("names", "max_pages", "least", "most"),
     [
         (["a.png"], 50, 2_000, 2_000),
-        (["a.png", "b.JPG", "c.webp"], 50, 6_000, 6_000),
+        (["a.png", "b.JPG", "c.webp", "d.bmp"], 50, 8_000, 8_000),
         (["a.png", "b.png", "c.png"], 2, 4_000, 4_000),
         (["a.pdf"], 50, 2_000, 100_000),
         (["a.pdf"], 7, 2_000, 14_000),

@@ -19,7 +19,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from runs.packs.ocr.engine import Gray
 from runs.packs.ocr.inputs import ONE_PAGE, Source
 
-FORMATS: Final = ("PNG", "JPEG", "TIFF", "WEBP")
+FORMATS: Final = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 PIXELS_MAX: Final = 40_000_000
 SIDE_MIN: Final = 8
 SIDE_WANTED: Final = 4_000
@@ -124,7 +124,7 @@ def _opened(content: bytes) -> Image.Image:
         except (Image.DecompressionBombWarning, Image.DecompressionBombError):
             raise NotReadable(f"has more than {PIXELS_MAX // 1_000_000} million pixels") from None
         except UnidentifiedImageError:
-            raise NotReadable("is no PNG, JPEG, WebP, TIFF or PDF") from None
+            raise NotReadable("is no PNG, JPEG, WebP, BMP, TIFF or PDF") from None
         except BROKEN:
             raise NotReadable("is broken or cut off") from None
 

@@ -14,7 +14,7 @@ PAGES_MAX: Final = 50
 LANGUAGE: Final = "kor+eng"
 BUCKET_VARIABLE: Final = "DPP_BUCKET"
 BUCKET_DEFAULT: Final = "dpp-results"
-ONE_PAGE: Final = frozenset({".png", ".jpg", ".jpeg", ".webp"})
+ONE_PAGE: Final = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 MANY_PAGES: Final = frozenset({".tif", ".tiff", ".pdf"})
 
 
@@ -71,7 +71,7 @@ class OcrInputs(BaseModel):
 
     images: Annotated[
         list[Source],
-        Field(min_length=1, max_length=PAGES_MAX, description="PNG, JPEG, WebP, TIFF or PDF, read in this order."),
+        Field(min_length=1, max_length=PAGES_MAX, description="PNG, JPEG, WebP, BMP, TIFF or PDF, in this order."),
     ]
     ocr_profile: Annotated[Name, Field(description="P1 fastest, P2A documents, P2B photographs, P3 everything.")] = (
         "P2A"
