@@ -3,6 +3,7 @@
 Everything works on UTF-8 bytes: over str the library counts characters at each match, which costs more than matching.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,6 +13,10 @@ PATTERN_LENGTH_MAX: Final = 1_000
 PROGRAM_SIZE_MAX: Final = 3_000
 """A compiled pattern of this size takes 9 s at worst for 256 KB; `\\pL+` has 1,201, most patterns some dozens."""
 MEMORY_BYTES: Final = 1_048_576
+UNICODE_CLASSES_MAX: Final = 20
+"""Each is hundreds of ranges, and RE2 spells all of them out before it finds the pattern too large: 300 take 22 ms."""
+_UNICODE_CLASS: Final = re.compile(r"\\[pP]")
+LINEAR: Final = "lookaround and backreferences do not exist there"
 
 
 class PatternRefused(ValueError):  # noqa: N818  a refusal is named for what was refused
@@ -20,6 +25,8 @@ class PatternRefused(ValueError):  # noqa: N818  a refusal is named for what was
 
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
     """A pattern over bytes of UTF-8."""
+    if len(_UNICODE_CLASS.findall(pattern)) > UNICODE_CLASSES_MAX:
+        raise PatternRefused(f"the pattern has more than {UNICODE_CLASSES_MAX} Unicode classes; use fewer")
     options = re2.Options()
     options.max_mem = MEMORY_BYTES
     options.log_errors = False
@@ -37,7 +44,7 @@ def _why(refused: Exception) -> str:
     said = refused.args[0] if refused.args else ""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     reason = text.split(": ", 1)[0]
-    return f"not a pattern of RE2 ({reason}); lookaround and backreferences do not exist there"
+    return f"not a pattern of RE2 ({reason}); {LINEAR}"
 
 
 def characters(data: bytes, edges: Iterable[int]) -> dict[int, int]:

@@ -11,6 +11,10 @@ from dpp_project.http.reasons import ReasonCode
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_ERRORS = 20
+_PLAINLY = {
+    "extra_forbidden": "unknown field; remove it",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "input should be an object"),
+}
 
 
 def read_body(request: Request, model: type[Model]) -> Model:
@@ -58,7 +62,8 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 def _said(item: Any) -> str:
-    if item["type"] == "extra_forbidden":
-        return "unknown field; remove it"
-    message = str(item["msg"]).removeprefix("Value error, ")
+    """Pydantic's words, where they are those of JSON and not of Python."""
+    if item["type"] in _PLAINLY:
+        return _PLAINLY[item["type"]]
+    message = str(item["msg"]).removeprefix("Value error, ").replace(" after validation", "")
     return message[:1].lower() + message[1:]

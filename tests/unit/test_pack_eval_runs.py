@@ -149,7 +149,7 @@ GOOD = {"id": "a", "output": "x", "expected": "1"}
     [
         ({"metrics": [{"type": "regex", "pattern": "(?<=a)"}]}, ("metrics", 0, "pattern"), "not a pattern of RE2"),
         ({"metrics": [{"type": "regex"}]}, ("metrics", 0, "pattern"), "Field required"),
-        ({"metrics": [{"type": "magic"}]}, ("metrics", 0), "expected tags"),
+        ({"metrics": [{"type": "magic"}]}, ("metrics", 0, "type"), "send one of exact_match"),
         ({"metrics": [{"type": "wer"}, {"type": "wer"}]}, ("metrics", 1, "name"), "another one"),
         ({"metrics": []}, ("metrics",), "at least 1"),
         ({"items": []}, ("items",), "at least 1"),

@@ -19,13 +19,13 @@ class ExpressionRefused(ValueError):  # noqa: N818  a refusal is named for what 
 
 
 @cache
-def _environment(subject: Subject | None) -> Any:
+def _environment(subject: Subject) -> Any:
     types = {"text": cel.Type.STRING, "document": cel.Type.DYN}
-    return cel.NewEnv(variables={name: kind for name, kind in types.items() if subject in (None, name)})
+    return cel.NewEnv(variables={subject: types[subject]})
 
 
-def compiled(expression: str, subject: Subject | None = None) -> Any:
-    """Checked for what is sent, or for either."""
+def compiled(expression: str, subject: Subject) -> Any:
+    """Checked for what is sent; the other name is not known to it."""
     try:
         made = _environment(subject).compile(expression)
     except RuntimeError as refused:

@@ -1,42 +1,27 @@
-"""What a compliance run reads. A rule that could never work is refused at submit, by its field."""
+"""What a compliance run reads. A rule that could never work is refused at submit, by its field.
 
-from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal
+To know that, the API compiles each rule, and so a request is bounded twice: what its rules may have together is counted
+before any is compiled, and compiling ends with the fifth that is refused.
+"""
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    model_validator,
-)
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from runs import regexes
 from runs.packs.compliance import expressions, schemas
+from runs.variants import by_type, wrong
 
 RULES_MAX: Final = 100
 SCHEMA_RULES_MAX: Final = 10
+EXPRESSION_CHARACTERS_MAX: Final = 50_000
+REFUSED_MAX: Final = 5
 Severity = Literal["info", "warning", "error"]
 PiiKind = Literal["kr_rrn", "kr_business_number", "card", "phone", "email", "iban"]
 PII_KINDS: Final[list[PiiKind]] = ["kr_rrn", "kr_business_number", "card", "phone", "email", "iban"]
-
-
-def _refusing(check: Callable[[Any], object], *refusals: type[Exception]) -> AfterValidator:
-    """The value as it is, if `check` takes it; else its reason, as this field's error."""
-
-    def checked(value: Any) -> Any:
-        try:
-            check(value)
-        except refusals as refused:
-            raise PydanticCustomError("rule", "{why}", {"why": str(refused)}) from None
-        return value
-
-    return AfterValidator(checked)
 
 
 class _Part(BaseModel):
@@ -75,7 +60,6 @@ class RegexRule(_Rule):
     pattern: Annotated[
         str,
         Field(min_length=1, max_length=regexes.PATTERN_LENGTH_MAX, description="RE2 syntax."),
-        _refusing(regexes.compiled, regexes.PatternRefused),
     ]
     ignore_case: bool = False
     must_be: Annotated[
@@ -90,7 +74,6 @@ class SchemaRule(_Rule):
     json_schema: Annotated[
         dict[str, JsonValue],
         Field(description="JSON Schema of draft 4 to 2020-12 (the default). References to other places are refused."),
-        _refusing(schemas.compiled, schemas.SchemaRefused),
     ]
 
 
@@ -106,29 +89,14 @@ class ExpressionRule(_Rule):
             description="CEL over `document` or `text`, whichever is sent.",
             examples=["document.amount <= 1000"],
         ),
-        _refusing(expressions.compiled, expressions.ExpressionRefused),
     ]
 
 
 Rule = PiiRule | SecretRule | RegexRule | SchemaRule | ExpressionRule
 TextRule = PiiRule | SecretRule | RegexRule
-_MODELS: Final[dict[Any, type[_Rule]]] = {
-    "pii": PiiRule,
-    "secret": SecretRule,
-    "regex": RegexRule,
-    "schema": SchemaRule,
-    "expression": ExpressionRule,
-}
-
-
-def _by_type(value: Any, choose: ValidatorFunctionWrapHandler) -> Any:
-    """Pydantic would write the type into the place of an error: rules[0].regex.pattern."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    model = _MODELS.get(kind) if isinstance(kind, str) else None
-    return choose(value) if model is None else model.model_validate(value)
-
-
-AnyRule = Annotated[Rule, Field(discriminator="type"), WrapValidator(_by_type)]
+AnyRule = Annotated[
+    Rule, Field(discriminator="type"), by_type(PiiRule, SecretRule, RegexRule, SchemaRule, ExpressionRule)
+]
 
 
 class ComplianceInputs(_Part):
@@ -144,40 +112,53 @@ class ComplianceInputs(_Part):
     @model_validator(mode="after")
     def _belongs_together(self) -> "ComplianceInputs":
         if (self.text is None) == (self.document is None):
-            raise PydanticCustomError("subject", "send either text or document, and not both")
-        wrong: list[InitErrorDetails] = []
-        seen: set[str] = set()
-        schemas_left = SCHEMA_RULES_MAX
-        for index, rule in enumerate(self.rules):
-            if rule.id in seen:
-                wrong.append(_wrong(index, "id", "another rule has this id"))
-            seen.add(rule.id)
-            if isinstance(rule, SchemaRule):
-                schemas_left -= 1
-                if schemas_left < 0:
-                    wrong.append(_wrong(index, "type", f"a run has at most {SCHEMA_RULES_MAX} schemas"))
-                if self.document is None:
-                    wrong.append(_wrong(index, "type", "a schema holds a document, and only text is sent"))
-            if isinstance(rule, ExpressionRule):
-                wrong.extend(self._misfit(index, rule))
-        if wrong:
-            raise ValidationError.from_exception_data(type(self).__name__, wrong)
+            raise PydanticCustomError("subject", "send either text or document, and not both; null is neither")
+        misfits = list(self._misplaced()) or list(islice(self._unworkable(), REFUSED_MAX))
+        if misfits:
+            raise ValidationError.from_exception_data(type(self).__name__, misfits)
         return self
 
-    def _misfit(self, index: int, rule: ExpressionRule) -> list[InitErrorDetails]:
-        """An expression over what was not sent would answer an error at every run."""
-        sent: expressions.Subject = "text" if self.document is None else "document"
-        try:
-            expressions.compiled(rule.expression, sent)
-        except expressions.ExpressionRefused as refused:
-            return [_wrong(index, "expression", str(refused))]
-        return []
+    def _misplaced(self) -> Iterator[InitErrorDetails]:
+        """What can be told without compiling anything."""
+        seen: set[str] = set()
+        count, patterns, characters = 0, 0, 0
+        for index, rule in enumerate(self.rules):
+            if rule.id in seen:
+                yield wrong(("rules", index, "id"), "another rule has this id")
+            seen.add(rule.id)
+            if isinstance(rule, SchemaRule):
+                count, patterns = count + 1, patterns + schemas.patterns(rule.json_schema)
+                if self.document is None:
+                    yield wrong(("rules", index, "type"), "a schema holds a document, and only text is sent")
+                elif count > SCHEMA_RULES_MAX:
+                    yield wrong(("rules", index, "type"), _too_many(f"{SCHEMA_RULES_MAX} schemas"))
+                elif patterns > schemas.PATTERNS_MAX:
+                    said = _too_many(f"{schemas.PATTERNS_MAX} patterns in its schemas")
+                    yield wrong(("rules", index, "json_schema"), said)
+            elif isinstance(rule, ExpressionRule):
+                characters += len(rule.expression)
+                if characters > EXPRESSION_CHARACTERS_MAX:
+                    said = _too_many(f"{EXPRESSION_CHARACTERS_MAX:,} characters of expressions")
+                    yield wrong(("rules", index, "expression"), said)
 
-    def text_rules(self) -> list[TextRule]:
-        return [rule for rule in self.rules if isinstance(rule, TextRule)]
+    def _unworkable(self) -> Iterator[InitErrorDetails]:
+        """An expression over what was not sent would answer an error at every run, so it is held to what was."""
+        subject: expressions.Subject = "text" if self.document is None else "document"
+        for index, rule in enumerate(self.rules):
+            name = "pattern"
+            try:
+                match rule:
+                    case RegexRule():
+                        regexes.compiled(rule.pattern, ignore_case=rule.ignore_case)
+                    case SchemaRule():
+                        name = "json_schema"
+                        schemas.compiled(rule.json_schema)
+                    case ExpressionRule():
+                        name = "expression"
+                        expressions.compiled(rule.expression, subject)
+            except (regexes.PatternRefused, schemas.SchemaRefused, expressions.ExpressionRefused) as refused:
+                yield wrong(("rules", index, name), str(refused))
 
 
-def _wrong(index: int, name: str, why: str) -> InitErrorDetails:
-    return InitErrorDetails(
-        type=PydanticCustomError("rule", "{why}", {"why": why}), loc=("rules", index, name), input=None
-    )
+def _too_many(limit: str) -> str:
+    return f"a run has at most {limit}; send the rest in another run"

@@ -20,8 +20,8 @@ class DecisionInputs(BaseModel):
 
     question: Annotated[
         str,
-        AfterValidator(_says_something),
         Field(min_length=1, max_length=QUESTION_CHARACTERS_MAX, description="What is to be answered, in plain words."),
+        AfterValidator(_says_something),
     ]
     context: Annotated[
         str | None,

@@ -1,22 +1,16 @@
 """What an eval run reads. What could not be scored is refused at submit, by its field."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal
+from itertools import islice
+from typing import Annotated, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from runs import regexes
 from runs.packs.eval import judging, tokens
 from runs.packs.eval.scores import Overlap
+from runs.variants import by_type, wrong
 
 ITEMS_MAX: Final = 1_000
 METRICS_MAX: Final = 12
@@ -137,30 +131,12 @@ class Numeric(_Metric):
     relative: Annotated[float, Field(ge=0, le=1, description="Or by this part of the expected number.")] = 0.0
 
 
-def _is_pattern(metric: Regex) -> Regex:
-    try:
-        regexes.compiled(metric.pattern, ignore_case=metric.ignore_case)
-    except regexes.PatternRefused as refused:
-        raise ValidationError.from_exception_data("Regex", [_wrong(("pattern",), str(refused))]) from None
-    return metric
-
-
 Metric = ExactMatch | TokenF1 | RougeL | Chrf | Bleu | Wer | Cer | JsonEqual | Regex | Numeric
-_MODELS: Final[dict[Any, type[_Metric]]] = {
-    model.model_fields["type"].annotation.__args__[0]: model  # type: ignore[union-attr]  # each is a Literal
-    for model in (ExactMatch, TokenF1, RougeL, Chrf, Bleu, Wer, Cer, JsonEqual, Regex, Numeric)
-}
-
-
-def _by_type(value: Any, choose: ValidatorFunctionWrapHandler) -> Any:
-    """Pydantic would write the type into the place of an error: metrics[0].regex.pattern."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    model = _MODELS.get(kind) if isinstance(kind, str) else None
-    made = choose(value) if model is None else model.model_validate(value)
-    return _is_pattern(made) if isinstance(made, Regex) else made
-
-
-AnyMetric = Annotated[Metric, Field(discriminator="type"), WrapValidator(_by_type)]
+AnyMetric = Annotated[
+    Metric,
+    Field(discriminator="type"),
+    by_type(ExactMatch, TokenF1, RougeL, Chrf, Bleu, Wer, Cer, JsonEqual, Regex, Numeric),
+]
 
 
 class EvalInputs(_Part):
@@ -177,9 +153,8 @@ class EvalInputs(_Part):
     def _belongs_together(self) -> "EvalInputs":
         if len(self.items) * len(self.metrics) > PAIRS_MAX:
             raise PydanticCustomError("size", "more than {most} pairs of item and metric", {"most": PAIRS_MAX})
-        wrong = [error for _, error in zip(range(ERRORS_MAX), self._misfits(), strict=False)]
-        if wrong:
-            raise ValidationError.from_exception_data(type(self).__name__, wrong)
+        if misfits := list(islice(self._misfits(), ERRORS_MAX)):
+            raise ValidationError.from_exception_data(type(self).__name__, misfits)
         return self
 
     def _misfits(self) -> Iterator[InitErrorDetails]:
@@ -188,12 +163,17 @@ class EvalInputs(_Part):
         yield from _repeated("metrics", "name", names)
         for name in self.thresholds:
             if name not in names:
-                yield _wrong(("thresholds", name), "no metric is called so; there are " + ", ".join(names))
-        for metric in self.metrics:
+                yield wrong(("thresholds", name), "no metric is called so; there are " + ", ".join(names))
+        for place, metric in enumerate(self.metrics):
+            if isinstance(metric, Regex):
+                try:
+                    regexes.compiled(metric.pattern, ignore_case=metric.ignore_case)
+                except regexes.PatternRefused as refused:
+                    yield wrong(("metrics", place, "pattern"), str(refused))
             for index, item in enumerate(self.items):
                 why = _why_not(metric, item)
                 if why is not None:
-                    yield _wrong(("items", index, metric.compares_with or "output"), f"{metric.called} {why}")
+                    yield wrong(("items", index, metric.compares_with or "output"), f"{metric.called} {why}")
 
 
 def _why_not(metric: _Metric, item: Item) -> str | None:
@@ -216,9 +196,5 @@ def _repeated(of: str, field: str, names: list[str]) -> Iterator[InitErrorDetail
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            yield _wrong((of, index, field), "another one has this name")
+            yield wrong((of, index, field), "another one has this name")
         seen.add(name)
-
-
-def _wrong(place: tuple[int | str, ...], why: str) -> InitErrorDetails:
-    return InitErrorDetails(type=PydanticCustomError("eval", "{why}", {"why": why}), loc=place, input=None)

@@ -1,21 +1,20 @@
 """What an ocr run reads: the tenant's own uploads, by their keys."""
 
 import os
-from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from runs.packs.ocr.profiles import Name
+from runs.variants import wrong
 
 PAGES_MAX: Final = 50
 LANGUAGE: Final = "kor+eng"
 BUCKET_VARIABLE: Final = "DPP_BUCKET"
 BUCKET_DEFAULT: Final = "dpp-results"
 ONE_PAGE: Final = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
-MANY_PAGES: Final = frozenset({".tif", ".tiff", ".pdf"})
 
 
 def _own_bucket(name: str | None) -> str | None:
@@ -27,7 +26,8 @@ def _own_bucket(name: str | None) -> str | None:
 
 def _upload(key: str) -> str:
     parts = key.split("/")
-    if parts[0] != "uploads" or len(parts) < 3 or not {"", ".", ".."}.isdisjoint(parts):
+    is_plain = key.isprintable() and {"", ".", ".."}.isdisjoint(parts)
+    if parts[0] != "uploads" or len(parts) < 3 or not is_plain:
         raise PydanticCustomError("key", "is not the key of an upload; POST /v1/uploads answers one")
     return key
 
@@ -52,8 +52,8 @@ class Source(BaseModel):
     ] = None
     key: Annotated[
         str,
-        AfterValidator(_upload),
         Field(min_length=1, max_length=512, description="As POST /v1/uploads answered it: uploads/…"),
+        AfterValidator(_upload),
     ]
 
     @property
@@ -77,7 +77,7 @@ class OcrInputs(BaseModel):
         "P2A"
     )
     language: Annotated[
-        str, AfterValidator(_language), Field(json_schema_extra={"const": LANGUAGE}, description="May be said only.")
+        str, BeforeValidator(_language), Field(json_schema_extra={"const": LANGUAGE}, description="May be said only.")
     ] = LANGUAGE
     max_pages: Annotated[int, Field(ge=1, le=PAGES_MAX, description="Of all files together; the rest is noted.")] = (
         PAGES_MAX
@@ -85,15 +85,15 @@ class OcrInputs(BaseModel):
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
-        if len({image.key for image in self.images}) < len(self.images):
-            raise PydanticCustomError("images", "names a file twice")
+        keys = [image.key for image in self.images]
+        again = [place for place, key in enumerate(keys) if key in keys[:place]]
+        if again:
+            twice = [wrong(("images", place, "key"), "names a file a second time; name it once") for place in again]
+            raise ValidationError.from_exception_data(type(self).__name__, twice)
         return self
 
     def page_range(self) -> tuple[int, int]:
         """How many pages these files have at least and at most: a picture has one, a document any number."""
         least = min(len(self.images), self.max_pages)
-        return least, least if all_single(self.images) else self.max_pages
-
-
-def all_single(images: Sequence[Source]) -> bool:
-    return all(image.extension in ONE_PAGE for image in images)
+        is_each_single = all(image.extension in ONE_PAGE for image in self.images)
+        return least, least if is_each_single else self.max_pages
