@@ -25,6 +25,7 @@ from dpp_project.http.reasons import ReasonCode
 from runs import timing
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
+from runs.statements import compared, written_once
 from runs.states import MoneyState, Stage, Status
 
 FREES_ITS_KEY: Final = (ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED)
@@ -71,6 +72,11 @@ def _unclaimed(run_id: uuid.UUID, version: int) -> Q:
     return Q(run_id=run_id, version=version, finalize_stage__isnull=True)
 
 
+_UNHELD: Final = compared(status=Status.QUEUED, money_state=MoneyState.NONE)
+_WAITING: Final = compared(status=Status.QUEUED, money_state=MoneyState.RESERVED)
+_PROCESSING: Final = compared(status=Status.PROCESSING)
+
+
 def _seconds_ago(seconds: int) -> Any:
     return Now() - timedelta(seconds=seconds)
 
@@ -100,8 +106,7 @@ WITH made AS (
 SELECT run_id, created_at, NULL::text FROM made
 UNION ALL
 SELECT run_id, created_at, payload_hash FROM runs
- WHERE tenant_id = %(tenant_id)s AND idempotency_key = %(idempotency_key)s
- ORDER BY 3 NULLS FIRST LIMIT 1
+ WHERE tenant_id = %(tenant_id)s AND idempotency_key = %(idempotency_key)s AND NOT EXISTS (SELECT FROM made)
 """
 
 
@@ -160,25 +165,20 @@ def accept(
 
 def drop(*, run_id: uuid.UUID, version: int) -> Outcome:
     """402: the money was not there, so the row was never. Its inputs and history go with it."""
-    changed, _ = Run.objects.filter(
-        _unclaimed(run_id, version), status=Status.QUEUED, money_state=MoneyState.NONE
-    ).delete()
+    changed, _ = Run.objects.filter(_unclaimed(run_id, version), _UNHELD).delete()
     return _of(changed)
 
 
 def resume(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
     """A retry of the same key takes the row over before it reserves: whoever had it can neither drop nor reserve it."""
-    return _of(
-        Run.objects.filter(_unclaimed(run_id, version), status=Status.QUEUED, money_state=MoneyState.NONE).update(
-            **_step(actor)
-        )
-    )
+    return _of(Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(**_step(actor)))
 
 
+@written_once(_of)
 def reserve(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
     """The hold stands in Redis; from now on a worker may start the run."""
     return _of(
-        Run.objects.filter(_unclaimed(run_id, version), status=Status.QUEUED, money_state=MoneyState.NONE).update(
+        Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(
             money_state=MoneyState.RESERVED,
             next_send_at=_in_seconds(timing.FIRST_SEND_AGAIN_SECONDS),
             **_step(actor),
@@ -189,10 +189,11 @@ def reserve(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
 # At work.
 
 
+@written_once(_of)
 def start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> Outcome:
     """One worker takes the run, whose money is held and which nobody has claimed. The loser acks and does nothing."""
     return _of(
-        Run.objects.filter(_unclaimed(run_id, version), status=Status.QUEUED, money_state=MoneyState.RESERVED).update(
+        Run.objects.filter(_unclaimed(run_id, version), _WAITING).update(
             status=Status.PROCESSING,
             lease_token=lease_token,
             lease_expires_at=_in_seconds(LEASE_TTL_SECONDS),
@@ -204,7 +205,7 @@ def start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> O
 _RENEW: Final = """
 UPDATE runs SET lease_expires_at = statement_timestamp() + make_interval(secs => %(seconds)s)
   FROM unnest(%(run_ids)s::uuid[], %(tokens)s::text[]) AS held (run_id, token)
- WHERE runs.run_id = held.run_id AND runs.lease_token = held.token AND runs.status = 'PROCESSING'
+ WHERE runs.run_id = held.run_id AND runs.lease_token = held.token AND runs.status || '' = 'PROCESSING'
    AND runs.finalize_stage IS NULL AND runs.lease_expires_at >= statement_timestamp()
 RETURNING runs.run_id
 """
@@ -233,23 +234,28 @@ def renew(*, leases: Iterable[Lease]) -> set[uuid.UUID]:
 # The claim: who wins it decides how the run ends, and writes that down before any money moves.
 
 
-def _claim(guard: Q, token: str, intent: Intent, actor: str) -> Outcome:
+Columns = dict[str, str | int | None]
+
+
+def _decided(intent: Intent) -> Columns:
     pointer = intent.result
+    return {
+        "intent_status": intent.status.value,
+        "intent_money_state": intent.money_state.value,
+        "intent_charge_usd_micros": intent.charge_micros,
+        "intent_reason_code": None if intent.reason is None else intent.reason.value,
+        "last_error_detail": intent.detail,
+        "tokens_consumed": intent.tokens_consumed,
+        "result_bucket": None if pointer is None else pointer.bucket,
+        "result_key": None if pointer is None else pointer.key,
+        "result_sha256": None if pointer is None else pointer.sha256,
+    }
+
+
+def _claim(guard: Q, token: str, decided: Columns, actor: str) -> Outcome:
     return _of(
         Run.objects.filter(guard).update(
-            finalize_stage=Stage.CLAIMED,
-            finalize_token=token,
-            finalize_claimed_at=Now(),
-            intent_status=intent.status,
-            intent_money_state=intent.money_state,
-            intent_charge_usd_micros=intent.charge_micros,
-            intent_reason_code=intent.reason,
-            last_error_detail=intent.detail,
-            tokens_consumed=intent.tokens_consumed,
-            result_bucket=pointer and pointer.bucket,
-            result_key=pointer and pointer.key,
-            result_sha256=pointer and pointer.sha256,
-            **_step(actor),
+            finalize_stage=Stage.CLAIMED, finalize_token=token, finalize_claimed_at=Now(), **decided, **_step(actor)
         )
     )
 
@@ -258,55 +264,54 @@ def claim_worked(
     *, run_id: uuid.UUID, version: int, lease_token: str, token: str, intent: Intent, actor: str
 ) -> Outcome:
     """The worker that holds the lease has finished, well or badly. An expired lease still wins if nobody reaped it."""
-    guard = _unclaimed(run_id, version) & Q(status=Status.PROCESSING, lease_token=lease_token)
-    return _claim(guard, token, intent, actor)
+    return _claim_worked(
+        run_id=run_id, version=version, lease_token=lease_token, token=token, actor=actor, **_decided(intent)
+    )
+
+
+@written_once(_of)
+def _claim_worked(
+    *, run_id: uuid.UUID, version: int, lease_token: str, token: str, actor: str, **decided: str | int | None
+) -> Outcome:
+    guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_token=lease_token)
+    return _claim(guard, token, decided, actor)
 
 
 def claim_lease_expired(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
     """The reaper's: nobody renewed the lease."""
-    guard = _unclaimed(run_id, version) & Q(status=Status.PROCESSING, lease_expires_at__lt=Now())
-    return _claim(guard, token, intent, actor)
+    guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_expires_at__lt=Now())
+    return _claim(guard, token, _decided(intent), actor)
 
 
 def claim_never_started(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
     """The sweeper's: queued for as long as a reservation stands."""
-    guard = _unclaimed(run_id, version) & Q(
-        status=Status.QUEUED,
-        money_state=MoneyState.RESERVED,
-        created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS),
-    )
-    return _claim(guard, token, intent, actor)
+    guard = _unclaimed(run_id, version) & _WAITING & Q(created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS))
+    return _claim(guard, token, _decided(intent), actor)
 
 
 def claim_abandoned(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
     """A submit that died before it marked its money: the refund finds the hold, or leaves a tombstone against it."""
-    guard = _unclaimed(run_id, version) & Q(
-        status=Status.QUEUED,
-        money_state=MoneyState.NONE,
-        updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS),
-    )
-    return _claim(guard, token, intent, actor)
+    guard = _unclaimed(run_id, version) & _UNHELD & Q(updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS))
+    return _claim(guard, token, _decided(intent), actor)
 
 
 def claim_unsent(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
     """The submitter's, when the queue refused the message, or seemed to: a worker may have started the run already."""
-    guard = _unclaimed(run_id, version) & Q(status=Status.QUEUED, money_state=MoneyState.RESERVED)
-    return _claim(guard, token, intent, actor)
+    guard = _unclaimed(run_id, version) & _WAITING
+    return _claim(guard, token, _decided(intent), actor)
 
 
 def claim_dead_lettered(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
     """The dead-letter consumer's: the run's message died twice and no worker ever started it."""
-    guard = _unclaimed(run_id, version) & Q(
-        status=Status.QUEUED, money_state=MoneyState.RESERVED, dead_lettered_at__isnull=False
-    )
-    return _claim(guard, token, intent, actor)
+    guard = _unclaimed(run_id, version) & _WAITING & Q(dead_lettered_at__isnull=False)
+    return _claim(guard, token, _decided(intent), actor)
 
 
 def claim_canceled(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
     """The owner's: everything back while the run is queued, the minimum fee once a worker has it."""
     seen = Status.QUEUED if intent.money_state is MoneyState.REFUNDED else Status.PROCESSING
-    guard = _unclaimed(run_id, version) & Q(status=seen, money_state=MoneyState.RESERVED)
-    return _claim(guard, token, intent, actor)
+    guard = _unclaimed(run_id, version) & compared(status=seen, money_state=MoneyState.RESERVED)
+    return _claim(guard, token, _decided(intent), actor)
 
 
 # From the claim to the end.
@@ -318,7 +323,7 @@ def retake(*, run_id: uuid.UUID, version: int, token: str, actor: str, held_toke
     if held_token is not None:
         right |= Q(finalize_token=held_token)
     return _of(
-        Run.objects.filter(right, run_id=run_id, version=version, finalize_stage=Stage.CLAIMED).update(
+        Run.objects.filter(right, compared(finalize_stage=Stage.CLAIMED), run_id=run_id, version=version).update(
             finalize_token=token, finalize_claimed_at=Now(), **_step(actor)
         )
     )
@@ -331,10 +336,10 @@ def reintend(*, run_id: uuid.UUID, version: int, token: str, actor: str) -> Outc
     """
     return _of(
         Run.objects.filter(
+            compared(finalize_stage=Stage.CLAIMED),
             run_id=run_id,
             version=version,
             finalize_token=token,
-            finalize_stage=Stage.CLAIMED,
             intent_status=Status.COMPLETED,
         ).update(
             intent_status=Status.FAILED,
@@ -361,7 +366,8 @@ WITH ended AS (
            version = version + 1,
            last_actor = %(actor)s,
            updated_at = statement_timestamp()
-     WHERE run_id = %(run_id)s AND version = %(version)s AND finalize_token = %(token)s AND finalize_stage = 'CLAIMED'
+     WHERE run_id = %(run_id)s AND version = %(version)s AND finalize_token = %(token)s
+       AND finalize_stage || '' = 'CLAIMED'
     RETURNING tenant_id, run_id, %(taken)s::bigint AS taken_micros, intent_charge_usd_micros AS due_micros,
               %(actor)s::text AS actor
 ), {ENTRIES_OF_ENDED_RUN}
@@ -398,7 +404,7 @@ def dispute(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
     """A settled charge is doubted; until it is resolved nothing moves."""
     return _of(
         Run.objects.filter(
-            run_id=run_id, version=version, finalize_stage=Stage.COMMITTED, money_state=MoneyState.SETTLED
+            compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.SETTLED), run_id=run_id, version=version
         ).update(money_state=MoneyState.DISPUTED, **_step(actor))
     )
 
@@ -407,7 +413,7 @@ def resolve(*, run_id: uuid.UUID, version: int, refunded: bool, actor: str) -> O
     """Upheld: the charge stands. Refunded: the caller writes the ADJUST entry in the same transaction."""
     return _of(
         Run.objects.filter(
-            run_id=run_id, version=version, finalize_stage=Stage.COMMITTED, money_state=MoneyState.DISPUTED
+            compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.DISPUTED), run_id=run_id, version=version
         ).update(money_state=MoneyState.REFUNDED if refunded else MoneyState.SETTLED, **_step(actor))
     )
 
@@ -420,9 +426,9 @@ def expire(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
     with transaction.atomic():
         outcome = _of(
             Run.objects.filter(
+                compared(finalize_stage=Stage.COMMITTED),
                 run_id=run_id,
                 version=version,
-                finalize_stage=Stage.COMMITTED,
                 status__in=[Status.COMPLETED, Status.FAILED],
                 retention_until__lt=Now(),
             ).update(
@@ -472,10 +478,9 @@ def postpone_send(*, run_id: uuid.UUID, send_count: int) -> Outcome:
     """The one who wins sends the message again; the next time is further off. `send_count` is what its caller saw."""
     return _of(
         Run.objects.filter(
+            _WAITING,
             run_id=run_id,
             send_count=send_count,
-            status=Status.QUEUED,
-            money_state=MoneyState.RESERVED,
             finalize_stage__isnull=True,
             dead_lettered_at__isnull=True,
             next_send_at__lte=Now(),
@@ -486,13 +491,9 @@ def postpone_send(*, run_id: uuid.UUID, send_count: int) -> Outcome:
 def mark_dead_lettered(*, run_id: uuid.UUID) -> Outcome:
     """The run's message died for the first time: the one who wins sends it once more. The requeuer keeps off."""
     return _of(
-        Run.objects.filter(
-            run_id=run_id,
-            status=Status.QUEUED,
-            money_state=MoneyState.RESERVED,
-            finalize_stage__isnull=True,
-            dead_lettered_at__isnull=True,
-        ).update(dead_lettered_at=Now())
+        Run.objects.filter(_WAITING, run_id=run_id, finalize_stage__isnull=True, dead_lettered_at__isnull=True).update(
+            dead_lettered_at=Now()
+        )
     )
 
 

@@ -58,8 +58,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a worker starts a run whose money is not held",
         TRANSITIONS,
-        "status=Status.QUEUED, money_state=MoneyState.RESERVED).update(\n            status=Status.PROCESSING,",
-        "status=Status.QUEUED).update(\n            status=Status.PROCESSING,",
+        "Run.objects.filter(_unclaimed(run_id, version), _WAITING).update(\n            status=Status.PROCESSING,",
+        "Run.objects.filter(_unclaimed(run_id, version)).update(\n            status=Status.PROCESSING,",
         EDGES,
     ),
     Mutant(
@@ -79,29 +79,29 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a worker claims with another's lease",
         TRANSITIONS,
-        "guard = _unclaimed(run_id, version) & Q(status=Status.PROCESSING, lease_token=lease_token)",
-        "guard = _unclaimed(run_id, version) & Q(status=Status.PROCESSING)",
+        "guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_token=lease_token)",
+        "guard = _unclaimed(run_id, version) & _PROCESSING",
         EDGES,
     ),
     Mutant(
         "the reaper takes a live lease",
         TRANSITIONS,
-        "guard = _unclaimed(run_id, version) & Q(status=Status.PROCESSING, lease_expires_at__lt=Now())",
-        "guard = _unclaimed(run_id, version) & Q(status=Status.PROCESSING)",
+        "guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_expires_at__lt=Now())",
+        "guard = _unclaimed(run_id, version) & _PROCESSING",
         EDGES,
     ),
     Mutant(
         "the sweeper takes a run of this minute",
         TRANSITIONS,
-        "        created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS),\n",
-        "",
+        " & _WAITING & Q(created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS))\n",
+        " & _WAITING\n",
         EDGES,
     ),
     Mutant(
         "a submit is called abandoned while it runs",
         TRANSITIONS,
-        "        updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS),\n",
-        "",
+        " & _UNHELD & Q(updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS))\n",
+        " & _UNHELD\n",
         EDGES,
     ),
     Mutant(
@@ -121,23 +121,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a drop takes a row whose money is held",
         TRANSITIONS,
-        "        _unclaimed(run_id, version), status=Status.QUEUED, money_state=MoneyState.NONE\n    ).delete()",
-        "        _unclaimed(run_id, version), status=Status.QUEUED\n    ).delete()",
+        "Run.objects.filter(_unclaimed(run_id, version), _UNHELD).delete()",
+        "Run.objects.filter(_unclaimed(run_id, version)).delete()",
         EDGES,
     ),
     # How a run ends.
     Mutant(
         "a commit forgets whose claim it was",
         TRANSITIONS,
-        "AND version = %(version)s AND finalize_token = %(token)s AND finalize_stage = 'CLAIMED'",
-        "AND version = %(version)s AND finalize_stage = 'CLAIMED'",
+        "AND version = %(version)s AND finalize_token = %(token)s\n",
+        "AND version = %(version)s\n",
         ENDS,
     ),
     Mutant(
         "a commit forgets the version",
         TRANSITIONS,
-        "AND version = %(version)s AND finalize_token = %(token)s AND finalize_stage = 'CLAIMED'",
-        "AND finalize_token = %(token)s AND finalize_stage = 'CLAIMED'",
+        "AND version = %(version)s AND finalize_token = %(token)s\n",
+        "AND finalize_token = %(token)s\n",
         ENDS,
     ),
     Mutant(

@@ -9,7 +9,9 @@ from django.db import connection
 from django.db.models import QuerySet
 from pytest_django.plugin import DjangoDbBlocker
 
+from dpp_project.http.reasons import ReasonCode
 from runs import scans, selectors, transitions
+from runs.intents import Intent
 from runs.models import Run
 from runs.open_runs import OpenRunsOfTheTable
 from tests.gear import runs as gear
@@ -125,9 +127,6 @@ def many(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[
 @pytest.mark.django_db
 @pytest.mark.parametrize("index", SCANS)
 def test_runs_models_each_scan_reads_its_own_partial_index(index: str) -> None:
-    found = SCANS[index]()[:100].explain()
-    assert f"using {index} " in found or f"on {index} " in found
-    assert "Seq Scan" not in found
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_bitmapscan = off")  # which fits as long as the planner sees only a few due
     found = SCANS[index]()[:100].explain()
@@ -228,3 +227,34 @@ class Explaining:
             cursor.execute(f"EXPLAIN {sql}", params)
             self.plans.append("\n".join(line for (line,) in cursor.fetchall()))
         return execute(sql, params, many, context)
+
+
+RUN, TOKEN = uuid.UUID(int=7), "token"
+INTENT = Intent.full_refund(reason=ReasonCode.SUBMIT_ABANDONED)
+BY_KEY: dict[str, Callable[[], object]] = {
+    "reserve": lambda: transitions.reserve(run_id=RUN, version=0, actor="a"),
+    "resume": lambda: transitions.resume(run_id=RUN, version=0, actor="a"),
+    "start": lambda: transitions.start(run_id=RUN, version=1, lease_token="l", actor="a"),
+    "claim_worked": lambda: transitions.claim_worked(
+        run_id=RUN, version=2, lease_token="l", token=TOKEN, intent=INTENT, actor="a"
+    ),
+    "claim_unsent": lambda: transitions.claim_unsent(run_id=RUN, version=1, token=TOKEN, intent=INTENT, actor="a"),
+    "claim_canceled": lambda: transitions.claim_canceled(run_id=RUN, version=1, token=TOKEN, intent=INTENT, actor="a"),
+    "retake": lambda: transitions.retake(run_id=RUN, version=3, token=TOKEN, actor="a"),
+    "dispute": lambda: transitions.dispute(run_id=RUN, version=4, actor="a"),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("edge", BY_KEY)
+def test_runs_models_an_edge_finds_its_row_by_its_key_whatever_postgres_believes(edge: str) -> None:
+    """Statistics of an empty table: every index looks as good as the key, and thousands may be queued by now."""
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE runs")
+    BY_KEY[edge]()  # a statement that is written once is written by its first call
+    explaining = Explaining()
+    with connection.execute_wrapper(explaining):
+        BY_KEY[edge]()
+    (plan,) = explaining.plans
+    assert "Index Scan using runs_pkey on runs" in plan, plan
+    assert plan.count("Scan") == 1, plan

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dpp_project.http.reasons import ReasonCode
 from runs import transitions
+from runs.intents import Intent
 from runs.models import Run
 from runs.states import EDGES, Combination, MoneyState, Stage, Status
 
@@ -136,7 +138,7 @@ def edge_functions() -> dict[str, ast.FunctionDef]:
 
 def columns_written(function: ast.FunctionDef) -> set[str]:
     for node in ast.walk(function):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "_claim":
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"_claim", "_claim_worked"}:
             return {"the claim"}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
             return {keyword.arg for keyword in node.keywords if keyword.arg}
@@ -176,4 +178,6 @@ def test_state_machine_page_says_what_is_written(edge: str) -> None:
 def test_state_machine_page_says_what_a_claim_writes() -> None:
     said = re.search(r"\*\*The claim\*\* writes (.*?)\. It decides", PAGE, re.DOTALL)
     assert said is not None
-    assert set(re.findall(r"[a-z_0-9]+", said[1])) - {"and"} == columns_written(edge_functions()["_claim"])
+    decided = transitions._decided(Intent.full_refund(reason=ReasonCode.SUBMIT_ABANDONED))
+    written = columns_written(edge_functions()["_claim"]) | set(decided)
+    assert set(re.findall(r"[a-z_0-9]+", said[1])) - {"and"} == written
