@@ -41,7 +41,7 @@ def long_context(sets: list[dict[str, Any]]) -> str:
 
 def through_the_box(question: str, context: str) -> float:
     box = Box([decision.__name__])
-    box.ready_zygote()
+    box.ready(decision.__name__)
     job = Job(
         run_id="bench",
         module=decision.__name__,

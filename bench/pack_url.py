@@ -74,10 +74,11 @@ def main() -> None:
     chosen = parser.parse_args()
     web = Web(Path(tempfile.mkdtemp()))
     box = Box([url.__name__])
-    zygote = box.ready_zygote()
+    nursery, _ = box.ready(url.__name__)
+    (zygote,) = processes.children(nursery.pid)
     print(f"{'pages':>6} {'seconds':>8} {'beyond the deadline':>20} {'MiB':>5}")
     for _ in range(chosen.runs):
-        watch = Watch(zygote.pid)
+        watch = Watch(zygote)
         watch.start()
         started = time.monotonic()
         found = box.start(job(web, chosen.timeout), fetch_upload=no_upload, log=lambda *_args, **_values: None).wait()

@@ -12,6 +12,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None, use_errno=True)  # looked up once: a job of the box pays for it in copied pages
 
 
 def die_with_parent(parent: int | None = None) -> None:
@@ -38,7 +39,6 @@ def disown_orphans() -> None:
 def _prctl(option: int, value: int) -> None:
     if sys.platform != "linux":
         return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
+    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"prctl {option}: {os.strerror(error)}")

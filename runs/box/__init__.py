@@ -1,8 +1,9 @@
 """The box: a pack runs in a process of its own, with a time, a memory and a purse, and is ended with all its children.
 
-    worker process          zygote (one each)              job (one each run)
+    worker process          zygote (one a pack)            job (one each run)
     box.py  ── two sockets ──▶ fork ──────────────────────▶ job.py: limits, then the pack
             ◀── how it ended ── watches, kills, sweeps      ◀── request ── answers, charges, logs ──▶ worker
 
+A worker process's zygotes are forked from its nursery, and end together.
 Everything that runs beyond the worker imports neither Django nor settings, and sees no secret.
 """

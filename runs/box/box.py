@@ -7,7 +7,7 @@
 
 Three clocks end a pack that is over its time: the zygote at the deadline, the kernel's alarm in the job half a second
 later, and this side a second later, should the zygote itself be sick. A zygote that dies takes its jobs with it
-(PR_SET_PDEATHSIG), and what they left is found by its mark; the next run gets a new zygote.
+(PR_SET_PDEATHSIG), and what they left is found by its mark; the next run gets a new nursery.
 """
 
 import contextlib
@@ -18,23 +18,26 @@ from collections.abc import Iterable
 
 import structlog
 
-from runs.box.launch import BoxBroken, ZygoteProcess
+from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.running import FetchUpload, Job, Log, Running
 
 log = structlog.get_logger("dpp.box")
 
 
 class Box:
-    """One zygote, started when first needed, for as many threads as like. A forked child gets one of its own."""
+    """One nursery, started when first needed, for as many threads as like. A forked child gets one of its own.
+
+    `modules` are the packs that it has zygotes for.
+    """
 
     def __init__(self, modules: Iterable[str] = ()) -> None:
         self._modules = tuple(modules)
         self._lock = threading.Lock()
-        self._zygote: ZygoteProcess | None = None
+        self._nursery: Nursery | None = None
         _boxes.add(self)
 
     def warm(self) -> None:
-        """Begin to start the zygote, and do not wait for it: the first run finds it there."""
+        """Begin to start the zygotes, and do not wait for them: the first run finds its own there."""
         with contextlib.suppress(OSError):
             self._living()
 
@@ -43,37 +46,37 @@ class Box:
 
     def close(self) -> None:
         with self._lock:
-            zygote, self._zygote = self._zygote, None
-        if zygote is not None:
-            zygote.end()
+            nursery, self._nursery = self._nursery, None
+        if nursery is not None:
+            nursery.end()
 
-    def zygote_pid(self) -> int | None:
-        return None if self._zygote is None else self._zygote.pid
+    def nursery_pid(self) -> int | None:
+        return None if self._nursery is None else self._nursery.pid
 
-    def ready_zygote(self) -> ZygoteProcess:
-        zygote = self._living()
+    def ready(self, module: str) -> tuple[Nursery, ZygoteEnd]:
+        """The zygote of this module, and the nursery it must be discarded with."""
+        nursery = self._living()
         try:
-            zygote.wait_ready()
+            return nursery, nursery.zygote(module)
         except BoxBroken:
-            self.discard(zygote)
+            self.discard(nursery)
             raise
-        return zygote
 
-    def discard(self, zygote: ZygoteProcess) -> None:
+    def discard(self, nursery: Nursery) -> None:
         with self._lock:
-            if self._zygote is not zygote:
+            if self._nursery is not nursery:
                 return
-            self._zygote = None
-        log.warning("zygote lost", zygote=zygote.pid)
-        zygote.end()
+            self._nursery = None
+        log.warning("zygotes lost", nursery=nursery.pid)
+        nursery.end()
 
-    def _living(self) -> ZygoteProcess:
+    def _living(self) -> Nursery:
         with self._lock:
-            dead = self._zygote
+            dead = self._nursery
             if dead is not None and dead.alive():
                 return dead
-            self._zygote = ZygoteProcess(self._modules)
-            made = self._zygote
+            self._nursery = Nursery(self._modules)
+            made = self._nursery
         if dead is not None:
             dead.end()
         return made
@@ -81,9 +84,9 @@ class Box:
     def forget_parents(self) -> None:
         """In a forked child."""
         self._lock = threading.Lock()
-        if self._zygote is not None:
-            self._zygote.leave()
-            self._zygote = None
+        if self._nursery is not None:
+            self._nursery.leave()
+            self._nursery = None
 
 
 _boxes: "weakref.WeakSet[Box]" = weakref.WeakSet()

@@ -21,6 +21,7 @@ PROCESSES_MAX: Final = 128
 THREAD_STACK_BYTES: Final = 2 * MEBIBYTE
 """Thirty threads with the usual 8 MiB would be a quarter of a gigabyte of nothing."""
 ADDRESS_SPACE_FACTOR: Final = 8
+_CPUS: Final = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def impose(limits: Limits) -> None:
     """
     seconds_left = max(0.01, limits.deadline - time.monotonic())
     signal.setitimer(signal.ITIMER_REAL, seconds_left + ALARM_GRACE_SECONDS)
-    cpu_seconds = int(seconds_left + 1) * (os.cpu_count() or 1) + 1
+    cpu_seconds = int(seconds_left + 1) * _CPUS + 1
     own = processes.memory()
     _limit(resource.RLIMIT_CPU, cpu_seconds)
     _limit(resource.RLIMIT_CORE, 0)
@@ -67,5 +68,9 @@ def _limit(which: int, wanted: int) -> None:
 
 def _offer_to_the_oom_killer() -> None:
     """Where the machine itself runs out, a pack goes before a worker."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:  # noqa: PTH123
-        score.write("800")
+    with contextlib.suppress(OSError):
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(score, b"800")
+        finally:
+            os.close(score)

@@ -48,12 +48,22 @@ class _Program(ctypes.Structure):
 
 
 def can_be_cut() -> bool:
-    return sys.platform == "linux" and platform.machine() in _MACHINES
+    return _PROGRAM is not None
 
 
 def cut() -> None:
     """From here on this process and its children get EACCES for a new socket. Raises OSError where it cannot."""
-    machine = _MACHINES[platform.machine()]
+    if _PROGRAM is None:
+        raise OSError(errno.ENOSYS, "no filter is known for this machine")
+    if (
+        _LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+        or _LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(_PROGRAM), 0, 0) != 0
+    ):
+        number = ctypes.get_errno()
+        raise OSError(number, f"seccomp: {os.strerror(number)}")
+
+
+def _program(machine: _Machine) -> _Program:
     steps = (
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_IF_EQUAL, 0, 5, machine.audit),  # calls of another architecture have other numbers: refused
@@ -65,11 +75,10 @@ def cut() -> None:
         (_RETURN, 0, 0, _REFUSE),
     )
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = _Program(len(steps), ctypes.cast(code, ctypes.c_void_p))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if (
-        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-        or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) != 0
-    ):
-        number = ctypes.get_errno()
-        raise OSError(number, f"seccomp: {os.strerror(number)}")
+    return _Program(len(steps), ctypes.cast(code, ctypes.c_void_p))
+
+
+# Made once, in the zygote: a job that made them again would pay for it at each run.
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_MACHINE: Final = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
+_PROGRAM: Final = None if _MACHINE is None else _program(_MACHINE)

@@ -10,6 +10,7 @@ from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc")
+_CHUNK: Final = 65_536
 MARK: Final = "DPP_BOX_MARK"
 """An environment variable whose value tells the processes of one zygote from all others, whoever adopts them."""
 
@@ -19,11 +20,22 @@ def children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  a watch that runs ten times a second
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:  # noqa: PTH123
-                found += [int(child) for child in listed.read().split()]
+            found += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
     except OSError:
         return _children_by_scan(pid) if Path(f"/proc/{pid}").exists() else found
     return found
+
+
+def _read(path: str) -> bytes:
+    """Without a file object: each job does this once, and each page that it touches is copied for it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        found = bytearray()
+        while some := os.read(descriptor, _CHUNK):
+            found += some
+        return bytes(found)
+    finally:
+        os.close(descriptor)
 
 
 def _children_by_scan(pid: int) -> list[int]:
@@ -60,8 +72,7 @@ class Memory:
 
 def memory(pid: int | str = "self") -> Memory:
     try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as statm:  # noqa: PTH123
-            size, resident, shared, _, _, data, _ = (int(pages) * _PAGE for pages in statm.read().split())
+        size, resident, shared, _, _, data, _ = (int(pages) * _PAGE for pages in _read(f"/proc/{pid}/statm").split())
     except OSError:
         return Memory(0, 0, 0)
     return Memory(mapped=size, private=resident - shared, data=data)

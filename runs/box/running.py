@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from dpp_project.http.reasons import ReasonCode
 from runs.box import processes, wire
-from runs.box.launch import BoxBroken, ZygoteProcess
+from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.limits import Limits
 from runs.box.outcomes import Evidence, Outcome, decide
 from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, is_file_name
@@ -63,8 +63,8 @@ class Job:
 class Zygotes(Protocol):
     """What a run needs of its box."""
 
-    def ready_zygote(self) -> ZygoteProcess: ...
-    def discard(self, zygote: ZygoteProcess) -> None: ...
+    def ready(self, module: str) -> tuple[Nursery, ZygoteEnd]: ...
+    def discard(self, nursery: Nursery) -> None: ...
 
 
 class Running:
@@ -84,7 +84,7 @@ class Running:
         found = Evidence(memory_bytes=self._job.memory_bytes, ceiling_micros=self._job.ceiling_micros)
         for _ in range(2):
             try:
-                zygote = self._zygotes.ready_zygote()
+                nursery, zygote = self._zygotes.ready(self._job.module)
                 attempt = _Attempt(zygote, self._job, found, fetch_upload=self._fetch_upload, log=self._log)
             except (BoxBroken, OSError) as error:
                 found.not_started = type(error).__name__
@@ -100,7 +100,7 @@ class Running:
                     self._attempt = None
                 attempt.close()
             if attempt.zygote_lost:
-                self._zygotes.discard(zygote)
+                self._zygotes.discard(nursery)
             if attempt.began or not attempt.zygote_lost:
                 break
         else:
@@ -118,16 +118,13 @@ class Running:
 
 
 class _Attempt:
-    def __init__(
-        self, zygote: ZygoteProcess, job: Job, found: Evidence, *, fetch_upload: FetchUpload, log: Log
-    ) -> None:
+    def __init__(self, zygote: ZygoteEnd, job: Job, found: Evidence, *, fetch_upload: FetchUpload, log: Log) -> None:
         self._job = job
         self._found = found
         self._fetch_upload = fetch_upload
         self._log = log
         self.began = False
         self.zygote_lost = False
-        self._zygote = zygote
         self._pid: int | None = None
         self._ended = False
         self._outgoing = bytearray()

@@ -1,12 +1,12 @@
-"""The process that packs are forked from: their modules are loaded here once, so that a run costs a fork.
+"""The process that a pack's runs are forked from: its modules are loaded here once, so that a run costs a fork.
 
 One thread, one loop. For each job it holds a socket to whoever started it: a report goes out when the job has begun and
 when it and all its descendants are gone, and the end of that socket is the order to end the job. The end of the control
-socket means that the worker is dead: everything is ended, then the zygote itself.
+socket means that the worker is dead: everything is ended, then the zygote itself. (nursery.py has all of a worker's.)
 
 It is the adoptive parent of everything its jobs leave behind (PR_SET_CHILD_SUBREAPER), so that a child it does not know
-is a stray, and is killed. Stopping signals are ignored: a service manager sends them to all processes of a
-worker, and a worker that drains needs its packs to finish (DPP-78).
+is a stray, and is killed. Stopping signals are ignored, here and in the nursery: a service manager sends them to all
+processes of a worker, and a worker that drains needs its packs to finish (DPP-78).
 """
 
 import contextlib
@@ -20,17 +20,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from dpp_project import lifeline
 from runs.box import job, processes, wire
 from runs.box.limits import PROCESSES_MAX, Limits
 
 WATCH_SECONDS: Final = 0.1
-IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass
@@ -46,6 +44,7 @@ class Running:
 
 class Zygote:
     def __init__(self, control: socket.socket, scratch: Path) -> None:
+        lifeline.adopt_orphans()
         self._control = control
         self._scratch = scratch
         self._running: dict[int, Running] = {}
@@ -61,7 +60,7 @@ class Zygote:
         self._own_private_bytes = processes.memory().private
         self._weigh_at = 0.0
 
-    def serve(self) -> None:
+    def serve(self) -> NoReturn:
         try:
             self._control.sendall(b"r")
         except OSError:  # the worker died while the packs were loaded
@@ -216,21 +215,17 @@ class Zygote:
         os._exit(0)
 
 
-def main(control: int, modules: Sequence[str], scratch: str) -> None:
-    """Load the packs, then serve. A module that cannot be loaded fails its own runs, and no other's."""
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
-    os.umask(0o077)
-    for module in modules:
-        try:
-            pack = getattr(importlib.import_module(module), "PACK", None)
-            for wanted in () if pack is None else pack.preload:
-                importlib.import_module(wanted)
-        except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each job that needs it
-            sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
-    lifeline.adopt_orphans()
+def main(control: int, module: str, scratch: Path) -> NoReturn:
+    """Load the pack, then serve. A module that cannot be loaded fails its own runs, and no other's."""
+    try:
+        pack = getattr(importlib.import_module(module), "PACK", None)
+        for wanted in () if pack is None else pack.preload:
+            importlib.import_module(wanted)
+    except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each job that needs it
+        sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
+    scratch.mkdir()
     gc.collect()
-    gc.freeze()  # a child's collector would touch, and so copy, every page we share
+    gc.freeze()
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
-    Zygote(connection, Path(scratch)).serve()
+    Zygote(connection, scratch).serve()

@@ -118,7 +118,7 @@ def _packs_of(worker: int) -> list[int]:
 
 def _scratch(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/cwd").readlink().parent.name.startswith("dpp-box-")
+        return any(folder.name.startswith("dpp-box-") for folder in Path(f"/proc/{pid}/cwd").readlink().parents)
     except OSError:
         return False
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from runs.box import processes
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, Stopped
 from tests.gear.box import MODULE, Heard, a_job, begin, lives, run
@@ -59,30 +60,53 @@ def test_box_stopping_what_is_over_changes_nothing(box: Box) -> None:
     assert isinstance(run(box, "FREE"), Done)
 
 
-def test_box_a_killed_zygote_ends_its_jobs_with_their_children_and_is_replaced(box: Box) -> None:
+def watchers(box: Box) -> tuple[int, int]:
+    """The nursery, and the zygote of its one module."""
+    nursery = box.nursery_pid()
+    assert nursery is not None
+    (zygote,) = processes.children(nursery)
+    return nursery, zygote
+
+
+@pytest.mark.parametrize("killed", [0, 1], ids=["nursery", "zygote"])
+def test_box_a_killed_watcher_ends_its_jobs_with_their_children_and_is_replaced(killed: int, box: Box) -> None:
     assert isinstance(run(box, "FREE"), Done)
-    first, heard = box.zygote_pid(), Heard()
-    assert first is not None
+    before, heard = watchers(box), Heard()
     found: list[Any] = []
     running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=60), heard=heard)
     waiting = threading.Thread(target=lambda: found.append(running.wait()))
     waiting.start()
     pids = wait_until(lambda: heard.values("family").get("pids"), what="the family")
-    os.kill(first, signal.SIGKILL)
+    os.kill(before[killed], signal.SIGKILL)
     waiting.join()
     assert [outcome.reason for outcome in found] == ["PACK_CRASHED"]
-    assert [pid for pid in pids if lives(pid)] == []
+    assert [pid for pid in [*pids, *before] if lives(pid)] == []
     assert isinstance(run(box, "FREE"), Done)
-    assert box.zygote_pid() not in {None, first}
+    assert not set(watchers(box)) & set(before)
 
 
-def test_box_a_zygote_killed_while_idle_costs_no_run(box: Box) -> None:
+@pytest.mark.parametrize("killed", [0, 1], ids=["nursery", "zygote"])
+def test_box_a_watcher_killed_while_idle_costs_no_run(killed: int, box: Box) -> None:
     for _ in range(3):
         assert isinstance(run(box, "FREE"), Done)
-        pid = box.zygote_pid()
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+        before = watchers(box)
+        os.kill(before[killed], signal.SIGKILL)
+        wait_until(lambda: not any(lives(pid) for pid in before), what="both to be gone")  # noqa: B023  at once
     assert isinstance(run(box, "FREE"), Done)
+
+
+def test_box_a_pack_is_loaded_by_its_own_zygote_alone() -> None:
+    """A fork copies the tables of all that is mapped: a small pack must not pay for another's libraries."""
+    box = Box([MODULE, "runs.packs.eval"])
+    try:
+        assert isinstance(run(box, "FREE"), Done)
+        box.ready("runs.packs.eval")
+        nursery = box.nursery_pid()
+        assert nursery is not None
+        mapped = {pid: Path(f"/proc/{pid}/maps").read_text() for pid in processes.children(nursery)}
+        assert sorted("rapidfuzz" in text for text in mapped.values()) == [False, True]
+    finally:
+        box.close()
 
 
 def test_box_stopping_signals_do_not_reach_the_packs(box: Box) -> None:
@@ -92,9 +116,9 @@ def test_box_stopping_signals_do_not_reach_the_packs(box: Box) -> None:
     found: list[Any] = []
     waiting = threading.Thread(target=lambda: found.append(running.wait()))
     waiting.start()
-    pid = wait_until(box.zygote_pid, what="the zygote")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        os.kill(pid, number)
+        for pid in watchers(box):
+            os.kill(pid, number)
     waiting.join()
     assert [outcome.reason for outcome in found] == ["TIMEBOX_EXCEEDED"]
 
@@ -106,18 +130,18 @@ from runs.box.box import Box
 from tests.gear.box import MODULE, a_job, begin
 
 def tell(event, /, **values):
-    print(json.dumps(values | {{"zygote": box.zygote_pid()}}), flush=True)
+    print(json.dumps(values | {{"nursery": box.nursery_pid()}}), flush=True)
 
 box = Box([MODULE])
 begin(box, a_job("FREE")).wait()
-parent = box.zygote_pid()
+parent = box.nursery_pid()
 if {forks} and os.fork() != 0:
     os.wait()
     outcome = begin(box, a_job("FREE")).wait()
-    print(json.dumps({{"still": type(outcome).__name__, "same": box.zygote_pid() == parent}}), flush=True)
+    print(json.dumps({{"still": type(outcome).__name__, "same": box.nursery_pid() == parent}}), flush=True)
     sys.exit()
 outcome = box.start(a_job({attribute!r}, timebox_seconds=60), fetch_upload=None, log=tell).wait()
-print(json.dumps({{"outcome": type(outcome).__name__, "apart": box.zygote_pid() != parent}}), flush=True)
+print(json.dumps({{"outcome": type(outcome).__name__, "apart": box.nursery_pid() != parent}}), flush=True)
 box.close()
 os._exit(0)
 """
@@ -132,23 +156,23 @@ def test_dpp_32_when_the_worker_dies_everything_dies() -> None:
     with a_worker("FAMILY_THEN_BUSY") as worker:
         assert worker.stdout is not None
         said = json.loads(worker.stdout.readline())
-        assert all(lives(pid) for pid in [*said["pids"], said["zygote"]])
+        assert all(lives(pid) for pid in [*said["pids"], said["nursery"]])
         worker.kill()
-    wait_until(lambda: not any(lives(pid) for pid in [*said["pids"], said["zygote"]]), what="everything to be gone")
+    wait_until(lambda: not any(lives(pid) for pid in [*said["pids"], said["nursery"]]), what="everything to be gone")
 
 
-def test_box_a_worker_that_dies_before_its_zygote_is_ready_leaves_nothing() -> None:
+def test_box_a_worker_that_dies_before_its_nursery_is_ready_leaves_nothing() -> None:
     script = (
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from runs.box.box import Box\n"
         "box = Box(['pydantic']); box.warm()\n"
-        "print(box._zygote.pid, box._zygote.scratch, flush=True); os._exit(0)"
+        "print(box._nursery.pid, box._nursery.scratch, flush=True); os._exit(0)"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    wait_until(lambda: not lives(int(said[0])) and not Path(said[1]).exists(), what="zygote and folder to be gone")
+    wait_until(lambda: not lives(int(said[0])) and not Path(said[1]).exists(), what="nursery and folder to be gone")
 
 
-def test_box_a_forked_child_has_a_zygote_of_its_own_and_leaves_its_parents_alone() -> None:
+def test_box_a_forked_child_has_a_nursery_of_its_own_and_leaves_its_parents_alone() -> None:
     """As Celery's prefork pool does it."""
     with a_worker("FREE", forks=True) as worker:
         assert worker.stdout is not None
