@@ -51,10 +51,8 @@ def preview(*, now: datetime, limit: int) -> Report:
     del now
     if emergency.is_on():
         return Report(detail={"decision": STOPPED})
-    stale = reaper.due()
-    reaped = set(stale.values_list("pk", flat=True)[: settings.TICKET_REAPER_MAX_CLEAN])
-    worked_on = selectors.due().exclude(pk__in=reaped)[:limit]
-    return Report(seen=stale.count() + len(worked_on), changed=len(reaped) + len(worked_on))
+    stale, due = selectors.stale_as_set().count(), selectors.due()[:limit].count()
+    return Report(seen=stale + due, changed=min(stale, settings.TICKET_REAPER_MAX_CLEAN) + due)
 
 
 def run_cycle(*, now: datetime, limit: int) -> OpsRunReceipt:

@@ -3,7 +3,7 @@
 from django.urls import reverse
 
 from dpp_project.dashboard import Figure, Panel, panel
-from ops.tickets import emergency, reaper, selectors
+from ops.tickets import emergency, selectors
 from ops.tickets.models import OpsRunReceipt, Ticket
 from ops.tickets.states import TicketStatus
 
@@ -34,6 +34,6 @@ def operations() -> Panel:
                 note="The cycle takes them within a minute.",
                 link=f"{tickets}?status__exact=OPEN",
             ),
-            Figure(label="Stale", value=str(reaper.due().count()), note="The next cycle ends them."),
+            Figure(label="Stale", value=str(selectors.stale_as_set().count()), note="The next cycle ends them."),
         ],
     )

@@ -21,7 +21,6 @@ import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection, transaction
-from django.db.models import QuerySet
 
 from dpp_project import clock
 from ops.tickets import metrics, reports, selectors, transitions
@@ -71,13 +70,6 @@ def run(
 def wait_for_the_next_second(now: datetime) -> None:
     left = timedelta(seconds=1) - timedelta(microseconds=now.microsecond)
     time.sleep(left.total_seconds())
-
-
-def due() -> QuerySet[Ticket]:
-    """What a pass would find now."""
-    return selectors.stale(
-        threshold_seconds=settings.TICKET_STALE_SECONDS, excluded_types=settings.TICKET_REAPER_EXCLUDED_TYPES
-    )
 
 
 def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection[str]) -> Report | None:

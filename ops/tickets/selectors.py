@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 from django.db.models.lookups import LessThan
@@ -24,10 +25,14 @@ class Page:
 
 
 def due() -> QuerySet[Ticket]:
-    """Oldest first: open ones that are harmless or approved, and started ones nobody has touched for five minutes."""
+    """Oldest first: open ones that are harmless or approved, and started ones nobody has touched for five minutes.
+
+    A stale one is the reaper's, also where the reaper fails or has reached its bound: nobody expects it any more.
+    """
     may_start = Q(status=TicketStatus.OPEN) & (Q(needs_approval=False) | Q(approved_by__isnull=False))
     left = Q(status=TicketStatus.IN_PROGRESS, attempts__lt=ATTEMPTS_MAX) & _untouched_for(RETRY_AFTER_SECONDS)
-    return Ticket.objects.filter(may_start | left).order_by("created_at", "request_id")
+    stale = stale_as_set().order_by().values("pk")
+    return Ticket.objects.filter(may_start | left & ~Q(pk__in=stale)).order_by("created_at", "request_id")
 
 
 def stale(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySet[Ticket]:
@@ -41,6 +46,11 @@ def stale(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySe
 
 def unfinished() -> QuerySet[Ticket]:
     return Ticket.objects.filter(status__in=[TicketStatus.OPEN, TicketStatus.IN_PROGRESS])
+
+
+def stale_as_set() -> QuerySet[Ticket]:
+    """What the next pass of the reaper finds."""
+    return stale(threshold_seconds=settings.TICKET_STALE_SECONDS, excluded_types=settings.TICKET_REAPER_EXCLUDED_TYPES)
 
 
 def waiting_for_approval() -> QuerySet[Ticket]:

@@ -396,6 +396,24 @@ def test_tkt_07_a_step_that_fails_is_named_and_the_next_one_runs(shop: Shop, mon
     assert (document["ticket_reaper"], gear.row(ticket.pk).status) == (None, TicketStatus.DONE)
 
 
+@pytest.mark.contract("TKT-04", "TKT-07")
+def test_tkt_07_what_is_stale_is_left_to_the_reaper_beyond_its_bound_and_when_it_fails(
+    shop: Shop, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TICKET_REAPER_MAX_CLEAN = 1
+    settings.TICKET_REAPER_EXCLUDED_TYPES = ["EXECUTION_DISABLE"]
+    payload = {"tenant_id": shop.tenant.pk}
+    stale = [gear.stale(payload=payload) for _ in range(3)]
+    excluded = gear.stale(request_type=RequestType.EXECUTION_DISABLE, payload=payload | {"tenant_id": "t_nobody"})
+    assert gear.run_cycle().document["selected"] == [str(excluded.pk)], "nobody but the cycle would ever end it"
+    with monkeypatch.context() as patch:
+        patch.setattr(reaper, "run", lambda: 1 / 0)
+        assert gear.run_cycle().document["selected"] == []
+    gear.run_cycle()
+    assert gear.run_cycle().document["ticket_reaper"]["stale_count"] == 1
+    assert {gear.result(ticket).processor_id for ticket in stale} == {"TICKET_REAPER"}
+
+
 @pytest.mark.contract("TKT-07")
 def test_tkt_07_unknown_whether_stopped_nothing_runs(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = gear.opened(payload={"tenant_id": shop.tenant.pk})

@@ -1,0 +1,140 @@
+"""An ops cycle killed or cut at every request it sends: each ticket ends once, and what it asks for is done once.
+
+The real code in a process of its own, against the real services, as in test_reaper_cutpoints. Afterwards either the
+cycle comes again after five minutes, or nobody comes for a day and the reaper is first. `make test` takes some of the
+requests, each with one fault and one ending in turn.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from django.db.models.functions import Now
+from redis import Redis
+
+from budget import rebuild, services
+from budget.models import LedgerEntry
+from ops.tickets import processors, reaper, reports
+from ops.tickets.models import ReaperReport
+from ops.tickets.states import RequestType
+from runs import storage
+from tests.gear import proofs, recovery, ticket_scenes
+from tests.gear import tickets as gear
+from tests.gear.cutpoints import Ended, Forge, wire_of_the_services
+from tests.gear.scenes import quick_surroundings
+from tests.gear.shop import Shop, a_shop
+from tests.gear.ticket_scenes import DEEDS, ENDINGS, Deed, quick_seconds, resumed
+from tests.gear.wire import Fault
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.contract("TKT-01", "TKT-03", "TKT-06", "TKT-07"),
+    pytest.mark.usefixtures("quick_surroundings", "quick_seconds"),
+]
+__all__ = ["quick_seconds", "quick_surroundings"]
+
+SPREAD: Final = 4
+every_deed = pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
+
+
+@pytest.fixture
+def shop(valkey: Redis, aws: str) -> Shop:
+    recovery.empty_queues()
+    storage.shared().delete_prefix(reports.FOLDER)
+    rebuild.rebuild_all()
+    made = a_shop()
+    services.top_up(tenant_id=made.tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
+    return made
+
+
+@pytest.fixture(scope="module")
+def forge(django_db_setup: None) -> Iterator[Forge]:
+    with wire_of_the_services() as wire:
+        yield Forge(wire)
+
+
+def undisturbed(deed: Deed, shop: Shop, forge: Forge) -> list[str]:
+    """What a cycle sends to whom; the first time it also loads scripts and schemas, so the second counts."""
+    for _ in range(2):
+        scene = ticket_scenes.begin(deed, shop)
+        ended = forge.run(lambda scene=scene: ticket_scenes.act(scene))  # type: ignore[misc]
+        assert (ended.killed, ended.failed, ended.struck) == (False, None, False)
+        assert gear.row(scene.ticket.pk).status == "DONE"
+        scene.answers.append(ended.answer)
+        resumed(scene)
+        ticket_scenes.holds_true(scene, ending=resumed)
+    return ended.requests
+
+
+def struck(deed: Deed, shop: Shop, forge: Forge, *, at: int, fault: Fault, ending: int) -> Ended:
+    scene = ticket_scenes.begin(deed, shop)
+    ended = forge.run(lambda: ticket_scenes.act(scene), at=at, fault=fault)
+    assert ended.killed == (ended.struck and fault.kills), ended
+    scene.answers.append(ended.answer)
+    ENDINGS[ending](scene)
+    ticket_scenes.holds_true(scene, ending=ENDINGS[ending])
+    return ended
+
+
+@every_deed
+def test_tkt_03_any_request_may_be_a_cycles_last(deed: Deed, shop: Shop, forge: Forge) -> None:
+    requests = undisturbed(deed, shop, forge)
+    assert {"postgres", "aws"} <= set(requests)
+    turn = DEEDS.index(deed)
+    for number, at in enumerate(range(turn % SPREAD, len(requests), SPREAD)):
+        fault = list(Fault)[(number + turn) % len(Fault)]
+        assert struck(deed, shop, forge, at=at, fault=fault, ending=(number // 2 + turn) % len(ENDINGS)).struck
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@every_deed
+def test_tkt_03_every_fault_at_every_request_with_every_ending(deed: Deed, shop: Shop, forge: Forge) -> None:
+    requests, met = undisturbed(deed, shop, forge), 0
+    for at, fault, ending in itertools.product(range(len(requests)), Fault, range(len(ENDINGS))):
+        met += struck(deed, shop, forge, at=at, fault=fault, ending=ending).struck
+    assert met == len(requests) * len(Fault) * len(ENDINGS)
+    proofs.report(cases=met)
+
+
+# A check that cannot fail proves nothing.
+
+
+def first_fault_found(deed: Deed, shop: Shop, forge: Forge, *, part: float) -> Exception:
+    """Killed after each of its requests in turn, from that part of the cycle on, until something is wrong."""
+    count = len(undisturbed(deed, shop, forge))
+    for at in range(int(count * part), count):
+        try:
+            struck(deed, shop, forge, at=at, fault=Fault.KILL_AFTER, ending=0)
+        except (AssertionError, storage.ObjectMissing) as error:
+            return error
+    raise AssertionError("nothing was found")
+
+
+def test_a_top_up_that_is_entered_at_each_try_is_found(
+    shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processors, "reference_of", lambda ticket: f"ticket-{ticket.pk}-{ticket.attempts}")
+    deed = Deed(
+        "careless top-up",
+        RequestType.BUDGET_TOPUP,
+        DEEDS[2].prepare,
+        lambda scene: LedgerEntry.objects.filter(reference__startswith=f"ticket-{scene.ticket.pk}").count(),
+    )
+    assert str(first_fault_found(deed, shop, forge, part=0.5)) == "2"
+
+
+def test_a_report_that_is_marked_before_it_is_written_is_found(
+    shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = reaper.publish_due
+
+    def careless() -> None:
+        due = list(ReaperReport.objects.filter(published_at__isnull=True).values_list("pk", flat=True))
+        ReaperReport.objects.filter(pk__in=due).update(published_at=Now())
+        ReaperReport.objects.filter(pk__in=due).update(published_at=None)
+        publish()
+
+    monkeypatch.setattr(reaper, "publish_due", careless)
+    assert isinstance(first_fault_found(DEEDS[0], shop, forge, part=0.2), storage.ObjectMissing)
