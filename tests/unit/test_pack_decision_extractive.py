@@ -51,6 +51,15 @@ def test_pack_decision_scores_of_the_held_out_half_are_those_of_its_page() -> No
         assert f"| {band} | {len(rights)} | {sum(rights)} |" in page
 
 
+@pytest.mark.parametrize(
+    ("question", "context"),
+    [("Where is the store?", "The \u017ftore is in Main Street."), ("Is kelvin open?", "\u212aelvin opens at nine."),
+     ("istanbul", "\u0130stanbul is a city."), ("\u0131rmak", "The IRMAK flows."), ("STRASSE \u1e9e", "a \u00df b")],
+)  # fmt: skip
+def test_pack_decision_a_letter_that_is_another_ones_capital_is_found_as_that(question: str, context: str) -> None:
+    assert extractive.search(question, context).passages[0].text == context
+
+
 @given(st.text(max_size=300), st.text(min_size=1, max_size=60))
 def test_pack_decision_every_passage_stands_where_it_says(context: str, question: str) -> None:
     found = extractive.search(question, context)

@@ -204,5 +204,13 @@ def _count(text: str, starts: Sequence[int], asked: Sequence[Word]) -> dict[str,
     stems = words.pattern(list(asked))
     if stems is not None:
         for match in stems.finditer(text):
-            add(match[1].lower(), match.start())
+            add(_as_asked(match[1], counts), match.start())
     return counts
+
+
+def _as_asked(found: str, counts: Mapping[str, object]) -> str:
+    """A stem as the question has it. A long s, a dotted I, the Kelvin sign match what they do not lower to."""
+    lower = found.lower()
+    if lower in counts:
+        return lower
+    return next(part for part in counts if re.fullmatch(re.escape(part), found, re.IGNORECASE))
