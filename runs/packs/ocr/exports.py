@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from dpp_project import clock
 from runs.packs.pack import Work
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 MARKDOWN: Final = "include_markdown"
 DOCX: Final = "include_docx"
+TITLE_MAX: Final = 255
 _DOCX_TYPE: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _SPECIAL: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>#|"})
 
@@ -37,6 +39,10 @@ def docx(pages: Sequence["Read"]) -> bytes:
     from docx import Document  # half a second of imports that only this artifact needs
 
     document = Document()
+    about = document.core_properties  # the library writes its own name into them, and a day of 2013
+    about.title = _writable(_heading(pages[0]))[:TITLE_MAX]
+    about.author = about.comments = ""
+    about.created = about.modified = clock.now()
     for page in pages:
         document.add_heading(_writable(_heading(page)), level=1)
         for block in page.text.blocks:
