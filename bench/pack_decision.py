@@ -24,11 +24,12 @@ DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "decision_questi
 
 
 def milliseconds(question: str, context: str) -> float:
+    """The processor's, so that a busy machine does not matter."""
     taken = []
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()
         extractive.search(question, context)
-        taken.append(time.perf_counter() - started)
+        taken.append(time.process_time() - started)
     return min(taken) * 1e3
 
 

@@ -8,6 +8,7 @@ import pytest
 from dpp_project.settings import ENV
 from runs import checks
 from runs.packs import registry
+from tests.gear import pack_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
@@ -44,10 +45,12 @@ def test_every_variable_that_a_pack_reads_stands_in_the_operations_page() -> Non
 
 
 @pytest.mark.contract("DPP-60")
-def test_dpp_60_every_pack_for_sale_has_an_example_that_fits_and_a_price() -> None:
+def test_dpp_60_every_pack_for_sale_has_an_example_that_fits_a_price_and_a_page() -> None:
     for pack in registry.packs().values():
         inputs = pack.inputs.model_validate(dict(pack.example))
         estimate = pack.estimate(inputs)
         assert 0 <= estimate.least_micros <= estimate.most_micros, pack.name
         assert pack.prices, pack.name
         assert pack.memory_bytes > 0, pack.name
+        if pack.name not in registry.ONLY_FOR_TESTS:
+            assert pack_page.shown(pack.name), pack.name

@@ -80,7 +80,7 @@ def test_pack_url_does_what_its_page_shows(web: Web, clock: FixedClock) -> None:
 
 
 def test_pack_url_every_reason_stands_in_its_page() -> None:
-    page = pack_page.PAGE.read_text(encoding="utf-8")
+    page = pack_page.text("url")
     rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| ") and line.count("|") == 3)
     assert [reason for reason in (*Discarded, *Blocked) if reason.value not in rows.replace(",", " ").split()] == []
 

@@ -46,7 +46,7 @@ def test_pack_decision_scores_of_the_held_out_half_are_those_of_its_page() -> No
     bands = {"0.95 to 1": [], "0.5 to 0.95": [], "below 0.5": []}  # type: dict[str, list[bool]]
     for score, right in verdicts("held-out"):
         bands["0.95 to 1" if score >= 0.95 else "0.5 to 0.95" if score >= 0.5 else "below 0.5"].append(right)
-    page = pack_page.PAGE.read_text(encoding="utf-8")
+    page = pack_page.text("decision")
     for band, rights in bands.items():
         assert f"| {band} | {len(rights)} | {sum(rights)} |" in page
 

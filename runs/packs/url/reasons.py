@@ -1,4 +1,4 @@
-"""Why an address was not fetched, or not whole. The words are the document's; docs/packs.md says each in a sentence."""
+"""Why an address was not fetched, or not whole. The words are the document's; docs/packs/url.md explains each."""
 
 from enum import StrEnum
 
