@@ -59,6 +59,8 @@ class Submission:
     request: RunCreateRequest
     payload: Payload
     trace_id: str | None
+    may_start: bool
+    """False while an operator has turned off the tenant's new runs; what stands already is answered all the same."""
 
     @property
     def price_micros(self) -> int:
@@ -95,6 +97,9 @@ IN_PROGRESS: Final = Refusal(
     reason=ReasonCode.IDEMPOTENCY_IN_PROGRESS,
     detail="A request with this Idempotency-Key is being handled, or its run is being ended.",
     retry_after_seconds=RETRY_SECONDS,
+)
+EXECUTION_DISABLED: Final = Refusal(
+    reason=ReasonCode.EXECUTION_DISABLED, detail="New runs of this tenant are turned off by an operator."
 )
 ENGINE_UNAVAILABLE: Final = Refusal(
     reason=ReasonCode.ENGINE_UNAVAILABLE,
@@ -196,6 +201,8 @@ class _Handler:
         )
 
     def _refusal_at_a_glance(self) -> Refusal | None:
+        if not self._asked.may_start:
+            return EXECUTION_DISABLED
         if registry.get(self._asked.request.pack_type).missing():
             return ENGINE_UNAVAILABLE
         seen = self._opening.money
@@ -232,6 +239,8 @@ class _Handler:
 
     def _resumed(self, run: Run) -> Answer | _Row:
         """Take over the row of a handler that died, or is slow, before it marked its money."""
+        if not self._asked.may_start:
+            return EXECUTION_DISABLED
         if not self._opening.locked:
             return IN_PROGRESS
         if transitions.resume(run_id=run.run_id, version=run.version, actor=ACTOR) is Outcome.LOST:

@@ -47,9 +47,6 @@ class RunsView(MeteredView):
         second run; another request under the key is refused.
         """
         principal = principal_of(request)
-        if not principal.submits_enabled:
-            meter(request, principal, Bucket.SUBMIT)
-            raise Problem(ReasonCode.EXECUTION_DISABLED, "New runs of this tenant are turned off by an operator.")
         try:
             body = requests.read(bodies.document(request))
             payload = canonical.payload_of(body)
@@ -60,7 +57,12 @@ class RunsView(MeteredView):
         _take_trace_id(request, body.meta.trace_id)
         opening = _opened(request, key)
         asked = Submission(
-            tenant_id=principal.tenant_id, key=key, request=body, payload=payload, trace_id=tracing.current()
+            tenant_id=principal.tenant_id,
+            key=key,
+            request=body,
+            payload=payload,
+            trace_id=tracing.current(),
+            may_start=principal.submits_enabled,
         )
         answer = submission.submit(asked, opening)
         if isinstance(answer, Refusal):

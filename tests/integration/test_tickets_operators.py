@@ -11,19 +11,22 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import OperationalError
 from django.test import Client
 from redis import Redis
 
-from dpp_project import clock, metrics
+from budget import services as money
+from dpp_project import clock, metrics, redis
 from ops.tickets import cycle, emergency, processors, reaper, services, transitions
 from ops.tickets.models import Ticket, TicketResult
 from ops.tickets.processors import Done, Later, Refused
 from ops.tickets.services import Reason, Refusal
 from ops.tickets.states import RequestType, TicketStatus
+from tenants import authentication
 from tenants.models import ApiKey, Tenant
 from tests.gear import recovery
 from tests.gear import tickets as gear
-from tests.gear.shop import Shop
+from tests.gear.shop import Shop, a_body, messages
 from tests.gear.tenants import a_key, an_operator_key, bearer
 
 pytestmark = [pytest.mark.contract("TKT-01")]
@@ -275,6 +278,55 @@ def test_tkt_07_a_preview_counts_each_ticket_once(shop: Shop) -> None:
     assert (stale.attempts, waiting.status) == (1, TicketStatus.OPEN)
     seen = cycle.preview(now=clock.now(), limit=9)
     assert (seen.seen, seen.changed) == (2, 2)
+
+
+# While a tenant's submits are off.
+
+
+def turn_off(shop: Shop) -> None:
+    Tenant.objects.filter(pk=shop.tenant.pk).update(submits_enabled=False)
+    authentication.memory.forget()
+
+
+@pytest.mark.contract("DPP-04")
+def test_dpp_04_a_replay_is_answered_while_new_runs_are_refused(shop: Shop) -> None:
+    accepted = shop.submit(key="the-first-key")
+    turn_off(shop)
+    for _ in range(2):  # from the mapping, then from the row
+        again = shop.submit(key="the-first-key")
+        assert (again.status_code, again.json()) == (202, accepted.json())
+        assert again.headers["Idempotent-Replayed"] == "true"
+        redis.client().delete(*redis.client().keys("idem:*"))
+    other = shop.submit(a_body(inputs={"sleep_ms": 2}), key="the-first-key")
+    assert (other.status_code, other.json()["reason_code"]) == (409, "IDEMPOTENCY_CONFLICT")
+    assert [str(run.run_id) for run in shop.runs()] == [accepted.json()["run_id"]]
+
+
+@pytest.mark.contract("DPP-04")
+def test_dpp_04_nothing_of_a_new_submit_is_left_while_they_are_off(shop: Shop) -> None:
+    turn_off(shop)
+    refused = shop.submit()
+    assert (refused.status_code, refused.json()["reason_code"]) == (403, "EXECUTION_DISABLED")
+    assert "X-RateLimit-Remaining" in refused.headers
+    shop.nothing_happened()
+
+
+@pytest.mark.contract("DPP-04")
+def test_dpp_04_a_row_whose_submit_died_is_not_resumed_while_they_are_off(shop: Shop) -> None:
+    recovery.empty_queues()
+    key = "the-key-of-a-dead-one"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(money, "hold", lambda **_: (_ for _ in ()).throw(OperationalError))
+        assert shop.submit(key=key).status_code == 503
+    turn_off(shop)
+    refused = shop.submit(key=key)
+    assert (refused.status_code, refused.json()["reason_code"]) == (403, "EXECUTION_DISABLED")
+    assert [run.money_state for run in shop.runs()] == ["NONE"]
+    assert (shop.holds(), messages()) == ({}, [])
+    Tenant.objects.filter(pk=shop.tenant.pk).update(submits_enabled=True)
+    authentication.memory.forget()
+    assert shop.submit(key=key).status_code == 202
+    assert len(shop.runs()) == 1
 
 
 # Metrics.
