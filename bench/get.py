@@ -2,9 +2,10 @@
 
     make bench B=get
 
-The bare view does one SELECT and nothing else: no key is checked, no rate counted, no balance read, no line
-logged. What lies between is the price of those. Each path at 10,000 rows is compared with itself at 1,000,000
-(`--rows` for fewer).
+Twice bare: as a plain Django view with the ORM and no middleware, and with a raw driver and no framework. Both do one
+SELECT and nothing else: no key is checked, no rate counted, no balance read, no line logged. What lies between is the
+price of those. Each path at 10,000 rows is compared with itself at 1,000,000 (`--rows` for fewer). The CPU is that of
+the server alone; on a busy machine it is the figure to go by.
 """
 
 import argparse
@@ -104,7 +105,8 @@ def main() -> None:
     seen: dict[int, dict[str, Seen]] = {}
     with stage() as here, ExitStack() as stack:
         ours = stack.enter_context(running("ours", "dpp_project.wsgi:application", here))
-        bare = stack.enter_context(running("bare", "bench._bare_get:application", here))
+        view = stack.enter_context(running("bare view", "bench._bare_view:application", here))
+        driver = stack.enter_context(running("bare driver", "bench._bare_get:application", here))
         there = 0
         for rows in (FEW, given.rows):
             began = time.perf_counter()
@@ -113,13 +115,14 @@ def main() -> None:
             print(f"{rows:,} rows ({time.perf_counter() - began:.0f} s to fill)")
             pairs = {
                 "read": (ours, reads(here.api_key, rows)),
-                "bare read": (bare, reads(here.api_key, rows)),
+                "bare view": (view, reads(here.api_key, rows)),
+                "bare driver": (driver, reads(here.api_key, rows)),
                 "list": (ours, lambda: _list(here.api_key)),
                 "submit": (ours, submits(here.api_key, f"rows-{rows}")),
             }
             seen[rows] = measured(pairs, rounds=given.rounds, seconds=given.seconds)
             for name, found in seen[rows].items():
-                print(f"  {name:10s} {found}")
+                print(f"  {name:11s} {found}")
     tell(seen[FEW], seen[given.rows])
 
 
@@ -128,12 +131,13 @@ def _list(api_key: str) -> bytes:
 
 
 def tell(few: dict[str, Seen], many: dict[str, Seen]) -> None:
-    ours, bare = many["read"], many["bare read"]
-    print(
-        f"read / bare read   {ours.per_second / bare.per_second:5.2f} by rate   {bare.cpu_ms / ours.cpu_ms:5.2f} by CPU"
-    )
+    ours = many["read"]
+    for name in ("bare view", "bare driver"):
+        by_rate, by_cpu = ours.per_second / many[name].per_second, many[name].cpu_ms / ours.cpu_ms
+        print(f"read / {name:11s} {by_rate:5.2f} by rate   {by_cpu:5.2f} by CPU")
     for name, at_few in few.items():
-        print(f"{name:10s} at many rows takes {many[name].p50_ms / at_few.p50_ms:5.2f} x its p50 at few")
+        times, spent = many[name].p50_ms / at_few.p50_ms, many[name].cpu_ms / at_few.cpu_ms
+        print(f"{name:11s} at many rows takes {times:5.2f} x its p50 and {spent:5.2f} x its CPU at few")
 
 
 if __name__ == "__main__":

@@ -147,6 +147,7 @@ LOGGING = logging.configuration(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL
 REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["dpp_project.http.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "dpp_project.http.negotiation.PlainFirst",
     "EXCEPTION_HANDLER": "dpp_project.http.handlers.exception_handler",
     "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["tenants.permissions.HasScope"],
