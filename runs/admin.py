@@ -21,6 +21,7 @@ from budget.money import format_usd
 from dpp_project import clock, confirm
 from dpp_project.constants import RETENTION_DAYS
 from runs import disputes, explaining, explanation, run_ids
+from runs.admin_interventions import Interventions, interventions_for
 from runs.forms import ReasonForm
 from runs.models import Run, RunDispute
 from runs.states import MoneyState
@@ -39,6 +40,7 @@ MONEY_COLORS = {
     "REFUNDED": "default",
     "DISPUTED": "danger",
 }
+DISPUTES = {MoneyState.SETTLED: {"dispute"}, MoneyState.DISPUTED: {"uphold", "refund"}}
 COUNTED_MAX = 10_000
 SEARCHED = timedelta(days=RETENTION_DAYS)
 
@@ -53,7 +55,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # not subscriptable
 
 
 @admin.register(Run)
-class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has no types
     list_display = ("run_id", "tenant_id", "pack_type", "state", "money", "held", "charged", "reason", "made")
     list_filter = ("status", "money_state", "finalize_stage")
     list_per_page = 50
@@ -62,7 +64,8 @@ class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     ordering = ("-run_id",)
     paginator = CappedPaginator
     show_full_result_count = False
-    actions_detail = ("dispute", "uphold", "refund")
+    actions = ("cancel_selected", "requeue_selected")
+    actions_detail = ("cancel", "requeue", "dispute", "uphold", "refund")
     fieldsets = (
         (None, {"fields": ("explained", "timeline", "disputed")}),
         (
@@ -189,11 +192,10 @@ class RunAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     # What an operator may do
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """Of the three, those that the run's money allows."""
-        money_state = Run.objects.filter(pk=object_id).values_list("money_state", flat=True).first()
-        fitting = {MoneyState.SETTLED: {"dispute"}, MoneyState.DISPUTED: {"uphold", "refund"}}
-        idle = {"dispute", "uphold", "refund"} - fitting.get(MoneyState(money_state or "NONE"), set())
-        return [item for item in super().get_actions_detail(request, object_id) if item.path not in idle]
+        """Those that the run's state and its money allow."""
+        run: Run | None = self.get_object(request, object_id)
+        fitting = set() if run is None else DISPUTES.get(MoneyState(run.money_state), set()) | interventions_for(run)
+        return [item for item in super().get_actions_detail(request, object_id) if item.path in fitting]
 
     @action(description="Dispute", icon="gavel", permissions=["manage"])  # type: ignore[untyped-decorator]
     def dispute(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -1,4 +1,5 @@
-"""The owner ends a run (DPP-27): everything back while it is queued, the minimum fee once a worker has it.
+"""The owner, or an operator, ends a run (DPP-27): everything back while it is queued, the minimum fee once a worker
+has it.
 
 Order: claim by compare-and-set, tell the worker by deleting its lease in Redis, move the money, commit. Of start,
 finish and cancel one wins the row; a canceler that loses reads again and decides by what it finds. Dying after the
@@ -42,7 +43,9 @@ class NotCancelable:
     run: Run
 
 
-def cancel(*, tenant_id: str, run_id: UUID, actor: str) -> Canceled | NotCancelable | None:
+def cancel(
+    *, tenant_id: str, run_id: UUID, actor: str, reason: ReasonCode = ReasonCode.CANCELED_BY_OWNER
+) -> Canceled | NotCancelable | None:
     """See the module. None: the tenant has no such run. Asked again, it finds the run ended."""
     run: Run | None = None
     for _ in range(TURNS):
@@ -51,7 +54,7 @@ def cancel(*, tenant_id: str, run_id: UUID, actor: str) -> Canceled | NotCancela
             return None
         if run.finalize_stage is not None:
             return NotCancelable(run)
-        intent, token = _intent(run), new_token()
+        intent, token = _intent(run, reason), new_token()
         claimed = transitions.claim_canceled(
             run_id=run.run_id, version=run.version, token=token, intent=intent, actor=actor
         )
@@ -65,13 +68,13 @@ def cancel(*, tenant_id: str, run_id: UUID, actor: str) -> Canceled | NotCancela
     return NotCancelable(run)  # it moved under us each time: start and finish have been faster
 
 
-def _intent(run: Run) -> Intent:
+def _intent(run: Run, reason: ReasonCode) -> Intent:
     if run.status == Status.QUEUED:
-        return Intent.full_refund(reason=ReasonCode.CANCELED_BY_OWNER)
+        return Intent.full_refund(reason=reason)
     return Intent.minimum_fee(
         minimum_fee_micros=run.minimum_fee_usd_micros,
         reserved_micros=run.reservation_max_cost_usd_micros,
-        reason=ReasonCode.CANCELED_BY_OWNER,
+        reason=reason,
     )
 
 

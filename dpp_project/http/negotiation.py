@@ -1,6 +1,6 @@
 """Which form an answer takes: DRF's rules, with the usual request decided before they begin."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from rest_framework.negotiation import DefaultContentNegotiation
@@ -12,10 +12,11 @@ class PlainFirst(DefaultContentNegotiation):
     """Who asks for nothing in particular, or for the address's first form, need not be compared with every form."""
 
     def select_renderer(
-        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        first = renderers[0]
+        first = next(iter(renderers))
         if request.META.get("HTTP_ACCEPT", "*/*") in ("*/*", first.media_type):
             return first, str(first.media_type)
         found: Any = super().select_renderer(request, renderers, format_suffix)
-        return found
+        chosen: tuple[BaseRenderer, str] = found
+        return chosen

@@ -38,6 +38,7 @@ class ReasonCode(StrEnum):
     RESERVATION_EXPIRED = "RESERVATION_EXPIRED"
     SUBMIT_ABANDONED = "SUBMIT_ABANDONED"
     CANCELED_BY_OWNER = "CANCELED_BY_OWNER"
+    CANCELED_BY_OPERATOR = "CANCELED_BY_OPERATOR"
     RESULT_LOST = "RESULT_LOST"
     DEAD_LETTERED = "DEAD_LETTERED"
 
@@ -225,6 +226,12 @@ REASONS: dict[ReasonCode, Reason] = {
     ),
     ReasonCode.CANCELED_BY_OWNER: Reason(
         None, "Canceled", "The owner canceled the run.", "Nothing to mend; submit again if that was a mistake."
+    ),
+    ReasonCode.CANCELED_BY_OPERATOR: Reason(
+        None,
+        "Canceled by an operator",
+        "An operator of the platform ended the run, at the price of a cancel.",
+        "Ask your operator why before you submit it again.",
     ),
     ReasonCode.RESULT_LOST: Reason(
         None,
