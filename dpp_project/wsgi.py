@@ -6,6 +6,7 @@ import os
 from django.core.wsgi import get_wsgi_application
 
 from dpp_project import lifeline
+from dpp_project.http import lengths
 
 # Granian's worker processes share the listening port: one that outlived a killed master would go on serving old code.
 _parent = multiprocessing.parent_process()
@@ -14,4 +15,4 @@ if _parent is not None and _parent.pid is not None:
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
 
-application = get_wsgi_application()
+application = lengths.told(get_wsgi_application())

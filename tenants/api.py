@@ -7,8 +7,8 @@ from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from dpp_project.http.views import ApiView
 from tenants.permissions import ANY_KEY, principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -35,7 +35,7 @@ class WhoAmI(BaseModel):
     rate_limits: RateLimits
 
 
-class WhoAmIView(APIView):
+class WhoAmIView(ApiView):
     required_scopes: Final = ANY_KEY
     rate_bucket: Final = Bucket.POLL
 

@@ -9,7 +9,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from budget import services, statements
 from budget.api import csv_answer
@@ -26,6 +25,7 @@ from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.reasons import ReasonCode
+from dpp_project.http.views import ApiView
 from tenants.models import Tenant
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
@@ -36,7 +36,7 @@ KEY_HEADER: Final = "Idempotency-Key"
 _KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}", re.ASCII)
 
 
-class BudgetView(APIView):
+class BudgetView(ApiView):
     required_scopes: Final = Scope.BUDGET_READ
     rate_bucket: Final = Bucket.POLL
 
@@ -64,7 +64,7 @@ class CsvRenderer(BaseRenderer):
         raise NotImplementedError
 
 
-class EntriesView(APIView):
+class EntriesView(ApiView):
     required_scopes: Final = Scope.BUDGET_READ
     rate_bucket: Final = Bucket.POLL
     renderer_classes = [JSONRenderer, CsvRenderer]
@@ -92,7 +92,7 @@ class EntriesView(APIView):
         return Response(Entries.of(page, next_cursor=next_cursor).model_dump(mode="json"))
 
 
-class TopUpsView(APIView):
+class TopUpsView(ApiView):
     required_scopes: Final = {"POST": Scope.OPERATOR_WRITE}
     rate_bucket: Final = Bucket.SUBMIT
 

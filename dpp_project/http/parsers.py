@@ -22,7 +22,9 @@ class StrictJSONParser(BaseParser):
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        del parser_context
+        coding = _coding(parser_context)
+        if coding not in ("", "identity"):
+            raise Problem(ReasonCode.UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")
         charset = _charset(media_type)
         if charset not in ("", "utf-8", "utf8", "us-ascii"):
             raise Problem(ReasonCode.UNSUPPORTED_MEDIA_TYPE, f"JSON is read as UTF-8, not as {charset}.")
@@ -62,6 +64,11 @@ def _charset(media_type: str | None) -> str:
         if name.lower() == "charset":
             return value.strip('"').lower()
     return ""
+
+
+def _coding(parser_context: Mapping[str, Any] | None) -> str:
+    request = (parser_context or {}).get("request")
+    return "" if request is None else str(request.META.get("HTTP_CONTENT_ENCODING", "")).strip().lower()
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from typing import Any, ClassVar
 
 from redis import RedisError
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from budget import connection, glance
 from budget.glance import UNKNOWN, Glance
 from budget.money import format_usd
 from dpp_project.http import answers
+from dpp_project.http.views import ApiView
 from tenants import rate_limits
 from tenants.permissions import principal_of
 from tenants.principals import Principal
@@ -68,7 +68,7 @@ def django_request(request: Request) -> Any:
     return request._request  # noqa: SLF001  DRF offers no public way to it
 
 
-class MeteredView(APIView):
+class MeteredView(ApiView):
     """A tenant's address: `self.money` is what was seen of its balance when it came in."""
 
     throttle_classes: Any = ()

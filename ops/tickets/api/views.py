@@ -8,7 +8,6 @@ from typing import Final
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
@@ -17,6 +16,7 @@ from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.reasons import ReasonCode
+from dpp_project.http.views import ApiView
 from ops.tickets import reaper, selectors, services
 from ops.tickets.api.documents import EXAMPLES, ReaperRequest, TicketAnswer, TicketRequest, Tickets, TicketsQuery
 from ops.tickets.models import Ticket
@@ -31,7 +31,7 @@ RETRY_AFTER_SECONDS: Final = 2
 _ID_FORM: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 
 
-class TicketsView(APIView):
+class TicketsView(ApiView):
     required_scopes: Final = {"GET": Scope.OPERATOR_READ, "POST": Scope.OPERATOR_WRITE}
     rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.SUBMIT}
 
@@ -91,7 +91,7 @@ class TicketsView(APIView):
         return Response(document, status=201 if answer.is_new else 200, headers=headers)
 
 
-class TicketView(APIView):
+class TicketView(ApiView):
     required_scopes: Final = Scope.OPERATOR_READ
     rate_bucket: Final = Bucket.POLL
 
@@ -107,7 +107,7 @@ class TicketView(APIView):
         return Response(TicketAnswer.of(found).model_dump(mode="json"))
 
 
-class LatestReportView(APIView):
+class LatestReportView(ApiView):
     required_scopes: Final = Scope.OPERATOR_READ
     rate_bucket: Final = Bucket.POLL
 
@@ -129,7 +129,7 @@ class LatestReportView(APIView):
         return Response(json.loads(content))
 
 
-class RunReaperView(APIView):
+class RunReaperView(ApiView):
     required_scopes: Final = {"POST": Scope.OPERATOR_WRITE}
     rate_bucket: Final = Bucket.SUBMIT
 
