@@ -107,6 +107,7 @@ RATE_LIMIT_ON_REDIS_FAILURE = ENV.DPP_RATE_LIMIT_ON_REDIS_FAILURE
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_I18N = True
+FORMAT_MODULE_PATH = "dpp_project.formats"
 USE_TZ = True
 REPORT_TIME_ZONE = ENV.DPP_REPORT_TIME_ZONE
 
@@ -169,6 +170,15 @@ SPECTACULAR_SETTINGS = {
     "VERSION": version(),
     "OAS_VERSION": "3.1.0",
     "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "TAGS": [  # in this order, on the page too
+        {"name": "Runs", "description": "Submit, poll, list, cancel; what a run would cost."},
+        {"name": "Packs", "description": "What is for sale."},
+        {"name": "Uploads", "description": "Files for packs that read files."},
+        {"name": "Budget", "description": "The tenant's money, to the micro."},
+        {"name": "Keys", "description": "What a key may do."},
+        {"name": "Operators", "description": "For keys of the operator tenant."},
+        {"name": "Tickets", "description": "For keys of the operator tenant: work for the ops cycle."},
+    ],
     "SCHEMA_PATH_PREFIX": r"/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
     "SERVE_INCLUDE_SCHEMA": False,

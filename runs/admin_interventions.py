@@ -50,7 +50,7 @@ def _cancel(run: Run, actor: str) -> str | None:
 
 
 CANCEL: Final = Intervention(
-    title="End the run",
+    title="End",
     text=(
         "A run that is queued ends for nothing. One at work is stopped and costs its minimum fee, as if its owner had"
         " canceled it. This cannot be taken back."
@@ -63,8 +63,8 @@ CANCEL: Final = Intervention(
 REQUEUE: Final = Intervention(
     title="Send the message again",
     text=(
-        "Workers are told of the run once more. It starts only if it still waits, so a message too many does nothing;"
-        " the requeuer does the same by itself when a message is late."
+        "Workers are told once more. A run starts only if it still waits, so a message too many does nothing; the"
+        " requeuer does the same by itself when a message is late."
     ),
     submit="Send it",
     done="Sent again",

@@ -155,10 +155,11 @@ def _result(run: Run) -> CompletedResult | FailedResult | None:
 def _completed(run: Run, key: str) -> CompletedResult:
     seconds = storage.seconds_to_sign(retention_until=run.retention_until)
     data, omitted = _inline(run, key)
+    expires_at = clock.now().replace(microsecond=0) + timedelta(seconds=seconds)  # signatures know whole seconds
     return CompletedResult(
         presigned_url=storage.shared().presign_get(key, seconds=seconds),
         sha256=run.result_sha256 or "",
-        expires_at=clock.now() + timedelta(seconds=seconds),
+        expires_at=expires_at,
         data=data,
         data_omitted=omitted,
     )
