@@ -228,5 +228,5 @@ def _rebuilt(tenant_id: str) -> tuple[int, str]:
     except (RedisError, DatabaseError, RebuildFailed) as error:
         return messages.ERROR, f"It could not be rebuilt ({type(error).__name__}); the gate watch tries again."
     if not isinstance(made, Rebuilt):
-        return messages.WARNING, "Another rebuild is at work; try again when it has ended."
+        return messages.WARNING, "Another rebuild is at work, or all money waits for one; try again when it has ended."
     return messages.SUCCESS, f"Rebuilt: {format_usd(made.balance_micros)} USD, {made.holds} holds."

@@ -163,14 +163,16 @@ class Model:
         ) or _first_wrong_item(items, names[5:])
         if wrong:
             return wrong
-        by_epoch = self.strings.get(keys.EPOCH) == token
-        if not by_epoch and self.strings.get(keys.gate(tenant)) != token:
+        epoch = self.strings.get(keys.EPOCH, keys.CLOSED_PREFIX)
+        whole = epoch == token
+        alone = self.strings.get(keys.gate(tenant)) == token and not epoch.startswith(keys.CLOSED_PREFIX)
+        if not whole and not alone:
             return ["ERR_SUPERSEDED"]
         self._raise_seq(tenant)
         if mode == "begin":
             self._delete(keys.holds(tenant))
             self._set_balance(tenant, int(balance))
-            if by_epoch:
+            if whole:
                 self._delete(keys.gate(tenant))
         for item in items:
             self._write_item(tenant, balance, item)

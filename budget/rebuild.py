@@ -1,13 +1,17 @@
-"""Redis made again from Postgres: close, fence and snapshot, write, open. One at a time, under an advisory lock.
+"""Redis made again from Postgres: close, fence and snapshot, write, open.
 
 What dies where:
     before `close`                 nothing happened
     after `close`                  money stays closed; the gate watch starts again from the beginning
-    after `fence and snapshot`     as above; pending credits the snapshot counted are gone, and every later snapshot
-                                   counts their entries too
+    after `fence and snapshot`     as above; nothing but versions was changed
     in the middle of `write`       as above; what was written is behind the gate
     after `open`                   done
 A flush or restart in between changes the epoch or the server, and `write` or `open` answer that they are superseded.
+
+An advisory lock keeps a second rebuild from working in vain. Nothing rests on it, since it goes with its session: of
+two that cross, `write` takes only the one that closed last, and its snapshot is the newer one. A tenant's counts only
+while all money is open. Pending credits keep their rows: what was counted and written has its receipt, which the replay
+meets; what was counted in vain is still on its way.
 """
 
 from collections.abc import Iterator
@@ -19,12 +23,12 @@ from typing import Final
 import redis
 import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
-from django.db.models import QuerySet
 from psycopg import errors
 
 from budget import keys, ledger, metrics, ports, scripts
 from budget.connection import one_connection
-from budget.models import LedgerEntry, PendingCredit
+from budget.gate import GateClosed
+from budget.models import LedgerEntry
 from budget.outcomes import Superseded
 from budget.snapshot import Credit, TenantMoney, compose
 from dpp_project import clock
@@ -46,7 +50,10 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another rebuild has the lock, here or on another machine. Its end is this one's end too."""
+    """Another rebuild has the lock, here or on another machine; or all money is closed, and one tenant was asked for.
+
+    The end of that one, or of the rebuild of all that the gate watch begins within seconds, is this one's end too.
+    """
 
 
 class RebuildFailed(RuntimeError):  # noqa: N818  named for what happened
@@ -73,6 +80,8 @@ def rebuild_tenant(tenant_id: str) -> Rebuilt | Busy:
         if not first:
             return Busy()
         for _ in range(ATTEMPTS):
+            if _all_is_closed():
+                return Busy()
             if (rebuilt := _rebuild_tenant(tenant_id)) is not None:
                 return rebuilt
         raise RebuildFailed(f"{tenant_id}: superseded {ATTEMPTS} times")
@@ -82,6 +91,14 @@ def preview(tenant_id: str | None) -> Rebuilt:
     """What a rebuild would write, without fencing or writing anything."""
     with transaction.atomic():
         return _summary(_composed(tenant_id))
+
+
+def _all_is_closed() -> bool:
+    try:
+        scripts.shared().gate.renewed()
+    except GateClosed:
+        return True
+    return False
 
 
 def _rebuild_all() -> Rebuilt | None:
@@ -127,7 +144,6 @@ def fence_and_snapshot(tenant_id: str | None) -> list[TenantMoney]:
                 _repeatable_read()
                 ports.open_runs().fence(tenant_id=tenant_id)
                 snapshot = _composed(tenant_id)
-                _counted(tenant_id).delete()
         except OperationalError as error:
             if attempt == SNAPSHOT_ATTEMPTS or not isinstance(error.__cause__, _SAFE_TO_REPEAT):
                 raise
@@ -158,11 +174,6 @@ def _credits(tenant_id: str | None) -> Iterator[Credit]:
         rows = mine.values_list("tenant_id", "entry_id", "amount_usd_micros")
         for owner, entry_id, micros in rows.iterator(chunk_size=ledger.CHUNK):
             yield Credit(owner, str(entry_id), micros)
-
-
-def _counted(tenant_id: str | None) -> QuerySet[PendingCredit]:
-    pending = PendingCredit.objects.all()
-    return pending if tenant_id is None else pending.filter(tenant_id=tenant_id)
 
 
 def _written(client: redis.Redis, tenant: TenantMoney, token: str) -> bool:

@@ -267,18 +267,18 @@ def open_epoch() -> str | None:
 def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None:
     """Bring one entry to the balance; the balance after it, or None if that is left to the replay.
 
-    `epoch` was read before the pending row was, or before it was written: a rebuild since then has counted the entry,
-    and its new epoch makes the script refuse. A row older than half its receipt's life is not tried but counted by a
-    rebuild of its tenant: the receipt might expire between this try and a late double of it.
+    `epoch` was read before the pending row was, or before it was written: a rebuild of all since then has counted the
+    entry, and its new epoch makes the script refuse; a rebuild that came before has left the entry's receipt. A row
+    older than half its receipt's life is not tried but counted by a rebuild of its tenant: the receipt might expire
+    between this try and a late double of it.
     Safe to repeat, beside itself and late.
     """
-    tenant_id = pending.tenant_id
     if pending.created_at < clock.now() - REPLAY_AGE_MAX:
-        return _balance_after_rebuild(tenant_id)
+        return _count_by_rebuild(pending)
     if epoch is None:
         return None
     outcome = scripts.shared().credit(
-        tenant_id=tenant_id,
+        tenant_id=pending.tenant_id,
         entry_id=str(pending.entry_id),
         amount_micros=pending.amount_usd_micros,
         epoch=epoch,
@@ -286,12 +286,15 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
     if isinstance(outcome, Credited):
         PendingCredit.objects.filter(pk=pending.pk).delete()
         return outcome.balance_micros
-    return _balance_after_rebuild(tenant_id) if outcome == Unavailable(Closed.BALANCE) else None
+    return _count_by_rebuild(pending) if outcome == Unavailable(Closed.BALANCE) else None
 
 
-def _balance_after_rebuild(tenant_id: str) -> int | None:
-    _rebuild_quietly(tenant_id)
-    now = balance(tenant_id=tenant_id)
+def _count_by_rebuild(pending: PendingCredit) -> int | None:
+    """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
+    if not _rebuild_quietly(pending.tenant_id):
+        return None
+    PendingCredit.objects.filter(pk=pending.pk).delete()
+    now = balance(tenant_id=pending.tenant_id)
     return now.balance_micros if isinstance(now, Available) else None
 
 
@@ -316,6 +319,6 @@ def _rebuild_quietly(tenant_id: str) -> bool:
     """Rebuild a tenant on the way; what cannot be done now is done by the gate watch."""
     try:
         return isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
-    except (redis.RedisError, DatabaseError, rebuild.RebuildFailed, GateClosed) as error:
+    except (redis.RedisError, DatabaseError, rebuild.RebuildFailed) as error:
         log.warning("tenant's money could not be rebuilt now", tenant_id=tenant_id, exc_info=error)
         return False

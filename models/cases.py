@@ -63,6 +63,8 @@ SAFETY: Final = (
     _sound("letters-rebuilt", "dead letters while money is rebuilt", "life", "LETTERS=1 REBUILDS=1 STEALS=0"),
     _sound("result-lost", "a result gone from the bucket, money rebuilt", "life", "LOST_RESULTS=1 REBUILDS=1"),
     _sound("rebuilds", "money rebuilt twice, of all or of one", "life", "REBUILDS=2 STEALS=0"),
+    _sound("lock-lost", "two rebuilds at once, and a top-up", "rebuilds", "REBUILDS=2 TOP_UPS=1 CRASHES=0"),
+    _sound("lock-lost-crash", "the same, one of them by need, and a crash", "rebuilds", "REBUILDS=1 TOP_UPS=1"),
     _sound("redis-lost", "an older image, and a rebuild by hand", "life", "LOSSES=1 REBUILDS=1 STEALS=0"),
     _sound("top-up-rebuilt", "a top-up while money is rebuilt", "life", "REBUILDS=1 TOP_UPS=1 STEALS=0"),
     _sound("top-up-lost", "a top-up while Redis is lost", "life", "LOSSES=1 TOP_UPS=1 STEALS=0"),
@@ -85,6 +87,7 @@ LIVENESS: Final = (
 )
 
 _REBUILT: Final = "REBUILDS=1 CRASHES=0 STEALS=0"
+_TWICE: Final = "REBUILDS=2 TOP_UPS=1 CRASHES=0"
 
 BROKEN: Final = (
     _broken("no-row-first", "money is held before the row stands", "life", "NO_ROW_FIRST"),
@@ -95,7 +98,12 @@ BROKEN: Final = (
     _broken("no-guard", "a worker starts a claimed row", "life", "NO_GUARD"),
     _broken("no-gate", "scripts go on while money is rebuilt", "life", f"{_REBUILT} NO_GATE"),
     _broken("no-fence", "the rebuild leaves versions alone", "life", f"{_REBUILT} NO_FENCE"),
-    _broken("no-lock", "two rebuilds at once", "life", f"{_REBUILT} TOP_UPS=1 NO_LOCK", reverse=True),
+    _broken(
+        "no-order", "a tenant is written while all money is closed", "rebuilds", f"{_TWICE} NO_ORDER", reverse=True
+    ),
+    _broken(
+        "no-waiting", "credits are forgotten before they are written", "rebuilds", f"{_TWICE} FORGETS_AT_THE_SNAPSHOT"
+    ),
     _broken("no-check", "an older image is served as it is", "life", "LOSSES=1 CRASHES=0 STEALS=0 NO_CHECK"),
     _broken("no-asking-again", "a fenced finisher commits what it knew", "life", f"{_REBUILT} COMMITS_WHAT_IT_KNEW"),
     _broken("no-credit-receipt", "a credit leaves nothing", "life", f"{_REBUILT} TOP_UPS=1 NO_CREDIT_RECEIPT"),

@@ -40,6 +40,7 @@
 #include "runs.pml"
 #include "money.pml"
 #include "finish.pml"
+#include "credits.pml"
 
 bit message;                /* in the queue, or with a worker that has not acknowledged it */
 byte deliveries;
@@ -384,72 +385,6 @@ delete_letter:
   goto idle
 }
 
-/* DPP-57: one transaction writes the entry and the pending row; the epoch is read before. */
-proctype TopUp(byte me) {
-  byte known, answer;
-
-  if
-  :: false -> goto idle
-  :: else
-  fi;
-  known = (MONEY_OPEN -> epoch : 0);
-  d_step { ledger = ledger + TOP_UP_AMOUNT; entered[TOP_UP] = 1; pending[TOP_UP] = 1; law() }
-  atomic {
-    if
-    DIES
-    :: credit_lua(TOP_UP)
-    fi;
-    if
-    :: answer == OK
-    :: else -> goto idle                               /* left to the auditor */
-    fi
-  }
-  atomic {
-    if
-    DIES
-    :: d_step { pending[TOP_UP] = 0; law() }
-    fi
-  }
-idle:
-  skip
-}
-
-/* The auditor's other half: brings what still waits to the balance. */
-proctype Replayer(byte me) {
-  byte known, credit, answer;
-
-idle:
-  known = 0;
-  credit = 0;
-  answer = 0;
-end_nothing_pending:
-  atomic { MONEY_OPEN && (pending[TOP_UP] || pending[ADJUST]) -> known = epoch }
-  atomic {
-    if
-    :: pending[TOP_UP] -> credit = TOP_UP
-    :: pending[ADJUST] -> credit = ADJUST
-    :: else -> goto idle
-    fi
-  }
-  atomic {
-    if
-    DIES
-    :: credit_lua(credit)
-    fi;
-    if
-    :: answer == OK
-    :: else -> goto idle
-    fi
-  }
-  atomic {
-    if
-    DIES
-    :: d_step { pending[credit] = 0; law() }
-    fi
-  }
-  goto idle
-}
-
 /* Time, and what breaks by itself. */
 proctype World() {
 end_world:
@@ -519,9 +454,6 @@ init {
 #endif
 #if REBUILDS + LOSSES > 0
     run Rebuilder(BYSTANDER);
-#ifdef NO_LOCK
-    run Rebuilder(SECOND_BYSTANDER);
-#endif
 #endif
 #if TOP_UPS > 0
     run TopUp(BYSTANDER);

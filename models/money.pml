@@ -118,7 +118,9 @@ inline credit_lua(credit) {
   }
 }
 
-/* The rebuild, one at a time under its advisory lock. */
+/* The rebuild. Its advisory lock keeps a second one from working in vain; nothing rests on it, since a lost session takes
+   it along (rebuilds.pml). What orders two of them is who closed last: a token counts only while its gate is closed by it,
+   and a tenant's only while all money is open. */
 
 #define COUNTED_NOTHING 0
 #define COUNTED_UNHELD 1
@@ -126,9 +128,15 @@ inline credit_lua(credit) {
 #define COUNTED_RECEIPT 3
 
 #ifdef NO_GATE
-#define STILL_CLOSED_BY_ME 1
+#define MAY_WRITE 1
+#define MAY_OPEN 1
 #else
-#define STILL_CLOSED_BY_ME (whole -> epoch_gate == CLOSED_BY(me) : tenant_gate == CLOSED_BY(me))
+#define MAY_OPEN (whole -> epoch_gate == CLOSED_BY(me) : tenant_gate == CLOSED_BY(me))
+#ifdef NO_ORDER
+#define MAY_WRITE MAY_OPEN
+#else
+#define MAY_WRITE (MAY_OPEN && (whole || epoch_gate == OPEN))
+#endif
 #endif
 
 inline close_gate() {
@@ -153,7 +161,8 @@ inline snapshot_of(r) {
 
 #define HELD_IN_SNAPSHOT(r) (counted_run[r] == COUNTED_HOLD -> HELD : 0)
 
-/* One transaction in Postgres. The credits that the ledger total has counted wait no longer. */
+/* One transaction in Postgres. The credits that the ledger total has counted get their receipts when it is written; their
+   rows wait for the replay, which finds the receipts. */
 inline fence_and_snapshot() {
   snapshot_of(0);
   counted_money = ledger - HELD_IN_SNAPSHOT(0);
@@ -164,8 +173,11 @@ inline fence_and_snapshot() {
 #endif
   counted_credit[TOP_UP] = entered[TOP_UP];
   counted_credit[ADJUST] = entered[ADJUST];
+#ifdef FORGETS_AT_THE_SNAPSHOT
   pending[TOP_UP] = 0;
-  pending[ADJUST] = 0
+  pending[ADJUST] = 0;
+#endif
+  skip
 }
 
 /* Holds are written anew; what a dropped run left in its receipt stays. */
@@ -201,8 +213,8 @@ inline open_gate() {
   law()
 }
 
-#ifdef NO_LOCK              /* a second one comes at any moment */
-#define MAY_REBUILD (me == SECOND_BYSTANDER)
+#ifdef AT_ANY_MOMENT
+#define MAY_REBUILD 1
 #else
 #define MAY_REBUILD MONEY_OPEN
 #endif
@@ -247,15 +259,15 @@ end_nothing_to_rebuild:
   atomic {
     if
     DIES
-    :: STILL_CLOSED_BY_ME -> d_step { write_money() }
-    :: !STILL_CLOSED_BY_ME -> goto idle
+    :: MAY_WRITE -> d_step { write_money() }
+    :: !MAY_WRITE -> goto idle
     fi
   }
   atomic {
     if
     DIES
-    :: STILL_CLOSED_BY_ME -> d_step { open_gate() }
-    :: !STILL_CLOSED_BY_ME
+    :: MAY_OPEN -> d_step { open_gate() }
+    :: !MAY_OPEN
     fi
   }
   goto idle

@@ -19,7 +19,6 @@ import redis
 import structlog
 
 from budget import rebuild, services
-from budget.gate import GateClosed
 from budget.outcomes import Closed, NoHold, RefundOutcome, SettleOutcome, Unavailable
 from runs import transitions
 from runs.intents import Intent
@@ -116,7 +115,7 @@ def _made_again(tenant_id: str) -> bool:
     """The tenant's money from Postgres, where Redis has lost the hold or the balance. It fences the claim as well."""
     try:
         return isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
-    except (redis.RedisError, rebuild.RebuildFailed, GateClosed) as error:
+    except (redis.RedisError, rebuild.RebuildFailed) as error:
         log.warning("the claim waits for its tenant's money", tenant_id=tenant_id, exc_info=error)
         return False
 

@@ -11,7 +11,7 @@
 --         credit   entry_id  amount    0                counted in the balance: its receipt
 --
 -- OK                     written; `begin` has first dropped the tenant's holds and set the balance
--- ERR_SUPERSEDED         neither gate is closed by this token: nothing changed, start again
+-- ERR_SUPERSEDED         all money is not closed by this token, nor is it open and this tenant closed by it: nothing changed
 -- ERR_ARGUMENT <name>    nothing changed
 
 local tenant, token, balance, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -44,14 +44,18 @@ for item = 1, (#KEYS - 5) / 2 do
 end
 
 local gates = redis.call('MGET', KEYS[3], KEYS[5])
-if gates[1] ~= token and gates[2] ~= token then return {'ERR_SUPERSEDED'} end
+-- A tenant's token counts only while all money is open. Of two rebuilds that cross, whoever closed last took the newer
+-- snapshot, and so the older one is refused.
+local whole = gates[1] == token
+local alone = gates[2] == token and gates[1] and string.sub(gates[1], 1, 7) ~= 'closed.'
+if not whole and not alone then return {'ERR_SUPERSEDED'} end
 
 redis.call('INCR', KEYS[4])
 if mode == 'begin' then
   redis.call('DEL', KEYS[2])
   redis.call('SET', KEYS[1], balance)
   -- Where the whole of Redis is rebuilt, what had closed this one tenant is over.
-  if gates[1] == token then redis.call('DEL', KEYS[5]) end
+  if whole then redis.call('DEL', KEYS[5]) end
 end
 for item = 1, (#KEYS - 5) / 2 do
   local kind, id, first, second = unpack(ARGV, 1 + 4 * item, 4 + 4 * item)

@@ -160,7 +160,7 @@ def _rebuild(ticket: Ticket) -> Answer:
         return Refused(f"there is no tenant {tenant_id}")
     made = rebuild.rebuild_all() if tenant_id is None else rebuild.rebuild_tenant(tenant_id)
     if isinstance(made, rebuild.Busy):
-        return Later("another rebuild is at work")
+        return Later("another rebuild is at work, or all money waits for one")
     return Done(
         f"{made.tenants} tenants were rebuilt from the ledger",
         {"tenants": made.tenants, "holds": made.holds, "balance_usd_micros": made.balance_micros},

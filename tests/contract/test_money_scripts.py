@@ -418,6 +418,14 @@ def test_rebuild_is_refused_where_the_gate_is_not_its_own(side: Side, gate: str 
     assert refused(side, lambda: rebuild(side, [], token=TOKEN, balance=5)) == ["ERR_SUPERSEDED"]
 
 
+@pytest.mark.parametrize("epoch", [None, "closed." + "a" * 40 + ".another"])
+def test_dpp_55_rebuild_of_one_tenant_is_refused_while_all_money_is_closed(side: Side, epoch: str | None) -> None:
+    """The rebuild that closed it has its own snapshot of this tenant, and may be about to write it."""
+    side.drop(keys.EPOCH) if epoch is None else side.put(keys.EPOCH, epoch)
+    side.put(keys.gate(TENANT), TOKEN)
+    assert refused(side, lambda: rebuild(side, [], token=TOKEN, balance=5)) == ["ERR_SUPERSEDED"]
+
+
 @pytest.mark.parametrize(
     ("item", "wrong"),
     [

@@ -105,8 +105,6 @@ class Books:
             for entry, (owner, micros, kind) in self.entries.items()
             if kind != "CHARGE" and owner in chosen
         ]
-        for credit in counted:
-            self.pending.pop(credit.entry_id, None)
         return compose(
             ledger_micros={tenant: self.total_micros(tenant) for tenant in chosen},
             open_runs=[

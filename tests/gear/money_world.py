@@ -31,7 +31,6 @@ class World:
         self.mirror = ModelSide(self.model)
         self.sides: tuple[Side, Side] = (self.real, self.mirror)
         self.actors: list[Actor] = []
-        self.rebuilder: Actor | None = None
         self.image: State | None = None
         self.seconds = 0
         self.known_epoch = "none"
@@ -246,7 +245,6 @@ class World:
     def settle_down(self) -> None:
         """Everyone is gone; recovery does its work; then nothing may be held, on its way, or missing."""
         self.actors.clear()
-        self.rebuilder = None
         for tenant_id in self.books.tenants:
             if not self.is_open(tenant_id):
                 run_out(self.rebuild())

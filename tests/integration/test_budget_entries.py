@@ -229,6 +229,7 @@ def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(scripts.Scripts, "credit", rebuilt_first)
-        top_up(tenant_id)
-    assert PendingCredit.objects.count() == 0
+        assert entered(top_up(tenant_id)).balance_micros is None, "its epoch is over"
+    assert available(tenant_id) == 500_001
+    assert services.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert available(tenant_id) == 500_001

@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import redis
 from django.db import connection, connections, transaction
 
 from budget import connection as money_connection
-from budget import keys, rebuild, scripts, services
+from budget import keys, rebuild, scripts, services, verify
 from budget.models import PendingCredit
 from budget.outcomes import AlreadyHeld, Closed, Held, HoldLost, NoHold, Settled, Unavailable
 from budget.rebuild import Busy, Rebuilt
 from budget.services import Available, Entered
+from budget.verify import Verdict
 from budget.watch import watch
 from dpp_project.devstack import valkey as devstack_valkey
 from tests.gear.open_runs import RunsTable, runs_table
@@ -199,11 +201,11 @@ def test_dpp_55_a_flush_while_it_is_written_starts_the_rebuild_again(
         return taken
 
     monkeypatch.setattr(rebuild, "fence_and_snapshot", then_flush)
-    assert isinstance(rebuild.rebuild_all() if whole else rebuild.rebuild_tenant(tenant_id), Rebuilt)
-    assert len(snapshots) == 2
-    if not whole:  # the flush had emptied the epoch as well
+    if not whole:  # the flush has emptied the epoch as well: this waits for a rebuild of all
+        assert rebuild.rebuild_tenant(tenant_id) == Busy()
         assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
-        rebuild.rebuild_all()
+    assert isinstance(rebuild.rebuild_all(), Rebuilt)
+    assert len(snapshots) == 2
     assert available(tenant_id) == 750_000
 
 
@@ -359,6 +361,65 @@ def test_dpp_55_connections_that_stood_while_redis_was_away_do_not_pass_the_gate
     assert set(answers) <= {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
 
 
+def test_dpp_55_a_rebuild_that_lost_its_lock_cannot_write_an_older_snapshot(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session ends behind its snapshot. Before it goes on, money comes in, and another rebuilds the tenant."""
+    tenant_id = funded()
+    held_run(runs, tenant_id)
+    real = rebuild.fence_and_snapshot
+    others: list[Any] = []
+
+    def then_the_session_is_lost(which: str | None) -> Any:
+        taken = real(which)
+        if not others:
+            others.append(None)
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                (mine,) = cursor.fetchone()
+            in_another_session(lambda: meanwhile(mine))
+        return taken
+
+    def meanwhile(session: int) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [session])
+            assert cursor.fetchone() == (True,)
+        services.top_up(tenant_id=tenant_id, amount_micros=5, reference="meanwhile", reason="", actor="test")
+        others.append(rebuild.rebuild_tenant(tenant_id))
+        return True
+
+    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_the_session_is_lost)
+    assert isinstance(rebuild.rebuild_all(), Rebuilt)
+    assert others == [None, Busy()]
+    services.replay_pending(limit=10, older_than=timedelta())
+    assert available(tenant_id) == 750_005
+    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt), "the lock is free"
+
+
+def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took its snapshot; then all money was closed and opened, and money moved; it does not go back to before."""
+    tenant_id = funded()
+    real = rebuild.fence_and_snapshot
+    others: list[str] = []
+
+    def then_all_is_rebuilt(which: str | None) -> Any:
+        taken = real(which)
+        if which is not None and not others:
+            others.append(which)
+            rebuild._rebuild_all()
+            others.append(held_run(runs, tenant_id))
+        return taken
+
+    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_all_is_rebuilt)
+    assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
+    assert valkey.hgetall(keys.holds(tenant_id)) == {others[1]: "250000"}
+    assert available(tenant_id) == 750_000
+    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+
+
 def test_dpp_57_pending_credits_are_counted_by_a_rebuild(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id = funded()
     valkey.flushall()
@@ -367,6 +428,9 @@ def test_dpp_57_pending_credits_are_counted_by_a_rebuild(runs: RunsTable, valkey
     assert made.balance_micros is None
     assert PendingCredit.objects.count() == 1
     rebuild.rebuild_all()
+    assert available(tenant_id) == 1_000_005
+    assert PendingCredit.objects.count() == 1, "its row goes when the replay has met its receipt"
+    assert services.replay_pending(limit=10, older_than=timedelta()).applied == 1
     assert PendingCredit.objects.count() == 0
     assert available(tenant_id) == 1_000_005
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 import redis as redis_library
@@ -106,7 +107,9 @@ def test_dpp_58_a_refund_while_redis_is_closed_waits_in_the_ledger(tenant_id: st
     assert PendingCredit.objects.get().amount_usd_micros == gear.ACTUAL_MICROS
     rebuild.rebuild_all()
     assert balance(tenant_id) == FUNDS
+    services.replay_pending(limit=10, older_than=timedelta())
     assert not PendingCredit.objects.exists()
+    assert balance(tenant_id) == FUNDS
 
 
 def test_dpp_58_a_refunded_minimum_fee_goes_back_too(tenant_id: str) -> None:

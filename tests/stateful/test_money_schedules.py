@@ -143,3 +143,32 @@ def test_one_tenants_rebuild_leaves_the_others_open(world: World) -> None:
     assert world.is_open(OTHER)
     run_out(rebuild)
     assert world.is_open(TENANT)
+
+
+@pytest.mark.parametrize("steps", range(1, 7))
+def test_dpp_55_of_two_rebuilds_that_cross_the_older_snapshot_is_not_written(world: World, steps: int) -> None:
+    """One of all lost its lock; meanwhile money came in, and its tenant was rebuilt alone."""
+    reserved_run(world)
+    older = world.rebuild()
+    for _ in range(steps):
+        next(older, None)
+    run_out(world.top_up(TENANT, 500_000))
+    run_out(world.rebuild_one(TENANT))
+    run_out(older)
+    world.laws_hold()
+    world.settle_down()
+    assert world.books.total_micros(TENANT) == 1_500_000 - 250_000 // 3
+
+
+@pytest.mark.parametrize("steps", range(1, 5))
+def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_writes_nothing_more(world: World, steps: int) -> None:
+    reserved_run(world)
+    older = world.rebuild_one(TENANT)
+    for _ in range(steps):
+        next(older)
+    run_out(world.rebuild())
+    run_out(world.top_up(TENANT, 500_000))
+    run_out(older)
+    world.laws_hold()
+    assert world.model.strings[keys.balance(TENANT)] == "1250000"
+    world.settle_down()

@@ -31,6 +31,7 @@ class Command(OpsCommand):
         else:
             made = rebuild.rebuild_tenant(tenant_id)
         if isinstance(made, Busy):
-            return Answer({"outcome": "busy"}, ["another rebuild is at work"], exit_code=EXIT_BUSY)
+            why = "another rebuild is at work, or all money waits for one: try again, or without --tenant"
+            return Answer({"outcome": "busy"}, [why], exit_code=EXIT_BUSY)
         lines = [f"{made.tenants} tenants, {made.holds} holds, balances of {made.balance_micros} micros in all"]
         return Answer({"outcome": "rebuilt", **asdict(made)}, lines)
