@@ -16,7 +16,7 @@ COPY requirements/base.txt requirements/base.txt
 RUN pip install --require-hashes --only-binary=:all: --root-user-action=ignore -r requirements/base.txt
 
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin dpp \
-    && install -d -o dpp -g dpp /seed
+    && install -d -o dpp -g dpp /seed /metrics
 
 COPY . .
 

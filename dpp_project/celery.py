@@ -12,14 +12,17 @@ the packs that run; a second one, or the end of WORKER_GRACE_SECONDS, kills the 
 (lifeline), and recovery does the rest.
 """
 
+import json
 import logging
 import os
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 import celery
 import structlog
+from billiard.util import get_logger
 from celery import signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
@@ -28,7 +31,7 @@ import django
 from django.apps import apps
 from django.db import connections
 
-from dpp_project import constants, lifeline, redis, tracing
+from dpp_project import clock, constants, lifeline, redis, tracing
 from dpp_project import logging as dpp_logging
 from dpp_project.settings import ENV
 
@@ -86,12 +89,28 @@ def set_up_django(sender: Any, **_: Any) -> None:
         sender.autodiscover_tasks([config.name for config in apps.get_app_configs()], force=True)
 
 
+@signals.celeryd_init.connect
+def speak_in_lines(**_: Any) -> None:
+    """Celery announces a shutdown from its signal handler in plain text; every line of ours is JSON (§15.1)."""
+    from celery.apps import worker
+
+    announcer: Any = worker
+    announcer.safe_say = _say
+
+
+def _say(message: str, _stream: Any = None) -> None:
+    """Past `logging`, whose stream may be in the middle of a line when the signal comes."""
+    line = {"event": message, "level": "info", "logger": "celery", "timestamp": clock.now().isoformat()}
+    os.write(sys.stdout.fileno(), (json.dumps(line | {"service": ENV.DPP_SERVICE}) + "\n").encode())
+
+
 @signals.setup_logging.connect
 def configure_logging(**_: Any) -> None:
     dpp_logging.configure(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL)
     # One line for each task is ours (end_task); Celery's own would repeat it, and quote what a task raised.
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
     logging.getLogger("celery.app.trace").setLevel(logging.CRITICAL)
+    get_logger().propagate = True  # the pool's, which says in plain text that a child died where nobody handles it
 
 
 @signals.worker_before_create_process.connect

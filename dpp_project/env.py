@@ -84,6 +84,12 @@ class Environment(BaseModel):
         default=None, min_length=16, description="Bearer token that /metrics asks for; unset means open to all."
     )
 
+    DPP_METRICS_DIR: str | None = Field(
+        default=None,
+        description="Folder that the processes of a machine count into, so that `/metrics` adds them up; "
+        "unset: each API process shows its own counts, and no worker's.",
+    )
+
     DPP_API_HOST: str = Field(default="127.0.0.1", description="Address the API listens on.")
     DPP_API_PORT: Tcp = Field(default=8000, description="Port the API listens on.")
     DPP_API_WORKERS: int = Field(default=2, ge=1, le=64, description="API processes; one a core.")

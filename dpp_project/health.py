@@ -91,13 +91,24 @@ class _Latest:
         self._lock = threading.Lock()
         self._at = 0.0
         self._found: dict[str, Result] = {}
+        self._down: list[str] = []
 
     def get(self) -> dict[str, Result]:
         with self._lock:
             if time.monotonic() - self._at >= FRESH_SECONDS:
                 self._found = probe_all()
                 self._at = time.monotonic()
+                self._say_what_changed()
             return self._found
+
+    def _say_what_changed(self) -> None:
+        """Once: whoever waits for us asks every second, and would fill the log with what it is told anyway."""
+        down = names_down(self._found)
+        if down and down != self._down:
+            log.warning("not ready", down=down)
+        elif self._down and not down:
+            log.info("ready again", up=self._down)
+        self._down = down
 
 
 _latest = _Latest()
@@ -105,6 +116,10 @@ _latest = _Latest()
 
 def latest() -> dict[str, Result]:
     return _latest.get()
+
+
+def names_down(found: dict[str, Result]) -> list[str]:
+    return [name for name, result in found.items() if result["state"] != "up"]
 
 
 @require_safe
@@ -117,10 +132,9 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     dependencies = latest()
     missing = {name: list(pack.missing()) for name, pack in registry.packs().items() if pack.missing()}
-    down = [name for name, result in dependencies.items() if result["state"] != "up"]
+    down = names_down(dependencies)
     if not down:
         return JsonResponse({"status": "ready", "dependencies": dependencies, "missing": missing})
-    log.warning("not ready", down=down)
     return problems.response(
         request,
         Problem(

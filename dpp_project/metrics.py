@@ -1,12 +1,18 @@
 """Prometheus metrics: what processes count, and what is read from the services when somebody asks.
 
-Counters and histograms live in prometheus_client's registry (shared between processes through
-PROMETHEUS_MULTIPROC_DIR). Levels (queue depth, job ages) are read at the scrape by collectors that each app's
-`metrics.py` registers here; a collector that fails is counted, and the rest of the page stands.
+Counters and histograms live in prometheus_client's registry. With DPP_METRICS_DIR each service, of which there may be
+several processes, keeps a folder of its own in it (serve.py), and every page adds all of them up. What a killed child
+counted stays in the sums; what a service counted goes when it starts again, which a scraper takes for the reset it is.
+
+Levels (queue depth, job ages) are read at the scrape by collectors that each app's `metrics.py` registers here; a
+collector that fails is counted, and the rest of the page stands.
 """
 
 import os
+import shutil
+import socket
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry, Histogram, generate_latest
@@ -54,12 +60,34 @@ class _Levels(Collector):
         yield failed
 
 
+class _Counts(Collector):
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def collect(self) -> Iterable[Metric]:
+        files = [str(path) for path in sorted(self._root.glob("*/*.db"))]
+        merged: Iterable[Metric] = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        return merged
+
+
+def own_folder(root: Path, part: str) -> Path:
+    """An empty one for this service, which is about to become its process; what its dead predecessors left goes."""
+    mine = f"{part}-{socket.gethostname()}-"
+    for folder in root.glob(f"{mine}*"):
+        pid = folder.name.removeprefix(mine)
+        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    folder = root / f"{mine}{os.getpid()}"
+    folder.mkdir(parents=True)
+    return folder
+
+
 def page() -> bytes:
     """The scrape: counts of all processes, then the levels."""
     counts: CollectorRegistry = REGISTRY
-    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+    if own := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         counts = CollectorRegistry()
-        MultiProcessCollector(counts)  # type: ignore[no-untyped-call]
+        counts.register(_Counts(Path(own).parent))
     levels = CollectorRegistry()
     levels.register(_Levels())
     return generate_latest(counts) + generate_latest(levels)

@@ -1,7 +1,7 @@
 """How each process of the platform is started, everywhere: `python -m dpp_project.serve api|worker|beat`.
 
-It checks the environment, refuses a Redis that would drop money, and then becomes the server: one process, one pid,
-signals arrive where they belong.
+It checks the environment, refuses a Redis that would drop money, makes a folder for its counts, and then becomes the
+server: one process, one pid, signals arrive where they belong.
 """
 
 import logging
@@ -59,10 +59,13 @@ def main() -> None:
     part = sys.argv[1]
     os.environ.setdefault("DPP_SERVICE", SERVICE_NAMES[part])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
-    command = PARTS[part](env.read())
-    from dpp_project import checks  # reads the settings, which only a whole environment allows
+    values = env.read()
+    command = PARTS[part](values)
+    from dpp_project import checks, metrics  # these read the settings, which only a whole environment allows
 
     checks.refuse_unsafe_redis()
+    if values.DPP_METRICS_DIR is not None:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics.own_folder(Path(values.DPP_METRICS_DIR), part))
     os.execv(command[0], command)  # noqa: S606  becoming the server is the point
 
 

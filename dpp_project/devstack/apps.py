@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from dpp_project import env, serve
 from dpp_project.constants import WORKER_GRACE_SECONDS
@@ -11,15 +12,16 @@ from dpp_project.devstack.programs import Program
 SETTLES_SECONDS = 2.0
 
 
-def programs(environ: Mapping[str, str], *, needs: tuple[str, ...]) -> list[Program]:
+def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_folder: Path) -> list[Program]:
     """They start when what they need answers, and again when they die; a service that goes and returns they survive."""
     values = env.read(environ)
+    shared = {"DPP_METRICS_DIR": values.DPP_METRICS_DIR or str(metrics_folder)}
     return [
         Program(
             name="api",
             command=_serve("api"),
             ready=lambda: http.answers(f"http://127.0.0.1:{values.DPP_API_PORT}/readyz"),
-            environ={"DPP_SERVICE": serve.SERVICE_NAMES["api"]},
+            environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["api"]},
             port=values.DPP_API_PORT,
             needs=needs,
             stop_seconds=serve.API_DRAIN_SECONDS + 5,
@@ -28,7 +30,7 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...]) -> list[Prog
             name="worker",
             command=_serve("worker"),
             ready=lambda: True,
-            environ={"DPP_SERVICE": serve.SERVICE_NAMES["worker"]},
+            environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["worker"]},
             needs=needs,
             settles_seconds=SETTLES_SECONDS,
             # It bounds its own grace; only a worker that does not even do that is killed from here.
@@ -38,7 +40,7 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...]) -> list[Prog
             name="beat",
             command=_serve("beat"),
             ready=lambda: True,
-            environ={"DPP_SERVICE": serve.SERVICE_NAMES["beat"]},
+            environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["beat"]},
             needs=needs,
             settles_seconds=SETTLES_SECONDS,
         ),

@@ -66,7 +66,7 @@ def _run(supervisor: Supervisor, services: environment.Services, values: Mapping
     if prepare.is_due(folder, values):
         _prepare(supervisor)
         progress.say("prepared")
-    supervisor.add(apps.programs(supervisor.environ, needs=own))
+    supervisor.add(apps.programs(supervisor.environ, needs=own, metrics_folder=folder.root / "metrics"))
     await_ready(supervisor)
     progress.say("api, worker, beat ready")
     while not supervisor.stop_requests:

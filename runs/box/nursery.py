@@ -64,13 +64,16 @@ def _worker_ended(worker: socket.socket) -> bool:
         one.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    while not _one_is_dead():
-        ready, _, _ = select.select([worker, born], [], [])
-        if worker in ready:
-            return True
-        with contextlib.suppress(BlockingIOError):
-            born.recv(4096)
-    return False
+    try:
+        while not _one_is_dead():
+            ready, _, _ = select.select([worker, born], [], [])
+            if worker in ready:
+                return True
+            with contextlib.suppress(BlockingIOError):
+                born.recv(4096)
+        return False
+    finally:
+        signal.set_wakeup_fd(-1)
 
 
 def _one_is_dead() -> bool:

@@ -1,8 +1,14 @@
 """Health, metrics, the OpenAPI document and the pages around it (DPP-71, DPP-72, DPP-74)."""
 
 import json
+import os
 import re
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +18,8 @@ from django.test import Client
 from dpp_project import health, metrics, pages, settings
 from dpp_project.http.reasons import REASONS
 from dpp_project.sqs import client as sqs_client
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +73,74 @@ def test_dpp_72_many_who_ask_at_once_cause_one_probing(client: Client, monkeypat
     for _ in range(20):
         assert client.get("/readyz").status_code == 200
     assert probed == ["redis"]
+
+
+@pytest.mark.contract("DPP-72")
+def test_dpp_72_the_log_has_a_line_for_each_change_and_none_for_each_question(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter([True, False, False, False, True, True])
+
+    def redis_answers() -> None:
+        if not next(answers):
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(health, "PROBES", {"redis": redis_answers})
+    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
+    assert [client.get("/readyz").status_code for _ in range(6)] == [200, 503, 503, 503, 200, 200]
+    said: list[Any] = [record.msg for record in caplog.records if record.name == "dpp.health"]
+    assert [(line["event"], line.get("down")) for line in said] == [("not ready", ["redis"]), ("ready again", None)]
+
+
+_COUNTING = """
+import os
+from runs import metrics
+for seconds in (0.2, 3.0):
+    metrics.QUEUE_WAIT_SECONDS.observe(seconds)
+metrics.STARTS_LOST.inc()
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_the_page_adds_up_all_services_and_keeps_what_killed_processes_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, reaper = (metrics.own_folder(tmp_path, part) for part in ("worker", "beat"))
+    for folder in (worker, worker, reaper):
+        environ = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
+        done = subprocess.run([sys.executable, "-c", _COUNTING], env=environ, cwd=ROOT, check=False)
+        assert done.returncode == -signal.SIGKILL
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(metrics.own_folder(tmp_path, "api")))
+    assert counted() == {"starts lost": 3.0, "waits": 6.0, "waits within a second": 3.0}
+    assert metrics.own_folder(tmp_path, "worker") == worker  # it starts again, at nothing
+    assert counted() == {"starts lost": 1.0, "waits": 2.0, "waits within a second": 1.0}
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_a_service_that_starts_clears_up_after_the_dead_and_leaves_the_living(tmp_path: Path) -> None:
+    host = socket.gethostname()
+    with subprocess.Popen(["sleep", "60"]) as living:
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        for name in (f"worker-{host}-{living.pid}", f"worker-{host}-{dead.pid}", f"beat-{host}-{dead.pid}"):
+            (tmp_path / name).mkdir()
+        metrics.own_folder(tmp_path, "worker")
+        living.kill()
+    assert {folder.name for folder in tmp_path.iterdir()} == {
+        f"worker-{host}-{os.getpid()}",
+        f"worker-{host}-{living.pid}",
+        f"beat-{host}-{dead.pid}",
+    }
+
+
+def counted() -> dict[str, float]:
+    lines = dict(line.rsplit(" ", 1) for line in metrics.page().decode().splitlines() if line[:1] != "#")
+    return {
+        "starts lost": float(lines["dpp_run_starts_lost_total"]),
+        "waits": float(lines["dpp_run_queue_wait_seconds_count"]),
+        "waits within a second": float(lines['dpp_run_queue_wait_seconds_bucket{le="1.0"}']),
+    }
 
 
 @pytest.mark.contract("DPP-74")

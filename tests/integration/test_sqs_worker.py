@@ -192,6 +192,8 @@ def test_dpp_78_sigterm_finishes_what_runs_and_returns_what_does_not(tmp_path: P
         queue.send(work("left"))
         assert running.wait_exit(seconds=15) == 0
         assert running.events("ended") == ["runs"]
+        assert "worker: Warm shutdown (MainProcess)" in [line["event"] for line in running.log_lines("celery")]
+        assert [line for line in running.log().splitlines() if "shutdown" in line and not line.startswith("{")] == []
     assert queue.counts(queue.runs_url) == (1, 0)
 
 
@@ -237,6 +239,7 @@ def test_dpp_38_a_killed_child_costs_neither_worker_nor_message(tmp_path: Path, 
         running.wait_for("killed", seconds=20)
         assert running.events("started") == ["killed", "killed"]
         assert running.alive()
+        assert any("SIGKILL" in line["event"] for line in running.log_lines("multiprocessing"))
 
 
 @pytest.mark.contract("DPP-78")

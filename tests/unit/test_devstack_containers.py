@@ -64,6 +64,14 @@ def test_dpp_78_a_worker_is_given_longer_than_its_own_grace(services: dict[str, 
     assert int(services["worker"]["stop_grace_period"].removesuffix("s")) > constants.WORKER_GRACE_SECONDS
 
 
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_what_every_part_counts_is_on_one_page(services: dict[str, Any]) -> None:
+    for name in PARTS:
+        assert services[name]["environment"]["DPP_METRICS_DIR"] == "/metrics"
+        assert services[name]["volumes"] == ["metrics:/metrics"]
+    assert "-o dpp -g dpp /seed /metrics" in (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
+
+
 def test_valkey_never_evicts_and_writes_everything_down(services: dict[str, Any]) -> None:
     command = " ".join(services["valkey"]["command"])
     assert "--maxmemory-policy noeviction" in command
