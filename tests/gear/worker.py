@@ -79,7 +79,7 @@ def worker(
         )
     running = Worker(process, log=log, record=record)
     try:
-        wait_until(lambda: " ready." in running.log() or not running.alive(), seconds=20, what="worker ready")
+        wait_until(lambda: " ready." in running.log() or not running.alive(), seconds=60, what="worker ready")
         assert running.alive(), running.log()
         yield running
     finally:
