@@ -156,7 +156,7 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
             processor_id=PROCESSOR_ID,
             at=clock.now(),
             message=message,
-            detail=dict(answer.detail) if isinstance(answer, Done) else {},
+            detail=_detail(ticket, answer),
         )
     if written is Outcome.LOST:
         return _lost(ticket, message)
@@ -183,6 +183,16 @@ def _verdict(answer: Answer, *, attempt: int) -> tuple[TicketStatus, str]:
             return TicketStatus.FAILED, f"given up after {attempt} tries: {message}"
         case Later(message):
             return TicketStatus.IN_PROGRESS, message
+
+
+def _detail(ticket: Ticket, answer: Answer) -> dict[str, Any]:
+    match answer:
+        case Done(_, detail):
+            return dict(detail)
+        case Refused():
+            return {}
+        case Later():
+            return processors.effect_of(ticket)
 
 
 def _lost(ticket: Ticket, message: str) -> dict[str, str]:

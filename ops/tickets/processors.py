@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from django.db import transaction
+from pydantic import ValidationError
 
 from budget import rebuild
 from budget import services as money
+from budget.models import LedgerEntry
 from dpp_project.http.reasons import ReasonCode
 from ops.tickets import payloads
 from ops.tickets.models import Ticket
@@ -61,6 +63,8 @@ class Processor:
     summary: str
     payload: type[Payload]
     act: Callable[[Ticket], Answer]
+    stands: Callable[[Ticket], bool] | None
+    """Whether its effect is there now, whoever brought it about. None: it leaves nothing to be seen."""
     example: Mapping[str, Any]
     dangerous: bool = False
     """It waits for a second operator: it moves money without a limit, or closes it for a while."""
@@ -68,6 +72,15 @@ class Processor:
 
 def process(ticket: Ticket) -> Answer:
     return processor_of(RequestType(ticket.request_type)).act(ticket)
+
+
+def effect_of(ticket: Ticket) -> dict[str, str]:
+    """For a ticket that ends undecided: what an operator must know before asking again."""
+    stands = processor_of(RequestType(ticket.request_type)).stands
+    try:
+        return {"effect": "UNKNOWN" if stands is None else "STANDS" if stands(ticket) else "ABSENT"}
+    except ValidationError:  # asked for when its payload had another form
+        return {"effect": "UNKNOWN"}
 
 
 def processor_of(request_type: RequestType) -> Processor:
@@ -118,6 +131,19 @@ def _switch_submits(ticket: Ticket, *, enabled: bool) -> Answer:
     return Done(f"submits of {tenant_id} are {'on' if enabled else 'off'}", {"submits_enabled": enabled})
 
 
+def _is_on(ticket: Ticket) -> bool:
+    return _submits_are(ticket, enabled=True)
+
+
+def _is_off(ticket: Ticket) -> bool:
+    return _submits_are(ticket, enabled=False)
+
+
+def _submits_are(ticket: Ticket, *, enabled: bool) -> bool:
+    tenant_id = _read(ticket, payloads.OfTenant).tenant_id
+    return Tenant.objects.filter(tenant_id=tenant_id, submits_enabled=enabled).exists()
+
+
 def _top_up(ticket: Ticket) -> Answer:
     asked = _read(ticket, payloads.TopUp)
     return _entered(
@@ -154,6 +180,12 @@ def _entered(answer: money.Entered | money.Refusal) -> Answer:
     )
 
 
+def _is_entered(ticket: Ticket) -> bool:
+    return LedgerEntry.objects.filter(
+        tenant_id=ticket.payload.get("tenant_id"), reference=reference_of(ticket)
+    ).exists()
+
+
 def _rebuild(ticket: Ticket) -> Answer:
     tenant_id = _read(ticket, payloads.Rebuild).tenant_id
     if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
@@ -177,6 +209,11 @@ def _revoke_key(ticket: Ticket) -> Answer:
     return Done(f"{answer} of {answer.tenant_id} is revoked", {"key_id": str(answer.key_id)})
 
 
+def _is_revoked(ticket: Ticket) -> bool:
+    found = tenants.find_key(_read(ticket, payloads.RevokeKey).key)
+    return isinstance(found, ApiKey) and found.status == ApiKey.Status.REVOKED
+
+
 def _redrive(ticket: Ticket) -> Answer:
     number = _read(ticket, payloads.Redrive).letter
     letter = DeadLetter.objects.filter(pk=number).first()
@@ -193,19 +230,24 @@ def _redrive(ticket: Ticket) -> Answer:
     return Done(f"dead letter {number} was sent again", {"letter": number})
 
 
+def _is_redriven(ticket: Ticket) -> bool:
+    return DeadLetter.objects.filter(pk=_read(ticket, payloads.Redrive).letter, redriven_by=actor_of(ticket)).exists()
+
+
 def _cancel(ticket: Ticket) -> Answer:
     asked = _read(ticket, payloads.CancelRun)
     run_id = uuid.UUID(asked.run_id)
-    if not _has_canceled(ticket, run_id):
+    if not _is_canceled(ticket):
         answer = cancellation.cancel(tenant_id=asked.tenant_id, run_id=run_id, actor=actor_of(ticket))
         if answer is None:
             return Refused(f"{asked.tenant_id} has no run {run_id}")
-        if isinstance(answer, cancellation.NotCancelable) and not _has_canceled(ticket, run_id):
+        if isinstance(answer, cancellation.NotCancelable) and not _is_canceled(ticket):
             return Refused(f"the run is {answer.run.status} and cannot be canceled any more")
     return Done(f"run {run_id} was canceled", {"run_id": str(run_id)})
 
 
-def _has_canceled(ticket: Ticket, run_id: uuid.UUID) -> bool:
+def _is_canceled(ticket: Ticket) -> bool:
+    run_id = _read(ticket, payloads.CancelRun).run_id
     return RunHistory.objects.filter(run_id=run_id, actor=actor_of(ticket)).exists()
 
 
@@ -219,6 +261,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="A tenant's submits are taken again.",
             payload=payloads.OfTenant,
             act=_enable,
+            stands=_is_on,
             example=_OF_DEMO,
         ),
         Processor(
@@ -226,6 +269,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="A tenant's submits are refused as EXECUTION_DISABLED; reads and running work go on.",
             payload=payloads.OfTenant,
             act=_disable,
+            stands=_is_off,
             example=_OF_DEMO,
         ),
         Processor(
@@ -233,6 +277,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="Money comes in.",
             payload=payloads.TopUp,
             act=_top_up,
+            stands=_is_entered,
             example=_OF_DEMO | {"amount_usd": "25.0000", "reason": "Invoice 2026-031"},
         ),
         Processor(
@@ -240,6 +285,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="The ledger is put right, either way.",
             payload=payloads.Adjust,
             act=_adjust,
+            stands=_is_entered,
             example=_OF_DEMO | {"amount_usd": "-1.0000", "reason": "Entered twice"},
             dangerous=True,
         ),
@@ -248,6 +294,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="Balances and holds are made anew from the ledger; money waits meanwhile.",
             payload=payloads.Rebuild,
             act=_rebuild,
+            stands=None,
             example=_OF_DEMO,
             dangerous=True,
         ),
@@ -256,6 +303,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="A key ends at once.",
             payload=payloads.RevokeKey,
             act=_revoke_key,
+            stands=_is_revoked,
             example={"key": "dpp_a1b2c3d4"},
         ),
         Processor(
@@ -263,6 +311,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="A dead letter is sent once more.",
             payload=payloads.Redrive,
             act=_redrive,
+            stands=_is_redriven,
             example={"letter": 7},
         ),
         Processor(
@@ -270,6 +319,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="A run is ended as its owner would end it.",
             payload=payloads.CancelRun,
             act=_cancel,
+            stands=_is_canceled,
             example=_OF_DEMO | {"run_id": "0199c0de-0000-7000-8000-000000000001"},
         ),
     )

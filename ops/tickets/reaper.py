@@ -20,10 +20,10 @@ from typing import Final
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from dpp_project import clock
-from ops.tickets import metrics, reports, selectors, transitions
+from ops.tickets import metrics, processors, reports, selectors, transitions
 from ops.tickets.models import ReaperReport, Ticket
 from ops.tickets.reports import CONTENT_TYPE, LATEST_PATH, CleanedItem, Report
 from ops.tickets.transitions import Outcome
@@ -62,7 +62,10 @@ def run(
     for item in made.cleaned_items:
         metrics.REAPED.labels(item.request_type).inc()
     log.info("tickets reaped", stale=made.stale_count, cleaned=made.cleaned_count, asof=made.asof)
-    publish_due()
+    try:
+        publish_due()
+    except OperationalError as error:  # who waits its turn behind a storage that hangs is cut off in the end
+        log.warning("report of the ticket reaper not written, another is still at it", exc_info=error)
     published = ReaperReport.objects.filter(snapshot_path=made.evidence_refs[0], published_at__isnull=False).exists()
     return Ran(report=made, published=published)
 
@@ -102,7 +105,11 @@ def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection
 def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedItem | None:
     """None: its processor came back at this very moment, and what it says stands."""
     outcome = transitions.clean(
-        request_id=ticket.pk, version=ticket.version, threshold_seconds=threshold_seconds, at=asof
+        request_id=ticket.pk,
+        version=ticket.version,
+        threshold_seconds=threshold_seconds,
+        at=asof,
+        detail=processors.effect_of(ticket),
     )
     touched_at = ticket.last_processed_at or ticket.in_progress_at
     if outcome is Outcome.LOST or touched_at is None:

@@ -126,7 +126,9 @@ def finish(
     )
 
 
-def clean(*, request_id: uuid.UUID, version: int, threshold_seconds: int, at: datetime) -> Outcome:
+def clean(
+    *, request_id: uuid.UUID, version: int, threshold_seconds: int, at: datetime, detail: dict[str, Any]
+) -> Outcome:
     """A finish, a resume or a put-off in between has moved the version, and then it is not stale."""
     return _ended(
         _at(request_id, version, TicketStatus.IN_PROGRESS),
@@ -135,7 +137,7 @@ def clean(*, request_id: uuid.UUID, version: int, threshold_seconds: int, at: da
         processor_id=REAPER_ID,
         at=at,
         message=f"{AUTO_CLEANUP}: exceeded {threshold_seconds}s threshold",
-        detail={},
+        detail=detail,
         touch=False,
     )
 

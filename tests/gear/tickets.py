@@ -99,7 +99,7 @@ def finish(ticket: Ticket, status: TicketStatus = TicketStatus.DONE) -> Outcome:
 
 def clean(ticket: Ticket) -> Outcome:
     return transitions.clean(
-        request_id=ticket.pk, version=ticket.version, threshold_seconds=DAY_SECONDS, at=clock.now()
+        request_id=ticket.pk, version=ticket.version, threshold_seconds=DAY_SECONDS, at=clock.now(), detail={}
     )
 
 

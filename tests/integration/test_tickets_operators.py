@@ -280,6 +280,45 @@ def test_tkt_07_a_preview_counts_each_ticket_once(shop: Shop) -> None:
     assert (seen.seen, seen.changed) == (2, 2)
 
 
+# What is known of a ticket that ends undecided.
+
+
+def test_tkt_03_the_result_of_a_reaped_ticket_says_whether_its_effect_stands(shop: Shop) -> None:
+    run_id = shop.submit().json()["run_id"]
+    asked: list[tuple[RequestType, dict[str, Any], str]] = [
+        (RequestType.EXECUTION_ENABLE, {"tenant_id": "t_nobody"}, "ABSENT"),
+        (RequestType.EXECUTION_ENABLE, {"tenant_id": shop.tenant.pk}, "STANDS"),
+        (RequestType.EXECUTION_DISABLE, {"tenant_id": shop.tenant.pk}, "STANDS"),
+        (RequestType.BUDGET_TOPUP, top_up_of(shop), "STANDS"),
+        (RequestType.KEY_REVOKE, {"key": f"dpp_{a_key(shop.tenant).key.prefix}"}, "STANDS"),
+        (RequestType.DLQ_REDRIVE, {"letter": gear.letter_of(recovery.queued(shop.tenant)).pk}, "STANDS"),
+        (RequestType.RUN_CANCEL, {"tenant_id": shop.tenant.pk, "run_id": run_id}, "STANDS"),
+    ]
+    for request_type, payload, effect in asked:
+        before = gear.stale(request_type=request_type, payload=payload)
+        after = gear.stale(request_type=request_type, payload=payload)
+        processors.process(after)
+        reaper.run()
+        assert gear.result(after).detail == {"effect": effect}, request_type
+        if request_type in {RequestType.BUDGET_TOPUP, RequestType.DLQ_REDRIVE, RequestType.RUN_CANCEL}:
+            assert gear.result(before).detail == {"effect": "ABSENT"}, request_type
+
+
+def test_tkt_01_so_does_that_of_one_given_up(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticket = gear.opened(RequestType.BUDGET_TOPUP, top_up_of(shop))
+    process = processors.process
+
+    def and_forgets(taken: Ticket) -> processors.Answer:
+        process(taken)
+        raise OperationalError
+
+    monkeypatch.setattr(processors, "process", and_forgets)
+    monkeypatch.setattr(cycle, "ATTEMPTS_MAX", 1)
+    gear.run_cycle()
+    assert gear.result(ticket).detail == {"effect": "STANDS"}
+    assert gear.result(ticket).message.startswith("given up after 1 tries")
+
+
 # While a tenant's submits are off.
 
 
