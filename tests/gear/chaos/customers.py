@@ -130,10 +130,10 @@ class Customers:
         for thread in (*self._buyers, *self._threads):
             thread.join(30)
 
-    def order_long_ones(self, count: int) -> None:
+    def order_long_ones(self, count: int, *, sleep_ms: int = 15_000) -> None:
         """Runs that are surely at work in some seconds, for a worker to be stopped over."""
         for _ in range(count):
-            self._place(self._order(self._accounts[0], {"sleep_ms": 15_000, "cost_usd": "0.0100"}), random.Random(0))  # noqa: S311
+            self._place(self._order(self._accounts[0], {"sleep_ms": sleep_ms, "cost_usd": "0.0100"}), random.Random(0))  # noqa: S311
 
     # Buying.
 
