@@ -80,8 +80,8 @@ bench-ocr: setup ## Character error rate by kind of page, and pages a minute (SE
 prove: setup ## Every slow proof, each with its count (P=devstack for one)
 	@$(AROUND) $(PY) -m tests.gear.proofs $(P)
 
-mutants: setup ## Plant small faults, one after the other; the suite must find each
-	@$(AROUND) $(PY) -m tests.gear.mutants
+mutants: setup ## Plant small faults, one after the other; the suite must find each (M=gate for some)
+	@$(AROUND) $(PY) -m tests.gear.mutants $(M)
 
 fuzz: setup ## The API against its own document, 20,000 requests (N=2000 for fewer)
 	@DPP_FUZZ_CASES=$(or $(N),20000) $(AROUND) $(PY) -m pytest -q -n $(JOBS) tests/acceptance/test_openapi_fuzz.py

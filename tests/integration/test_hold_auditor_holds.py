@@ -4,6 +4,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -59,6 +60,24 @@ def test_dpp_44_a_submit_that_comes_back_too_late_can_neither_hold_nor_go_on(ten
     assert late == RunClosed(charge_micros=0)
     assert transitions.reserve(run_id=run.run_id, version=run.version, actor="submit") is Outcome.LOST
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
+    recovery.law_holds(tenant)
+
+
+def test_dpp_44_a_submit_that_marks_its_money_at_the_last_moment_keeps_its_hold(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is lost, so nothing goes back, and there is nothing to be made right after it."""
+    run, claim = recovery.abandoned(tenant), transitions.claim_abandoned
+
+    def at_the_last_moment(**values: Any) -> Outcome:
+        gear.won(transitions.reserve(run_id=run.run_id, version=run.version, actor="submit"))
+        return claim(**values)
+
+    monkeypatch.setattr(transitions, "claim_abandoned", at_the_last_moment)
+    report = recovery.run_loop(hold_auditor.run_once)
+    assert (report.seen, report.changed, report.errors) == (1, 0, 0)
+    assert dict(report.detail) == {"lost": 1, "tenants compared": 1}
+    assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
     recovery.law_holds(tenant)
 
 

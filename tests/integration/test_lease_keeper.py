@@ -130,6 +130,14 @@ def test_dpp_31_one_beat_renews_all_leases_everywhere(
     assert not any(one.lost for one in mine)
 
 
+def test_dpp_31_a_beat_renews_no_signal_but_its_own(valkey: Redis, keeper: Keeper) -> None:
+    run = gear.working()
+    mine = held(run)
+    valkey.set(leases.key(run.run_id), "another's", ex=20)
+    keeper.beat([mine])
+    assert int(str(valkey.ttl(leases.key(run.run_id)))) <= 20
+
+
 def test_dpp_31_a_dead_lease_is_never_revived(valkey: Redis, keeper: Keeper, kept: Kept) -> None:
     run, stops = gear.aged(gear.working(), lease_expires_at=1), Stops()
     before = gear.everything(run.run_id)

@@ -199,6 +199,28 @@ def test_dpp_42_a_finisher_that_was_only_slow_loses_its_commit_to_the_takeover(
     recovery.law_holds(tenant)
 
 
+@pytest.mark.contract("DPP-34")
+@pytest.mark.parametrize("edge", ["retake", "reintend"])
+def test_dpp_34_a_reconciler_that_loses_the_claim_settles_nothing(
+    edge: str, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has it, and may have found the result gone meanwhile: the sum is its to settle."""
+    run, step = recovery.left_claimed(tenant), getattr(transitions, edge)
+    if edge == "reintend":
+        result_vanishes(run)
+
+    def second_to_step(**values: Any) -> Outcome:
+        gear.won(step(**values | {"actor": "another"}))
+        lost: Outcome = step(**values)
+        return lost
+
+    monkeypatch.setattr(transitions, edge, second_to_step)
+    assert reconcile() == (1, 0, 0)
+    assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
+    assert (gear.row(run.run_id).last_actor, recovery.charges(run)) == ("another", [])
+    recovery.law_holds(tenant)
+
+
 def test_dpp_42_without_faults_nothing_is_taken_over(tenant: Tenant) -> None:
     taken_over = metrics.TAKEOVERS._value.get()
     for _ in range(10):

@@ -223,6 +223,16 @@ def test_tkt_01_an_adjustment_waits_for_a_second_operator(shop: Shop) -> None:
     assert (gear.row(ticket.pk).status, before - shop.balance_micros()) == (TicketStatus.DONE, 1_000_000)
 
 
+def test_tkt_01_one_operator_approves_and_the_next_is_told(shop: Shop) -> None:
+    payload = {"tenant_id": shop.tenant.pk, "amount_usd": "-1.0000", "reason": "Entered twice"}
+    ticket = gear.opened(RequestType.BUDGET_ADJUST, payload, requested_by="admin:ada")
+    assert isinstance(services.approve(request_id=ticket.pk, by="admin:bob"), Ticket)
+    refusal = services.approve(request_id=ticket.pk, by="admin:cid")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is services.Reason.NOT_OPEN
+    assert (gear.row(ticket.pk).approved_by, gear.row(ticket.pk).version) == ("admin:bob", 1)
+
+
 def test_tkt_01_a_key_is_revoked(shop: Shop) -> None:
     ticket = worked(RequestType.KEY_REVOKE, {"key": f"dpp_{shop.issued.key.prefix}"})
     assert ticket.status == TicketStatus.DONE
