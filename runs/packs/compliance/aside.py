@@ -20,8 +20,6 @@ from runs.packs.pack import MEBIBYTE
 
 ANSWER_BYTES_MAX: Final = 16 * MEBIBYTE
 MEMORY_BYTES: Final = 96 * MEBIBYTE
-
-
 _TOO_LARGE: Final = 3
 """Exit code of a child that ran out of memory in an orderly way."""
 

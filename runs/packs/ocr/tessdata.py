@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -33,12 +34,18 @@ def folder() -> Path | None:
 
 def missing() -> Sequence[str]:
     """What must be installed, each with how; empty when the engine can work."""
-    lost = [f"the Python package {name} (requirements/base.txt)" for name in MODULES if find_spec(name) is None]
+    lost = [f"the Python package {name} (requirements/base.txt)" for name in _lost(MODULES)]
     if folder() is None:
         best = min(places(), key=lambda place: len(_lacking(place)))
         where = f"{best}, which {VARIABLE} names" if os.environ.get(VARIABLE) else "the usual folders"
         lost.append(f"{', '.join(_lacking(best))} not in {where}: {HOW}")
     return lost
+
+
+@cache
+def _lost(modules: tuple[str, ...]) -> list[str]:
+    """Looked for once: half a millisecond at each submit, and a package that comes later wants a restart anyway."""
+    return [name for name in modules if find_spec(name) is None]
 
 
 def _lacking(place: Path) -> list[str]:
