@@ -20,9 +20,9 @@ def text(chance: random.Random, words: int) -> str:
 
 
 def milliseconds(items: list[dict[str, Any]], metric: str) -> float:
-    begun = time.perf_counter()
+    begun = time.process_time()
     judge(PACK, {"items": items, "metrics": [{"type": metric}]})
-    return (time.perf_counter() - begun) * 1_000
+    return (time.process_time() - begun) * 1_000
 
 
 def main() -> None:
