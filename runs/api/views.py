@@ -95,7 +95,7 @@ class RunView(MeteredView):
     @extend_schema(**openapi.READ)
     def get(self, request: Request, run_id: str) -> HttpResponse:
         """One run: where it stands, what it cost, and where its result lies. Poll it every 1.5 s."""
-        return _shown(request, _owned(request, run_id), self.money)
+        return _shown(request, _owned(request, run_id, self.money), self.money)
 
 
 class CancelView(MeteredView):
@@ -105,7 +105,7 @@ class CancelView(MeteredView):
     @extend_schema(**openapi.CANCEL)
     def post(self, request: Request, run_id: str) -> HttpResponse:
         """End a run. Queued, it costs nothing; at work, the minimum fee. A run that is finishing cannot be canceled."""
-        run = _owned(request, run_id)
+        run = _owned(request, run_id, self.money)
         principal = principal_of(request)
         answer = cancellation.cancel(
             tenant_id=principal.tenant_id, run_id=run.run_id, actor=f"owner:dpp_{principal.prefix}"
@@ -177,12 +177,13 @@ def _refused(request: Request, refusal: Refusal) -> Problem:
     )
 
 
-def _owned(request: Request, text: str) -> Run:
+def _owned(request: Request, text: str, money: Glance) -> Run:
     """The tenant's run. Another's, an unknown one and a malformed id are the same 404; one past its time is 410."""
     run = selectors.one_with_inputs(principal_of(request).tenant_id, UUID(text)) if _RUN_ID.fullmatch(text) else None
     if run is None:
         raise _not_found()
     if documents.is_gone(run):
+        _tell_costs_of(request, run, documents.cost(run, balance_micros=money.balance_micros))
         raise Problem(ReasonCode.GONE, "The run's retention has passed.", run_id=str(run.run_id))
     return run
 

@@ -16,6 +16,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework.views import APIView
 
 from dpp_project import clock
+from dpp_project.http import answers
 from tenants import authentication, services
 from tenants.permissions import ANY_KEY, requirement_of
 from tenants.scopes import OPERATOR_SCOPES, TENANT_SCOPES, Scope
@@ -23,7 +24,7 @@ from tests.gear import runs as gear
 from tests.gear.shop import RUNS, Shop, a_body, a_shop, messages
 from tests.gear.tenants import a_key, a_tenant, an_operator_key, bearer
 
-pytestmark = [pytest.mark.contract("DPP-11", "DPP-22")]
+pytestmark = [pytest.mark.contract("DPP-11", "DPP-22", "DPP-24")]
 
 PUBLIC_ROUTES = {
     *("healthz", "readyz", "metrics", "v1/openapi.json", "docs/", "docs/problems/"),
@@ -87,6 +88,13 @@ ROUTES = dict(all_routes(get_resolver().url_patterns))
 CASES = [(route, method) for route, entry in ENTRIES.items() for method in entry.methods]
 every_case = pytest.mark.parametrize(("route", "method"), CASES)
 with_an_id = pytest.mark.parametrize(("route", "method"), [case for case in CASES if ENTRIES[case[0]].ids])
+of_one_tenant = pytest.mark.parametrize(
+    ("route", "method"), [case for case in CASES if not ENTRIES[case[0]].operators_only]
+)
+with_a_scope = pytest.mark.parametrize(
+    ("route", "method"),
+    [(route, method) for route, method in CASES if requirement_of(ROUTES[route], method) is not ANY_KEY],
+)
 
 
 def test_isolation_every_address_has_an_entry() -> None:
@@ -99,10 +107,6 @@ def test_isolation_every_method_of_every_address_has_an_entry() -> None:
         assert issubclass(view, APIView)
         handled = {name.upper() for name in view.http_method_names if hasattr(view, name)} - {"OPTIONS", "HEAD"}
         assert handled == set(entry.methods), route
-
-
-def requirement(route: str, method: str) -> Any:
-    return requirement_of(ROUTES[route], method)
 
 
 @dataclass
@@ -132,13 +136,15 @@ def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant
     path = path.replace("<str:request_id>", thing)
     make = entry.methods[method]
     client: Any = Client(raise_request_exception=False)
-    return client.generic(
+    response = client.generic(
         method,
         path,
         data="" if make is None else json.dumps(make()),
         content_type="application/json",
         headers=headers | entry.headers(),
     )
+    assert not route.startswith("v1/") or set(answers.COSTS_UNKNOWN) <= set(response.headers)  # DPP-24
+    return response
 
 
 def told(response: Any) -> tuple[int, str]:
@@ -190,12 +196,10 @@ def test_isolation_without_a_valid_key_it_is_401_and_nothing_happens(
     victim.is_untouched()
 
 
-@every_case
+@with_a_scope
 def test_isolation_without_the_scope_it_is_403_and_nothing_happens(victim: Victim, route: str, method: str) -> None:
     """A key of the owner itself with every other scope; and the same whether the id exists or not."""
-    needed = requirement(route, method)
-    if needed is ANY_KEY:
-        pytest.skip("any key may")
+    needed = requirement_of(ROUTES[route], method)
     enough = frozenset({needed}) if isinstance(needed, Scope) else needed
     is_operators = ENTRIES[route].operators_only
     family = OPERATOR_SCOPES if is_operators else TENANT_SCOPES
@@ -211,10 +215,8 @@ def test_isolation_without_the_scope_it_is_403_and_nothing_happens(victim: Victi
     victim.is_untouched()
 
 
-@every_case
+@with_a_scope
 def test_isolation_operators_and_tenants_do_not_open_each_others_doors(victim: Victim, route: str, method: str) -> None:
-    if requirement(route, method) is ANY_KEY:
-        pytest.skip("any key may")
     stranger = bearer(victim.shop.issued if ENTRIES[route].operators_only else an_operator_key())
     for tenant_id in (victim.shop.tenant.tenant_id, "t_unheard_of"):
         for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed"):
@@ -226,7 +228,7 @@ def test_isolation_operators_and_tenants_do_not_open_each_others_doors(victim: V
 def test_isolation_another_tenants_thing_is_answered_as_none(victim: Victim, route: str, method: str) -> None:
     """Another's, an unknown and a malformed id: the same bytes and headers but for the id and the trace."""
     stranger = bearer(a_shop().issued)
-    answers = []
+    seen = []
     for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed", "none-such", str(victim.run_id).upper()):
         response = call(route, method, stranger | {"X-Trace-Id": "same"}, thing=thing, tenant_id="t_x")
         assert told(response) == (404, "NOT_FOUND")
@@ -235,15 +237,14 @@ def test_isolation_another_tenants_thing_is_answered_as_none(victim: Victim, rou
             for name, value in response.headers.items()
             if "ratelimit" not in name.lower() and name != "Content-Length"
         }
-        answers.append((response.content.decode().replace(thing, "ID"), headers))
-    assert all(answer == answers[0] for answer in answers)
+        seen.append((response.content.decode().replace(thing, "ID"), headers))
+    assert all(answer == seen[0] for answer in seen)
     victim.is_untouched()
 
 
-@every_case
+@of_one_tenant
 def test_isolation_nothing_of_another_tenant_is_in_any_answer(victim: Victim, route: str, method: str) -> None:
-    if ENTRIES[route].operators_only:
-        pytest.skip("operators see every tenant")
+    """Operators see every tenant; all others see their own."""
     stranger = a_shop()
     response = call(route, method, bearer(stranger.issued), thing=str(victim.run_id), tenant_id="t_x")
     shown = response.content.decode() + str(response.headers)

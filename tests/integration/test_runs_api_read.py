@@ -233,6 +233,7 @@ def test_dpp_23_past_the_retention_the_owner_is_told_gone_and_others_nothing(sho
     other = a_shop()
     gone = read(shop, run)
     assert (gone.status_code, gone.json()["reason_code"], gone.json()["run_id"]) == (410, "GONE", str(run.run_id))
+    assert (gone.headers["X-DPP-Cost-Reserved"], gone.headers["X-DPP-Cost-Used"]) == ("0.2500", "0.0500")
     assert anonymous(read(other, run)) == anonymous(other.get(f"{RUNS}/{uuid.uuid4()}"))
     assert shop.cancel(str(run.run_id)).status_code == 410
 
