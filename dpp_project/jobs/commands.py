@@ -12,6 +12,7 @@ from dpp_project.commands import EXIT_UNAVAILABLE, Answer, OpsCommand, Refused
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.runner import Outcome
 
+LIMIT_MAX = 1_000_000
 EXIT_ERRORS = 1
 EXIT_BUSY = 75  # EX_TEMPFAIL
 
@@ -22,8 +23,8 @@ def run_job(name: str, *, limit: int | None, dry_run: bool) -> Answer:
     job = registry.job(name)
     if dry_run and job.preview is None:
         raise Refused(reason="VALIDATION_FAILED", field="--dry-run", detail=f"{name} has no preview")
-    if limit is not None and limit < 1:
-        raise Refused(reason="VALIDATION_FAILED", field="--limit", detail="must be 1 or more")
+    if limit is not None and not 1 <= limit <= LIMIT_MAX:
+        raise Refused(reason="VALIDATION_FAILED", field="--limit", detail=f"must be 1 to {LIMIT_MAX}")
     ran = runner.run(job, limit=limit, dry_run=dry_run)
     document: dict[str, Any] = {"job": name, "outcome": ran.outcome.value}
     report = ran.report

@@ -215,7 +215,7 @@ class EmergencySwitchAdmin(_Kept):
         turned = emergency.turn(on=obj.is_on, actor=actor_of(request), reason=obj.reason)
         if turned is None:  # the form has asked the same question
             raise ValueError("a reason is needed")
-        obj.pk = turned.pk
+        obj.pk, obj.actor = turned.pk, turned.actor
 
 
 class _Paper(_Kept):

@@ -207,6 +207,13 @@ def reaped(scene: TicketScene) -> None:
 ENDINGS: Final = (resumed, reaped)
 
 
+def everybody_recovers(scene: TicketScene) -> None:
+    """Runs and money that the deed has touched come to their end."""
+    run = scene.run or Run(run_id=UUID(int=0))
+    replay_pending(limit=100, older_than=timedelta())
+    scenes.recover(Scene(scene.shop, a_request_key(), run, scene.runs_before), scenes.ORDERS[1])
+
+
 def _until_ended(scene: TicketScene, *, seconds: int) -> None:
     for _ in range(ROUNDS):
         left(scene, seconds=seconds)
@@ -214,26 +221,29 @@ def _until_ended(scene: TicketScene, *, seconds: int) -> None:
         scene.answers.append(act(scene))
         if gear.row(scene.ticket.pk).status in ENDED:
             break
-    run = scene.run or Run(run_id=UUID(int=0))
-    replay_pending(limit=100, older_than=timedelta())
-    scenes.recover(Scene(scene.shop, a_request_key(), run, scene.runs_before), scenes.ORDERS[1])
+    everybody_recovers(scene)
 
 
 def holds_true(scene: TicketScene, *, ending: Callable[[TicketScene], None]) -> None:
     """Each ticket has ended once, its deed was done once, every micro has its place, and the papers are whole."""
-    ticket, results = gear.row(scene.ticket.pk), TicketResult.objects.filter(ticket_id=scene.ticket.pk)
-    assert (ticket.status in ENDED, results.count(), results.get().status) == (True, 1, ticket.status), ticket
+    deed_done_once(scene)
     cleaned = TicketResult.objects.get(ticket_id=scene.stale.pk)
     assert (cleaned.status, cleaned.processor_id) == ("FAILED", REAPER_ID)
-    times = scene.deed.times_done(scene)
     if ending is resumed:
-        assert ticket.status == TicketStatus.DONE, results.get().message
+        found = TicketResult.objects.get(ticket_id=scene.ticket.pk)
+        assert found.status == TicketStatus.DONE, found.message
+    _papers_are_whole(scene)
+
+
+def deed_done_once(scene: TicketScene) -> None:
+    ticket, results = gear.row(scene.ticket.pk), TicketResult.objects.filter(ticket_id=scene.ticket.pk)
+    assert (ticket.status in ENDED, results.count(), results.get().status) == (True, 1, ticket.status), ticket
+    times = scene.deed.times_done(scene)
     if ticket.status == TicketStatus.DONE:
         assert times in {1, None}, times
     assert times in {0, 1, None}, times
     run = scene.run or Run(run_id=UUID(int=0))
     scenes.holds_true(Scene(scene.shop, a_request_key(), run, scene.runs_before), None)
-    _papers_are_whole(scene)
 
 
 def _papers_are_whole(scene: TicketScene) -> None:

@@ -18,7 +18,7 @@ from redis import Redis
 from budget import services as money
 from dpp_project import clock, metrics, redis
 from ops.tickets import cycle, emergency, processors, reaper, services, transitions
-from ops.tickets.models import Ticket, TicketResult
+from ops.tickets.models import OpsRunReceipt, Ticket, TicketResult
 from ops.tickets.processors import Done, Later, Refused
 from ops.tickets.services import Reason, Refusal
 from ops.tickets.states import RequestType, TicketStatus
@@ -117,6 +117,13 @@ def test_tkt_01_the_command_refuses_and_names_the_argument(
         call_command("ticket", *arguments)
     assert refused.value.returncode == 1
     assert not Ticket.objects.exists()
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10**30])
+def test_tkt_07_a_cycle_takes_a_limit_that_it_can_count(transactional_db: None, limit: int) -> None:
+    with pytest.raises(CommandError, match=r"^--limit: must be 1 to 1000000$"):
+        call_command("ops_cycle", limit=limit)
+    assert not OpsRunReceipt.objects.exists()
 
 
 def test_tkt_01_a_ticket_is_declined_by_command_with_a_reason(shop: Shop) -> None:
