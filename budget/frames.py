@@ -11,6 +11,7 @@ from typing import Any, Final
 import redis
 
 from budget import keys
+from budget.money import stored_micros
 
 CHUNK: Final = 1_000
 
@@ -53,7 +54,7 @@ def look(client: redis.Redis, tenant_id: str) -> Frame:
         (epoch, gate, seq), balance, holds = pipe.execute()
     return Frame(
         Mark(epoch, gate, seq),
-        int(balance) if balance is not None and balance.removeprefix("-").isdecimal() else None,
+        stored_micros(balance),
         {run_id: int(micros) for run_id, micros in holds.items()},
     )
 

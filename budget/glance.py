@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from redis.client import Pipeline
 
 from budget import keys
+from budget.money import stored_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +30,4 @@ def read(answer: Sequence[str | None]) -> Glance:
     epoch, micros = answer
     if epoch is None or epoch.startswith(keys.CLOSED_PREFIX):
         return UNKNOWN
-    return Glance(open=True, balance_micros=None if micros is None else int(micros))
+    return Glance(open=True, balance_micros=stored_micros(micros))

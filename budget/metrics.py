@@ -23,7 +23,7 @@ def levels() -> Iterable[Metric]:
     yield GaugeMetricFamily("dpp_budget_open", "1 while money can be held; 0 while it is rebuilt.", value=_is_open())
     waiting = PendingCredit.objects.aggregate(count=Count("pk"), oldest=Min("created_at"))
     yield GaugeMetricFamily(
-        "dpp_pending_credits", "Entries that have not reached their balance.", value=waiting["count"]
+        "dpp_pending_credits", "Entries that may not have reached their balance.", value=waiting["count"]
     )
     age = 0 if waiting["oldest"] is None else (clock.now() - waiting["oldest"]).total_seconds()
     yield GaugeMetricFamily("dpp_pending_credit_oldest_seconds", "Age of the oldest of them.", value=max(0, age))

@@ -40,6 +40,11 @@ def checked_credit_micros(value: object) -> int:
     return value
 
 
+def stored_micros(text: str | None) -> int | None:
+    """A balance as Redis has it, which may be below zero; None where it is lost, or is no number."""
+    return int(text) if text is not None and text.removeprefix("-").isdecimal() else None
+
+
 def parse_usd(text: object) -> int:
     """Micros of `"0.2500"`: a string, exactly four decimals, above zero, within the limit."""
     found = _FOUR_DECIMALS.fullmatch(text) if isinstance(text, str) else None

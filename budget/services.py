@@ -13,12 +13,12 @@ from typing import Any, Final, TypeVar
 
 import redis
 import structlog
-from django.db import DatabaseError, transaction
+from django.db import transaction
 
 from budget import keys, ledger, metrics, rebuild, scripts
 from budget.gate import GateClosed
 from budget.models import LedgerEntry, PendingCredit
-from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros
+from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros, stored_micros
 from budget.outcomes import Closed, Credited, HoldOutcome, RefundOutcome, SettleOutcome, Unavailable
 from dpp_project import clock
 from tenants.models import Tenant
@@ -51,7 +51,7 @@ def hold(*, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: in
         ),
     )
     if outcome == Unavailable(Closed.BALANCE):
-        _rebuild_quietly(tenant_id)
+        rebuild.mended(tenant_id)
     return outcome
 
 
@@ -62,7 +62,10 @@ def settle(*, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
     whoever finishes the row next gets the same answer. NoHold on a claimed row: rebuild the tenant, and let the next
     finisher ask again, since the rebuild fences this one.
     """
-    return _patiently(lambda: scripts.shared().settle(tenant_id=tenant_id, run_id=run_id, charge_micros=charge_micros))
+    return _counted(
+        "settle",
+        lambda: scripts.shared().settle(tenant_id=tenant_id, run_id=run_id, charge_micros=charge_micros),
+    )
 
 
 def refund(*, tenant_id: str, run_id: str) -> RefundOutcome:
@@ -107,10 +110,11 @@ def balance(*, tenant_id: str) -> Available | Unavailable:
         return Unavailable(Closed.REDIS)
     if gate is not None:
         return Unavailable(Closed.GATE)
-    if micros is None or not micros.removeprefix("-").isdecimal():
-        _rebuild_quietly(tenant_id)
+    balance_micros = stored_micros(micros)
+    if balance_micros is None:
+        rebuild.mended(tenant_id)
         return Unavailable(Closed.BALANCE)
-    return Available(int(micros))
+    return Available(balance_micros)
 
 
 class Reason(StrEnum):
@@ -291,7 +295,7 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
 
 def _count_by_rebuild(pending: PendingCredit) -> int | None:
     """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
-    if not _rebuild_quietly(pending.tenant_id):
+    if not rebuild.mended(pending.tenant_id):
         return None
     PendingCredit.objects.filter(pk=pending.pk).delete()
     now = balance(tenant_id=pending.tenant_id)
@@ -313,12 +317,3 @@ def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
         bring_to_balance(pending, epoch=epoch)
     left = PendingCredit.objects.filter(pk__in=[pending.pk for pending in found]).count()
     return Replayed(seen=len(found), applied=len(found) - left)
-
-
-def _rebuild_quietly(tenant_id: str) -> bool:
-    """Rebuild a tenant on the way; what cannot be done now is done by the gate watch."""
-    try:
-        return isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
-    except (redis.RedisError, DatabaseError, rebuild.RebuildFailed) as error:
-        log.warning("tenant's money could not be rebuilt now", tenant_id=tenant_id, exc_info=error)
-        return False

@@ -6,7 +6,7 @@ from typing import Final
 
 import redis
 
-from budget import frames, ledger, scripts
+from budget import frames, ledger, rebuild, scripts
 from budget.ledger import Period, Position
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Unavailable
@@ -28,7 +28,10 @@ class Overview:
 
 
 def overview(tenant_id: str) -> Overview | Unavailable:
-    """Redis and the ledger as of one moment: between two looks at the same sequence."""
+    """Redis and the ledger as of one moment: between two looks at the same sequence.
+
+    A tenant that was only just made has no balance yet; whoever looks first brings it there.
+    """
     client = scripts.shared().client
     try:
         for _ in range(TRIES):
@@ -36,7 +39,9 @@ def overview(tenant_id: str) -> Overview | Unavailable:
             if not frame.mark.is_open():
                 return Unavailable(Closed.EPOCH)
             if frame.balance_micros is None:
-                return Unavailable(Closed.BALANCE)
+                if not rebuild.mended(tenant_id):
+                    return Unavailable(Closed.BALANCE)
+                continue
             coming = _coming(client, tenant_id)
             credited = ledger.sums_of(tenant_id).credited_micros - coming
             if frames.mark(client, tenant_id) == frame.mark:

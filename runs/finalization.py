@@ -15,7 +15,6 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-import redis
 import structlog
 
 from budget import rebuild, services
@@ -90,7 +89,7 @@ def finish(claim: Claim, *, actor: str) -> Finish:
     for _ in range(TURNS):
         moved = _move_money(claim)
         if isinstance(moved, NoHold) or moved == Unavailable(Closed.BALANCE):
-            if not _made_again(claim.tenant_id):
+            if not rebuild.mended(claim.tenant_id):  # which fences this claim as well
                 return Finish.WAITING
         elif isinstance(moved, Unavailable):
             log.warning("money cannot move, the claim waits", run_id=str(claim.run_id), closed=moved.closed)
@@ -109,15 +108,6 @@ def _move_money(claim: Claim) -> SettleOutcome | RefundOutcome:
     if claim.money_state is MoneyState.REFUNDED:
         return services.refund(tenant_id=claim.tenant_id, run_id=run_id)
     return services.settle(tenant_id=claim.tenant_id, run_id=run_id, charge_micros=claim.charge_micros)
-
-
-def _made_again(tenant_id: str) -> bool:
-    """The tenant's money from Postgres, where Redis has lost the hold or the balance. It fences the claim as well."""
-    try:
-        return isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
-    except (redis.RedisError, rebuild.RebuildFailed) as error:
-        log.warning("the claim waits for its tenant's money", tenant_id=tenant_id, exc_info=error)
-        return False
 
 
 def _committed(claim: Claim, *, taken_micros: int, actor: str) -> bool:

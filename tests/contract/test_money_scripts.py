@@ -10,7 +10,6 @@ import redis
 
 from budget import keys, scripts
 from budget.items import Item
-from budget.model import Model
 from budget.money import MAX_MICROS
 from dpp_project import constants
 from tests.gear.money import (
@@ -33,6 +32,7 @@ from tests.gear.money import (
     run_keys,
     settle,
 )
+from tests.gear.money_model import Model
 
 pytestmark = pytest.mark.contract("DPP-51", "DPP-52", "DPP-53")
 

@@ -9,7 +9,7 @@ import redis
 
 from budget import keys, scripts
 from budget.items import Item
-from budget.model import Model
+from tests.gear.money_model import Model
 
 # What a key holds, and the seconds it has left, up to the next ten: None for a key that stays.
 State = dict[str, tuple[object, int | None]]

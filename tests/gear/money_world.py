@@ -11,10 +11,10 @@ import redis
 
 from budget import keys
 from budget.gate import LUA
-from budget.model import Model
 from budget.snapshot import TenantMoney
 from tests.gear.books import Books, Row
 from tests.gear.money import OTHER, TENANT, ModelSide, ScriptSide, Side, State, credit_keys, rebuild_keys, run_keys
+from tests.gear.money_model import Model
 
 Actor = Iterator[None]
 

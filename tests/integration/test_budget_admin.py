@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from budget import dashboard, days, keys, ledger, rebuild, services, spending
+from budget.metrics import OPERATIONS
 from budget.models import BalanceSnapshot, LedgerEntry
 from dpp_project import clock, metrics
 from dpp_project.clock import FixedClock
@@ -142,6 +143,20 @@ def test_dpp_74_a_scrape_shows_the_drift(tenant_id: str, valkey: redis.Redis) ->
         assert f"\n{line}\n" in scraped
     valkey.flushall()
     assert "\ndpp_budget_open 0.0\n" in metrics.page().decode()
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_every_operation_on_money_is_counted_by_its_answer(tenant_id: str) -> None:
+    def counted(operation: str, answer: str) -> float:
+        return float(OPERATIONS.labels(operation, answer)._value.get())
+
+    asked = [("hold", "Held"), ("settle", "Settled"), ("settle", "NoHold"), ("refund", "Refunded")]
+    before = [counted(*each) for each in asked]
+    services.hold(tenant_id=tenant_id, run_id="one", reserved_micros=1, created_at_ms=1)
+    services.settle(tenant_id=tenant_id, run_id="one", charge_micros=1)
+    services.settle(tenant_id=tenant_id, run_id="another", charge_micros=1)
+    services.refund(tenant_id=tenant_id, run_id="one")
+    assert [counted(*each) for each in asked] == [each + 1 for each in before]
 
 
 def test_the_jobs_are_declared() -> None:

@@ -10,7 +10,7 @@ import pytest
 import redis
 from django.test import Client
 
-from budget import rebuild, services
+from budget import keys, rebuild, services
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.outcomes import Settled
 from tenants.models import Tenant
@@ -109,6 +109,29 @@ def test_dpp_28_a_charge_counts_before_its_commit(runs: RunsTable, tenant_id: st
     services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=7)
     body = tenant.get(BUDGET).json()
     assert (body["balance_usd_micros"], body["held_usd_micros"], body["charged_usd_micros"]) == (999_993, 0, 7)
+
+
+@pytest.mark.contract("DPP-55")
+def test_dpp_55_a_tenant_made_a_moment_ago_has_a_budget(tenant: Caller, tenant_id: str, valkey: redis.Redis) -> None:
+    assert valkey.get(keys.balance(tenant_id)) is None, "nothing has opened it yet"
+    body = tenant.get(BUDGET).json()
+    assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (0, 0, 0)
+    assert valkey.get(keys.balance(tenant_id)) == "0"
+
+
+@pytest.mark.contract("DPP-55")
+def test_dpp_55_a_lost_balance_is_made_again_by_whoever_looks(
+    runs: RunsTable, tenant_id: str, tenant: Caller, valkey: redis.Redis
+) -> None:
+    top_up(tenant_id, 1_000_000)
+    held_run(runs, tenant_id, 250_000)
+    valkey.delete(keys.balance(tenant_id))
+    body = tenant.get(BUDGET).json()
+    assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (
+        750_000,
+        250_000,
+        1_000_000,
+    )
 
 
 def test_dpp_55_a_closed_budget_is_no_budget_of_zero(tenant: Caller, valkey: redis.Redis) -> None:

@@ -16,6 +16,7 @@ from budget.money import (
     format_usd,
     minimum_fee_micros,
     parse_usd,
+    stored_micros,
 )
 
 pytestmark = pytest.mark.contract("DPP-50")
@@ -124,3 +125,20 @@ def test_the_edges_of_an_amount() -> None:
     for wrong in (0, MAX_MICROS + 1, -MAX_MICROS - 1, True, 1.5):
         with pytest.raises(AmountInvalid):
             checked_credit_micros(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        (None, None),
+        ("", None),
+        ("-", None),
+        ("nan", None),
+        ("1e3", None),
+        ("0", 0),
+        ("-5", -5),
+        (str(MAX_MICROS), MAX_MICROS),
+    ],
+)
+def test_dpp_55_a_balance_that_is_lost_or_no_number_is_not_zero(text: str | None, micros: int | None) -> None:
+    assert stored_micros(text) == micros
