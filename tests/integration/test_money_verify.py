@@ -1,7 +1,9 @@
 """The law proved, and every way of breaking it found, to the micro (DPP-56)."""
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from django.db import connections
 
 from budget import jobs, keys, rebuild, scripts, services, verify
 from budget.models import PendingCredit
-from budget.outcomes import Held, Settled
+from budget.outcomes import Closed, Held, Settled, Unavailable
 from budget.verify import Difference, Kind, Verdict
 from dpp_project import clock
 from tests.gear.open_runs import Claimed, RunsTable, runs_table
@@ -181,15 +183,29 @@ def test_the_moments_gate_opens_by_itself(runs: RunsTable, tenant_id: str, valke
     assert valkey.hlen(keys.holds(tenant_id)) == 1
 
 
+def counted_to_the_end(ask: Callable[[], Any]) -> Any:
+    """Asked again while the tenant is counted behind its gate, which on a busy machine can be heard of."""
+    while (outcome := ask()) == Unavailable(Closed.GATE):
+        pass
+    return outcome
+
+
 def test_dpp_56_no_false_alarm_under_load(runs: RunsTable, tenant_id: str) -> None:
     stop, failed = threading.Event(), []
 
     def work() -> None:
         try:
             while not stop.is_set():
-                run_id = held_run(runs, tenant_id, 1_000)
+                run_id = runs.accept(tenant_id, 1_000)
+                held = counted_to_the_end(
+                    partial(services.hold, tenant_id=tenant_id, run_id=run_id, reserved_micros=1_000, created_at_ms=1)
+                )
+                assert isinstance(held, Held)
+                assert runs.mark_reserved(run_id)
                 claimed = claimed_run(runs, run_id)
-                settled = services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=3)
+                settled = counted_to_the_end(
+                    partial(services.settle, tenant_id=tenant_id, run_id=run_id, charge_micros=3)
+                )
                 assert isinstance(settled, Settled)
                 assert runs.commit(claimed, taken_micros=settled.charge_micros)
         except BaseException as error:
