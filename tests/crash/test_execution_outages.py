@@ -14,7 +14,7 @@ import pytest
 from django.db import OperationalError, connections
 from redis import Redis
 
-from budget import keys, rebuild, services
+from budget import keys, rebuild, scripts, services
 from dpp_project import redis
 from dpp_project.http.reasons import ReasonCode
 from reaper import claim_reconciler, lease_reaper
@@ -263,6 +263,35 @@ def test_dpp_39_a_settle_whose_answer_got_lost_is_asked_again_and_takes_once(
 
     monkeypatch.setattr(services, "settle", cut_before_the_answer)
     assert work.execute(run) is End.COMMITTED
+    completed(run, tenant)
+
+
+@pytest.mark.parametrize("closed", ["for a while", "for good"])
+def test_dpp_39_money_closed_at_the_settle_is_waited_for(
+    closed: str, tenant: Tenant, valkey: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It opens before the second attempt, or after its worker's patience: then the reconciler has the claim."""
+    run, settle, attempts = work.queued(tenant), services.settle, []
+
+    def closed_at_first(**values: Any) -> Any:
+        attempts.append(values)
+        if len(attempts) == 1:
+            scripts.shared().gate.close(valkey)
+        elif len(attempts) == 2 and closed == "for a while":
+            rebuild.rebuild_all()
+        return settle(**values)
+
+    if closed == "for good":
+        little_patience(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(services, "settle", closed_at_first)
+        assert work.execute(run) is (End.WAITING if closed == "for good" else End.COMMITTED)
+    assert len(attempts) > 1
+    if closed == "for good":
+        assert gear.row(run.run_id).finalize_stage == Stage.CLAIMED
+        rebuild.rebuild_all()
+        gear.aged(run, finalize_claimed_at=301)
+        recovery.run_loop(claim_reconciler.run_once)
     completed(run, tenant)
 
 

@@ -26,7 +26,7 @@ from tests.gear.waiting import wait_until
 SQL_MAX, REDIS_MAX, SQS_MAX, DELETES_MAX = 6, 5, 1.8, 0.25
 RUNS = 80
 AT_ONCE = 16
-"""With fewer runs at once a poll finds fewer free slots, and brings fewer messages: 2.4 requests a run at 4."""
+"""With fewer runs at once a poll finds fewer free slots: 1.7 to 1.9 requests a run at 4, by how busy the machine is."""
 
 
 class Counted:

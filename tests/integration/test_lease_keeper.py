@@ -12,6 +12,7 @@ from redis import Redis
 from dpp_project import redis
 from dpp_project.constants import LEASE_TTL_SECONDS, QUEUE_VISIBILITY_SECONDS
 from dpp_project.http.reasons import ReasonCode
+from dpp_project.settings import ENV
 from dpp_project.sqs import receipts
 from runs import leases, transitions
 from runs.leases import Held, Keeper, Message
@@ -194,6 +195,32 @@ def test_lease_that_postgres_cannot_confirm_is_not_lost(
         assert (mine.lost, stops.times, kept) == (False, 0, [])
         keeper.beat([mine])
     assert kept == [("q", ["r"], QUEUE_VISIBILITY_SECONDS)]
+
+
+def test_lease_a_beat_without_redis_renews_in_postgres_and_keeps_the_message(
+    valkey: Redis, keeper: Keeper, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, stops = gear.aged(gear.working(), lease_expires_at=-20), Stops()
+    mine = held(run, stop=stops, message=Message("q", "r"))
+    redis.disconnect()
+    with redis_through_proxy(monkeypatch) as proxy, proxy.outage(Mode.REFUSE):
+        redis.disconnect()
+        keeper.beat([mine])
+    redis.disconnect()
+    assert LEASE_TTL_SECONDS - 5 < seconds_left(run) <= LEASE_TTL_SECONDS
+    assert (mine.lost, mine.has_signal, stops.times) == (False, True, 0)
+    assert kept == [("q", ["r"], QUEUE_VISIBILITY_SECONDS)]
+
+
+def test_lease_a_beat_without_its_queue_renews_the_lease(
+    valkey: Redis, aws: str, keeper: Keeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, stops = gear.aged(gear.working(), lease_expires_at=-20), Stops()
+    mine = held(run, stop=stops, message=Message(f"{ENV.DPP_QUEUE_URL}-gone", "r"))
+    keeper.beat([mine])
+    assert LEASE_TTL_SECONDS - 5 < seconds_left(run) <= LEASE_TTL_SECONDS
+    assert (mine.lost, stops.times) == (False, 0)
+    assert "1 messages could not be kept" in [record.getMessage() for record in caplog.records]
 
 
 # The watch.
