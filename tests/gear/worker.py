@@ -30,13 +30,13 @@ class Worker:
     def lines(self) -> list[dict[str, Any]]:
         if not self._record.exists():
             return []
-        return [json.loads(line) for line in self._record.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in _whole_lines(self._record.read_text(encoding="utf-8"))]
 
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def log_lines(self, logger: str) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        found = [json.loads(line) for line in _whole_lines(self.log()) if line.startswith("{")]
         return [line for line in found if line.get("logger") == logger]
 
     def alive(self) -> bool:
@@ -53,6 +53,11 @@ class Worker:
 
     def wait_exit(self, *, seconds: float) -> int:
         return self.process.wait(timeout=seconds)
+
+
+def _whole_lines(text: str) -> list[str]:
+    """Without the one that is being written."""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 @contextmanager
