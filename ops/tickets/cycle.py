@@ -51,7 +51,7 @@ def preview(*, now: datetime, limit: int) -> Report:
     del now
     if emergency.is_on():
         return Report(detail={"decision": STOPPED})
-    stale, due = selectors.stale_as_set().count(), selectors.due()[:limit].count()
+    stale, due = selectors.stale_by_setting().count(), selectors.due()[:limit].count()
     return Report(seen=stale + due, changed=min(stale, settings.TICKET_REAPER_MAX_CLEAN) + due)
 
 

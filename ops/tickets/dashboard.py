@@ -34,6 +34,6 @@ def operations() -> Panel:
                 note="The cycle takes them within a minute.",
                 link=f"{tickets}?status__exact=OPEN",
             ),
-            Figure(label="Stale", value=str(selectors.stale_as_set().count()), note="The next cycle ends them."),
+            Figure(label="Stale", value=str(selectors.stale_by_setting().count()), note="The next cycle ends them."),
         ],
     )

@@ -31,7 +31,7 @@ def due() -> QuerySet[Ticket]:
     """
     may_start = Q(status=TicketStatus.OPEN) & (Q(needs_approval=False) | Q(approved_by__isnull=False))
     left = Q(status=TicketStatus.IN_PROGRESS, attempts__lt=ATTEMPTS_MAX) & _untouched_for(RETRY_AFTER_SECONDS)
-    stale = stale_as_set().order_by().values("pk")
+    stale = stale_by_setting().order_by().values("pk")
     return Ticket.objects.filter(may_start | left & ~Q(pk__in=stale)).order_by("created_at", "request_id")
 
 
@@ -48,7 +48,7 @@ def unfinished() -> QuerySet[Ticket]:
     return Ticket.objects.filter(status__in=[TicketStatus.OPEN, TicketStatus.IN_PROGRESS])
 
 
-def stale_as_set() -> QuerySet[Ticket]:
+def stale_by_setting() -> QuerySet[Ticket]:
     """What the next pass of the reaper finds."""
     return stale(threshold_seconds=settings.TICKET_STALE_SECONDS, excluded_types=settings.TICKET_REAPER_EXCLUDED_TYPES)
 

@@ -258,6 +258,34 @@ def test_tkt_06_a_second_run_in_one_second_waits_for_the_next(
     assert json.loads(in_storage(LATEST_PATH)) == second
 
 
+def test_tkt_06_who_finds_every_second_taken_is_told_to_come_again(
+    clock: FixedClock, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    ticket = gear.stale()
+    waits: list[datetime] = []
+    monkeypatch.setattr(reaper, "wait_for_the_next_second", waits.append)  # the clock stands: somebody is always first
+    response = post(client)
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
+    assert "Nothing was cleaned" in response.json()["detail"]
+    assert (gear.row(ticket.pk), ReaperReport.objects.count(), len(waits)) == (ticket, 1, reaper.TURNS)
+
+
+def test_tkt_06_a_clock_that_goes_back_takes_no_name_twice_and_the_last_run_is_the_latest(
+    clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper, "wait_for_the_next_second", lambda _now: clock.advance(seconds=1))
+    ticket = gear.stale(seconds=gear.DAY_SECONDS - 60)
+    for hours in (0, 1, -1):
+        clock.advance(seconds=hours * 3_600)
+        last = run()
+        assert last["stale_count"] == 0, "ages go by the database's clock"
+    assert last["asof"] == "2026-03-01T21:00:01+09:00"
+    assert [path[-11:] for path in snapshots()] == ["210000.json", "210001.json", "220000.json"]
+    assert json.loads(in_storage(LATEST_PATH)) == last
+    assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
+
+
 def test_tkt_06_without_the_storage_nothing_is_half_written_and_the_next_run_writes_it(
     clock: FixedClock, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,7 @@ class LatestReportView(ApiView):
         try:
             content = reaper.latest()
         except reaper.STORAGE_AWAY as error:
-            raise _storage_away("The storage does not answer.") from error
+            raise _ask_again("The storage does not answer.") from error
         if content is None:
             raise Problem(ReasonCode.NOT_FOUND, "The ticket reaper has not run yet.")
         return Response(json.loads(content))
@@ -143,13 +143,16 @@ class RunReaperView(ApiView):
     def post(self, request: Request) -> Response:
         """End stale tickets now, and answer the report. Runs within one second of each other wait for their turn."""
         body = read_body(request, ReaperRequest)
-        ran = reaper.run(threshold_seconds=body.threshold_seconds, max_clean=body.max_clean)
+        try:
+            ran = reaper.run(threshold_seconds=body.threshold_seconds, max_clean=body.max_clean)
+        except reaper.Crowded as error:
+            raise _ask_again("Others run it every second at the moment. Nothing was cleaned.") from error
         if not ran.published:
-            raise _storage_away("The tickets are ended; the report follows when the storage answers again.")
+            raise _ask_again("The tickets are ended; the report follows when the storage answers again.")
         return Response(ran.report.document())
 
 
-def _storage_away(detail: str) -> Problem:
+def _ask_again(detail: str) -> Problem:
     return Problem(ReasonCode.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
