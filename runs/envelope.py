@@ -25,7 +25,6 @@ PART_BYTES_MIN: Final = 1_000
 ENTRY_BYTES: Final = 500
 """What naming a file takes at most, beside its name twice in UTF-8: key prefix, type, size, hash."""
 PART_TYPE: Final = "application/json; charset=utf-8"
-ARTIFACTS: Final = "artifacts/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def _free_name(part: str, files: Iterable[Artifact]) -> str:
 
 
 def _key(file: Artifact, prefix: str) -> str:
-    return f"{prefix}{ARTIFACTS}{file.name}"
+    return storage.artifact_key(prefix, file.name)
 
 
 def _about(file: Artifact, prefix: str) -> dict[str, Any]:

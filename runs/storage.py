@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 ENVELOPE_NAME: Final = "pack_envelope.json"
+ARTIFACTS: Final = "artifacts/"
 ENVELOPE_CONTENT_TYPE: Final = "application/json; charset=utf-8"
 
 
@@ -32,6 +33,11 @@ def run_prefix(*, tenant_id: str, run_id: uuid.UUID, created_at: datetime) -> st
 
 def envelope_key(*, tenant_id: str, run_id: uuid.UUID, created_at: datetime) -> str:
     return run_prefix(tenant_id=tenant_id, run_id=run_id, created_at=created_at) + ENVELOPE_NAME
+
+
+def artifact_key(envelope_key: str, name: str) -> str:
+    """Where a file beside this envelope lies; the envelope names those that there are."""
+    return f"{envelope_key.removesuffix(ENVELOPE_NAME)}{ARTIFACTS}{name}"
 
 
 def upload_prefix(tenant_id: str) -> str:

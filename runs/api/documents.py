@@ -15,6 +15,7 @@ from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
 from runs import storage
 from runs.api.metering import shown
 from runs.models import Run
+from runs.packs.pack import is_file_name
 from runs.receipts import href
 from runs.states import MoneyState, Stage, Status
 
@@ -62,6 +63,16 @@ class CompletedResult(_Part):
     data_omitted: Literal["TOO_LARGE", "UNAVAILABLE"] | None = Field(
         default=None, description="Why `data` is not here although it was asked for; the address has it."
     )
+
+
+class ArtifactDocument(_Part):
+    """A file beside the envelope, such as `text.docx`, or a part of the data that the envelope had no room for."""
+
+    name: str = Field(examples=["text.docx"])
+    presigned_url: str = Field(description="Downloads the file, without a key, until `expires_at`.")
+    content_type: str = Field(examples=["text/markdown; charset=utf-8"])
+    size: int = Field(examples=[38_384], description="In bytes; its hash stands in the envelope.")
+    expires_at: datetime
 
 
 class FailedResult(_Part):
@@ -162,6 +173,24 @@ def _completed(run: Run, key: str) -> CompletedResult:
         expires_at=expires_at,
         data=data,
         data_omitted=omitted,
+    )
+
+
+def artifact(run: Run, name: str) -> ArtifactDocument | None:
+    """The bucket is asked whether there is one; None for a run that has not completed, too."""
+    if run.status != Status.COMPLETED or run.result_key is None or not is_file_name(name):
+        return None
+    key = storage.artifact_key(run.result_key, name)
+    head = storage.shared().head(key)
+    if head is None:
+        return None
+    seconds = storage.seconds_to_sign(retention_until=run.retention_until)
+    return ArtifactDocument(
+        name=name,
+        presigned_url=storage.shared().presign_get(key, seconds=seconds),
+        content_type=head.content_type,
+        size=head.size,
+        expires_at=clock.now() + timedelta(seconds=seconds),
     )
 
 

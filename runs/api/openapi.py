@@ -13,7 +13,7 @@ from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.reasons import ReasonCode
 from runs import requests
-from runs.api.documents import RunDocument, RunPage
+from runs.api.documents import ArtifactDocument, RunDocument, RunPage
 from runs.api.queries import RunsQuery
 from runs.packs import registry
 from runs.receipts import RunReceipt
@@ -191,6 +191,35 @@ READ: Final[dict[str, Any]] = {
     "parameters": [RUN_ID_PARAMETER, *cost_headers()],
     "responses": {200: RunDocument, **refusals(ReasonCode.GONE)},
     "examples": [answer_example("Completed", _COMPLETED), answer_example("Failed", _FAILED)],
+}
+ARTIFACT: Final[dict[str, Any]] = {
+    "operation_id": "readArtifact",
+    "summary": "Read where a file of a run lies",
+    "tags": _TAGS,
+    "parameters": [
+        RUN_ID_PARAMETER,
+        OpenApiParameter(
+            "name",
+            OpenApiTypes.STR,
+            OpenApiParameter.PATH,
+            description="As the envelope's `artifacts` has it.",
+            examples=[OpenApiExample("Word", value="text.docx")],
+        ),
+        *cost_headers(),
+    ],
+    "responses": {200: ArtifactDocument, **refusals(ReasonCode.GONE, ReasonCode.SERVICE_UNAVAILABLE)},
+    "examples": [
+        answer_example(
+            "A file",
+            {
+                "name": "text.md",
+                "presigned_url": "https://dpp-results.s3.amazonaws.com/dpp/t_demo/2026/03/01/...?X-Amz-Expires=600&...",
+                "content_type": "text/markdown; charset=utf-8",
+                "size": 4452,
+                "expires_at": "2026-03-01T12:10:03Z",
+            },
+        )
+    ],
 }
 CANCEL: Final[dict[str, Any]] = {
     "operation_id": "cancelRun",

@@ -98,6 +98,21 @@ class RunView(MeteredView):
         return _shown(request, _owned(request, run_id, self.money), self.money)
 
 
+class ArtifactView(MeteredView):
+    required_scopes: Final = Scope.RUNS_READ
+    rate_bucket: Final = Bucket.POLL
+
+    @extend_schema(**openapi.ARTIFACT)
+    def get(self, request: Request, run_id: str, name: str) -> HttpResponse:
+        """Where one of the files lies that a completed run's envelope names."""
+        run = _owned(request, run_id, self.money)
+        found = documents.artifact(run, name)
+        if found is None:
+            raise _not_found()
+        _tell_costs_of(request, run, documents.cost(run, balance_micros=self.money.balance_micros))
+        return _json_response(found)
+
+
 class CancelView(MeteredView):
     required_scopes: Final = Scope.RUNS_WRITE
     rate_bucket: Final = Bucket.SUBMIT

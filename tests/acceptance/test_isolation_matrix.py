@@ -53,6 +53,7 @@ ENTRIES: dict[str, Entry] = {
     "v1/runs": Entry({"GET": None, "POST": a_body}, headers=_fresh_key),
     "v1/runs/estimate": Entry({"POST": lambda: {"pack_type": "probe", "inputs": {}}}),
     "v1/runs/<str:run_id>": Entry({"GET": None}, ids=("run_id",)),
+    "v1/runs/<str:run_id>/artifacts/<str:name>": Entry({"GET": None}, ids=("run_id",)),
     "v1/runs/<str:run_id>/cancel": Entry({"POST": None}, ids=("run_id",)),
     "v1/uploads": Entry(
         {"POST": lambda: {"filename": "a.png", "content_type": "image/png", "size_bytes": 1}}, headers=dict
@@ -133,6 +134,7 @@ def victim(shop: Shop) -> Victim:
 def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant_id: str) -> Any:
     entry = ENTRIES[route]
     path = "/" + route.replace("<str:run_id>", thing).replace("<str:tenant_id>", tenant_id)
+    path = path.replace("<str:name>", "text.md")
     path = path.replace("<str:request_id>", thing)
     make = entry.methods[method]
     client: Any = Client(raise_request_exception=False)

@@ -29,8 +29,10 @@ from schemathesis.specs.openapi.checks import (
 
 from dpp_project import pages
 from ops.tickets import reaper
+from runs import storage
+from runs.finalization import Claim, Finish, finish
 from tenants.models import Tenant
-from tests.gear import proofs, tickets
+from tests.gear import proofs, recovery, runs, tickets
 from tests.gear.shop import Shop, top_up
 from tests.gear.tenants import an_operator_key, bearer
 
@@ -45,11 +47,13 @@ CHECKS: Final[list[Any]] = [
     response_headers_conformance,
     response_schema_conformance,
 ]
+FILE: Final = "text.md"
 # Of a hundred cases so many go to each. An address without anything to vary is called once.
 SHARES: Final = {
     ("post", "/v1/runs"): 34,
     ("get", "/v1/runs"): 14,
     ("get", "/v1/runs/{run_id}"): 14,
+    ("get", "/v1/runs/{run_id}/artifacts/{name}"): 5,
     ("post", "/v1/runs/{run_id}/cancel"): 10,
     ("post", "/v1/uploads"): 12,
     ("post", "/v1/runs/estimate"): 5,
@@ -72,6 +76,7 @@ class Caller:
 
     shop: Shop
     run_id: str
+    run_id_with_a_file: str
     operator: dict[str, str]
     ticket_id: str
 
@@ -82,10 +87,20 @@ class Caller:
         """Random ids are unknown ids; half of the requests name what there is."""
         if at_own and "run_id" in (case.path_parameters or {}):
             case.path_parameters["run_id"] = self.run_id
+        if at_own and "name" in (case.path_parameters or {}):
+            case.path_parameters |= {"run_id": self.run_id_with_a_file, "name": FILE}
         if at_own and "request_id" in (case.path_parameters or {}):
             case.path_parameters["request_id"] = self.ticket_id
         if at_own and "tenant_id" in (case.path_parameters or {}):
             case.path_parameters["tenant_id"] = self.shop.tenant.tenant_id
+
+
+def _with_a_file(tenant: Tenant) -> str:
+    run = recovery.worker_claimed(tenant)
+    claim = Claim.won(run, token=runs.TOKEN, intent=recovery.completed(run))
+    assert finish(claim, actor="worker") is Finish.COMMITTED
+    storage.shared().put(storage.artifact_key(str(run.result_key), FILE), b"# a page", content_type="text/markdown")
+    return str(run.run_id)
 
 
 @pytest.fixture
@@ -96,7 +111,7 @@ def caller(shop: Shop) -> Caller:
     operator = bearer(an_operator_key())
     Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
     reaper.run()
-    return Caller(shop, run_id, operator, ticket_id=str(tickets.opened().pk))
+    return Caller(shop, run_id, _with_a_file(shop.tenant), operator, ticket_id=str(tickets.opened().pk))
 
 
 def operations() -> dict[tuple[str, str], Any]:

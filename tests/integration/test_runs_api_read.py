@@ -213,6 +213,43 @@ MALFORMED = (
 )
 
 
+# Files beside the envelope.
+
+
+def with_a_file(shop: Shop) -> tuple[Run, str]:
+    run = completed(shop)
+    key = storage.artifact_key(run.result_key or "", "text.md")
+    storage.shared().put(key, b"# a page", content_type="text/markdown; charset=utf-8")
+    return run, f"{RUNS}/{run.run_id}/artifacts"
+
+
+@pytest.mark.contract("DPP-33")
+def test_dpp_33_a_file_beside_the_envelope_is_its_owners_for_ten_minutes(shop: Shop) -> None:
+    _, files = with_a_file(shop)
+    response = shop.get(f"{files}/text.md")
+    body = response.json()
+    assert (response.status_code, response.headers["X-DPP-Cost-Used"]) == (200, "0.0500")
+    assert (body["name"], body["content_type"], body["size"]) == ("text.md", "text/markdown; charset=utf-8", 8)
+    assert parse_qs(urlsplit(body["presigned_url"]).query)["X-Amz-Expires"] == ["600"]
+    left = datetime.fromisoformat(body["expires_at"]) - clock_module.now()
+    assert timedelta(seconds=590) < left <= timedelta(seconds=600)
+    assert urllib3.request("GET", body["presigned_url"]).data == b"# a page"
+
+
+@pytest.mark.parametrize("name", ["text.docx", "..", ".hidden", "%2e%2e%2fpack_envelope.json", "a%00b", "x" * 200])
+def test_dpp_33_what_is_no_file_of_the_run_is_a_404(shop: Shop, name: str) -> None:
+    _, files = with_a_file(shop)
+    assert shop.get(f"{files}/{name}").status_code == 404
+
+
+def test_dpp_33_files_of_another_tenant_of_a_run_that_failed_or_is_past_its_time_are_not_given(shop: Shop) -> None:
+    run, files = with_a_file(shop)
+    assert a_shop().get(f"{files}/text.md").status_code == 404
+    assert shop.get(f"{RUNS}/{failed(shop).run_id}/artifacts/text.md").status_code == 404
+    gear.aged(run, retention_until=1)
+    assert shop.get(f"{files}/text.md").status_code == 410
+
+
 def test_dpp_22_another_tenants_run_an_unknown_and_a_malformed_id_are_one_404(shop: Shop) -> None:
     other = a_shop()
     theirs = submitted(other)
