@@ -6,20 +6,18 @@ order in turn; `make prove` takes all of each.
 """
 
 import itertools
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from redis import Redis
 
-from budget import keys, rebuild, scripts, services
+from budget import keys, scripts, services
 from budget.outcomes import SettleOutcome
 from dpp_project.jobs.registry import Report
 from reaper import claim_reconciler
-from tests.gear import proofs, recovery, scenes
-from tests.gear.cutpoints import Ended, Forge, wire_of_the_services
+from tests.gear import proofs, scenes
+from tests.gear.cutpoints import Ended, Forge, forge
 from tests.gear.scenes import ORDERS, SITUATIONS, Situation, quick_surroundings
-from tests.gear.shop import Shop, a_shop
+from tests.gear.shop import Shop, rich_shop
 from tests.gear.wire import Fault
 
 pytestmark = [
@@ -27,7 +25,7 @@ pytestmark = [
     pytest.mark.contract("DPP-06", "DPP-34", "DPP-42"),
     pytest.mark.usefixtures("quick_surroundings"),
 ]
-__all__ = ["quick_surroundings"]
+__all__ = ["forge", "quick_surroundings", "rich_shop"]
 
 SPREAD: Final = 4
 """The fast tests strike each action at every fourth of its requests."""
@@ -36,18 +34,8 @@ every_situation = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda si
 
 
 @pytest.fixture
-def shop(valkey: Redis, aws: str) -> Shop:
-    recovery.empty_queues()
-    rebuild.rebuild_all()
-    made = a_shop()
-    services.top_up(tenant_id=made.tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
-    return made
-
-
-@pytest.fixture(scope="module")
-def forge(django_db_setup: None) -> Iterator[Forge]:
-    with wire_of_the_services() as wire:
-        yield Forge(wire)
+def shop(rich_shop: Shop) -> Shop:
+    return rich_shop
 
 
 def undisturbed(situation: Situation, shop: Shop, forge: Forge) -> int:

@@ -6,24 +6,21 @@ requests, each with one fault and one ending in turn.
 """
 
 import itertools
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
 from django.db.models.functions import Now
-from redis import Redis
 
-from budget import rebuild, services
 from budget.models import LedgerEntry
 from ops.tickets import processors, reaper, reports
 from ops.tickets.models import ReaperReport
 from ops.tickets.states import RequestType
 from runs import storage
-from tests.gear import proofs, recovery, ticket_scenes
+from tests.gear import proofs, ticket_scenes
 from tests.gear import tickets as gear
-from tests.gear.cutpoints import Ended, Forge, wire_of_the_services
+from tests.gear.cutpoints import Ended, Forge, forge
 from tests.gear.scenes import quick_surroundings
-from tests.gear.shop import Shop, a_shop
+from tests.gear.shop import Shop, rich_shop
 from tests.gear.ticket_scenes import DEEDS, ENDINGS, Deed, quick_seconds, resumed
 from tests.gear.wire import Fault
 
@@ -32,26 +29,16 @@ pytestmark = [
     pytest.mark.contract("TKT-01", "TKT-03", "TKT-06", "TKT-07"),
     pytest.mark.usefixtures("quick_surroundings", "quick_seconds"),
 ]
-__all__ = ["quick_seconds", "quick_surroundings"]
+__all__ = ["forge", "quick_seconds", "quick_surroundings", "rich_shop"]
 
 SPREAD: Final = 4
 every_deed = pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
 
 
 @pytest.fixture
-def shop(valkey: Redis, aws: str) -> Shop:
-    recovery.empty_queues()
+def shop(rich_shop: Shop) -> Shop:
     storage.shared().delete_prefix(reports.FOLDER)
-    rebuild.rebuild_all()
-    made = a_shop()
-    services.top_up(tenant_id=made.tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
-    return made
-
-
-@pytest.fixture(scope="module")
-def forge(django_db_setup: None) -> Iterator[Forge]:
-    with wire_of_the_services() as wire:
-        yield Forge(wire)
+    return rich_shop
 
 
 def undisturbed(deed: Deed, shop: Shop, forge: Forge) -> list[str]:

@@ -7,12 +7,13 @@ import select
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
+import pytest
 from django.conf import settings
 from django.db import connection, connections
 
@@ -145,3 +146,9 @@ def _wait_for(pipe: int, pid: int) -> bytes:
 
 def _reaped(pid: int) -> int:
     return os.waitpid(pid, 0)[1]
+
+
+@pytest.fixture(scope="module")
+def forge(django_db_setup: None) -> Iterator[Forge]:
+    with wire_of_the_services() as wire:
+        yield Forge(wire)

@@ -139,3 +139,10 @@ def shop(valkey: Redis, aws: str, transactional_db: None) -> Shop:
     recovery.empty_queues()
     rebuild.rebuild_all()
     return a_shop()
+
+
+@pytest.fixture
+def rich_shop(shop: Shop) -> Shop:
+    """For tests that buy in it again and again."""
+    top_up(shop.tenant, 10**12)
+    return shop
