@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,11 +10,14 @@ from django.db import connection
 from django.db.models import QuerySet
 from pytest_django.plugin import DjangoDbBlocker
 
+from dpp_project import clock
 from dpp_project.http.reasons import ReasonCode
-from runs import scans, selectors, transitions
+from runs import listing, scans, selectors, transitions
 from runs.intents import Intent
+from runs.listing import Filters
 from runs.models import Run
 from runs.open_runs import OpenRunsOfTheTable
+from runs.states import Status
 from tests.gear import runs as gear
 
 Scan = Callable[[], QuerySet[Run]]
@@ -156,6 +160,29 @@ def test_runs_models_what_tenants_read_stays_flat(index: str, query: Scan) -> No
     found = query().explain()
     assert any(name in found for name in index.split("|")), found
     assert "Seq Scan" not in found
+
+
+PAGES: dict[str, dict[str, Any]] = {
+    "all": {},
+    "one pack": {"pack_type": "decision"},
+    "one state": {"status": Status.COMPLETED},
+    "a range": {"created_from": datetime(2020, 1, 1, tzinfo=UTC), "created_to": datetime(2100, 1, 1, tzinfo=UTC)},
+}
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.django_db
+@pytest.mark.parametrize("tenant_id", ["t_7", "t_new"])
+@pytest.mark.parametrize("page", PAGES)
+def test_runs_models_a_page_is_read_by_the_index_that_has_its_order(page: str, tenant_id: str) -> None:
+    """Also of a tenant that came since the last ANALYZE: only a few runs of one instant are sorted."""
+    _runs_of_a_new_tenant(20_000)
+    explaining = Explaining()
+    with connection.execute_wrapper(explaining):
+        listing.page(tenant_id=tenant_id, filters=Filters(**PAGES[page]), after=None, limit=50, now=clock.now())
+    [found] = explaining.plans
+    assert "Index Scan using idx_runs_tenant_created " in found, found
+    assert "->  Sort" not in found, found
 
 
 # What a poll, a cancel and a retry read of one run.
