@@ -5,14 +5,14 @@
 A life is what a worker does for a run of the probe pack that does nothing: start, lease, a process of its own for the
 pack, envelope to S3, claim, settle, commit. The queue is tests/gear/fakesqs.py with the latency of SQS in the same
 region; Postgres, Redis and S3 are the real services of the bench, which share this machine's cores with the worker.
-`cpu` says who used them: a life cannot be faster than what its parts leave over.
+Where nothing else runs, a task is bound by the latency of the queue and a life by the cores: the CPU of each part says
+what a life is made of, and that figure is the one that other work on the machine disturbs least.
 """
 
 import argparse
 import http.client
 import json
 import os
-import resource
 import secrets
 import signal
 import subprocess
@@ -20,17 +20,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import django
 from celery import shared_task
 
+from bench import _cpu
+
 ROOT = Path(__file__).resolve().parents[1]
 READY_SECONDS = 30.0
 PROGRESS_SECONDS = 20.0
 BATCH = 10
 WARM = 16
+SETTLED_SECONDS = 3.0
+LEAST_MS = 0.05
+ACTIONS = ("ReceiveMessage", "DeleteMessageBatch", "DeleteMessage", "ChangeMessageVisibilityBatch")
 
 
 @shared_task(name="bench.nothing")
@@ -126,16 +132,33 @@ def runs(count: int) -> list[str]:
     return [Wakeup.of(run).message().body for run in made]
 
 
-def rate(bodies: list[str], warm: list[str], *, latency_ms: float, concurrency: int) -> tuple[float, dict[str, int]]:
-    """Messages a second from the first to the last delete, and what the queue was asked."""
+@dataclass(frozen=True)
+class Measured:
+    """Of one message: how many a second, milliseconds of CPU by part, requests to the queue by action."""
+
+    rate: float
+    cpu: dict[str, float]
+    asked: dict[str, float]
+
+
+def measured(bodies: list[str], warm: list[str], *, latency_ms: float, concurrency: int) -> Measured:
+    """From the first message to the last delete."""
     with a_queue(latency_ms) as queue, a_worker(queue, concurrency=concurrency):
         queue.send(warm)
         queue.wait_until_deleted(len(warm))
+        time.sleep(SETTLED_SECONDS)  # the box loads its packs, which is no part of a life
         queue.act("Reset")
-        began = time.monotonic()
+        before, began = _cpu.by_part(), time.monotonic()
         queue.send(bodies)
         queue.wait_until_deleted(len(bodies))
-        return len(bodies) / (time.monotonic() - began), queue.act("Stats")
+        took, used = time.monotonic() - began, _cpu.between(before, _cpu.by_part())
+        asked = queue.act("Stats")
+    count = len(bodies)
+    return Measured(
+        rate=count / took,
+        cpu={part: spent / count for part, spent in used.items()},
+        asked={action: asked.get(action, 0) / count for action in ACTIONS},
+    )
 
 
 def idle_start_ms(*, latency_ms: float, count: int = 40) -> list[float]:
@@ -175,22 +198,20 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=4)
     given = parser.parse_args()
     prepare()
-    rates = {}
-    for name, make in (("tasks that do nothing", tasks), ("lives of runs", runs)):
-        began = resource.getrusage(resource.RUSAGE_CHILDREN)
-        rates[name], asked = rate(
+    found = {}
+    for name, make in (("task", tasks), ("life", runs)):
+        found[name] = one = measured(
             make(given.messages), make(WARM), latency_ms=given.latency_ms, concurrency=given.concurrency
         )
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = (ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime) / given.messages * 1_000
-        deletes = asked.get("DeleteMessageBatch", 0) / given.messages
-        receives = asked.get("ReceiveMessage", 0) / given.messages
+        spent = sorted(one.cpu.items(), key=lambda part: -part[1])
+        parts = ", ".join(f"{part} {each:.2f}" for part, each in spent if each >= LEAST_MS)
         print(
-            f"{name:24s} {rates[name]:6.0f}/s   worker and queue {cpu:5.2f} ms CPU each"
-            f"   {receives:.2f} receives, {deletes:.2f} deletes each",
+            f"{name}  {one.rate:5.0f}/s  {_cpu.ours(one.cpu):5.2f} ms CPU each without stand-ins ({parts})\n"
+            f"      {1 + sum(one.asked.values()):.2f} requests to the queue each: 1 send,"
+            f" {one.asked['ReceiveMessage']:.2f} receives, {one.asked['DeleteMessageBatch']:.2f} deletes",
             flush=True,
         )
-    print(f"a life is worth {rates['lives of runs'] / rates['tasks that do nothing']:.2f} of a task that does nothing")
+    print(f"a life is worth {found['life'].rate / found['task'].rate:.2f} of a task that does nothing")
     waits = idle_start_ms(latency_ms=given.latency_ms)
     print(f"idle, from the hold to PROCESSING: p50 {waits[len(waits) // 2]:.0f} ms, most {waits[-1]:.0f} ms")
 

@@ -25,7 +25,7 @@ import structlog
 from pydantic import JsonValue
 
 from dpp_project import clock, tracing
-from runs import delivery, leases, metrics, transitions
+from runs import delivery, due, leases, metrics, transitions
 from runs.box.box import Box
 from runs.box.outcomes import Done, Outcome, Stopped
 from runs.box.running import Job
@@ -101,7 +101,7 @@ def _started(lease: Lease) -> Run | None:
     patience = Patience(seconds=START_PATIENCE_SECONDS)
     while True:
         try:
-            run = Run.objects.select_related("sent").filter(run_id=lease.run_id).first()
+            run = due.read(lease.run_id)
             if run is None:
                 raise UnknownRun(lease.run_id)
             if run.lease_token == lease.token and run.status == Status.PROCESSING:
