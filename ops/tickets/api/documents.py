@@ -80,7 +80,9 @@ class TicketResultAnswer(BaseModel):
     status: str = Field(examples=["DONE"])
     processed_at: datetime
     message: str
-    detail: dict[str, Any]
+    detail: dict[str, Any] = Field(
+        description="What was done; of a ticket that ended undecided, whether its `effect` STANDS, is ABSENT or UNKNOWN."
+    )
 
 
 class TicketAnswer(BaseModel):
