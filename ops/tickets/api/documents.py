@@ -81,7 +81,7 @@ class TicketResultAnswer(BaseModel):
     processed_at: datetime
     message: str
     detail: dict[str, Any] = Field(
-        description="What was done; of a ticket that ended undecided, whether its `effect` STANDS, is ABSENT or UNKNOWN."
+        description="What was done; of a ticket that ended undecided, its `effect`: STANDS, ABSENT or UNKNOWN."
     )
 
 
