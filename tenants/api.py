@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from dpp_project.http.openapi import answer_example, cost_headers
 from dpp_project.http.views import ApiView
 from tenants.permissions import ANY_KEY, principal_of
 from tenants.rate_limits import Bucket
@@ -39,7 +40,25 @@ class WhoAmIView(ApiView):
     required_scopes: Final = ANY_KEY
     rate_bucket: Final = Bucket.POLL
 
-    @extend_schema(operation_id="whoami", summary="Who am I?", tags=["Keys"], responses={200: WhoAmI})
+    @extend_schema(
+        operation_id="whoami",
+        summary="Who am I?",
+        tags=["Keys"],
+        parameters=cost_headers(),
+        responses={200: WhoAmI},
+        examples=[
+            answer_example(
+                "A tenant's key",
+                {
+                    "tenant_id": "t_demo",
+                    "key_prefix": "dpp_1a2B3c4D",
+                    "scopes": ["budget:read", "runs:read", "runs:write", "uploads:write"],
+                    "expires_at": None,
+                    "rate_limits": {"poll_per_minute": 60, "submit_per_minute": 60},
+                },
+            )
+        ],
+    )
     def get(self, request: Request) -> Response:
         """The tenant, scopes, expiry and rate limits of the key in the Authorization header."""
         principal = principal_of(request)

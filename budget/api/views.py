@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from budget import services, statements
-from budget.api import csv_answer
+from budget.api import csv_answer, examples
 from budget.api.documents import Budget, Entries, TopUp
 from budget.api.queries import EntriesQuery, TopUpRequest
 from budget.money import format_usd
@@ -21,7 +21,7 @@ from dpp_project.http import answers
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import refusals
+from dpp_project.http.openapi import cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.reasons import ReasonCode
@@ -41,7 +41,12 @@ class BudgetView(ApiView):
     rate_bucket: Final = Bucket.POLL
 
     @extend_schema(
-        operation_id="readBudget", summary="Balance, held and charged", tags=["Budget"], responses={200: Budget}
+        operation_id="readBudget",
+        summary="Balance, held and charged",
+        tags=["Budget"],
+        parameters=cost_headers(),
+        responses={200: Budget},
+        examples=examples.BUDGET,
     )
     def get(self, request: Request) -> Response:
         """The tenant's money as of one moment; it adds up to the micro."""
@@ -73,8 +78,9 @@ class EntriesView(ApiView):
         operation_id="listBudgetEntries",
         summary="The statement",
         tags=["Budget"],
-        parameters=query_parameters(EntriesQuery),
+        parameters=[*query_parameters(EntriesQuery), *cost_headers()],
         responses={(200, "application/json"): Entries, (200, "text/csv"): OpenApiTypes.STR},
+        examples=examples.ENTRIES,
     )
     def get(self, request: Request) -> HttpResponseBase:
         """The ledger's entries, newest first, a page at a time.
@@ -108,9 +114,11 @@ class TopUpsView(ApiView):
                 OpenApiParameter.HEADER,
                 required=True,
                 description="8 to 64 characters of visible ASCII.",
-            )
+            ),
+            *cost_headers(),
         ],
         responses={200: TopUp, 201: TopUp, **refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
+        examples=examples.TOP_UP,
     )
     def post(self, request: Request, tenant_id: str) -> Response:
         """Enter money for a tenant; it is spendable at once.

@@ -5,10 +5,11 @@ from typing import Any
 from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
-from drf_spectacular.utils import OpenApiResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from pydantic.json_schema import model_json_schema
 
-from dpp_project.http import problems
+from dpp_project.http import answers, problems
 from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
 
 COMMON = (
@@ -125,3 +126,20 @@ def _refusal(title: str) -> dict[str, Any]:
         "description": title,
         "content": {problems.CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
+
+
+def cost_headers() -> list[OpenApiParameter]:
+    texts = {
+        answers.COST_RESERVED: "What the run may cost at most, in USD; 0.0000 where unknown.",
+        answers.COST_USED: "What was charged, in USD.",
+        answers.BUDGET_REMAINING: "The tenant's balance, in USD.",
+        answers.TOKENS_CONSUMED: "Tokens the pack consumed.",
+    }
+    return [
+        OpenApiParameter(name, OpenApiTypes.STR, OpenApiParameter.HEADER, description=text, response=True)
+        for name, text in texts.items()
+    ]
+
+
+def answer_example(name: str, value: object, status: int = 200) -> OpenApiExample:
+    return OpenApiExample(name, value=value, response_only=True, status_codes=[str(status)])

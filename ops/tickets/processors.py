@@ -238,7 +238,12 @@ def _cancel(ticket: Ticket) -> Answer:
     asked = _read(ticket, payloads.CancelRun)
     run_id = uuid.UUID(asked.run_id)
     if not _is_canceled(ticket):
-        answer = cancellation.cancel(tenant_id=asked.tenant_id, run_id=run_id, actor=actor_of(ticket))
+        answer = cancellation.cancel(
+            tenant_id=asked.tenant_id,
+            run_id=run_id,
+            actor=actor_of(ticket),
+            reason=ReasonCode.CANCELED_BY_OPERATOR,
+        )
         if answer is None:
             return Refused(f"{asked.tenant_id} has no run {run_id}")
         if isinstance(answer, cancellation.NotCancelable) and not _is_canceled(ticket):

@@ -12,9 +12,9 @@ from rest_framework.request import Request
 from budget.money import MICROS_PER_STEP, format_usd, minimum_fee_micros
 from dpp_project.http import bodies
 from dpp_project.http.bodies import validated
+from dpp_project.http.openapi import answer_example, cost_headers
 from runs import canonical, requests
 from runs.api.metering import MeteredView
-from runs.api.openapi import answer_example, cost_headers
 from runs.packs import registry
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope

@@ -8,8 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from pydantic import BaseModel, Field, RootModel
 
-from dpp_project.http import answers
-from dpp_project.http.openapi import refusals
+from dpp_project.http.openapi import answer_example, cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.reasons import ReasonCode
 from runs import requests
@@ -30,19 +29,6 @@ def submit_request() -> type[BaseModel]:
     union: Any = Annotated[reduce(or_, models), Field(discriminator="pack_type")]
     root: Any = RootModel
     return type("RunSubmission", (root[union],), {"__doc__": requests.RunCreateRequest.__doc__})
-
-
-def cost_headers() -> list[OpenApiParameter]:
-    texts = {
-        answers.COST_RESERVED: "What the run may cost at most, in USD; 0.0000 where unknown.",
-        answers.COST_USED: "What was charged, in USD.",
-        answers.BUDGET_REMAINING: "The tenant's balance, in USD.",
-        answers.TOKENS_CONSUMED: "Tokens the pack consumed.",
-    }
-    return [
-        OpenApiParameter(name, OpenApiTypes.STR, OpenApiParameter.HEADER, description=text, response=True)
-        for name, text in texts.items()
-    ]
 
 
 def _example_request() -> list[OpenApiExample]:
@@ -127,10 +113,12 @@ _CANCELED: Final = _SUMMARY | {
     },
 }
 
-
-def answer_example(name: str, value: object, status: int = 200) -> OpenApiExample:
-    return OpenApiExample(name, value=value, response_only=True, status_codes=[str(status)])
-
+_CLAIMED: Final = _SUMMARY | {
+    "status": "QUEUED",
+    "money_state": "RESERVED",
+    "cost": _COST | {"used": "0.0000", "budget_remaining": "99.7500"},
+    "result": None,
+}
 
 RUN_ID_PARAMETER: Final = OpenApiParameter(
     "run_id", OpenApiTypes.UUID, OpenApiParameter.PATH, description="As the receipt gave it.",
@@ -232,5 +220,12 @@ CANCEL: Final[dict[str, Any]] = {
         202: OpenApiResponse(RunDocument, description="Canceled; its money moves as soon as it can."),
         **refusals(ReasonCode.RUN_NOT_CANCELABLE, ReasonCode.GONE),
     },
-    "examples": [answer_example("Canceled while queued", _CANCELED)],
+    "examples": [
+        answer_example("Canceled while queued", _CANCELED),
+        answer_example(
+            "Canceled, its money on the way",
+            _CLAIMED,
+            202,
+        ),
+    ],
 }

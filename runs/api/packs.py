@@ -7,8 +7,8 @@ from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from rest_framework.request import Request
 
+from dpp_project.http.openapi import answer_example, cost_headers
 from runs.api.metering import MeteredView
-from runs.api.openapi import answer_example, cost_headers
 from runs.packs import registry
 from runs.packs.pack import Pack
 from tenants.permissions import ANY_KEY

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 
 from dpp_project.http.bodies import read_body
+from dpp_project.http.openapi import answer_example, cost_headers
 from runs import uploads
 from runs.api.metering import MeteredView
-from runs.api.openapi import answer_example, cost_headers
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope

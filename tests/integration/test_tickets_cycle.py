@@ -243,7 +243,7 @@ def test_tkt_01_a_run_is_canceled_once_also_when_asked_again(shop: Shop) -> None
     run_id = shop.submit().json()["run_id"]
     ticket = worked(RequestType.RUN_CANCEL, {"tenant_id": shop.tenant.pk, "run_id": run_id})
     assert ticket.status == TicketStatus.DONE
-    assert Run.objects.get(pk=run_id).last_error_reason_code == "CANCELED_BY_OWNER"
+    assert Run.objects.get(pk=run_id).last_error_reason_code == "CANCELED_BY_OPERATOR"
     assert shop.balance_micros() == recovery.FUNDS_MICROS
     assert isinstance(processors.process(ticket), processors.Done), "resumed after its effect"
     another = worked(RequestType.RUN_CANCEL, {"tenant_id": shop.tenant.pk, "run_id": run_id})

@@ -7,6 +7,7 @@ from drf_spectacular.utils import OpenApiExample
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from dpp_project.http.cursors import CursorParameter
+from dpp_project.http.openapi import answer_example
 from ops.tickets import reports
 from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
 from ops.tickets.processors import PROCESSORS
@@ -59,6 +60,58 @@ EXAMPLES = [
 ]
 
 
+_TICKET = {
+    "request_id": "5f0c1a2e-7d0b-4f3a-9c1e-2b8d6e4f1a37",
+    "request_type": "EXECUTION_ENABLE",
+    "status": "OPEN",
+    "payload": {"tenant_id": "t_demo"},
+    "reason": "Asked for by phone",
+    "requested_by": "key:dpp_1a2B3c4D",
+    "needs_approval": False,
+    "approved_by": None,
+    "approved_at": None,
+    "attempts": 0,
+    "created_at": "2026-03-01T12:00:00Z",
+    "in_progress_at": None,
+    "last_processed_at": None,
+    "results": [],
+}
+_DONE = _TICKET | {
+    "status": "DONE",
+    "attempts": 1,
+    "in_progress_at": "2026-03-01T12:00:41Z",
+    "last_processed_at": "2026-03-01T12:00:41Z",
+    "results": [
+        {
+            "request_id": _TICKET["request_id"],
+            "processor_id": "OPS_CYCLE",
+            "status": "DONE",
+            "processed_at": "2026-03-01T21:00:41+09:00",
+            "message": "Submits of t_demo are on.",
+            "detail": {},
+        }
+    ],
+}
+OPENED_EXAMPLES = [answer_example("Opened", _TICKET, 201), answer_example("Opened before", _TICKET, 200)]
+ENDED_EXAMPLES = [answer_example("Ended", _DONE)]
+PAGE_EXAMPLES = [answer_example("The last page", {"tickets": [_DONE], "next_cursor": None})]
+REPORT_EXAMPLES = [
+    answer_example(
+        "Nothing was stale",
+        {
+            "schema": "TICKET_REAPER_REPORT_V1",
+            "asof": "2026-03-01T21:00:00+09:00",
+            "decision": "NONE",
+            "threshold_seconds": 86_400,
+            "stale_count": 0,
+            "cleaned_count": 0,
+            "cleaned_items": [],
+            "evidence_refs": [],
+        },
+    )
+]
+
+
 class ReaperRequest(BaseModel):
     """Both may be left out, and so may the body."""
 
@@ -72,6 +125,12 @@ class ReaperRequest(BaseModel):
         StrictInt | None,
         Field(ge=1, le=CLEAN_MAX, description="Default: DPP_TICKET_REAPER_MAX_CLEAN.", examples=[50]),
     ] = None
+
+
+REAPER_EXAMPLES = [
+    OpenApiExample("Ten at most", value={"threshold_seconds": 86_400, "max_clean": 10}, request_only=True),
+    *REPORT_EXAMPLES,
+]
 
 
 class TicketResultAnswer(BaseModel):

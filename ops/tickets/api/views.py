@@ -18,7 +18,19 @@ from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.reasons import ReasonCode
 from dpp_project.http.views import ApiView
 from ops.tickets import reaper, selectors, services
-from ops.tickets.api.documents import EXAMPLES, ReaperRequest, TicketAnswer, TicketRequest, Tickets, TicketsQuery
+from ops.tickets.api.documents import (
+    ENDED_EXAMPLES,
+    EXAMPLES,
+    OPENED_EXAMPLES,
+    PAGE_EXAMPLES,
+    REAPER_EXAMPLES,
+    REPORT_EXAMPLES,
+    ReaperRequest,
+    TicketAnswer,
+    TicketRequest,
+    Tickets,
+    TicketsQuery,
+)
 from ops.tickets.models import Ticket
 from ops.tickets.reports import Report
 from ops.tickets.services import Refusal
@@ -41,6 +53,7 @@ class TicketsView(ApiView):
         tags=["Tickets"],
         parameters=query_parameters(TicketsQuery),
         responses={200: Tickets},
+        examples=PAGE_EXAMPLES,
     )
     def get(self, request: Request) -> Response:
         """A page of tickets with their results."""
@@ -59,7 +72,7 @@ class TicketsView(ApiView):
         summary="Open a ticket",
         tags=["Tickets"],
         request=TicketRequest,
-        examples=EXAMPLES,
+        examples=[*EXAMPLES, *OPENED_EXAMPLES],
         parameters=[
             OpenApiParameter(
                 KEY_HEADER,
@@ -95,7 +108,13 @@ class TicketView(ApiView):
     required_scopes: Final = Scope.OPERATOR_READ
     rate_bucket: Final = Bucket.POLL
 
-    @extend_schema(operation_id="readTicket", summary="One ticket", tags=["Tickets"], responses={200: TicketAnswer})
+    @extend_schema(
+        operation_id="readTicket",
+        summary="One ticket",
+        tags=["Tickets"],
+        responses={200: TicketAnswer},
+        examples=ENDED_EXAMPLES,
+    )
     def get(self, request: Request, request_id: str) -> Response:
         """The ticket, where it stands, and what became of it."""
         del request
@@ -116,6 +135,7 @@ class LatestReportView(ApiView):
         summary="The ticket reaper's latest report",
         tags=["Tickets"],
         responses={200: Report, **refusals(ReasonCode.NOT_FOUND)},
+        examples=REPORT_EXAMPLES,
     )
     def get(self, request: Request) -> Response:
         """The report as it stands in the storage; 404 before the first run."""
@@ -139,6 +159,7 @@ class RunReaperView(ApiView):
         tags=["Tickets"],
         request=ReaperRequest,
         responses={200: Report},
+        examples=REAPER_EXAMPLES,
     )
     def post(self, request: Request) -> Response:
         """End stale tickets now, and answer the report. Runs within one second of each other wait for their turn."""
