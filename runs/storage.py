@@ -17,6 +17,7 @@ from storages.backends.s3 import S3Storage
 
 from dpp_project import clock
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
+from runs.putting import Putter
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -78,6 +79,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._clients: dict[tuple[int, str | None], S3Client] = {}
+        self._putters: dict[tuple[int, str | None, str], Putter] = {}
 
     def get_default_settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = super().get_default_settings()
@@ -86,13 +88,15 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
     def put(self, key: str, content: bytes, *, content_type: str) -> str:
         """Write the object whole, or raise; S3 checks the bytes against their hash, which is answered as hex."""
         digest = hashlib.sha256(content)
-        self.client().put_object(
-            Bucket=self.bucket_name,
-            Key=key,
-            Body=content,
-            ContentType=content_type,
-            ChecksumSHA256=base64.b64encode(digest.digest()).decode("ascii"),
-        )
+        checksum = base64.b64encode(digest.digest()).decode("ascii")
+        if not self._putter().put(key, content, {"Content-Type": content_type, "x-amz-checksum-sha256": checksum}):
+            self.client().put_object(
+                Bucket=self.bucket_name,
+                Key=key,
+                Body=content,
+                ContentType=content_type,
+                ChecksumSHA256=checksum,
+            )
         return digest.hexdigest()
 
     def read(self, key: str, *, max_bytes: int) -> bytes:
@@ -154,6 +158,13 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
 
     def _public_client(self) -> "S3Client":
         return self._client_for(self.public_endpoint_url or self.endpoint_url)
+
+    def _putter(self) -> Putter:
+        """By process, as the clients are."""
+        made = (os.getpid(), self.endpoint_url, self.bucket_name)
+        if made not in self._putters:
+            self._putters[made] = Putter(self.client(), self.bucket_name)
+        return self._putters[made]
 
     def _client_for(self, endpoint: str | None) -> "S3Client":
         """By process: a forked child would share its parent's sockets. Two threads at once may make two; one stays."""

@@ -76,9 +76,12 @@ class Connections:
         self._idle: deque[http.client.HTTPConnection] = deque()
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        return self.exchange("POST", "/", body, headers)
+
+    def exchange(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         connection = self._take()
         try:
-            connection.request("POST", "/", body, dict(headers))
+            connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()
             content = answer.read()
         except BaseException:

@@ -13,6 +13,7 @@ import redis.connection
 from django.db import connection
 
 from dpp_project.settings import ENV
+from dpp_project.sqs.sender import Connections
 from runs import execution, storage
 from runs.box.box import Box
 from runs.execution import End
@@ -52,10 +53,18 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
         found.redis.append(words[:60].decode("utf-8", "replace").replace("\r\n", " "))
         return send(self, command, *args, **values)
 
+    exchange: Any = Connections.exchange
+
+    def exchanged(self: Any, method: str, path: str, *args: Any) -> Any:
+        if method == "PUT":
+            found.s3.append(f"{method} {path}")
+        return exchange(self, method, path, *args)
+
     bucket: Any = storage.shared().client()
     events = bucket.meta.events
     events.register("before-send.s3", _note(found), unique_id="counted")
     with monkeypatch.context() as patch, connection.execute_wrapper(statement):
+        patch.setattr(Connections, "exchange", exchanged)
         patch.setattr(redis.connection.AbstractConnection, "send_packed_command", sent)
         yield found
     events.unregister("before-send.s3", unique_id="counted")

@@ -13,7 +13,9 @@ from botocore.stub import Stubber
 
 from dpp_project import clock as clock_module
 from dpp_project.clock import FixedClock
+from dpp_project.sqs.sender import Connections
 from runs import storage
+from runs.putting import Putter
 from runs.storage import Head, ObjectMissing, ObjectTooLarge, RunStorage
 
 RUN_ID = uuid.UUID("01900000-0000-7000-8000-000000000001")
@@ -43,8 +45,31 @@ def test_storage_key_of_an_envelope_is_made_of_the_run_alone() -> None:
     assert made == f"dpp/t_acme/2026/02/28/{RUN_ID}/pack_envelope.json"
 
 
+CHECKSUM = "RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o="
+
+
 @pytest.mark.contract("DPP-33")
 def test_storage_put_gives_s3_the_checksum_to_check(bucket: RunStorage, key: str) -> None:
+    bucket.put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
+    stands = bucket.client().head_object(Bucket=bucket.bucket_name, Key=key, ChecksumMode="ENABLED")
+    assert (stands["ChecksumSHA256"], stands["ContentType"]) == (CHECKSUM, storage.ENVELOPE_CONTENT_TYPE)
+
+
+@pytest.mark.contract("DPP-33")
+@pytest.mark.parametrize(("status", "answer"), [(503, b""), (307, b""), (403, b"<Error/>")])
+def test_storage_what_does_not_go_at_once_is_left_to_boto3(
+    status: int, answer: bytes, bucket: RunStorage, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connections, "exchange", lambda *_: (status, answer))
+    bucket.put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
+    assert bucket.read(key, max_bytes=2) == b"{}"
+
+
+@pytest.mark.contract("DPP-33")
+def test_storage_boto3_gives_s3_the_checksum_to_check(
+    bucket: RunStorage, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Putter, "put", lambda *_: False)
     with Stubber(bucket.client()) as stub:
         stub.add_response(
             "put_object",
@@ -54,7 +79,7 @@ def test_storage_put_gives_s3_the_checksum_to_check(bucket: RunStorage, key: str
                 "Key": key,
                 "Body": b"{}",
                 "ContentType": "application/json; charset=utf-8",
-                "ChecksumSHA256": "RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=",
+                "ChecksumSHA256": CHECKSUM,
             },
         )
         digest = bucket.put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
