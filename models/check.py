@@ -11,6 +11,7 @@ is modelled and how to read a trail.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from tests.gear.proofs import SKIPPED, report
 
 TOOLS: Final = ("spin", "gcc")
 AT_A_TIME: Final = 2
+INSTALL_SECONDS: Final = 180
 HOW_TO_INSTALL: Final = (
     "install them (Debian, Ubuntu: sudo apt-get install spin gcc libc6-dev; macOS: brew install spin gcc) and run "
     "`python -m models.check` again"
@@ -42,12 +44,15 @@ def why_skipped() -> str | None:
 
 
 def install() -> None:
-    """Quietly does nothing where it cannot: the skip that follows says what to do."""
+    """Quietly does nothing where it cannot, and gives up in time: the skip that follows says what to do."""
     if not missing() or os.geteuid() != 0 or (apt := shutil.which("apt-get")) is None:
         return
     environ = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in ([apt, "update", "-q"], [apt, "install", "-y", "-q", "spin", "gcc", "libc6-dev"]):
-        subprocess.run(command, env=environ, check=False, stdout=subprocess.DEVNULL)  # noqa: S603  as written here
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603  as written here
+                command, env=environ, check=False, stdout=subprocess.DEVNULL, timeout=INSTALL_SECONDS
+            )
 
 
 def unreached_everywhere(results: Iterable[Result]) -> list[str]:

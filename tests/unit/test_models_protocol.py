@@ -4,6 +4,7 @@ The whole of it is `make prove P=model`; here stand the small cases.
 """
 
 import ast
+import os
 import re
 import sys
 from pathlib import Path
@@ -154,6 +155,56 @@ def test_without_its_tools_the_model_is_skipped_by_name(
     assert check.main(["--install"]) == proofs.SKIPPED
     said = capsys.readouterr().out
     assert said.startswith("SKIPPED model: spin and gcc not found: install them")
+
+
+APT = """#!/bin/sh
+echo "$*" >>"{told}"
+[ "$1" = install ] && {does} || true
+"""
+
+
+def an_apt(folder: Path, monkeypatch: pytest.MonkeyPatch, *, does: str) -> Path:
+    """Alone on the path, with the shell's own words to work with; what it was told comes to a file."""
+    told = folder / "told"
+    apt = folder / "apt-get"
+    apt.write_text(APT.format(told=told, does=does), encoding="utf-8")
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return told
+
+
+def test_as_root_the_tools_are_installed_and_the_check_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    puts_them_there = f'for tool in spin gcc; do printf "" >"{tmp_path}/$tool"; /bin/chmod 755 "{tmp_path}/$tool"; done'
+    told = an_apt(tmp_path, monkeypatch, does=f"{{ {puts_them_there}; }}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert check.why_skipped() is not None
+    check.install()
+    assert told.read_text(encoding="utf-8").splitlines() == ["update -q", "install -y -q spin gcc libc6-dev"]
+    assert check.why_skipped() is None
+    check.install()
+    assert len(told.read_text(encoding="utf-8").splitlines()) == 2, "what is there is not installed again"
+
+
+@pytest.mark.parametrize(("user", "asked"), [(0, True), (1_000, False)])
+def test_where_the_tools_cannot_be_installed_the_skip_says_how(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, *, user: int, asked: bool
+) -> None:
+    """Apt finds no such package, or nobody may ask it."""
+    told = an_apt(tmp_path, monkeypatch, does="exit 100")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert check.main(["--install"]) == proofs.SKIPPED
+    assert told.exists() is asked
+    assert capsys.readouterr().out.startswith("SKIPPED model: spin and gcc not found: install them")
+
+
+def test_an_apt_that_hangs_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    an_apt(tmp_path, monkeypatch, does="exec /bin/sleep 60")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(check, "INSTALL_SECONDS", 1)
+    assert check.main(["--install"]) == proofs.SKIPPED
+    assert capsys.readouterr().out.startswith("SKIPPED model")
 
 
 def test_a_skipped_proof_is_named_and_has_not_failed(capfd: pytest.CaptureFixture[str]) -> None:
