@@ -1,0 +1,101 @@
+"""A healthy load, and every loop of recovery going round beside it: nobody touches what a worker is at.
+
+The worker is a process of its own; the loops go round here without a pause, which is far oftener than beat has them do.
+"""
+
+import threading
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from django.db import connections
+
+from budget import watch
+from budget.models import LedgerEntry
+from dpp_project.jobs.registry import RunOnce
+from reaper import claim_reconciler, dead_letters, hold_auditor, lease_reaper, requeuer, reservation_sweeper
+from runs.models import Run, RunHistory
+from runs.states import MoneyState, Stage, Status
+from tests.gear import recovery
+from tests.gear.plant import a_worker
+from tests.gear.shop import Shop, a_body, a_request_key
+from tests.gear.waiting import wait_until
+
+RUNS = 300
+LOOPS: dict[str, RunOnce] = {
+    "lease_reaper": lease_reaper.run_once,
+    "reservation_sweeper": reservation_sweeper.run_once,
+    "claim_reconciler": claim_reconciler.run_once,
+    "requeuer": requeuer.run_once,
+    "hold_auditor": hold_auditor.run_once,
+    "dead_letters": dead_letters.run_once,
+}
+
+
+@dataclass
+class Rounds:
+    """All loops, one after the other, again and again, on a connection of their own."""
+
+    made: int = 0
+    changed: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+    stop: threading.Event = field(default_factory=threading.Event)
+    failed: list[Exception] = field(default_factory=list)
+
+    def go(self) -> None:
+        try:
+            while not self.stop.is_set():
+                for name, run_once in LOOPS.items():
+                    report = recovery.run_loop(run_once)
+                    self.changed[name] += report.seen + report.changed + report.errors
+                    self.noted.update({what: count for what, count in report.detail.items() if isinstance(count, int)})
+                self.changed["gate watch"] += watch.watch(limit=10).found
+                self.made += 1
+        except Exception as error:
+            self.failed.append(error)
+            raise
+        finally:
+            connections.close_all()
+
+
+def submitted(shop: Shop) -> uuid.UUID:
+    """As a customer does it: with the same key again where money is being counted at the moment."""
+    key = a_request_key()
+    body = a_body(inputs={"sleep_ms": 0, "cost_usd": "0.0100"}, reservation={"max_cost_usd": "0.0300"})
+    while (answer := shop.submit(body, key=key)).status_code != 202:
+        assert answer.json()["reason_code"] in {"BUDGET_UNAVAILABLE", "IDEMPOTENCY_IN_PROGRESS"}, answer.content
+    return uuid.UUID(answer.json()["run_id"])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.contract("DPP-42", "DPP-44")
+def test_dpp_42_under_a_load_without_faults_no_loop_touches_a_run(shop: Shop, tmp_path: Path) -> None:
+    rounds = Rounds()
+    going_round = threading.Thread(target=rounds.go)
+
+    def over() -> bool:
+        return Run.objects.filter(finalize_stage=Stage.COMMITTED).count() == RUNS
+
+    with a_worker(tmp_path, concurrency=4):
+        going_round.start()
+        try:
+            asked = {submitted(shop) for _ in range(RUNS)}
+            wait_until(over, seconds=120, pause_seconds=0.1, what="all runs to be over")
+        finally:
+            rounds.stop.set()
+            going_round.join()
+    assert rounds.failed == []
+    assert rounds.made >= 5
+    assert {name: count for name, count in rounds.changed.items() if count} == {}
+    assert rounds.noted["tenants compared"] >= 5, rounds.noted
+    assert {name for name in rounds.noted if "rebuilt" in name or name == "lost"} == set()
+    ends = Run.objects.values_list("status", "money_state", "actual_cost_usd_micros", "last_error_reason_code")
+    assert Counter(ends) == {(Status.COMPLETED, MoneyState.SETTLED, 10_000, None): RUNS}
+    assert set(Run.objects.values_list("run_id", flat=True)) == asked
+    assert set(RunHistory.objects.values_list("actor", flat=True)) == {"submit", "worker"}
+    assert LedgerEntry.objects.filter(kind="CHARGE").count() == RUNS
+    assert recovery.held_micros(shop.tenant) == {}
+    assert recovery.balance_micros(shop.tenant) == recovery.FUNDS_MICROS - RUNS * 10_000
+    recovery.law_holds(shop.tenant)
