@@ -55,6 +55,12 @@ SAFETY: Final = (
     ),
     _sound("submit", "two clients, one key, a crash", "submit", ""),
     _sound("submit-poor", "two clients, one key, a top-up between them", "submit", "FUNDS=0 TOP_UPS=1"),
+    _sound(
+        "submit-refused",
+        "nobody looks for holds whose row was dropped, and nobody dies",
+        "submit",
+        "FUNDS=0 TOP_UPS=1 CRASHES=0 NO_HOLD_AUDIT",
+    ),
     _sound("submit-audited", "two clients, one key, two auditors", "submit", "AUDITORS=2 STEALS=2 TRIES=0"),
     _sound("life", "two of each who may touch a run", "life", "WORKERS=2 CLAIMERS=2 CANCELS=1"),
     _sound("leases", "leases renewed, lost and stolen", "life", "WORKERS=2 CANCELS=1 RENEWALS=2 CRASHES=3 STEALS=2"),
@@ -63,10 +69,10 @@ SAFETY: Final = (
     _sound("letters-rebuilt", "dead letters while money is rebuilt", "life", "LETTERS=1 REBUILDS=1 STEALS=0"),
     _sound("result-lost", "a result gone from the bucket, money rebuilt", "life", "LOST_RESULTS=1 REBUILDS=1"),
     _sound("rebuilds", "money rebuilt twice, of all or of one", "life", "REBUILDS=2 STEALS=0"),
-    _sound("lock-lost", "two rebuilds at once, and a top-up", "rebuilds", "REBUILDS=2 TOP_UPS=1 CRASHES=0"),
-    _sound("lock-lost-crash", "the same, one of them by need, and a crash", "rebuilds", "REBUILDS=1 TOP_UPS=1"),
+    _sound("lock-lost", "two rebuilds at once, and a top-up", "rebuilds", "REBUILDS=2 TOP_UPS=1 CRASHES=0 STEALS=0"),
+    _sound("lock-lost-crash", "one by hand, one by need, a crash, a claim stolen", "rebuilds", "REBUILDS=1 TOP_UPS=1"),
     _sound("redis-lost", "an older image, and a rebuild by hand", "life", "LOSSES=1 REBUILDS=1 STEALS=0"),
-    _sound("top-up-rebuilt", "a top-up while money is rebuilt", "life", "REBUILDS=1 TOP_UPS=1 STEALS=0"),
+    _sound("top-up-rebuilt", "a top-up while money is rebuilt", "life", "REBUILDS=1 TOP_UPS=1 CRASHES=0 STEALS=0"),
     _sound("top-up-lost", "a top-up while Redis is lost", "life", "LOSSES=1 TOP_UPS=1 STEALS=0"),
 )
 
@@ -87,7 +93,7 @@ LIVENESS: Final = (
 )
 
 _REBUILT: Final = "REBUILDS=1 CRASHES=0 STEALS=0"
-_TWICE: Final = "REBUILDS=2 TOP_UPS=1 CRASHES=0"
+_TWICE: Final = "REBUILDS=2 TOP_UPS=1 CRASHES=0 STEALS=0"
 
 BROKEN: Final = (
     _broken("no-row-first", "money is held before the row stands", "life", "NO_ROW_FIRST"),
@@ -111,9 +117,15 @@ BROKEN: Final = (
     _broken("no-look-at-row", "the mapping is believed", "submit", "CRASHES=0 STEALS=0 TRUSTS_THE_MAPPING"),
     _broken(
         "no-hold-audit",
-        "nobody looks for holds whose row was dropped",
+        "nobody looks for holds whose row was dropped by one who died",
         "submit",
-        "FUNDS=0 TOP_UPS=1 CRASHES=0 STEALS=0 NO_HOLD_AUDIT",
+        "FUNDS=0 TOP_UPS=1 CRASHES=1 STEALS=0 NO_HOLD_AUDIT",
+    ),
+    _broken(
+        "no-tombstone",
+        "a row is dropped, and a hold of it may come late",
+        "submit",
+        "FUNDS=0 TOP_UPS=1 CRASHES=0 STEALS=0 NO_HOLD_AUDIT NO_TOMBSTONE_AT_THE_DROP",
     ),
     _endless("no-reconciler", "nobody takes a dead finisher's claim over", "RECONCILERS=0"),
     _endless("no-reaper", "nobody ends what a dead submit or worker left", "CLAIMERS=0"),

@@ -11,7 +11,9 @@
 #include "finish.pml"
 #include "credits.pml"
 
-/* Whoever acts on the run next, in one process: it goes on from what the row says. Two at once are in life.pml. */
+/* Whoever acts on the run next, in one process: it goes on from what the row says. A second one takes claims over. */
+#define MAY_GO_ON(r) \
+  (runs[r].stage == CLAIMED -> OLD_CLAIM(r) : me == WORKER || runs[r].stage == COMMITTED)
 proctype Next(byte me) {
   byte seen, plan, taken, answer;
   bit won;
@@ -20,12 +22,15 @@ idle:
   forget();
 end_money_is_closed:
   atomic {
-    MONEY_OPEN -> seen = runs[RUN].version;
+    MONEY_OPEN && MAY_GO_ON(RUN) -> seen = runs[RUN].version;
     if
     :: runs[RUN].status == ABSENT -> accept(RUN)
     :: UNHELD(RUN) -> resume(RUN)
     :: WAITING(RUN) && runs[RUN].stage == UNCLAIMED -> goto work
-    :: runs[RUN].stage == CLAIMED -> retake(RUN); goto finish
+    :: runs[RUN].stage == CLAIMED ->
+       steals = (alive[runs[RUN].token] -> steals - 1 : steals);
+       retake(RUN);
+       goto finish
     :: runs[RUN].stage == COMMITTED -> goto ended
     fi
   }
@@ -67,8 +72,11 @@ proctype Judge() {
 init {
   atomic {
     run Next(WORKER);
+#if STEALS > 0
+    run Next(RECONCILER);
+#endif
     run TopUp(CLAIMER);
-    run Replayer(RECONCILER);
+    run Replayer(DEAD_LETTERS);
     run Rebuilder(BYSTANDER);
     run Rebuilder(SECOND_BYSTANDER);
     run Judge()

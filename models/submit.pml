@@ -187,10 +187,25 @@ refuse:
     :: drop(r)
     fi;
     if
-    :: !won -> goto look_again
-    :: won && lock == me -> lock = NOBODY; goto done   /* 402 BUDGET_DRAINED */
-    :: won && lock != me -> goto done
+    :: won
+    :: else -> goto look_again
     fi
+  }
+#ifndef NO_TOMBSTONE_AT_THE_DROP
+  atomic {                                             /* what another handler holds for this row, now or late */
+    if
+    DIES
+    :: MONEY_OPEN -> d_step { refund_full_lua(r); law() }
+    :: !MONEY_OPEN                                     /* a rebuild writes holds of rows alone */
+    fi
+  }
+#endif
+  atomic {                                             /* 402 BUDGET_DRAINED */
+    if
+    :: lock == me -> lock = NOBODY
+    :: else
+    fi;
+    goto done
   }
 look_again:                                            /* a rebuild, or another handler, moved the row */
   atomic {

@@ -272,6 +272,8 @@ class _Handler:
                         return self._announce(row, balance_micros=left)
                 case Insufficient(balance_micros):
                     if transitions.drop(run_id=row.run_id, version=row.version) is Outcome.WON:
+                        # A hold that is still on its way to this row finds a tombstone, or is found and given back.
+                        money.refund(tenant_id=self._asked.tenant_id, run_id=str(row.run_id))
                         return self._drained(balance_micros)
                 case RunClosed():
                     return IN_PROGRESS

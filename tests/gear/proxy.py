@@ -38,6 +38,8 @@ class Proxy:
         self.delay_seconds = 0.0
         self.connections = 0
         self._cut_after: int | None = None
+        self._holds_back = False
+        self._held_back: list[tuple[socket.socket, bytes]] = []
         self._answered = 0
         self._stopping = threading.Event()
         self._guard = threading.Lock()
@@ -59,6 +61,8 @@ class Proxy:
         self._stopping.set()
         self._stop_listening()
         self._cut_all()
+        for far, _ in self._held_back:
+            far.close()
 
     def set(self, mode: Mode) -> None:
         self.mode = mode
@@ -77,6 +81,19 @@ class Proxy:
         """Reset a connection once this many bytes of answers, counted from now over all connections, went through."""
         with self._guard:
             self._answered, self._cut_after = 0, answered_bytes
+
+    def hold_back(self) -> None:
+        """The next thing that is sent is kept, and its sender cut off; it arrives at `let_go`."""
+        self._holds_back = True
+
+    def let_go(self) -> None:
+        """What was kept arrives now, and is answered to nobody."""
+        assert self._held_back, "nothing was held back"
+        while self._held_back:
+            far, data = self._held_back.pop(0)
+            with far:
+                far.sendall(data)
+                assert far.recv(CHUNK)
 
     @contextmanager
     def outage(self, mode: Mode) -> Iterator[None]:
@@ -120,7 +137,8 @@ class Proxy:
             self._track(near)
             far = socket.create_connection(self.target, timeout=5)
             self._track(far)
-            self._carry(near, far)
+            if self._carry(near, far):
+                far = None
         except OSError:
             pass
         finally:
@@ -128,21 +146,27 @@ class Proxy:
                 if one is not None:
                     self._forget(one)
 
-    def _carry(self, near: socket.socket, far: socket.socket) -> None:
+    def _carry(self, near: socket.socket, far: socket.socket) -> bool:
+        """Until one side ends; True if the far side is to stay, since something waits for it."""
         while not self._stopping.is_set():
             for source in select.select([near, far], [], [], LOOK_SECONDS)[0]:
                 data = source.recv(CHUNK)
                 if self.mode is Mode.BLACK_HOLE:
                     self._swallow(near)
-                    return
+                    return False
                 if not data:
-                    return
+                    return False
+                if self._holds_back and source is near:
+                    self._holds_back = False
+                    self._held_back.append((far, data))
+                    return True
                 if self.delay_seconds:
                     time.sleep(self.delay_seconds)
                 if source is far and self._over_the_cut(len(data)):
                     _reset(near)
-                    return
+                    return False
                 (far if source is near else near).sendall(data)
+        return False
 
     def _swallow(self, near: socket.socket) -> None:
         """Lost bytes stay lost: this connection answers no more, even when the outage ends."""

@@ -14,7 +14,7 @@ from runs import submission, transitions
 from tests.gear import recovery
 from tests.gear.proxy import Mode, Proxy
 from tests.gear.recovery import FUNDS_MICROS
-from tests.gear.shop import PRICE_MICROS, Shop, a_request_key, a_shop, messages
+from tests.gear.shop import PRICE_MICROS, Shop, a_request_key, a_shop, messages, take_balance_to, top_up
 
 pytestmark = pytest.mark.contract("DPP-39")
 
@@ -85,6 +85,36 @@ def test_dpp_39_an_answer_of_the_hold_that_got_lost_is_found_by_the_retry(
     assert shop.balance_micros() == FUNDS_MICROS - PRICE_MICROS
     redis.client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
     one_good_run(shop, key)
+
+
+@pytest.mark.contract("DPP-08", "DPP-53")
+def test_dpp_08_a_hold_that_comes_after_its_row_was_dropped_holds_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender gave it up, a retry was refused and dropped the row; then money came in, and then the hold arrives."""
+    key, accept = a_request_key(), transitions.accept
+    with recovery.redis_through_proxy(monkeypatch) as proxy:
+        a_shop().submit()  # so that the hold is the next thing to be sent
+        messages()
+
+        def accept_and_hold_back(**arguments: Any) -> Any:
+            accepted = accept(**arguments)
+            proxy.hold_back()
+            return accepted
+
+        with monkeypatch.context() as patch:
+            patch.setattr(transitions, "accept", accept_and_hold_back)
+            assert reason(shop.submit(key=key)) == (503, "BUDGET_UNAVAILABLE")
+        (run,) = shop.runs()
+        assert run.money_state == "NONE"
+        take_balance_to(shop.tenant, PRICE_MICROS - 1)
+        assert reason(shop.submit(key=key)) == (402, "BUDGET_DRAINED")
+        assert shop.runs() == []
+        top_up(shop.tenant, 1)
+        proxy.let_go()
+    assert (shop.holds(), shop.balance_micros()) == ({}, PRICE_MICROS)
+    recovery.law_holds(shop.tenant)
+    assert shop.submit(key=key).status_code == 202
 
 
 def test_dpp_39_redis_away_when_the_door_is_closed_costs_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from budget import keys, rebuild, services
+from budget.outcomes import Held
 from dpp_project import redis
 from dpp_project.sqs.sender import Unreachable
 from reaper import hold_auditor
@@ -202,6 +203,54 @@ def test_dpp_08_a_refusal_cannot_drop_the_row_that_a_resumer_holds_money_for(
     (run,) = shop.runs()
     assert shop.holds() == {str(run.run_id): PRICE_MICROS}
     assert len(messages()) == 1
+    recovery.law_holds(shop.tenant)
+
+
+@pytest.mark.contract("DPP-08", "DPP-53")
+def test_dpp_08_a_slow_handler_whose_row_was_dropped_can_hold_nothing(shop: Shop, let_in: LetIn) -> None:
+    """Before its hold another resumed the row, was refused, and dropped it; then money came in."""
+    key, seen = a_request_key(), []
+
+    def rival() -> None:
+        lock_lapses(shop)
+        take_balance_to(shop.tenant, PRICE_MICROS - 1)
+        seen.append(shop.submit(key=key).status_code)
+        top_up(shop.tenant, 1)
+
+    let_in("hold", rival)
+    answer = shop.submit(key=key)
+    assert (answer.status_code, answer.json()["reason_code"]) == (409, "IDEMPOTENCY_IN_PROGRESS")
+    assert seen == [402]
+    assert (shop.runs(), shop.holds(), shop.balance_micros(), messages()) == ([], {}, PRICE_MICROS, [])
+    recovery.law_holds(shop.tenant)
+    assert shop.submit(key=key).status_code == 202
+
+
+@pytest.mark.contract("DPP-08", "DPP-53")
+def test_dpp_08_a_slow_hold_between_the_refusal_and_the_drop_goes_back(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop = transitions.drop
+
+    def hold_then_drop(**arguments: Any) -> Any:
+        (run,) = shop.runs()
+        top_up(shop.tenant, 1)
+        held = services.hold(
+            tenant_id=run.tenant_id, run_id=str(run.run_id), reserved_micros=PRICE_MICROS, created_at_ms=1
+        )
+        assert held == Held(0)
+        return drop(**arguments)
+
+    def drain_then_hold(**arguments: Any) -> Any:
+        monkeypatch.setattr(services, "hold", hold)
+        take_balance_to(shop.tenant, PRICE_MICROS - 1)
+        return hold(**arguments)
+
+    hold = services.hold
+    monkeypatch.setattr(services, "hold", drain_then_hold)
+    monkeypatch.setattr(transitions, "drop", hold_then_drop)
+    assert shop.submit().status_code == 402
+    assert (shop.runs(), shop.holds(), shop.balance_micros()) == ([], {}, PRICE_MICROS)
     recovery.law_holds(shop.tenant)
 
 
