@@ -18,6 +18,7 @@ from dpp_project.devstack import environment, http, identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
 from dpp_project.devstack.supervisor import MARK
+from tests.gear import proofs
 from tests.gear.waiting import wait_until
 
 NAMES = ("postgres", "redis", "aws", "api", "worker", "beat")
@@ -201,6 +202,7 @@ def test_dpp_77_all_six_killed_again_and_again_come_back_each_time(stack: Stack)
         for pid in every.values():
             os.kill(pid, signal.SIGKILL)
         stack.await_back(every)
+        proofs.report(cases=1)
 
 
 @pytest.mark.slow
@@ -216,5 +218,6 @@ def test_dpp_77_a_supervisor_killed_at_any_moment_of_its_start_is_followed_by_a_
             if identity.identity(int(known.split("/")[1])) == known:
                 os.kill(int(known.split("/")[1]), signal.SIGKILL)
         starting.communicate(timeout=100)
+        proofs.report(cases=1)
     stack.up()
     assert json.loads((stack.folder.root / "ports.json").read_text(encoding="utf-8"))

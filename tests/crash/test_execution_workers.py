@@ -23,7 +23,7 @@ from runs.box import processes
 from runs.models import Run, RunHistory
 from runs.publisher import Wakeup
 from runs.states import MoneyState, Stage, Status
-from tests.gear import recovery
+from tests.gear import proofs, recovery
 from tests.gear import runs as gear
 from tests.gear.box import lives
 from tests.gear.plant import a_worker, database_url
@@ -204,6 +204,7 @@ def test_dpp_39_a_worker_comes_back_by_itself_and_loses_nothing(
     assert {gear.row(run.run_id).status for run in runs} == {Status.COMPLETED}
     assert [recovery.charges(run) for run in runs] == [[-COST_MICROS]] * len(runs)
     recovery.law_holds(shop.tenant)
+    proofs.report(cases=len(runs))
 
 
 @pytest.mark.contract("DPP-37", "DPP-39")

@@ -75,13 +75,15 @@ def test_tkt_03_any_request_may_be_a_cycles_last(deed: Deed, shop: Shop, forge: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(600)
 @every_deed
-def test_tkt_03_every_fault_at_every_request_with_every_ending(deed: Deed, shop: Shop, forge: Forge) -> None:
+def test_tkt_03_every_request_killed_and_cut_with_every_ending(deed: Deed, shop: Shop, forge: Forge) -> None:
+    """Each request meets a kill under one ending and a cut under the other, before and after it by turns."""
     requests, met = undisturbed(deed, shop, forge), 0
-    for at, fault, ending in itertools.product(range(len(requests)), Fault, range(len(ENDINGS))):
+    for at, ending in itertools.product(range(len(requests)), range(len(ENDINGS))):
+        fault = list(Fault)[at % 2 + 2 * ((ending + at // 2) % 2)]
         met += struck(deed, shop, forge, at=at, fault=fault, ending=ending).struck
-    assert met == len(requests) * len(Fault) * len(ENDINGS)
+    assert met == len(requests) * len(ENDINGS)
     proofs.report(cases=met)
 
 

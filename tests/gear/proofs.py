@@ -43,17 +43,24 @@ class Told:
 PROOFS: tuple[Proof, ...] = (
     Proof(
         name="devstack",
-        shows="every process of the platform killed, alone and together, again and again, comes back",
+        shows="the platform killed whole, or its supervisor at any moment of its start, comes back",
         command=(*PYTEST, "tests/acceptance"),
-        least_cases=7,
-        seconds=240,
+        least_cases=28,
+        seconds=200,
+    ),
+    Proof(
+        name="workers",
+        shows="a worker outlives a database in a black hole, and many lives share their requests to the queue",
+        command=(*PYTEST, "tests/crash/test_execution_workers.py", "tests/integration/test_execution_counts.py"),
+        least_cases=92,
+        seconds=90,
     ),
     Proof(
         name="money",
         shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
         command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
         least_cases=200_000,
-        seconds=300,
+        seconds=280,
     ),
     Proof(
         name="model",
@@ -70,6 +77,13 @@ PROOFS: tuple[Proof, ...] = (
         seconds=1_020,
     ),
     Proof(
+        name="tickets",
+        shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
+        command=(*PYTEST, "tests/crash/test_tickets_crashes.py"),
+        least_cases=1_300,
+        seconds=240,
+    ),
+    Proof(
         name="schedules",
         shows="worker, reaper, reconciler and cancel over one run, every order of three preemptions, and not one wrong",
         command=(*PYTEST, "tests/race/test_reaper_schedules.py"),
@@ -81,7 +95,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="whoever acts, dies or is overtaken at any effect, each run ends once and every micro has its place",
         command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
         least_cases=6_000,
-        seconds=300,
+        seconds=270,
     ),
     Proof(
         name="chaos",
@@ -102,14 +116,14 @@ PROOFS: tuple[Proof, ...] = (
         shows="no request, right or wrong, is answered 5xx, or with a status or a body that the document does not have",
         command=("env", f"DPP_FUZZ_CASES={FUZZ_CASES}", *FUZZ),
         least_cases=FUZZ_CASES,
-        seconds=480,
+        seconds=400,
     ),
     Proof(
         name="mutants",
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.gear.mutants"),
         least_cases=30,
-        seconds=600,
+        seconds=440,
     ),
 )
 

@@ -19,6 +19,7 @@ from runs.box.box import Box
 from runs.execution import End
 from runs.models import Run
 from runs.states import Stage
+from tests.gear import proofs
 from tests.gear.plant import a_worker
 from tests.gear.scripted import Scripted
 from tests.gear.shop import Shop, a_body
@@ -112,3 +113,4 @@ def test_execution_many_lives_share_their_requests_to_the_queue(shop: Shop, tmp_
     deletes = asked["DeleteMessageBatch"]
     assert deletes + asked["DeleteMessage"] <= DELETES_MAX * RUNS, asked
     assert 1 + asked.total() / RUNS <= SQS_MAX, asked
+    proofs.report(cases=RUNS)

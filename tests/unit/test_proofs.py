@@ -8,6 +8,8 @@ import pytest
 from tests.gear import proofs
 from tests.gear.proofs import Proof, Told
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+
 
 def proof(code: str, *, least_cases: int = 2) -> Proof:
     return Proof(
@@ -49,3 +51,18 @@ def test_outside_of_make_prove_a_report_goes_nowhere(monkeypatch: pytest.MonkeyP
 def test_all_proofs_fit_into_their_time() -> None:
     assert sum(each.seconds for each in proofs.PROOFS) <= proofs.BUDGET_SECONDS
     assert len({each.name for each in proofs.PROOFS}) == len(proofs.PROOFS)
+
+
+def test_every_slow_test_belongs_to_a_proof_and_reports_its_cases() -> None:
+    """One that nobody runs shows nothing, and one that reports nothing makes its proof fail for ever."""
+    slow = {
+        str(path.relative_to(REPOSITORY)): text
+        for path in (REPOSITORY / "tests").glob("*/test_*.py")
+        if "pytest.mark.slow" in (text := path.read_text(encoding="utf-8")) and path != Path(__file__)
+    }
+    commands = [tuple(each.command) for each in proofs.PROOFS]
+    assert len(slow) >= 8
+    for name, text in slow.items():
+        assert "proofs.report(" in text, name
+        folder = str(Path(name).parent)
+        assert any(name in command or folder in command for command in commands), f"no proof runs {name}"
