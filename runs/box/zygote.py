@@ -184,7 +184,10 @@ class Zygote:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(running.pid, signal.SIGKILL)
         self._kill_strays()
-        shutil.rmtree(running.scratch, ignore_errors=True)
+        try:
+            running.scratch.rmdir()  # most packs leave it empty
+        except OSError:
+            shutil.rmtree(running.scratch, ignore_errors=True)
         with contextlib.suppress(KeyError):
             self._selector.unregister(running.status)
         report = {
