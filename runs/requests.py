@@ -4,7 +4,6 @@ These models are the validation and the OpenAPI document at once. What passes he
 filled in, so that two requests that mean the same are the same.
 """
 
-import re
 from functools import cache
 from typing import Annotated, Any, Final, Literal
 
@@ -14,13 +13,9 @@ from pydantic_core import PydanticCustomError
 from budget.money import USD_PATTERN, AmountInvalid, parse_usd
 from dpp_project.constants import TIMEBOX_SECONDS_DEFAULT, TIMEBOX_SECONDS_MAX
 from dpp_project.http.bodies import validated
-from dpp_project.http.problems import FieldError, Problem
-from dpp_project.http.reasons import ReasonCode
 from runs.packs import registry
 
 PROFILE_VERSION_DEFAULT: Final = "PROFILE_DPP_0_4_2_2"
-KEY_HEADER: Final = "Idempotency-Key"
-_KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}")
 
 
 def _amount(text: str) -> str:
@@ -122,15 +117,3 @@ def read(body: Any) -> RunCreateRequest:
     name = body.get("pack_type") if isinstance(body, dict) else None
     is_known = isinstance(name, str) and name in registry.packs()
     return validated(model_for(str(name)) if is_known else RunCreateRequest, body)
-
-
-def read_key(value: str | None) -> str:
-    """The caller's name for this request: 8 to 64 characters of visible ASCII."""
-    if value is None or _KEY_FORM.fullmatch(value) is None:
-        said = "send it; " if value is None else ""
-        raise Problem(
-            ReasonCode.VALIDATION_FAILED,
-            f"The {KEY_HEADER} header is missing or has the wrong form.",
-            errors=[FieldError(f"header.{KEY_HEADER}", f"{said}8 to 64 characters of visible ASCII, no spaces")],
-        )
-    return value

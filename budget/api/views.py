@@ -1,11 +1,10 @@
 """/v1/budget for tenants, /v1/tenants/{id}/topups for operators. What happens stands in services and statements."""
 
-import re
 from typing import Any, Final
 
 from django.http import HttpResponseBase, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,7 +16,7 @@ from budget.api.queries import EntriesQuery, TopUpRequest
 from budget.money import format_usd
 from budget.outcomes import Unavailable
 from budget.services import Reason, Refusal
-from dpp_project.http import answers
+from dpp_project.http import answers, idempotency_keys
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
@@ -32,8 +31,6 @@ from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
 RETRY_AFTER_SECONDS: Final = 2
-KEY_HEADER: Final = "Idempotency-Key"
-_KEY_FORM: Final = re.compile(r"[\x21-\x7e]{8,64}", re.ASCII)
 
 
 class BudgetView(ApiView):
@@ -108,13 +105,7 @@ class TopUpsView(ApiView):
         tags=["Operators"],
         request=TopUpRequest,
         parameters=[
-            OpenApiParameter(
-                KEY_HEADER,
-                {"type": "string", "minLength": 8, "maxLength": 64, "pattern": r"^[!-~]{8,64}$"},
-                OpenApiParameter.HEADER,
-                required=True,
-                description="8 to 64 characters of visible ASCII.",
-            ),
+            idempotency_keys.parameter("Your own name for this entry; it is entered once."),
             *cost_headers(),
         ],
         responses={200: TopUp, 201: TopUp, **refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
@@ -125,7 +116,7 @@ class TopUpsView(ApiView):
 
         Safe to repeat with the same Idempotency-Key: it is entered once, and answered 200 from then on.
         """
-        key = _key(request)
+        key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
         body = read_body(request, TopUpRequest)
         if not Tenant.objects.filter(tenant_id=tenant_id).exists():
             raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
@@ -154,23 +145,12 @@ def unavailable() -> Problem:
 def _refused(refusal: Refusal) -> Problem:
     if refusal.reason is Reason.REFERENCE_USED:
         return Problem(ReasonCode.IDEMPOTENCY_CONFLICT, "This Idempotency-Key stands for another entry.")
-    field = {"reference": f"header.{KEY_HEADER}", "amount": "amount_usd", "tenant_id": "path.tenant_id"}
+    field = {"reference": f"header.{idempotency_keys.HEADER}", "amount": "amount_usd", "tenant_id": "path.tenant_id"}
     return Problem(
         ReasonCode.VALIDATION_FAILED,
         "The top-up is refused; see errors.",
         errors=[FieldError(field.get(refusal.field, refusal.field), refusal.detail)],
     )
-
-
-def _key(request: Request) -> str:
-    key = request.headers.get(KEY_HEADER)
-    if key is None or _KEY_FORM.fullmatch(key) is None:
-        raise Problem(
-            ReasonCode.VALIDATION_FAILED,
-            f"The {KEY_HEADER} header is missing or has the wrong form.",
-            errors=[FieldError(f"header.{KEY_HEADER}", "8 to 64 characters of visible ASCII, no spaces")],
-        )
-    return key
 
 
 def _csv(tenant_id: str, query: EntriesQuery) -> StreamingHttpResponse:

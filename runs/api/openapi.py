@@ -8,6 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from pydantic import BaseModel, Field, RootModel
 
+from dpp_project.http import idempotency_keys
 from dpp_project.http.openapi import answer_example, cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.reasons import ReasonCode
@@ -131,14 +132,7 @@ SUBMIT: Final[dict[str, Any]] = {
     "tags": _TAGS,
     "request": {"application/json": submit_request()},
     "parameters": [
-        OpenApiParameter(
-            requests.KEY_HEADER,
-            {"type": "string", "minLength": 8, "maxLength": 64, "pattern": r"^[!-~]{8,64}$"},
-            OpenApiParameter.HEADER,
-            required=True,
-            description="Your own name for this request; it makes a retry safe. Free again after 30 days.",
-            examples=[OpenApiExample("A key", value="order-2026-0001")],
-        ),
+        idempotency_keys.parameter("Your own name for this request; it makes a retry safe. Free again after 30 days."),
         OpenApiParameter(
             "Location", OpenApiTypes.STR, OpenApiParameter.HEADER, description="Where to poll.", response=[202]
         ),

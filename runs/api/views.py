@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from budget.glance import Glance
 from budget.money import format_usd
 from dpp_project import clock, tracing
-from dpp_project.http import answers, bodies
+from dpp_project.http import answers, bodies, idempotency_keys
 from dpp_project.http.bodies import read_query
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.problems import Problem
@@ -50,7 +50,7 @@ class RunsView(MeteredView):
         try:
             body = requests.read(bodies.document(request))
             payload = canonical.payload_of(body)
-            key = requests.read_key(request.headers.get(requests.KEY_HEADER))
+            key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
         except Exception:
             meter(request, principal, Bucket.SUBMIT)  # a request that is refused was a request
             raise

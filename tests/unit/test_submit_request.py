@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dpp_project.http import idempotency_keys
 from dpp_project.http.problems import Problem
 from runs import requests
 from runs.canonical import payload_of
@@ -118,7 +119,7 @@ def test_submit_request_client_is_taken_and_left_out_of_the_hash() -> None:
 
 @pytest.mark.parametrize("key", ["12345678", "a" * 64, "!~:{}[]\"'\\/"])
 def test_submit_request_key_of_visible_ascii(key: str) -> None:
-    assert requests.read_key(key) == key
+    assert idempotency_keys.read(key) == key
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,6 @@ def test_submit_request_key_of_visible_ascii(key: str) -> None:
 )
 def test_submit_request_key_of_another_form_is_refused(key: str | None) -> None:
     with pytest.raises(Problem) as caught:
-        requests.read_key(key)
+        idempotency_keys.read(key)
     assert caught.value.status == 422
     assert [error.field for error in caught.value.errors] == ["header.Idempotency-Key"]

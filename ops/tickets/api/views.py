@@ -5,10 +5,11 @@ import re
 import uuid
 from typing import Final
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from dpp_project.http import idempotency_keys
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
@@ -34,7 +35,6 @@ from ops.tickets.api.documents import (
 from ops.tickets.models import Ticket
 from ops.tickets.reports import Report
 from ops.tickets.services import Refusal
-from runs.requests import KEY_HEADER, read_key
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -74,12 +74,7 @@ class TicketsView(ApiView):
         request=TicketRequest,
         examples=[*EXAMPLES, *OPENED_EXAMPLES],
         parameters=[
-            OpenApiParameter(
-                KEY_HEADER,
-                {"type": "string", "minLength": 8, "maxLength": 64, "pattern": r"^[!-~]{8,64}$"},
-                OpenApiParameter.HEADER,
-                description="8 to 64 characters of visible ASCII. With it, asking again opens no second ticket.",
-            )
+            idempotency_keys.parameter("With it, asking again opens no second ticket.", required=False),
         ],
         responses={200: TicketAnswer, 201: TicketAnswer, **refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
     )
@@ -188,5 +183,5 @@ def _refused(refusal: Refusal) -> Problem:
 
 
 def _key(request: Request) -> str | None:
-    key = request.headers.get(KEY_HEADER)
-    return None if key is None else read_key(key)
+    key = request.headers.get(idempotency_keys.HEADER)
+    return None if key is None else idempotency_keys.read(key)

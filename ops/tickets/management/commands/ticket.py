@@ -7,13 +7,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project.commands import Answer, OpsCommand, Refused
+from dpp_project.http import idempotency_keys
 from dpp_project.http.problems import Problem
 from ops.tickets import selectors, services
 from ops.tickets.api.documents import TicketAnswer
 from ops.tickets.models import Ticket
 from ops.tickets.services import Opened, Refusal
 from ops.tickets.states import RequestType, TicketStatus
-from runs.requests import read_key
 from tenants.services import text_fault
 
 LISTED = 50
@@ -116,7 +116,7 @@ def _actor(options: dict[str, Any]) -> str:
 
 def _key(options: dict[str, Any]) -> str | None:
     try:
-        return None if options["key"] is None else read_key(options["key"])
+        return None if options["key"] is None else idempotency_keys.read(options["key"])
     except Problem as problem:
         raise Refused(reason="INVALID", field="--key", detail=problem.errors[0].detail) from None
 
