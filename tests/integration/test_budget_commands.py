@@ -131,6 +131,15 @@ def test_budget_rebuild_leaves_another_alone() -> None:
     thread.join()
 
 
+@pytest.mark.contract("DPP-55")
+def test_budget_rebuild_of_one_tenant_waits_while_all_money_is_closed(valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    valkey.flushall()
+    out, _, code = run("budget_rebuild", "--tenant", tenant_id)
+    assert (code, "try again, or without --tenant" in out) == (75, True)
+    assert valkey.keys() == [], "its gate was not closed for nothing"
+
+
 def test_money_verify_proves_and_finds(valkey: redis.Redis) -> None:
     tenant_id, other = funded(), funded()
     proved = run_json("money_verify")
