@@ -22,7 +22,7 @@ from tests.gear import proofs
 from tests.gear.waiting import wait_until
 
 NAMES = ("postgres", "redis", "aws", "api", "worker", "beat")
-BACK_SECONDS = 15.0
+BACK_SECONDS = 60.0
 
 
 class Stack:

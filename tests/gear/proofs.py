@@ -81,7 +81,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
         command=(*PYTEST, "tests/crash/test_tickets_crashes.py"),
         least_cases=1_300,
-        seconds=240,
+        seconds=300,
     ),
     Proof(
         name="schedules",
@@ -116,14 +116,14 @@ PROOFS: tuple[Proof, ...] = (
         shows="no request, right or wrong, is answered 5xx, or with a status or a body that the document does not have",
         command=("env", f"DPP_FUZZ_CASES={FUZZ_CASES}", *FUZZ),
         least_cases=FUZZ_CASES,
-        seconds=400,
+        seconds=380,
     ),
     Proof(
         name="mutants",
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.gear.mutants"),
         least_cases=30,
-        seconds=440,
+        seconds=400,
     ),
 )
 
