@@ -46,21 +46,21 @@ PROOFS: tuple[Proof, ...] = (
         shows="the platform killed whole, or its supervisor at any moment of its start, comes back",
         command=(*PYTEST, "tests/acceptance"),
         least_cases=28,
-        seconds=200,
+        seconds=240,
     ),
     Proof(
         name="workers",
         shows="a worker outlives a database in a black hole, and many lives share their requests to the queue",
         command=(*PYTEST, "tests/crash/test_execution_workers.py", "tests/integration/test_execution_counts.py"),
         least_cases=92,
-        seconds=90,
+        seconds=80,
     ),
     Proof(
         name="money",
         shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
         command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
         least_cases=200_000,
-        seconds=280,
+        seconds=260,
     ),
     Proof(
         name="model",
@@ -95,7 +95,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="whoever acts, dies or is overtaken at any effect, each run ends once and every micro has its place",
         command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
         least_cases=6_000,
-        seconds=270,
+        seconds=260,
     ),
     Proof(
         name="chaos",
