@@ -31,7 +31,7 @@ pytestmark = [
 ]
 __all__ = ["forge", "quick_seconds", "quick_surroundings", "rich_shop"]
 
-SPREAD: Final = 4
+SPREAD: Final = 12
 every_deed = pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
 
 
@@ -101,6 +101,8 @@ def first_fault_found(deed: Deed, shop: Shop, forge: Forge, *, part: float) -> E
     raise AssertionError("nothing was found")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_top_up_that_is_entered_at_each_try_is_found(
     shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +116,8 @@ def test_a_top_up_that_is_entered_at_each_try_is_found(
     assert str(first_fault_found(deed, shop, forge, part=0.5)) == "2"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_report_that_is_marked_before_it_is_written_is_found(
     shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from runs import storage
 from tests.gear.wire import Fault, Wire
 
 PATIENCE_SECONDS = 60.0
+BIRTHS = 3
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,20 @@ def wire_of_the_services() -> Wire:
     )
 
 
+@dataclass(frozen=True)
+class _Child:
+    """A process, and our ends of its pipes."""
+
+    pid: int
+    ready: int
+    go: int
+    told: int
+
+    def close(self) -> None:
+        for end in (self.ready, self.go, self.told):
+            os.close(end)
+
+
 class Forge:
     """Makes the processes. What takes long to make, the clients of AWS, is made once and inherited."""
 
@@ -67,9 +82,31 @@ class Forge:
 
     def run(self, action: Callable[[], Any], *, at: int | None = None, fault: Fault | None = None) -> Ended:
         """The action in a child, struck at its request number `at`. Raises if it hangs."""
+        child = self._child(action)
+        try:
+            with self._wire.armed(pid=child.pid, at=at, fault=fault) as armed:
+                os.write(child.go, b"g")
+                content = _wait_for(child.told, child.pid)
+            status = _reaped(child.pid)
+        finally:
+            child.close()
+        said = json.loads(content) if content else {"answer": None, "failed": None}
+        return Ended(said["answer"], os.WIFSIGNALED(status), said["failed"], armed.said, armed.struck)
+
+    def _child(self, action: Callable[[], Any]) -> "_Child":
+        """One that waits for its go. On a busy machine a connection may time out before: it has done nothing."""
+        for _ in range(BIRTHS):
+            child = self._born(action)
+            if _wait_for(child.ready, child.pid, until=b"r") == b"r":
+                return child
+            said = _wait_for(child.told, child.pid)
+            _reaped(child.pid)
+            child.close()
+        raise AssertionError(f"no process comes up behind the wire; the last has said {said!r}")
+
+    def _born(self, action: Callable[[], Any]) -> "_Child":
         _let_go()
-        ready, told = os.pipe(), os.pipe()
-        go = os.pipe()
+        ready, told, go = os.pipe(), os.pipe(), os.pipe()
         with warnings.catch_warnings():
             # Other threads here only carry bytes; they hold no lock that the child could need.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -78,17 +115,7 @@ class Forge:
             self._be_the_child(action, ready=ready[1], go=go[0], told=told[1])
         for end in (ready[1], go[0], told[1]):
             os.close(end)
-        try:
-            _wait_for(ready[0], pid)
-            with self._wire.armed(pid=pid, at=at, fault=fault) as armed:
-                os.write(go[1], b"g")
-                content = _wait_for(told[0], pid)
-            status = _reaped(pid)
-        finally:
-            for end in (ready[0], go[1], told[0]):
-                os.close(end)
-        said = json.loads(content) if content else {"answer": None, "failed": None}
-        return Ended(said["answer"], os.WIFSIGNALED(status), said["failed"], armed.said, armed.struck)
+        return _Child(pid, ready=ready[0], go=go[1], told=told[0])
 
     def _be_the_child(self, action: Callable[[], Any], *, ready: int, go: int, told: int) -> None:
         said: dict[str, Any] = {"answer": None, "failed": None}
@@ -130,15 +157,15 @@ def _let_go() -> None:
     scripts.forget()
 
 
-def _wait_for(pipe: int, pid: int) -> bytes:
-    """What the child writes until it closes the pipe, or dies."""
-    content, until = b"", time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
+def _wait_for(pipe: int, pid: int, *, until: bytes | None = None) -> bytes:
+    """What the child writes until it has written that, closes the pipe, or dies."""
+    content, deadline = b"", time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
         if select.select([pipe], [], [], 1.0)[0]:
             some = os.read(pipe, 65_536)
-            if not some:
-                return content
             content += some
+            if not some or content == until:
+                return content
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     raise AssertionError(f"the process hangs; it has said {content!r}")

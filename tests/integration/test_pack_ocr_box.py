@@ -245,7 +245,9 @@ def test_ocr_a_picture_of_nothing_ends_in_time(box: Box) -> None:
     Image.fromarray(np.asarray(specks)).save(buffer, "PNG")
     found = done(ran(box, {"specks.png": buffer.getvalue()}, timebox_seconds=15))
     assert found.spent_micros == 2_000
-    assert ocr.notes_of(found.data, "PAGE_INCOMPLETE") or ocr.notes_of(found.data, "UNREAD_INK")
+    # A fast machine comes to the end of it, and reads what looks like letters: it must not be sure of them.
+    incomplete = ocr.notes_of(found.data, "PAGE_INCOMPLETE") or ocr.notes_of(found.data, "UNREAD_INK")
+    assert incomplete or (found.reliability is not None and found.reliability < 0.5)
 
 
 def test_ocr_without_its_data_is_unavailable_and_says_how_to_install(box: Box) -> None:
