@@ -20,6 +20,7 @@ from dpp_project.devstack.supervisor import end_leftovers
 UP_SECONDS = 180.0
 DOWN_SECONDS = 180.0
 MONEY_SECONDS = 30.0
+GONE_SECONDS = 10.0
 POLL_SECONDS = 0.05
 
 
@@ -148,11 +149,15 @@ def _await_end(folder: Folder) -> None:
 
 
 def _sweep(folder: Folder) -> None:
+    """End what is left. A supervisor frees its lock some moments before it is gone itself."""
+    known = folder.read_status().get("supervisor")
     lock = folder.try_lock("supervisor")
     if lock is not None:
         with lock:
             end_leftovers(folder)
             folder.supervisor_pid.unlink(missing_ok=True)
+        if isinstance(known, str) and not identity.wait_gone(known, seconds=GONE_SECONDS):
+            raise DevstackError(f"the supervisor has stopped everything but does not end: pid {known.split('/')[1]}")
 
 
 def _lives(folder: Folder) -> bool:

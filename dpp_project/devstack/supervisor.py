@@ -147,12 +147,13 @@ class Supervisor:
         self.folder.pid_file(unit.program.name).unlink(missing_ok=True)
 
     def _end_orphans(self) -> None:
-        """Children of ours that we did not start were left by one of ours that died."""
-        known = {unit.process.pid for unit in self.units.values() if unit.process is not None}
-        for pid in set(identity.children(os.getpid())) - known - self._guests:
-            identity.kill_group(pid)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        """Children of ours that we did not start were left by one of ours that died; their own follow them to us."""
+        known = {unit.process.pid for unit in self.units.values() if unit.process is not None} | self._guests
+        while orphans := set(identity.children(os.getpid())) - known:
+            for pid in orphans:
+                identity.kill_group(pid)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
 
     def _reap_strangers(self) -> None:
         """Orphans that came to us and ended by themselves would stay as zombies."""

@@ -240,6 +240,15 @@ def test_half_a_cluster_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 POLITE = "import time; print('up', flush=True); time.sleep(60)"
+NESTING = """
+import os, time
+for _ in range(3):
+    if os.fork():
+        break
+    os.setsid()
+print('up', flush=True)
+time.sleep(60)
+"""
 FORKING = "import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(60)"
 
 
@@ -331,6 +340,17 @@ def test_children_that_a_dead_program_left_are_ended(supervisor: Supervisor) -> 
     assert known is not None
     worker.kill()
     tick_until(supervisor, lambda: identity.identity(child) != known, "the orphan to be ended")
+
+
+def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervisor) -> None:
+    start(supervisor, program(supervisor, "worker", NESTING))
+    worker = supervisor.units["worker"].process
+    assert worker is not None
+    nested = [worker.pid]
+    for _ in range(3):
+        nested += wait_until(lambda: identity.children(nested[-1]))
+    supervisor.stop(["worker"])
+    assert [identity.identity(pid) for pid in nested] == [None] * 4
 
 
 def test_a_program_that_cannot_start_is_tried_ever_later_and_holds_nobody_up(supervisor: Supervisor) -> None:
