@@ -17,9 +17,11 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from dpp_project.devstack import valkey
+from dpp_project.env import Environment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-WORKERS, THREADS = 2, 8
+# As the product is started where nobody says otherwise.
+WORKERS, THREADS = (Environment.model_fields[f"DPP_API_{name}"].default for name in ("WORKERS", "THREADS"))
 
 
 @dataclass(frozen=True)
