@@ -120,6 +120,7 @@ BROKEN: Final = (
         "nobody looks for holds whose row was dropped by one who died",
         "submit",
         "FUNDS=0 TOP_UPS=1 CRASHES=1 STEALS=0 NO_HOLD_AUDIT",
+        reverse=True,
     ),
     _broken(
         "no-tombstone",

@@ -347,8 +347,12 @@ def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervis
     worker = supervisor.units["worker"].process
     assert worker is not None
     nested = [worker.pid]
-    for _ in range(3):
-        nested += wait_until(lambda: identity.children(nested[-1]))
+
+    def are_born() -> bool:
+        nested.extend(identity.children(nested[-1]))
+        return len(nested) == 4
+
+    wait_until(are_born, what="a child of a child of a child")
     supervisor.stop(["worker"])
     assert [identity.identity(pid) for pid in nested] == [None] * 4
 

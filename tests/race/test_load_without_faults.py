@@ -23,7 +23,7 @@ from tests.gear.plant import a_worker
 from tests.gear.shop import Shop, a_body, a_request_key
 from tests.gear.waiting import wait_until
 
-RUNS = 300
+RUNS = 200
 LOOPS: dict[str, RunOnce] = {
     "lease_reaper": lease_reaper.run_once,
     "reservation_sweeper": reservation_sweeper.run_once,

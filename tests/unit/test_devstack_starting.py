@@ -26,7 +26,7 @@ def is_supervised_by(folder: Folder, process: "subprocess.Popen[bytes]") -> str:
 
 
 def test_dpp_77_down_waits_for_a_supervisor_that_has_freed_its_lock_but_not_ended(folder: Folder) -> None:
-    with subprocess.Popen(["sleep", "0.3"]) as ending:  # noqa: S607
+    with subprocess.Popen(["sleep", "0.3"]) as ending:
         known = is_supervised_by(folder, ending)
         assert starting.down(folder)
         assert identity.identity(ending.pid) != known
@@ -34,7 +34,7 @@ def test_dpp_77_down_waits_for_a_supervisor_that_has_freed_its_lock_but_not_ende
 
 def test_dpp_77_down_names_a_supervisor_that_does_not_end(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "GONE_SECONDS", 0.0)
-    with subprocess.Popen(["sleep", "60"]) as staying:  # noqa: S607
+    with subprocess.Popen(["sleep", "60"]) as staying:
         is_supervised_by(folder, staying)
         with pytest.raises(DevstackError, match=f"does not end: pid {staying.pid}"):
             starting.down(folder)

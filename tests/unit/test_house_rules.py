@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,13 @@ def sources(*, tests: bool | None = None) -> Iterator[Path]:
             yield relative
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
+
+
 def complaints(rule: Rule, paths: Iterator[Path], *, but: frozenset[str] = frozenset()) -> list[str]:
-    return [
-        f"{path} {complaint}"
-        for path in paths
-        if str(path) not in but
-        for complaint in rule(ast.parse((REPOSITORY / path).read_text(encoding="utf-8")))
-    ]
+    return [f"{path} {complaint}" for path in paths if str(path) not in but for complaint in rule(parsed(path))]
 
 
 def test_only_the_clock_reads_the_wall_clock() -> None:
