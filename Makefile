@@ -60,7 +60,7 @@ format: setup ## Put the code into its form
 	@.venv/bin/ruff check --fix .
 
 test: setup ## All tests but the slow ones (T=tests/unit for some, JOBS=1, ARGS=-x)
-	@$(AROUND) $(PY) -m pytest -q -n $(JOBS) -m "not slow" $(T) $(ARGS)
+	@$(AROUND) $(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" $(T) $(ARGS)
 
 locks: setup ## Resolve requirements/*.in anew, for Python 3.11 and later, with hashes
 	@for name in base devstack; do $(LOCK) requirements/$$name.in -o requirements/$$name.txt; done

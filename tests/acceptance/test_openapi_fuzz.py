@@ -50,15 +50,15 @@ CHECKS: Final[list[Any]] = [
 FILE: Final = "text.md"
 # Of a hundred cases so many go to each. An address without anything to vary is called once.
 SHARES: Final = {
-    ("post", "/v1/runs"): 24,
-    ("get", "/v1/runs"): 11,
-    ("get", "/v1/runs/{run_id}"): 10,
+    ("post", "/v1/runs"): 18,
+    ("get", "/v1/runs"): 12,
+    ("get", "/v1/runs/{run_id}"): 11,
     ("get", "/v1/runs/{run_id}/artifacts/{name}"): 5,
-    ("post", "/v1/runs/{run_id}/cancel"): 8,
-    ("post", "/v1/uploads"): 8,
+    ("post", "/v1/runs/{run_id}/cancel"): 9,
+    ("post", "/v1/uploads"): 9,
     ("post", "/v1/runs/estimate"): 6,
-    ("get", "/v1/budget/entries"): 8,
-    ("post", "/v1/tenants/{tenant_id}/topups"): 8,
+    ("get", "/v1/budget/entries"): 9,
+    ("post", "/v1/tenants/{tenant_id}/topups"): 9,
     ("get", "/api/tickets"): 5,
     ("post", "/api/tickets"): 5,
     ("get", "/api/tickets/{request_id}"): 2,

@@ -33,12 +33,13 @@ def main() -> int:
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     print(f"chaos for {options.seconds} s, seed {seed}", flush=True)
     signal(SIGTERM, lambda *_: sys.exit("stopped"))  # so that the platform is taken down in any case
-    with Stand() as stand:
+    quick = options.seconds <= QUICK_UP_TO_SECONDS
+    with Stand(small=quick) as stand:
         accounts = [Account(tenant, stand.customer_key(tenant)) for tenant in ("t_chaos", "t_chaos_poor")]
         customers = Customers(stand.api, stand.values["DPP_OPERATOR_KEY"], accounts, seed=seed)
         injector = Injector(
             Scenery(stand, customers, random.Random(seed)),  # noqa: S311  repeatable, no secret
-            kinds=tuple(kind for kind in KINDS if options.seconds > QUICK_UP_TO_SECONDS or kind.name in QUICK),
+            kinds=tuple(kind for kind in KINDS if kind.name in QUICK or not quick),
         )
         began = time.monotonic()
         customers.come()

@@ -27,12 +27,18 @@ SERVICES: Final = ("redis", "postgres", "aws")
 APPS: Final = ("api", "worker", "beat")
 CLOCK: Final = "DPP_CLOCK_OFFSET_SECONDS"
 BACK_SECONDS: Final = 90.0
+LARGE: Final = {"DPP_WORKER_CONCURRENCY": "4", "DPP_API_WORKERS": "2"}
+SMALL: Final = {"DPP_WORKER_CONCURRENCY": "2", "DPP_API_WORKERS": "1"}
 
 
 class Stand:
-    """`with` brings it up, and takes it down with everything it holds; a stand that found a fault keeps its logs."""
+    """`with` brings it up, and takes it down with everything it holds; a stand that found a fault keeps its logs.
 
-    def __init__(self) -> None:
+    A small one has fewer processes, and no second worker.
+    """
+
+    def __init__(self, *, small: bool = False) -> None:
+        self._small = small
         self.folder = Folder(Path(tempfile.mkdtemp(prefix="dpp-chaos-")))
         self.proxies: dict[str, Proxy] = {}
         self.values: dict[str, str] = {}
@@ -43,15 +49,14 @@ class Stand:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        os.environ.update(_environ := _without_ours(os.environ))
-        for name in set(os.environ) - set(_environ):
-            del os.environ[name]
-        os.environ |= {"DPP_ENABLE_PROBE_PACK": "1", "DPP_WORKER_CONCURRENCY": "4", "DPP_API_WORKERS": "2"}
+        self._stack.callback(_become, dict(os.environ))
+        _become(_without_ours(os.environ) | {"DPP_ENABLE_PROBE_PACK": "1"} | (SMALL if self._small else LARGE))
         try:
             starting.up(self.folder)
             self.values = environment.read(self.folder.env)
             self._put_proxies_between()
-            self._start_second_worker()
+            if not self._small:
+                self._start_second_worker()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -227,6 +232,11 @@ class Stand:
         with suppress(ValueError):
             return told.returncode == 0, json.dumps(json.loads(told.stdout))[:2_000]
         return told.returncode == 0, (told.stdout + told.stderr)[:2_000]
+
+
+def _become(environ: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
 
 
 def _without_ours(environ: Mapping[str, str]) -> dict[str, str]:
