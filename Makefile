@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
+# The platform and its tests are many short processes: without bytecode each would compile all modules anew.
+export PYTHONDONTWRITEBYTECODE =
 
 PY := .venv/bin/python
 DEVSTACK := $(PY) -m dpp_project.devstack
