@@ -71,7 +71,7 @@ locks: setup ## Resolve requirements/*.in anew, for Python 3.11 and later, with 
 check: lint test ## What must pass before a commit
 
 contract: setup ## Each promise with its tests
-	@$(AROUND) $(PY) -m tests.gear.contract
+	@$(AROUND) $(PY) -m tests.proving.contract
 
 bench: setup ## Figures as ratios in one run (B=worker_pool for one)
 	@$(AROUND) $(PY) -m bench $(B)
@@ -80,16 +80,16 @@ bench-ocr: setup ## Character error rate by kind of page, and pages a minute (SE
 	@$(PY) -m bench.ocr $(SEEDS)
 
 prove: setup ## Every slow proof, each with its count (P=devstack for one)
-	@$(AROUND) $(PY) -m tests.gear.proofs $(P)
+	@$(AROUND) $(PY) -m tests.proving.proofs $(P)
 
 mutants: setup ## Plant small faults, one after the other; the suite must find each (M=gate for some)
-	@$(AROUND) $(PY) -m tests.gear.mutants $(M)
+	@$(AROUND) $(PY) -m tests.proving.mutants $(M)
 
 fuzz: setup ## The API against its own document, 20,000 requests (N=2000 for fewer)
 	@DPP_FUZZ_CASES=$(or $(N),20000) $(AROUND) $(PY) -m pytest -q -n $(JOBS) tests/acceptance/test_openapi_fuzz.py
 
 chaos: setup ## Load and faults on a platform of its own for SECONDS=300, then the account (SEED=n repeats)
-	@$(PY) -m tests.gear.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	@$(PY) -m tests.proving.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 reset: ## Stop everything and delete data, keys and logs
 	@if [ -x $(PY) ]; then $(DEVSTACK) reset; else rm -rf .devstack; fi

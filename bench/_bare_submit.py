@@ -16,7 +16,7 @@ import redis
 
 from bench._statements import ACCEPT, MARK, values_of
 from bench._statements import TENANT_ID as TENANT
-from dpp_project.sqs.sender import Message, shared
+from dpp_project.aws.sqs_sender import Message, shared
 
 POOL: Any = psycopg_pool.ConnectionPool(
     os.environ["DATABASE_URL"], min_size=8, max_size=8, kwargs={"autocommit": True, "prepare_threshold": 0}, open=True

@@ -22,7 +22,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from bench._statements import TENANT_ID
 from dpp_project import clock
-from dpp_project.sqs.sender import Message, shared
+from dpp_project.aws.sqs_sender import Message, shared
 
 ENGINE = create_async_engine(
     os.environ["DATABASE_URL"].replace("postgresql://", "postgresql+asyncpg://"), pool_size=16, max_overflow=0

@@ -11,8 +11,9 @@ def main() -> None:
     django.setup()
     from django.core.management import call_command
 
-    from budget import rebuild, services
+    from budget import services
     from budget.money import MAX_MICROS
+    from budget.rebuild import rebuild
     from tenants import services as tenants
     from tenants.models import RATE_PER_MINUTE_MAX, Tenant
     from tenants.scopes import TENANT_SCOPES

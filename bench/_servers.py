@@ -77,7 +77,7 @@ def stage(*, sqs_latency_ms: float = 0.0) -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def _sqs(latency_ms: float) -> Iterator[int]:
-    command = [sys.executable, "-m", "tests.gear.fakesqs", "--latency-ms", str(latency_ms)]
+    command = [sys.executable, "-m", "tests.gear.servers.fakesqs", "--latency-ms", str(latency_ms)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

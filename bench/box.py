@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from runs.box.box import Box
-from tests.gear.box import MODULE, a_job, begin
+from tests.gear.builders.box import MODULE, a_job, begin
 
 RUNS = 300
 

@@ -87,11 +87,13 @@ def measure() -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from budget import days, ports, rebuild, scripts, verify
+    from budget import daily_snapshots, ports, verify
+    from budget.rebuild import rebuild
+    from budget.redis import scripts
     from budget.verify import Verdict
     from dpp_project import clock
     from tenants.models import Tenant
-    from tests.gear.open_runs import RunsTable
+    from tests.gear.builders.open_runs import RunsTable
 
     call_command("migrate", verbosity=0)
     runs = RunsTable()
@@ -114,7 +116,7 @@ def measure() -> None:
         timed(f"money_verify of all{when}", prove, limit_seconds=30)
         timed(f"rebuild of the large tenant{when}", lambda: rebuild.rebuild_tenant(LARGE), limit_seconds=60)
         if not when:
-            timed("summing up", lambda: days.sum_up(now=clock.now(), limit=10_000), limit_seconds=60)
+            timed("summing up", lambda: daily_snapshots.sum_up(now=clock.now(), limit=10_000), limit_seconds=60)
     print(f"holds in Redis: {scripts.shared().client.hlen(f'holds:{LARGE}'):,} of the large tenant")
 
 

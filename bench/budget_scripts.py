@@ -24,9 +24,9 @@ from typing import Any
 
 import redis
 
-from budget import keys, scripts
+from budget.redis import keys, scripts
 from dpp_project.devstack import valkey
-from tests.gear.money import EPOCH, TENANT, run_keys
+from tests.gear.reference.money import EPOCH, TENANT, run_keys
 
 ROUNDS = 20
 PAIRS = 500

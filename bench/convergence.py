@@ -18,10 +18,10 @@ import psycopg
 
 from dpp_project.constants import LEASE_TTL_SECONDS, REAPER_INTERVAL_SECONDS, RECOVERY_INTERVAL_SECONDS
 from runs.timing import RECONCILE_AFTER_SECONDS
-from tests.gear.chaos.customers import Account, Customers
-from tests.gear.chaos.stand import Stand
-from tests.gear.proxy import Mode
+from tests.gear.faults.proxy import Mode
 from tests.gear.waiting import wait_until
+from tests.proving.chaos.customers import Account, Customers
+from tests.proving.chaos.stand import Stand
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "convergence.md"
 OPEN_RUNS: Final = 100_000

@@ -1,7 +1,7 @@
 """Character error rate by kind of page, and pages a minute on one core. `make bench-ocr` (SEEDS=20 for more of each).
 
-Pages are those of tests/gear/ocr_corpus.py: printed here, so that their text is known. Spaces do not count as letters;
-how many spaces are wrong is said beside it. Time is the processor's, so that a busy machine does not matter.
+Pages are those of tests/gear/corpora/ocr_corpus.py: printed here, so that their text is known. Spaces do not count as
+letters; how many spaces are wrong is said beside it. Time is the processor's, so that a busy machine does not matter.
 """
 
 import os
@@ -17,7 +17,7 @@ from runs.packs.ocr.engine import Engine
 from runs.packs.ocr.page import PageReader, PageText
 from runs.packs.ocr.profiles import PROFILES, Name
 from runs.packs.ocr.tessdata import folder, missing
-from tests.gear import ocr_corpus
+from tests.gear.corpora import ocr_corpus
 
 SEEDS = 8
 PLENTY_SECONDS = 600.0

@@ -9,7 +9,7 @@ import resource
 from typing import Any
 
 from runs.packs.compliance import PACK
-from tests.gear.packs import judge
+from tests.gear.builders.packs import judge
 
 SIZE = 250_000
 LINE = (

@@ -17,7 +17,7 @@ from runs.box.outcomes import Done
 from runs.box.running import Job
 from runs.packs import decision
 from runs.packs.decision import extractive
-from tests.gear.packs import no_upload
+from tests.gear.builders.packs import no_upload
 
 CONTEXT_BYTES = 50_000
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "decision_questions.json"

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from runs.packs.eval import PACK
-from tests.gear.packs import judge
+from tests.gear.builders.packs import judge
 
 METRICS = ["exact_match", "token_f1", "rouge_l", "chrf", "bleu", "wer", "cer"]
 ITEMS = 200

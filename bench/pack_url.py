@@ -12,14 +12,14 @@ import threading
 import time
 from pathlib import Path
 
-from runs.box import processes
+from dpp_project.processes import process_tree
 from runs.box.box import Box
 from runs.box.outcomes import Done
 from runs.box.running import Job
 from runs.packs import url
 from runs.packs.pack import MEBIBYTE
-from tests.gear.packs import no_upload
-from tests.gear.web import Web
+from tests.gear.builders.packs import no_upload
+from tests.gear.servers.web import Web
 
 PAGES = 30
 SLOW = 2
@@ -31,14 +31,14 @@ class Watch(threading.Thread):
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._pid = pid
-        self._base = processes.memory(pid).private
+        self._base = process_tree.memory(pid).private
         self._over = threading.Event()
         self.most = 0
 
     def run(self) -> None:
         while not self._over.wait(0.02):
-            members = [pid for pid in processes.tree(self._pid) if pid != self._pid]
-            self.most = max(self.most, sum(max(0, processes.memory(pid).private - self._base) for pid in members))
+            members = [pid for pid in process_tree.tree(self._pid) if pid != self._pid]
+            self.most = max(self.most, sum(max(0, process_tree.memory(pid).private - self._base) for pid in members))
 
     def end(self) -> int:
         self._over.set()
@@ -75,7 +75,7 @@ def main() -> None:
     web = Web(Path(tempfile.mkdtemp()))
     box = Box([url.__name__])
     nursery, _ = box.ready(url.__name__)
-    (zygote,) = processes.children(nursery.pid)
+    (zygote,) = process_tree.children(nursery.pid)
     print(f"{'pages':>6} {'seconds':>8} {'beyond the deadline':>20} {'MiB':>5}")
     for _ in range(chosen.runs):
         watch = Watch(zygote)

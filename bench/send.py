@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator
 
 from botocore.credentials import Credentials
 
-from dpp_project.sqs.sender import BATCH, Message, Sender, SendFailed
+from dpp_project.aws.sqs_sender import BATCH, Message, Sender, SendFailed
 
 THREADS, SECONDS, ROUNDS = 16, 3.0, 3
 BODY = "x" * 1_300
@@ -107,7 +107,7 @@ def _cpu() -> float:
 
 @contextlib.contextmanager
 def fake(latency_ms: float) -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.gear.fakesqs", "--latency-ms", str(latency_ms)]
+    command = [sys.executable, "-m", "tests.gear.servers.fakesqs", "--latency-ms", str(latency_ms)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -2,7 +2,7 @@
 
     python bench/worker_pool.py [--messages 1500] [--latency-ms 8] [--concurrency 4]
 
-The queue is tests/gear/fakesqs.py with the latency of SQS in the same region; the task does nothing, so what is
+The queue is tests/gear/servers/fakesqs.py with the latency of SQS in the same region; the task does nothing, so what is
 measured is receiving, handing over and acknowledging. `lost` are messages received and not finished when progress
 ended: they would come again after their visibility timeout. The last two rows kill an idle worker first, whose open
 poll then takes messages along.
@@ -98,7 +98,7 @@ class Fake:
 
 @contextmanager
 def fake(latency_ms: float) -> Iterator[Fake]:
-    command = [sys.executable, "-m", "tests.gear.fakesqs", "--latency-ms", str(latency_ms)]
+    command = [sys.executable, "-m", "tests.gear.servers.fakesqs", "--latency-ms", str(latency_ms)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -141,7 +141,7 @@ def wait_for_poll(queue: Fake, process: "subprocess.Popen[bytes]") -> None:
 
 def measure(queue: Fake, *, transport: str, pool: str, concurrency: int, messages: int) -> tuple[float, int]:
     """Tasks a second from the first message to the last delete, and how many were received and never finished."""
-    from tests.gear.worker import envelope
+    from tests.gear.servers.worker import envelope
 
     with worker(queue, transport=transport, pool=pool, concurrency=concurrency):
         began = last = time.monotonic()

@@ -3,8 +3,9 @@
     make bench ARGS=worker_throughput
 
 A life is what a worker does for a run of the probe pack that does nothing: start, lease, a process of its own for the
-pack, envelope to S3, claim, settle, commit. The queue is tests/gear/fakesqs.py with the latency of SQS in the same
-region; Postgres, Redis and S3 are the real services of the bench, which share this machine's cores with the worker.
+pack, envelope to S3, claim, settle, commit. The queue is tests/gear/servers/fakesqs.py with the latency of SQS in the
+same region; Postgres, Redis and S3 are the real services of the bench, which share this machine's cores with the
+worker.
 Where nothing else runs, a task is bound by the latency of the queue and a life by the cores: the CPU of each part says
 what a life is made of, and that figure is the one that other work on the machine disturbs least.
 """
@@ -75,7 +76,7 @@ class Queue:
 
 @contextmanager
 def a_queue(latency_ms: float) -> Iterator[Queue]:
-    command = [sys.executable, "-m", "tests.gear.fakesqs", "--latency-ms", str(latency_ms)]
+    command = [sys.executable, "-m", "tests.gear.servers.fakesqs", "--latency-ms", str(latency_ms)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -110,15 +111,15 @@ def a_worker(queue: Queue, *, concurrency: int) -> Iterator[None]:
 
 
 def tasks(count: int) -> list[str]:
-    from dpp_project.sqs import envelope
+    from dpp_project.celery_sqs import celery_message
 
-    return [envelope.pack(task="bench.nothing", kwargs={}, queue="runs", trace_id=None) for _ in range(count)]
+    return [celery_message.pack(task="bench.nothing", kwargs={}, queue="runs", trace_id=None) for _ in range(count)]
 
 
 def runs(count: int) -> list[str]:
     """Held and due; their messages."""
-    from runs.publisher import Wakeup
-    from tests.gear import recovery
+    from runs.submit.wake_worker import Wakeup
+    from tests.gear.builders import recovery
 
     tenant = recovery.funded()
     price = recovery.FUNDS_MICROS // (count + 1)
@@ -164,8 +165,8 @@ def measured(bodies: list[str], warm: list[str], *, latency_ms: float, concurren
 def idle_start_ms(*, latency_ms: float, count: int = 40) -> list[float]:
     """On an idle worker, one run after another: from its hold being marked to PROCESSING, by the database's clock."""
     from runs.models import RunHistory
-    from runs.publisher import Wakeup
-    from tests.gear import recovery
+    from runs.submit.wake_worker import Wakeup
+    from tests.gear.builders import recovery
 
     tenant, waits = recovery.funded(), []
     with a_queue(latency_ms) as queue, a_worker(queue, concurrency=2):
@@ -183,8 +184,8 @@ def prepare() -> None:
     django.setup()
     from django.core.management import call_command
 
-    from budget import rebuild
-    from dpp_project import provisioning
+    from budget.rebuild import rebuild
+    from dpp_project.aws import provisioning
 
     call_command("migrate", interactive=False, verbosity=0)
     provisioning.provision(dry_run=False)

@@ -13,15 +13,17 @@ from redis import RedisError
 from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 
-from budget import rebuild, services, spending, statements, verify
+from budget import services, spending, statements, verify
 from budget.forms import AdjustForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
 from budget.money import format_entry_usd, format_usd
-from budget.rebuild import RebuildFailed, Rebuilt
+from budget.rebuild import rebuild
+from budget.rebuild.rebuild import RebuildFailed, Rebuilt
 from budget.services import Entered, Refusal
 from budget.statements import Overview
-from dpp_project import clock, confirm
-from dpp_project.dashboard import Plot
+from dpp_project import clock
+from dpp_project.console import confirm
+from dpp_project.console.dashboard import Plot
 from tenants.scopes import OPERATOR_TENANT_ID
 
 DAYS = 30

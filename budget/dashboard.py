@@ -5,12 +5,13 @@ from datetime import timedelta
 from django.urls import reverse
 from redis import RedisError
 
-from budget import ledger, scripts, spending
-from budget.gate import GateClosed
+from budget import ledger, spending
 from budget.models import PendingCredit
 from budget.money import format_usd
+from budget.redis import scripts
+from budget.redis.gate import GateClosed
 from dpp_project import clock
-from dpp_project.dashboard import Figure, Panel, Plot, panel
+from dpp_project.console.dashboard import Figure, Panel, Plot, panel
 from dpp_project.jobs.models import JobReport
 
 DAYS = 30

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from budget import days, services, verify
+from budget import daily_snapshots, services, verify
+from budget.rebuild.gate_watch import watch
 from budget.verify import Verdict
-from budget.watch import watch
 from dpp_project.jobs.registry import Job, Report
 from tenants.models import Tenant
 
@@ -53,7 +53,7 @@ def verify_all(*, now: datetime, limit: int) -> Report:
 
 def sum_up_days(*, now: datetime, limit: int) -> Report:
     """Writes yesterday's closing sums. Run twice, the second finds nothing to do."""
-    written = days.sum_up(now=now, limit=limit)
+    written = daily_snapshots.sum_up(now=now, limit=limit)
     return Report(seen=written, changed=written)
 
 

@@ -7,12 +7,12 @@ from django.db.models import Count, Min
 from prometheus_client import Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from budget import scripts
-from budget.gate import GateClosed
 from budget.models import PendingCredit
+from budget.redis import scripts
+from budget.redis.gate import GateClosed
 from dpp_project import clock
 from dpp_project.jobs.models import JobReport
-from dpp_project.metrics import collector
+from dpp_project.observe.metrics import collector
 
 OPERATIONS = Counter("dpp_money_operations_total", "Holds, settles and refunds, by answer.", ["operation", "answer"])
 REBUILDS = Counter("dpp_budget_rebuilds_total", "Rebuilds from the ledger, of all tenants or of one.", ["scope"])

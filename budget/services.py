@@ -15,11 +15,13 @@ import redis
 import structlog
 from django.db import transaction
 
-from budget import keys, ledger, metrics, rebuild, scripts
-from budget.gate import GateClosed
+from budget import ledger, metrics
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros, stored_micros
 from budget.outcomes import Closed, Credited, HoldOutcome, RefundOutcome, SettleOutcome, Unavailable
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
+from budget.redis.gate import GateClosed
 from dpp_project import clock
 from tenants.models import Tenant
 from tenants.scopes import OPERATOR_TENANT_ID

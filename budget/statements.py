@@ -6,10 +6,12 @@ from typing import Final
 
 import redis
 
-from budget import frames, ledger, rebuild, scripts
+from budget import ledger
 from budget.ledger import Period, Position
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Unavailable
+from budget.rebuild import rebuild
+from budget.redis import scripts, view
 
 TRIES: Final = 20
 
@@ -35,7 +37,7 @@ def overview(tenant_id: str) -> Overview | Unavailable:
     client = scripts.shared().client
     try:
         for _ in range(TRIES):
-            frame = frames.look(client, tenant_id)
+            frame = view.look(client, tenant_id)
             if not frame.mark.is_open():
                 return Unavailable(Closed.EPOCH)
             if frame.balance_micros is None:
@@ -44,7 +46,7 @@ def overview(tenant_id: str) -> Overview | Unavailable:
                 continue
             coming = _coming(client, tenant_id)
             credited = ledger.sums_of(tenant_id).credited_micros - coming
-            if frames.mark(client, tenant_id) == frame.mark:
+            if view.mark(client, tenant_id) == frame.mark:
                 return Overview(credited, frame.balance_micros, frame.held_micros)
     except redis.RedisError:
         return Unavailable(Closed.REDIS)
@@ -55,7 +57,7 @@ def _coming(client: redis.Redis, tenant_id: str) -> int:
     """In the ledger, and not yet at the balance."""
     rows = PendingCredit.objects.filter(tenant_id=tenant_id).values_list("entry_id", "amount_usd_micros")
     pending = {str(entry_id): micros for entry_id, micros in rows}
-    applied = frames.applied(client, pending)
+    applied = view.applied(client, pending)
     return sum(micros for entry_id, micros in pending.items() if entry_id not in applied)
 
 

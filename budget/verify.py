@@ -15,11 +15,12 @@ from typing import Final
 import redis
 from django.db import connection, transaction
 
-from budget import frames, ledger, ports, scripts
-from budget.frames import Frame, Receipt
+from budget import ledger, ports
 from budget.models import PendingCredit
 from budget.ports import OpenRun
-from budget.snapshot import Credit
+from budget.rebuild.plan import Credit
+from budget.redis import scripts, view
+from budget.redis.view import Frame, Receipt
 
 TRIES: Final = 20
 GATED_TRIES: Final = 5
@@ -102,7 +103,7 @@ def verify(tenant_id: str) -> Proof:
 
 def _attempt(client: redis.Redis, tenant_id: str, *, gate: str | None, gated: bool) -> Proof | None:
     """A proof, or None when something moved while it was counted."""
-    frame = frames.look(client, tenant_id)
+    frame = view.look(client, tenant_id)
     if not frame.mark.is_open():
         return Proof(tenant_id, Verdict.CLOSED)
     if frame.mark.gate != gate:
@@ -111,10 +112,10 @@ def _attempt(client: redis.Redis, tenant_id: str, *, gate: str | None, gated: bo
     without_hold = [run_id for run_id in books.open_runs if run_id not in frame.holds]
     sighting = Sighting(
         frame,
-        frames.receipts(client, without_hold),
-        frozenset(frames.applied(client, [credit.entry_id for credit in books.pending])),
+        view.receipts(client, without_hold),
+        frozenset(view.applied(client, [credit.entry_id for credit in books.pending])),
     )
-    if frames.mark(client, tenant_id) != frame.mark:
+    if view.mark(client, tenant_id) != frame.mark:
         return None
     found = tuple(differences(books, sighting))
     return Proof(tenant_id, Verdict.DIFFERS if found else Verdict.PROVED, found, gated=gated)

@@ -12,9 +12,9 @@ class PlatformConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("dpp_project.checks")
-        import_module("dpp_project.console")
+        import_module("dpp_project.console.services_panel")
         import_module("dpp_project.http.openapi")
-        import_module("dpp_project.sqs.levels")
+        import_module("dpp_project.aws.queue_depth")
         for app in apps.get_app_configs():
             for name in ("metrics", "dashboard"):
                 if module_has_submodule(app.module, name):

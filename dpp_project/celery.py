@@ -31,9 +31,12 @@ import django
 from django.apps import apps
 from django.db import connections
 
-from dpp_project import clock, constants, lifeline, redis, tracing
-from dpp_project import logging as dpp_logging
+from dpp_project import clock, constants
+from dpp_project.observe import logging as dpp_logging
+from dpp_project.observe import tracing
+from dpp_project.processes import parent_death
 from dpp_project.settings import ENV
+from dpp_project.stores import redis
 
 if TYPE_CHECKING:
     from django.db.backends.postgresql.base import DatabaseWrapper
@@ -44,14 +47,14 @@ log = structlog.get_logger("dpp.task")
 
 
 class Task(celery.Task):  # type: ignore[type-arg]
-    Request = "dpp_project.sqs.consumer:Request"
+    Request = "dpp_project.celery_sqs.consumer:Request"
 
 
 # Without Celery's own Django fixup: it closes the whole Postgres pool before and after each task.
 app = celery.Celery("dpp", task_cls=Task, fixups=[])
 app.conf.update(
     broker_url="sqs://",
-    broker_transport="dpp_project.sqs.transport:Transport",
+    broker_transport="dpp_project.celery_sqs.transport:Transport",
     broker_transport_options={"predefined_queues": {QUEUE: {"url": ENV.DPP_QUEUE_URL}}, "polling_interval": 0},
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
@@ -67,7 +70,7 @@ app.conf.update(
     result_serializer="json",
     accept_content=["json"],
     task_protocol=2,
-    worker_consumer="dpp_project.sqs.consumer:Consumer",
+    worker_consumer="dpp_project.celery_sqs.consumer:Consumer",
     worker_pool="prefork",
     worker_concurrency=ENV.DPP_WORKER_CONCURRENCY,
     worker_prefetch_multiplier=1,  # in flight = concurrency exactly: a message must not grow old inside a worker
@@ -124,7 +127,7 @@ def leave_nothing_to_inherit(**_: Any) -> None:
 
 @signals.worker_process_init.connect
 def start_child(**_: Any) -> None:
-    lifeline.die_with_parent()
+    parent_death.die_with_parent()
 
 
 @signals.worker_shutting_down.connect

@@ -9,9 +9,10 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004  Django's own name
 from django.db import DatabaseError, connection
 
-from dpp_project import constants, env, redis
+from dpp_project import constants, env
+from dpp_project.aws import sqs_client
 from dpp_project.settings import ENV
-from dpp_project.sqs import client as sqs_client
+from dpp_project.stores import redis
 
 Configs = Sequence[AppConfig] | None
 

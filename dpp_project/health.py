@@ -14,13 +14,13 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
-from dpp_project import redis
+from dpp_project.aws import sqs_client
 from dpp_project.env import Environment
 from dpp_project.http import problems
 from dpp_project.http.problems import Problem
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from dpp_project.settings import ENV
-from dpp_project.sqs import client as sqs_client
+from dpp_project.stores import redis
 from runs.packs import registry
 
 log = structlog.get_logger("dpp.health")

@@ -11,10 +11,10 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from dpp_project import metrics
 from dpp_project.http import problems
 from dpp_project.http.problems import Problem
-from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
+from dpp_project.observe import metrics
+from dpp_project.reasons import REASONS, ReasonCode, type_uri
 from dpp_project.settings import ENV
 
 

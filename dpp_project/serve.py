@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpp_project import env
-from dpp_project import logging as dpp_logging
 from dpp_project.env import Environment
+from dpp_project.observe import logging as dpp_logging
 
 API_DRAIN_SECONDS = 15
 STATIC_FOLDER = "staticfiles"
@@ -61,7 +61,8 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
     values = env.read()
     command = PARTS[part](values)
-    from dpp_project import checks, metrics  # these read the settings, which only a whole environment allows
+    from dpp_project import checks
+    from dpp_project.observe import metrics  # these read the settings, which only a whole environment allows
 
     checks.refuse_unsafe_redis()
     if values.DPP_METRICS_DIR is not None:

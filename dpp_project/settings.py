@@ -6,9 +6,10 @@ from urllib.parse import unquote, urlsplit
 
 from botocore.config import Config
 
-from dpp_project import env, logging
+from dpp_project import env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
-from dpp_project.postgres import BoundedConnection
+from dpp_project.observe import logging
+from dpp_project.stores.postgres import BoundedConnection
 
 
 def version() -> str:
@@ -120,7 +121,7 @@ STATIC_ROOT = BASE_DIR / "staticfiles"
 
 STORAGES = {
     "default": {
-        "BACKEND": "runs.storage.RunStorage",
+        "BACKEND": "runs.bucket.storage.RunStorage",
         "OPTIONS": {
             "bucket_name": ENV.DPP_BUCKET,
             "access_key": ENV.AWS_ACCESS_KEY_ID,
@@ -193,7 +194,7 @@ UNFOLD = {
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/dpp/icon.svg"}],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
-    "DASHBOARD_CALLBACK": "dpp_project.dashboard.context",
+    "DASHBOARD_CALLBACK": "dpp_project.console.dashboard.context",
     "SIDEBAR": {"show_search": True, "show_all_applications": False},
 }
 

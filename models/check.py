@@ -23,7 +23,7 @@ from typing import Final
 
 from models.cases import ALL, QUICK, SAFETY, Case, Expected
 from models.spin import Result, check, trail
-from tests.gear.proofs import SKIPPED, report
+from tests.proving.proofs import SKIPPED, report
 
 TOOLS: Final = ("spin", "gcc")
 AT_A_TIME: Final = 2

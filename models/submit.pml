@@ -36,7 +36,7 @@ byte accepted[CLIENTS] = NOBODY;   /* the run in the receipt that the client was
 #define GAVE_ITS_KEY_BACK(r) (runs[r].stage == COMMITTED && runs[r].money == REFUNDED && key_run != r)
 #define WILL_GIVE_ITS_KEY_BACK(r) (runs[r].stage == CLAIMED && runs[r].intent == REFUNDS_AND_FREES_THE_KEY)
 
-/* runs/submission.py, its steps in its order. The glance that refuses before a row is made is left out: it touches
+/* runs/submit/submission.py, its steps in its order. The glance that refuses before a row is made is left out: it touches
    nothing. */
 proctype Client(byte me) {
   byte r, seen, plan, taken, answer, turns;

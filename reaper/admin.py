@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 
-from dpp_project import confirm
+from dpp_project.console import confirm
 from reaper import redrive
 from reaper.models import DeadLetter
 

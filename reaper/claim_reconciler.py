@@ -21,10 +21,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from budget.money import capped_charge_micros
 from dpp_project.jobs.registry import Report
 from reaper import metrics
-from reaper.passes import Tally, money_is_closed
-from runs import finalization, scans, storage, transitions
-from runs.finalization import Claim
+from reaper.tally import Tally, money_is_closed
+from runs import transitions
+from runs.bucket import storage
+from runs.finish import finalization
+from runs.finish.finalization import Claim
 from runs.models import Run
+from runs.reads import for_recovery
 from runs.states import MoneyState, Status
 from runs.transitions import Outcome
 
@@ -38,7 +41,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
     tally = Tally(ACTOR)
     if money_is_closed():
         return tally.report(waits_for="money")
-    for run in scans.claimed_too_long()[:limit]:
+    for run in for_recovery.claimed_too_long()[:limit]:
         with tally.each(run):
             try:
                 result_lost = _result_is_lost(run)
@@ -59,7 +62,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
 
 def preview(*, now: datetime, limit: int) -> Report:
     del now
-    return Report(seen=(due := len(scans.claimed_too_long()[:limit])), changed=due)
+    return Report(seen=(due := len(for_recovery.claimed_too_long()[:limit])), changed=due)
 
 
 def _result_is_lost(run: Run) -> bool:

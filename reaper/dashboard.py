@@ -5,9 +5,9 @@ from typing import Final
 from django.db.models import Model, QuerySet
 from django.urls import reverse
 
-from dpp_project.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, panel
 from reaper.models import DeadLetter
-from runs import scans
+from runs.reads import for_recovery
 
 COUNTED_MAX: Final = 1_000
 
@@ -16,11 +16,11 @@ COUNTED_MAX: Final = 1_000
 def recovery() -> Panel:
     letters = DeadLetter.objects.filter(redriven_at__isnull=True)
     waiting = (
-        ("Leases run out", scans.lease_expired(), "The reaper ends them within 30 s."),
-        ("Waiting for an hour", scans.never_started(), "The sweeper returns their holds."),
-        ("Claims left unfinished", scans.claimed_too_long(), "The reconciler carries them out."),
-        ("Messages due again", scans.send_due(), "Sent again, unless the queue is merely full."),
-        ("Abandoned submits", scans.abandoned(), "The auditor ends them."),
+        ("Leases run out", for_recovery.lease_expired(), "The reaper ends them within 30 s."),
+        ("Waiting for an hour", for_recovery.never_started(), "The sweeper returns their holds."),
+        ("Claims left unfinished", for_recovery.claimed_too_long(), "The reconciler carries them out."),
+        ("Messages due again", for_recovery.send_due(), "Sent again, unless the queue is merely full."),
+        ("Abandoned submits", for_recovery.abandoned(), "The auditor ends them."),
     )
     return Panel(
         title="Recovery",

@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.db import transaction
 
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.aws import queue_depth, receipt_handles, sqs_client
 from dpp_project.jobs.registry import Report
+from dpp_project.reasons import ReasonCode
 from dpp_project.settings import ENV
-from dpp_project.sqs import client, levels, receipts
-from reaper import letters, metrics
+from reaper import message_parser, metrics
 from reaper.models import RAW_BYTES_MAX, DeadLetter
-from reaper.passes import Tally
-from runs import finalization, publisher, transitions
-from runs.finalization import Claim
+from reaper.tally import Tally
+from runs import transitions
+from runs.finish import finalization
+from runs.finish.finalization import Claim
 from runs.intents import Intent
 from runs.models import Run
-from runs.publisher import Wakeup
 from runs.states import MoneyState, Status
+from runs.submit import wake_worker
+from runs.submit.wake_worker import Wakeup
 from runs.transitions import Outcome
 
 if TYPE_CHECKING:
@@ -61,20 +63,20 @@ def run_once(*, now: datetime, limit: int) -> Report:
                 tally.noted[outcome.lower()] += 1
                 tally.changed += 1
                 done.append(message["ReceiptHandle"])
-        receipts.delete(ENV.DPP_DLQ_URL, done)
+        receipt_handles.delete(ENV.DPP_DLQ_URL, done)
     return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> Report:
     """How many there are; to look at one is to receive it, which is a change."""
     del now
-    visible, _ = levels.depth(ENV.DPP_DLQ_URL)
+    visible, _ = queue_depth.depth(ENV.DPP_DLQ_URL)
     waiting = min(limit, visible)
     return Report(seen=waiting, changed=waiting)
 
 
 def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
-    answer = client.client().receive_message(
+    answer = sqs_client.client().receive_message(
         QueueUrl=ENV.DPP_DLQ_URL,
         MaxNumberOfMessages=count,
         WaitTimeSeconds=wait_seconds,
@@ -86,14 +88,14 @@ def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
 
 def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
     body = message["Body"]
-    letter = letters.read(body)
+    letter = message_parser.read(body)
     if letter is None:
         _store(message, DeadLetter.Outcome.POISON, raw=body.encode("utf-8", "surrogatepass")[:RAW_BYTES_MAX])
         return DeadLetter.Outcome.POISON
     run = Run.objects.filter(run_id=letter.run_id).first()
     stored, claim = _decide(message, letter, run)
     if stored.outcome == DeadLetter.Outcome.REQUEUED and run is not None and _is_waiting(run):
-        publisher.send(Wakeup.of(run))
+        wake_worker.send(Wakeup.of(run))
     if claim is not None:
         finish = finalization.finish(claim, actor=ACTOR)
         if finish is not finalization.Finish.COMMITTED:
@@ -102,7 +104,9 @@ def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
 
 
 @transaction.atomic
-def _decide(message: "MessageTypeDef", letter: letters.Letter, run: Run | None) -> tuple[DeadLetter, Claim | None]:
+def _decide(
+    message: "MessageTypeDef", letter: message_parser.Letter, run: Run | None
+) -> tuple[DeadLetter, Claim | None]:
     """Row of the letter and step of the run together: a death leaves both or neither."""
     stored, is_new = _store(message, DeadLetter.Outcome.KEPT, letter=letter)
     if not is_new or run is None or not _is_waiting(run):
@@ -133,7 +137,7 @@ def _claimed(run: Run) -> Claim | None:
 
 
 def _store(
-    message: "MessageTypeDef", outcome: str, *, letter: letters.Letter | None = None, raw: bytes | None = None
+    message: "MessageTypeDef", outcome: str, *, letter: message_parser.Letter | None = None, raw: bytes | None = None
 ) -> tuple[DeadLetter, bool]:
     content = message["Body"].encode("utf-8", "surrogatepass")
     attributes: Mapping[Any, Any] = message.get("Attributes", {})

@@ -17,17 +17,21 @@ from typing import Final
 
 import structlog
 
-from budget import keys, rebuild, scripts, verify
+from budget import verify
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
 from budget.verify import Kind, Proof, Verdict
 from dpp_project.constants import RECOVERY_INTERVAL_SECONDS
-from dpp_project.http.reasons import ReasonCode
 from dpp_project.jobs.registry import Report
+from dpp_project.reasons import ReasonCode
 from reaper import metrics
-from reaper.passes import Tally, money_is_closed
-from runs import finalization, scans, transitions
-from runs.finalization import Claim
+from reaper.tally import Tally, money_is_closed
+from runs import transitions
+from runs.finish import finalization
+from runs.finish.finalization import Claim
 from runs.intents import Intent
 from runs.models import Run
+from runs.reads import for_recovery
 from runs.states import UNENDED_MONEY
 from runs.transitions import Outcome
 from tenants.models import Tenant
@@ -63,7 +67,7 @@ def preview(*, now: datetime, limit: int) -> Report:
     tally = Tally(ACTOR)
     if money_is_closed():
         return tally.report(waits_for="money")
-    tally.seen = len(scans.abandoned()[:limit])
+    tally.seen = len(for_recovery.abandoned()[:limit])
     for tenant_id in _tenants(now, limit):
         with tally.each(tenant_id, seen=0):
             tally.seen += _holds_differ(verify.verify(tenant_id))
@@ -75,7 +79,7 @@ def _end_abandoned(tally: Tally, limit: int) -> None:
     intent = Intent.full_refund(
         reason=ReasonCode.SUBMIT_ABANDONED, detail="The submit died before its money was marked as held."
     )
-    for run in scans.abandoned()[:limit]:
+    for run in for_recovery.abandoned()[:limit]:
         with tally.each(run):
             token = finalization.new_token()
             claimed = transitions.claim_abandoned(

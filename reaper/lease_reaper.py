@@ -11,14 +11,16 @@ touches neither money nor pointers.
 from datetime import datetime
 from typing import Final
 
-from dpp_project.http.reasons import ReasonCode
 from dpp_project.jobs.registry import Report
+from dpp_project.reasons import ReasonCode
 from reaper import metrics
-from reaper.passes import Tally, money_is_closed
-from runs import finalization, scans, transitions
-from runs.finalization import Claim
+from reaper.tally import Tally, money_is_closed
+from runs import transitions
+from runs.finish import finalization
+from runs.finish.finalization import Claim
 from runs.intents import Intent
 from runs.models import Run
+from runs.reads import for_recovery
 from runs.transitions import Outcome
 
 ACTOR: Final = "reaper"
@@ -29,7 +31,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
     tally = Tally(ACTOR)
     if money_is_closed():
         return tally.report(waits_for="money")
-    for run in scans.lease_expired()[:limit]:
+    for run in for_recovery.lease_expired()[:limit]:
         with tally.each(run):
             token, intent = finalization.new_token(), _intent(run)
             claimed = transitions.claim_lease_expired(
@@ -47,7 +49,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
 
 def preview(*, now: datetime, limit: int) -> Report:
     del now
-    return Report(seen=(due := len(scans.lease_expired()[:limit])), changed=due)
+    return Report(seen=(due := len(for_recovery.lease_expired()[:limit])), changed=due)
 
 
 def _intent(run: Run) -> Intent:

@@ -1,4 +1,4 @@
-"""What recovery counts (DPP-74). How deep the queues are is read by dpp_project.sqs.levels."""
+"""What recovery counts (DPP-74). How deep the queues are is read by dpp_project.aws.queue_depth."""
 
 from prometheus_client import Counter
 

@@ -10,14 +10,14 @@ from typing import Final
 import structlog
 
 from dpp_project import clock
-from dpp_project.http.reasons import ReasonCode
-from dpp_project.sqs import sender
-from dpp_project.sqs.sender import Message, SendFailed
+from dpp_project.aws import sqs_sender
+from dpp_project.aws.sqs_sender import Message, SendFailed
+from dpp_project.reasons import ReasonCode
 from reaper.models import DeadLetter
-from runs import publisher
 from runs.models import Run
-from runs.publisher import Wakeup
 from runs.states import MoneyState, Status
+from runs.submit import wake_worker
+from runs.submit.wake_worker import Wakeup
 
 log = structlog.get_logger("dpp.reaper")
 
@@ -38,9 +38,9 @@ def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
         return refusal
     try:
         if letter.run_id is None:
-            sender.shared().send(Message(bytes(letter.raw or b"").decode("utf-8", "surrogatepass")))
+            sqs_sender.shared().send(Message(bytes(letter.raw or b"").decode("utf-8", "surrogatepass")))
         else:
-            publisher.send(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
+            wake_worker.send(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
     except SendFailed as error:
         return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again")
     DeadLetter.objects.filter(pk=letter.pk).update(redriven_at=clock.now(), redriven_by=actor)

@@ -19,14 +19,16 @@ import structlog
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from dpp_project.aws import queue_depth
+from dpp_project.aws.sqs_sender import BATCH
 from dpp_project.jobs.registry import Report
 from dpp_project.settings import ENV
-from dpp_project.sqs import levels
-from dpp_project.sqs.sender import BATCH
-from reaper.passes import Tally
-from runs import publisher, scans, transitions
+from reaper.tally import Tally
+from runs import transitions
 from runs.models import Run
-from runs.publisher import Wakeup
+from runs.reads import for_recovery
+from runs.submit import wake_worker
+from runs.submit.wake_worker import Wakeup
 from runs.transitions import Outcome
 
 log = structlog.get_logger("dpp.reaper")
@@ -40,7 +42,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
     tally = Tally(LOOP)
     for some in _tens(list(_to_send()[:limit])):
         wakeups = [Wakeup.of(run) for run in some if _postponed(tally, run)]
-        failed = publisher.send_many(wakeups)
+        failed = wake_worker.send_many(wakeups)
         tally.changed += len(wakeups) - len(failed)
         tally.errors += len(failed)
         if wakeups and len(failed) == len(wakeups):
@@ -56,10 +58,10 @@ def preview(*, now: datetime, limit: int) -> Report:
 
 def _to_send() -> QuerySet[Run]:
     """An SQS that does not answer ends the pass here, with every row as it was."""
-    due = scans.send_due()
+    due = for_recovery.send_due()
     if not (count := due.count()):
         return due
-    visible, _ = levels.depth(ENV.DPP_QUEUE_URL)
+    visible, _ = queue_depth.depth(ENV.DPP_QUEUE_URL)
     if visible < count:
         return due
     return due.filter(next_send_at__lt=Now() - timedelta(seconds=LATE_SECONDS))

@@ -10,12 +10,14 @@ A death after the claim leaves the intent to the reconciler. A message that come
 from datetime import datetime
 from typing import Final
 
-from dpp_project.http.reasons import ReasonCode
 from dpp_project.jobs.registry import Report
-from reaper.passes import Tally, money_is_closed
-from runs import finalization, scans, transitions
-from runs.finalization import Claim
+from dpp_project.reasons import ReasonCode
+from reaper.tally import Tally, money_is_closed
+from runs import transitions
+from runs.finish import finalization
+from runs.finish.finalization import Claim
 from runs.intents import Intent
+from runs.reads import for_recovery
 from runs.transitions import Outcome
 
 ACTOR: Final = "sweeper"
@@ -27,7 +29,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
     if money_is_closed():
         return tally.report(waits_for="money")
     intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="No worker started the run in an hour.")
-    for run in scans.never_started()[:limit]:
+    for run in for_recovery.never_started()[:limit]:
         with tally.each(run):
             token = finalization.new_token()
             claimed = transitions.claim_never_started(
@@ -44,4 +46,4 @@ def run_once(*, now: datetime, limit: int) -> Report:
 
 def preview(*, now: datetime, limit: int) -> Report:
     del now
-    return Report(seen=(due := len(scans.never_started()[:limit])), changed=due)
+    return Report(seen=(due := len(for_recovery.never_started()[:limit])), changed=due)

@@ -19,9 +19,11 @@ from dpp_project.constants import RETENTION_DAYS
 from dpp_project.jobs.registry import Report
 from dpp_project.retention import Period
 from reaper.models import DeadLetter
-from reaper.passes import Tally
-from runs import scans, storage, transitions
+from reaper.tally import Tally
+from runs import transitions
+from runs.bucket import storage
 from runs.models import Run
+from runs.reads import for_recovery
 from runs.transitions import Outcome
 
 log = structlog.get_logger("dpp.reaper")
@@ -55,8 +57,8 @@ def run_once(*, now: datetime, limit: int) -> Report:
 
 def preview(*, now: datetime, limit: int) -> Report:
     due = (
-        len(scans.past_retention()[:limit])
-        + len(scans.old_tombstones()[:limit])
+        len(for_recovery.past_retention()[:limit])
+        + len(for_recovery.old_tombstones()[:limit])
         + len(_old_letters(now=now, limit=limit))
     )
     return Report(seen=due, changed=due)
@@ -64,7 +66,7 @@ def preview(*, now: datetime, limit: int) -> Report:
 
 def _expire(tally: Tally, limit: int) -> None:
     bucket = storage.shared()
-    for run in scans.past_retention()[:limit]:
+    for run in for_recovery.past_retention()[:limit]:
         objects = bucket.delete_prefix(_prefix(run))
         with tally.each(run):
             if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is Outcome.LOST:
@@ -76,7 +78,7 @@ def _expire(tally: Tally, limit: int) -> None:
 
 
 def _forget(tally: Tally, limit: int) -> None:
-    for run in scans.old_tombstones()[:limit]:
+    for run in for_recovery.old_tombstones()[:limit]:
         with tally.each(run):
             if transitions.forget(run_id=run.run_id, version=run.version) is Outcome.LOST:
                 tally.lost()

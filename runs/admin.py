@@ -18,12 +18,14 @@ from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
 from budget.money import format_usd
-from dpp_project import clock, confirm
+from dpp_project import clock
+from dpp_project.console import confirm
 from dpp_project.constants import RETENTION_DAYS
-from runs import disputes, explaining, explanation, run_ids
-from runs.admin_interventions import Interventions, interventions_for
-from runs.forms import ReasonForm
+from runs import run_ids
 from runs.models import Run, RunDispute
+from runs.operators import disputes, explain_run, explanation
+from runs.operators.forms import ReasonForm
+from runs.operators.interventions import Interventions, interventions_for
 from runs.states import MoneyState
 
 STATUS_COLORS = {
@@ -153,7 +155,7 @@ class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has n
     @display(description="in words")  # type: ignore[untyped-decorator]
     def explained(self, run: Run) -> SafeString:
         now = clock.now()
-        told = explaining.explain(run, now=now)
+        told = explain_run.explain(run, now=now)
         steps = format_html_join(
             "",
             "<li>{} ({}): {}</li>",
@@ -176,10 +178,10 @@ class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has n
                 (
                     f"{step.at:%Y-%m-%d %H:%M:%S.%f}",
                     step.version,
-                    explaining.state(step.status, step.money_state, step.stage),
+                    explain_run.state(step.status, step.money_state, step.stage),
                     step.actor,
                 )
-                for step in explaining.timeline(run)
+                for step in explain_run.timeline(run)
             ],
         )
 

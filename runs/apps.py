@@ -9,4 +9,4 @@ class RunsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("runs.checks")
-        import_module("runs.open_runs").register()
+        import_module("runs.reads.for_budget").register()

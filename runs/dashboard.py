@@ -8,10 +8,11 @@ from django.urls import reverse
 
 from budget.money import format_usd
 from dpp_project import clock
-from dpp_project.dashboard import Figure, Panel, Plot, panel
-from runs import explanation, run_ids
-from runs.levels import open_by_state
+from dpp_project.console.dashboard import Figure, Panel, Plot, panel
+from runs import run_ids
+from runs.metrics import open_by_state
 from runs.models import Run
+from runs.operators import explanation
 from runs.states import MoneyState, Stage, Status
 
 HOURS = 24

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from budget.money import capped_charge_micros
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from runs.states import MoneyState, Status
 
 

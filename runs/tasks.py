@@ -7,11 +7,12 @@ from celery import shared_task, signals
 from celery.exceptions import Reject
 
 from dpp_project.settings import ENV
-from runs import execution, publisher
-from runs.leases import Message
+from runs.submit import wake_worker
+from runs.worker import execution
+from runs.worker.leases import Message
 
 
-@shared_task(name=publisher.TASK, bind=True)
+@shared_task(name=wake_worker.TASK, bind=True)
 def execute(self: Any, *, run_id: str, tenant_id: str, pack_type: str, enqueued_at: str, schema_version: str) -> None:
     del tenant_id, pack_type, enqueued_at, schema_version  # the row is the truth
     message = Message(queue_url=ENV.DPP_QUEUE_URL, receipt=self.request.properties["delivery_tag"])

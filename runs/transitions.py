@@ -21,7 +21,7 @@ from django.db.models.functions import Least, Now
 from budget.ledger import ENTRIES_OF_ENDED_RUN
 from budget.money import minimum_fee_micros
 from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS, RETENTION_DAYS
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from runs import timing
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs

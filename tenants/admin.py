@@ -16,7 +16,8 @@ from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from dpp_project import clock, confirm
+from dpp_project import clock
+from dpp_project.console import confirm
 from tenants import services
 from tenants.forms import NewKeyForm, RotateForm, TenantForm
 from tenants.models import ApiKey, Tenant

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from dpp_project import clock
 from dpp_project.http.problems import Problem
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from tenants import keys, metrics
 from tenants.last_used import LastUsed
 from tenants.models import ApiKey, Tenant

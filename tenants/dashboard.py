@@ -6,7 +6,7 @@ from django.db.models import Count, Q
 from django.urls import reverse
 
 from dpp_project import clock
-from dpp_project.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, panel
 from tenants.models import ApiKey, Tenant
 
 SOON = timedelta(days=7)

@@ -9,7 +9,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from dpp_project.http.problems import Problem
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from tenants import authentication
 from tenants.principals import Principal, RefusedKey
 from tenants.scopes import Scope

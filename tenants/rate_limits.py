@@ -18,11 +18,11 @@ from redis.commands.core import Script
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from dpp_project import redis
 from dpp_project.constants import RATE_LIMIT_RETRY_AFTER_SECONDS
 from dpp_project.http import answers
 from dpp_project.http.problems import Problem
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
+from dpp_project.stores import redis
 from tenants import metrics
 from tenants.principals import Principal
 

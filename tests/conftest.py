@@ -8,13 +8,14 @@ import redis as redis_library
 from django.test import TransactionTestCase
 
 from dpp_project import clock as clock_module
-from dpp_project import provisioning, redis
+from dpp_project.aws import provisioning
 from dpp_project.clock import FixedClock
 from dpp_project.settings import ENV
+from dpp_project.stores import redis
 from tenants import authentication
-from tests.gear.emptying import empty_tables
-from tests.gear.shop import shop
-from tests.gear.work import session_box, worker_here
+from tests.gear.builders.shop import shop
+from tests.gear.builders.work import session_box, worker_here
+from tests.gear.truncation import empty_tables
 
 __all__ = ["session_box", "shop", "worker_here"]
 

@@ -23,8 +23,8 @@ from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import FieldError, Problem
-from dpp_project.http.reasons import ReasonCode
 from dpp_project.http.views import ApiView
+from dpp_project.reasons import ReasonCode
 from tenants.models import Tenant
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket

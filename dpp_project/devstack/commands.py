@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpp_project.devstack import demo, environment, http, identity
+from dpp_project.devstack import demo, environment, http, process_identity
 from dpp_project.devstack.folder import DEFAULT, Folder
 from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.sessions import with_services
 from dpp_project.devstack.stack import supervise
-from dpp_project.devstack.starting import down, up
+from dpp_project.devstack.up_down import down, up
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +85,7 @@ def _status(options: argparse.Namespace) -> int:
 def is_supervised(status: dict[str, Any]) -> bool:
     """Whether the supervisor that wrote this status still lives."""
     known = status.get("supervisor")
-    return isinstance(known, str) and identity.identity(int(known.split("/")[1])) == known
+    return isinstance(known, str) and process_identity.identity(int(known.split("/")[1])) == known
 
 
 def _logs(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dpp_project.lifeline import die_with_parent
+from dpp_project.processes.parent_death import die_with_parent
 
 NOBODY = 65_534
 CLONE_NEWUSER = 0x10000000

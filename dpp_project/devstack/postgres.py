@@ -14,7 +14,7 @@ from signal import SIGINT
 import psycopg
 from psycopg import sql
 
-from dpp_project.devstack import identity
+from dpp_project.devstack import process_identity
 from dpp_project.devstack.programs import LAUNCHER, DevstackError, Program, from_wheel, remove, unprivileged
 
 USER = "dpp"
@@ -75,7 +75,7 @@ class Postgres:
         and so are its backends, whose shared memory the lock protects too.
         """
         lock = self.folder / "postmaster.pid"
-        if lock.exists() and not identity.living_in(self.folder):
+        if lock.exists() and not process_identity.living_in(self.folder):
             lock.unlink()
 
     def program(self) -> Program:

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Q
 
 from budget import services as money
-from budget.watch import watch
+from budget.rebuild.gate_watch import watch
 from dpp_project import clock
 from tenants import keys, services
 from tenants.models import ApiKey, Tenant

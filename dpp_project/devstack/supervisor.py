@@ -3,8 +3,9 @@
 One thread and one loop. Whoever dies, how:
 - a program: its group is killed, orphans it left come to us (PR_SET_CHILD_SUBREAPER) and are killed, it starts again.
 - the supervisor by SIGTERM: it ends all, apps before the services they need.
-- the supervisor by SIGKILL: the kernel kills each program (dpp_project/lifeline.py); what escapes that is found by the
-  next start: by the identity written beside the pid, or by DEVSTACK_STATE in its environment. Never by a pid alone.
+- the supervisor by SIGKILL: the kernel kills each program (dpp_project/processes/parent_death.py); what escapes that is
+  found by the next start: by the identity written beside the pid, or by DEVSTACK_STATE in its environment. Never by a
+  pid alone.
 """
 
 import contextlib
@@ -17,10 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from dpp_project.devstack import backoff, environment, identity
+from dpp_project.devstack import backoff, environment, process_identity
 from dpp_project.devstack.folder import Folder, write_whole
 from dpp_project.devstack.programs import Program, spawn
-from dpp_project.lifeline import adopt_orphans, disown_orphans
+from dpp_project.processes.parent_death import adopt_orphans, disown_orphans
 
 MARK = "DEVSTACK_STATE"
 HEARD = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -58,7 +59,7 @@ class Supervisor:
         self.stop_requests = 0
         self._said = ""
         self._logs_checked = 0.0
-        self._guests = set(identity.children(os.getpid()))  # whoever was here before is not ours to end
+        self._guests = set(process_identity.children(os.getpid()))  # whoever was here before is not ours to end
         adopt_orphans()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
 
@@ -141,7 +142,7 @@ class Supervisor:
     def _bury(self, unit: Unit) -> None:
         """End the group while its leader, dead or not, still holds the pid; then let the pid go."""
         if unit.process is not None:
-            identity.kill_group(unit.process.pid)
+            process_identity.kill_group(unit.process.pid)
             unit.process.wait()
             unit.process = None
         self.folder.pid_file(unit.program.name).unlink(missing_ok=True)
@@ -149,9 +150,9 @@ class Supervisor:
     def _end_orphans(self) -> None:
         """Children of ours that we did not start were left by one of ours that died; their own follow them to us."""
         known = {unit.process.pid for unit in self.units.values() if unit.process is not None} | self._guests
-        while orphans := set(identity.children(os.getpid())) - known:
+        while orphans := set(process_identity.children(os.getpid())) - known:
             for pid in orphans:
-                identity.kill_group(pid)
+                process_identity.kill_group(pid)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
 
@@ -194,13 +195,15 @@ class Supervisor:
 
     def _remember(self) -> None:
         living = {
-            name: identity.identity(unit.process.pid) for name, unit in self.units.items() if unit.process is not None
+            name: process_identity.identity(unit.process.pid)
+            for name, unit in self.units.items()
+            if unit.process is not None
         }
         write_whole(self.folder.root / "processes.json", json.dumps(living, indent=1))
 
     def status(self) -> dict[str, Any]:
         return {
-            "supervisor": identity.identity(os.getpid()),
+            "supervisor": process_identity.identity(os.getpid()),
             "ready": self.all_ready(),
             "processes": {
                 name: {
@@ -228,15 +231,15 @@ def end_leftovers(folder: Folder) -> list[int]:
     except (OSError, ValueError):
         remembered = {}
     found = {int(known.split("/")[1]): known for known in remembered.values() if known}
-    left = {pid: known for pid, known in found.items() if identity.identity(pid) == known}
-    for pid in identity.carrying(MARK, str(folder.root)):
-        known = identity.identity(pid)
+    left = {pid: known for pid, known in found.items() if process_identity.identity(pid) == known}
+    for pid in process_identity.carrying(MARK, str(folder.root)):
+        known = process_identity.identity(pid)
         if known is not None:
             left[pid] = known
     for pid in left:
-        identity.kill_group(pid)
+        process_identity.kill_group(pid)
     for known in left.values():
-        identity.wait_gone(known, seconds=10)
+        process_identity.wait_gone(known, seconds=10)
     for path in folder.pids.glob("*.pid"):
         path.unlink(missing_ok=True)
     return sorted(left)

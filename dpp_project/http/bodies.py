@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 from rest_framework.request import Request
 
 from dpp_project.http.problems import FieldError, Problem, printable
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_ERRORS = 20

@@ -15,7 +15,7 @@ from redis import RedisError
 from rest_framework import exceptions
 
 from dpp_project.http.problems import Problem, response
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 
 log = structlog.get_logger("dpp.http")
 

@@ -6,7 +6,7 @@ from typing import Final
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
 from dpp_project.http.problems import FieldError, Problem
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 
 HEADER: Final = "Idempotency-Key"
 _FORM: Final = re.compile(r"[\x21-\x7e]{8,64}")

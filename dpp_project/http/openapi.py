@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 from pydantic.json_schema import model_json_schema
 
 from dpp_project.http import answers, problems
-from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
+from dpp_project.reasons import REASONS, ReasonCode, type_uri
 
 COMMON = (
     ReasonCode.MALFORMED_REQUEST,

@@ -8,7 +8,7 @@ from typing import IO, Any
 from rest_framework.parsers import BaseParser
 
 from dpp_project.http.problems import FieldError, Problem, printable
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 
 MAX_BODY_BYTES = 1_048_576
 MAX_DEPTH = 32

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from dpp_project import tracing
-from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
+from dpp_project.observe import tracing
+from dpp_project.reasons import REASONS, ReasonCode, type_uri
 
 CONTENT_TYPE = "application/problem+json"
 

@@ -8,7 +8,7 @@ from django.db.models.functions import TruncHour
 from django.urls import reverse
 
 from dpp_project import clock
-from dpp_project.dashboard import Panel, Plot, panel
+from dpp_project.console.dashboard import Panel, Plot, panel
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
 

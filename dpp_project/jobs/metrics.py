@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from dpp_project import clock, metrics
+from dpp_project import clock
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
+from dpp_project.observe import metrics
 
 
 @metrics.collector("jobs")

@@ -14,7 +14,7 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from dpp_project import confirm
+from dpp_project.console import confirm
 from ops.tickets import emergency, services
 from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch, OpsRunReceipt, ReaperReport, Ticket
 from ops.tickets.processors import PROCESSORS

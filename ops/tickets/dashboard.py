@@ -2,7 +2,7 @@
 
 from django.urls import reverse
 
-from dpp_project.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, panel
 from ops.tickets import emergency, selectors
 from ops.tickets.models import OpsRunReceipt, Ticket
 from ops.tickets.states import TicketStatus

@@ -7,7 +7,7 @@ from prometheus_client import Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dpp_project import clock
-from dpp_project.metrics import collector
+from dpp_project.observe.metrics import collector
 from ops.tickets import emergency, selectors
 from ops.tickets.states import TicketStatus
 

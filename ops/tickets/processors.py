@@ -18,17 +18,17 @@ from typing import Any, Final, TypeVar
 from django.db import transaction
 from pydantic import ValidationError
 
-from budget import rebuild
 from budget import services as money
 from budget.models import LedgerEntry
-from dpp_project.http.reasons import ReasonCode
+from budget.rebuild import rebuild
+from dpp_project.reasons import ReasonCode
 from ops.tickets import payloads
 from ops.tickets.models import Ticket
 from ops.tickets.payloads import Payload
 from ops.tickets.states import RequestType, TicketStatus
 from reaper import redrive
 from reaper.models import DeadLetter
-from runs import cancellation
+from runs.finish import cancellation
 from runs.models import RunHistory
 from tenants import services as tenants
 from tenants.models import ApiKey, Tenant

@@ -27,7 +27,7 @@ from ops.tickets import metrics, processors, reports, selectors, transitions
 from ops.tickets.models import ReaperReport, Ticket
 from ops.tickets.reports import CONTENT_TYPE, LATEST_PATH, CleanedItem, Report
 from ops.tickets.transitions import Outcome
-from runs import storage
+from runs.bucket import storage
 
 log = structlog.get_logger("dpp.ops")
 

@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from budget.money import format_usd
 from dpp_project import clock
-from dpp_project.http.reasons import REASONS, ReasonCode, type_uri
-from runs import storage
+from dpp_project.reasons import REASONS, ReasonCode, type_uri
 from runs.api.metering import shown
+from runs.bucket import storage
 from runs.models import Run
 from runs.packs.pack import is_file_name
-from runs.receipts import href
 from runs.states import MoneyState, Stage, Status
+from runs.submit.receipt import href
 
 log = structlog.get_logger("dpp.run")
 

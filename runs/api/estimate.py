@@ -13,9 +13,9 @@ from budget.money import MICROS_PER_STEP, format_usd, minimum_fee_micros
 from dpp_project.http import bodies
 from dpp_project.http.bodies import validated
 from dpp_project.http.openapi import answer_example, cost_headers
-from runs import canonical, requests
 from runs.api.metering import MeteredView
 from runs.packs import registry
+from runs.submit import request_body, request_hash
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
@@ -25,7 +25,7 @@ class EstimateRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    pack_type: Annotated[str, AfterValidator(requests.known_pack)]
+    pack_type: Annotated[str, AfterValidator(request_body.known_pack)]
     inputs: Any
 
 
@@ -120,6 +120,6 @@ class EstimateView(MeteredView):
     def post(self, request: Request) -> HttpResponse:
         """What a run of these inputs would cost, and the smallest hold that suffices. Holds nothing, stores nothing."""
         asked = _read(bodies.document(request))
-        canonical.checked_inputs(asked.inputs.model_dump(mode="json"))
+        request_hash.checked_inputs(asked.inputs.model_dump(mode="json"))
         body = estimated(asked.pack_type, asked.inputs)
         return HttpResponse(body.model_dump_json(), content_type="application/json")

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 from redis import RedisError
 from rest_framework.request import Request
 
-from budget import connection, glance
-from budget.glance import UNKNOWN, Glance
 from budget.money import format_usd
+from budget.redis import balance_peek, connection
+from budget.redis.balance_peek import UNKNOWN, Glance
 from dpp_project.http import answers
 from dpp_project.http.views import ApiView
 from tenants import rate_limits
@@ -20,13 +20,13 @@ def meter(request: Request, principal: Principal, bucket: Bucket) -> Glance:
     """Take a token and look at the balance. Raises 429; without Redis the request passes or is refused, as set."""
     pipeline = connection.client().pipeline(transaction=False)
     rate_limits.queue_check(pipeline, principal, bucket)
-    glance.queue(pipeline, principal.tenant_id)
+    balance_peek.queue(pipeline, principal.tenant_id)
     try:
         rate, money = pipeline.execute()
     except RedisError as error:
         rate_limits.unmetered(error, bucket=bucket)
         return UNKNOWN
-    seen = glance.read(money)
+    seen = balance_peek.read(money)
     tell_balance(request, seen.balance_micros)
     limit = rate_limits.limit_of(principal, bucket)
     rate_limits.enforce(request, rate_limits.decide(rate, bucket=bucket, limit=limit))
@@ -36,9 +36,9 @@ def meter(request: Request, principal: Principal, bucket: Bucket) -> Glance:
 def look(tenant_id: str) -> Glance:
     """The balance as it is now, after something has changed it."""
     pipeline = connection.client().pipeline(transaction=False)
-    glance.queue(pipeline, tenant_id)
+    balance_peek.queue(pipeline, tenant_id)
     try:
-        return glance.read(pipeline.execute()[0])
+        return balance_peek.read(pipeline.execute()[0])
     except RedisError:
         return UNKNOWN
 

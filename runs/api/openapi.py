@@ -11,12 +11,12 @@ from pydantic import BaseModel, Field, RootModel
 from dpp_project.http import idempotency_keys
 from dpp_project.http.openapi import answer_example, cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
-from dpp_project.http.reasons import ReasonCode
-from runs import requests
+from dpp_project.reasons import ReasonCode
 from runs.api.documents import ArtifactDocument, RunDocument, RunPage
 from runs.api.queries import RunsQuery
 from runs.packs import registry
-from runs.receipts import RunReceipt
+from runs.submit import request_body
+from runs.submit.receipt import RunReceipt
 
 RUN_ID: Final = "01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"
 _TAGS: Final = ["Runs"]
@@ -24,12 +24,12 @@ _TAGS: Final = ["Runs"]
 
 def submit_request() -> type[BaseModel]:
     """One of the packs' requests, told apart by `pack_type`."""
-    models: list[Any] = [requests.model_for(name) for name in registry.packs()]
+    models: list[Any] = [request_body.model_for(name) for name in registry.packs()]
     if len(models) < 2:
-        return models[0] if models else requests.RunCreateRequest
+        return models[0] if models else request_body.RunCreateRequest
     union: Any = Annotated[reduce(or_, models), Field(discriminator="pack_type")]
     root: Any = RootModel
-    return type("RunSubmission", (root[union],), {"__doc__": requests.RunCreateRequest.__doc__})
+    return type("RunSubmission", (root[union],), {"__doc__": request_body.RunCreateRequest.__doc__})
 
 
 def _example_request() -> list[OpenApiExample]:

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from dpp_project.http.cursors import CursorParameter
-from runs.listing import Filters
+from runs.reads.listing import Filters
 from runs.states import Status
 
 

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 
 from dpp_project.http.bodies import read_body
 from dpp_project.http.openapi import answer_example, cost_headers
-from runs import uploads
 from runs.api.metering import MeteredView
+from runs.bucket import uploads
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope

@@ -10,22 +10,25 @@ from pydantic import BaseModel
 from redis import RedisError
 from rest_framework.request import Request
 
-from budget.glance import Glance
 from budget.money import format_usd
-from dpp_project import clock, tracing
+from budget.redis.balance_peek import Glance
+from dpp_project import clock
 from dpp_project.http import answers, bodies, idempotency_keys
 from dpp_project.http.bodies import read_query
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.problems import Problem
-from dpp_project.http.reasons import ReasonCode
-from runs import cancellation, canonical, idempotency, listing, requests, selectors, submission
+from dpp_project.observe import tracing
+from dpp_project.reasons import ReasonCode
 from runs.api import documents, openapi
 from runs.api.metering import MeteredView, django_request, look, meter, shown, tell_balance, tell_costs
 from runs.api.queries import RunsQuery
-from runs.cancellation import Canceled
-from runs.idempotency import Opening
+from runs.finish import cancellation
+from runs.finish.cancellation import Canceled
 from runs.models import Run
-from runs.submission import Refusal, Submission, Submitted
+from runs.reads import for_tenant, listing
+from runs.submit import key_lock, request_body, request_hash, submission
+from runs.submit.key_lock import Opening
+from runs.submit.submission import Refusal, Submission, Submitted
 from tenants import rate_limits
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
@@ -48,8 +51,8 @@ class RunsView(MeteredView):
         """
         principal = principal_of(request)
         try:
-            body = requests.read(bodies.document(request))
-            payload = canonical.payload_of(body)
+            body = request_body.read(bodies.document(request))
+            payload = request_hash.payload_of(body)
             key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
         except Exception:
             meter(request, principal, Bucket.SUBMIT)  # a request that is refused was a request
@@ -148,12 +151,12 @@ def _take_trace_id(request: Request, of_body: str | None) -> None:
 def _opened(request: Request, key: str) -> Opening:
     """The door, or 429, or 503. A lock taken by a request that is over its rate goes back at once."""
     try:
-        opening = idempotency.open_door(principal_of(request), key)
+        opening = key_lock.open_door(principal_of(request), key)
     except RedisError as error:
         rate_limits.unmetered(error, bucket=Bucket.SUBMIT)
         raise _refused(request, submission.BUDGET_UNAVAILABLE) from error
     if opening.locked and not opening.rate.allowed:
-        idempotency.release(opening.door)
+        key_lock.release(opening.door)
     tell_balance(request, opening.money.balance_micros)
     rate_limits.enforce(request, opening.rate)
     return opening
@@ -194,7 +197,7 @@ def _refused(request: Request, refusal: Refusal) -> Problem:
 
 def _owned(request: Request, text: str, money: Glance) -> Run:
     """The tenant's run. Another's, an unknown one and a malformed id are the same 404; one past its time is 410."""
-    run = selectors.one_with_inputs(principal_of(request).tenant_id, UUID(text)) if _RUN_ID.fullmatch(text) else None
+    run = for_tenant.one_with_inputs(principal_of(request).tenant_id, UUID(text)) if _RUN_ID.fullmatch(text) else None
     if run is None:
         raise _not_found()
     if documents.is_gone(run):

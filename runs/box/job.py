@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from pydantic import JsonValue, ValidationError
 
-from dpp_project import lifeline
+from dpp_project.processes import parent_death
 from runs.box import limits as box_limits
 from runs.box import wire
 from runs.box.limits import Limits
@@ -30,8 +30,8 @@ SENT_NOTHING = 71
 def main(connection: socket.socket, limits: Limits, *, zygote: int, scratch: Path) -> NoReturn:
     """Seal this process, then do what the worker asks."""
     os.setsid()
-    lifeline.die_with_parent(zygote)
-    lifeline.adopt_orphans()  # a child that leaves its session stays in this tree while the pack works
+    parent_death.die_with_parent(zygote)
+    parent_death.adopt_orphans()  # a child that leaves its session stays in this tree while the pack works
     for number in (signal.SIGALRM, signal.SIGCHLD, signal.SIGXCPU, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     connection.set_inheritable(False)

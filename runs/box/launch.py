@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from runs.box import processes
+from dpp_project.processes import process_tree
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 READY_SECONDS: Final = 30.0
@@ -57,7 +57,7 @@ class Nursery:
         controls = [word for module, control in far.items() for word in (module, str(control.fileno()))]
         return subprocess.Popen(  # noqa: S603  ourselves
             [sys.executable, "-I", "-c", _LAUNCH, str(ROOT), str(leash.fileno()), str(self.scratch), *controls],
-            env=_environment() | {processes.MARK: self.mark},
+            env=_environment() | {process_tree.MARK: self.mark},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -86,7 +86,7 @@ class Nursery:
         self.process.kill()
         self.process.wait()
         self.leave()
-        processes.kill_marked(self.mark)
+        process_tree.kill_marked(self.mark)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def leave(self) -> None:

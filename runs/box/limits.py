@@ -10,7 +10,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from runs.box import network, processes
+from dpp_project.processes import process_tree
+from runs.box import network
 from runs.box.wire import MEBIBYTE
 
 ALARM_GRACE_SECONDS: Final = 0.5
@@ -46,7 +47,7 @@ def impose(limits: Limits) -> None:
     seconds_left = max(0.01, limits.deadline - time.monotonic())
     signal.setitimer(signal.ITIMER_REAL, seconds_left + ALARM_GRACE_SECONDS)
     cpu_seconds = int(seconds_left + 1) * _CPUS + 1
-    own = processes.memory()
+    own = process_tree.memory()
     _limit(resource.RLIMIT_CPU, cpu_seconds)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)

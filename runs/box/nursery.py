@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-from dpp_project import lifeline
-from runs.box import processes, zygote
+from dpp_project.processes import parent_death, process_tree
+from runs.box import zygote
 
 IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LEAVING_SECONDS: Final = 2.0
@@ -34,14 +34,14 @@ def main(leash: int, scratch: str, controls: Mapping[str, int]) -> NoReturn:
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)
-    lifeline.adopt_orphans()  # what a zygote leaves behind that dies itself
+    parent_death.adopt_orphans()  # what a zygote leaves behind that dies itself
     gc.collect()
     gc.freeze()  # a child's collector would touch, and so copy, every page we share
     nursery, folder = os.getpid(), Path(scratch)
     for at, (module, control) in enumerate(controls.items()):
         if os.fork() == 0:
             try:
-                lifeline.die_with_parent(nursery)
+                parent_death.die_with_parent(nursery)
                 for other in {leash, *controls.values()} - {control}:
                     os.close(other)
                 zygote.main(control, module, folder / str(at))
@@ -94,9 +94,9 @@ def _let_them_leave() -> None:
 
 def _kill_all() -> None:
     """The zygotes, and what a dead one's jobs were handed up to us. Their own children follow them here."""
-    while left := processes.children(os.getpid()):
+    while left := process_tree.children(os.getpid()):
         for pid in left:
-            processes.kill(pid)
+            process_tree.kill(pid)
         for pid in left:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)

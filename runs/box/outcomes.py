@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from runs.packs.pack import Artifact
 
 

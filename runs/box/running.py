@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
-from dpp_project.http.reasons import ReasonCode
-from runs.box import processes, wire
+from dpp_project.processes import process_tree
+from dpp_project.reasons import ReasonCode
+from runs.box import wire
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.limits import Limits
 from runs.box.outcomes import Evidence, Outcome, decide
@@ -179,7 +180,7 @@ class _Attempt:
             return
         late = time.monotonic() - self._kill_at
         if self._pid is not None:
-            processes.kill_tree(self._pid)
+            process_tree.kill_tree(self._pid)
             self._found.why = self._found.why or "timebox"
         if late > GRACE_SECONDS:
             self.zygote_lost = True

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from dpp_project import lifeline
-from runs.box import job, processes, wire
+from dpp_project.processes import parent_death, process_tree
+from runs.box import job, wire
 from runs.box.limits import PROCESSES_MAX, Limits
 
 WATCH_SECONDS: Final = 0.1
@@ -44,7 +44,7 @@ class Running:
 
 class Zygote:
     def __init__(self, control: socket.socket, scratch: Path) -> None:
-        lifeline.adopt_orphans()
+        parent_death.adopt_orphans()
         self._control = control
         self._scratch = scratch
         self._running: dict[int, Running] = {}
@@ -57,7 +57,7 @@ class Zygote:
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._selector.register(self._born, selectors.EVENT_READ, self._child_changed)
-        self._own_private_bytes = processes.memory().private
+        self._own_private_bytes = process_tree.memory().private
         self._weigh_at = 0.0
 
     def serve(self) -> NoReturn:
@@ -145,8 +145,8 @@ class Zygote:
 
     def _weigh(self, running: Running) -> None:
         """What the kernel does not limit: the sum over a tree, and how many it are."""
-        members = processes.tree(running.pid)
-        private = sum(max(0, processes.memory(pid).private - self._own_private_bytes) for pid in members)
+        members = process_tree.tree(running.pid)
+        private = sum(max(0, process_tree.memory(pid).private - self._own_private_bytes) for pid in members)
         if private > running.limits.memory_bytes:
             self._end(running, "memory")
         elif len(members) > PROCESSES_MAX:
@@ -164,7 +164,7 @@ class Zygote:
             running.why = why
             with contextlib.suppress(KeyError):
                 self._selector.unregister(running.status)
-        processes.kill(running.pid)
+        process_tree.kill(running.pid)
 
     def _child_changed(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -202,16 +202,16 @@ class Zygote:
 
     def _kill_strays(self) -> None:
         """Children that no job of ours is: a dead job's, handed up to us. Their own children follow them here."""
-        while strays := [pid for pid in processes.children(os.getpid()) if pid not in self._running]:
+        while strays := [pid for pid in process_tree.children(os.getpid()) if pid not in self._running]:
             for pid in strays:
-                processes.kill(pid)
+                process_tree.kill(pid)
             for pid in strays:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
 
     def _end_everything(self) -> None:
         for running in list(self._running.values()):
-            processes.kill_tree(running.pid)
+            process_tree.kill_tree(running.pid)
         self._running.clear()
         self._kill_strays()
         shutil.rmtree(self._scratch, ignore_errors=True)

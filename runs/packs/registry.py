@@ -12,7 +12,7 @@ import runs.packs
 from runs.packs.pack import Pack
 
 ONLY_FOR_TESTS = frozenset({"probe"})
-_NOT_PACKS = frozenset({"pack", "registry"})
+_NOT_PACKS = frozenset({"pack", "registry", "shared"})
 
 
 class UnknownPack(LookupError):  # noqa: N818  named for the finding

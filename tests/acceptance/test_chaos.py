@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from tests.gear import proofs
-from tests.gear.proofs import Proof
+from tests.proving import proofs
+from tests.proving.proofs import Proof
 
 ASKED: Final = ("--seconds", "5", "--drain", "90", "--seed", "8")
 
@@ -17,7 +17,7 @@ def test_chaos_for_some_seconds_leaves_nothing_wrong(capfd: pytest.CaptureFixtur
     look = Proof(
         name="chaos",
         shows="a few faults under load, and no run and no micro is lost",
-        command=(sys.executable, "-m", "tests.gear.chaos", *ASKED),
+        command=(sys.executable, "-m", "tests.proving.chaos", *ASKED),
         least_cases=10,
         seconds=230,
     )

@@ -16,7 +16,7 @@ import pytest
 import redis
 from botocore.config import Config
 
-from dpp_project.devstack import http, identity, ports, postgres, valkey
+from dpp_project.devstack import http, ports, postgres, process_identity, valkey
 from dpp_project.devstack.aws import AccessKey, Aws
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import Program, spawn, unprivileged
@@ -221,7 +221,7 @@ def test_a_lock_whose_server_is_dead_is_dropped_whoever_has_its_pid_now(tmp_path
         content = lock.read_text(encoding="ascii").splitlines()
         process.kill()
         process.wait()
-        wait_until(lambda: not identity.living_in(server.folder), what="the backends to end")
+        wait_until(lambda: not process_identity.living_in(server.folder), what="the backends to end")
     lock.write_text("\n".join([str(os.getpid()), *content[1:]]), encoding="ascii")
     with running(server.program(), tmp_path / "log"):
         assert server.ready()
@@ -335,11 +335,11 @@ def test_children_that_a_dead_program_left_are_ended(supervisor: Supervisor) -> 
     start(supervisor, program(supervisor, "worker", FORKING))
     worker = supervisor.units["worker"].process
     assert worker is not None
-    child = wait_until(lambda: identity.children(worker.pid))[0]
-    known = identity.identity(child)
+    child = wait_until(lambda: process_identity.children(worker.pid))[0]
+    known = process_identity.identity(child)
     assert known is not None
     worker.kill()
-    tick_until(supervisor, lambda: identity.identity(child) != known, "the orphan to be ended")
+    tick_until(supervisor, lambda: process_identity.identity(child) != known, "the orphan to be ended")
 
 
 def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervisor) -> None:
@@ -349,12 +349,12 @@ def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervis
     nested = [worker.pid]
 
     def are_born() -> bool:
-        nested.extend(identity.children(nested[-1]))
+        nested.extend(process_identity.children(nested[-1]))
         return len(nested) == 4
 
     wait_until(are_born, what="a child of a child of a child")
     supervisor.stop(["worker"])
-    assert [identity.identity(pid) for pid in nested] == [None] * 4
+    assert [process_identity.identity(pid) for pid in nested] == [None] * 4
 
 
 def test_a_program_that_cannot_start_is_tried_ever_later_and_holds_nobody_up(supervisor: Supervisor) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from dpp_project import serve
-from dpp_project.devstack import environment, http, identity
+from dpp_project.devstack import environment, http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
 from dpp_project.devstack.supervisor import MARK
-from tests.gear import proofs
 from tests.gear.waiting import wait_until
+from tests.proving import proofs
 
 NAMES = ("postgres", "redis", "aws", "api", "worker", "beat")
 BACK_SECONDS = 60.0
@@ -81,7 +81,7 @@ class Stack:
     def living(self) -> list[int]:
         """Every process of this stack: by the mark they carry, or by the folder in their command line."""
         root = str(self.folder.root)
-        found = set(identity.carrying(MARK, root))
+        found = set(process_identity.carrying(MARK, root))
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
@@ -89,7 +89,7 @@ class Stack:
                         found.add(int(entry.name))
                 except OSError:
                     continue
-        return sorted(pid for pid in found if identity.identity(pid) is not None)
+        return sorted(pid for pid in found if process_identity.identity(pid) is not None)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_dpp_77_a_supervisor_killed_at_any_moment_of_its_start_is_followed_by_a_
         status = stack.folder.read_status()
         if stack.folder.supervisor_pid.exists() and status.get("supervisor"):
             known = status["supervisor"]
-            if identity.identity(int(known.split("/")[1])) == known:
+            if process_identity.identity(int(known.split("/")[1])) == known:
                 os.kill(int(known.split("/")[1]), signal.SIGKILL)
         starting.communicate(timeout=100)
         proofs.report(cases=1)

@@ -20,9 +20,9 @@ from dpp_project.http import answers
 from tenants import authentication, services
 from tenants.permissions import ANY_KEY, requirement_of
 from tenants.scopes import OPERATOR_SCOPES, TENANT_SCOPES, Scope
-from tests.gear import runs as gear
-from tests.gear.shop import RUNS, Shop, a_body, a_shop, messages
-from tests.gear.tenants import a_key, a_tenant, an_operator_key, bearer
+from tests.gear.builders import runs as gear
+from tests.gear.builders.shop import RUNS, Shop, a_body, a_shop, messages
+from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
 
 pytestmark = [pytest.mark.contract("DPP-11", "DPP-22", "DPP-24")]
 

@@ -29,12 +29,13 @@ from schemathesis.specs.openapi.checks import (
 
 from dpp_project import pages
 from ops.tickets import reaper
-from runs import storage
-from runs.finalization import Claim, Finish, finish
+from runs.bucket import storage
+from runs.finish.finalization import Claim, Finish, finish
 from tenants.models import Tenant
-from tests.gear import proofs, recovery, runs, tickets
-from tests.gear.shop import Shop, top_up
-from tests.gear.tenants import an_operator_key, bearer
+from tests.gear.builders import recovery, runs, tickets
+from tests.gear.builders.shop import Shop, top_up
+from tests.gear.builders.tenants import an_operator_key, bearer
+from tests.proving import proofs
 
 pytestmark = [pytest.mark.contract("DPP-02", "DPP-03", "DPP-71"), pytest.mark.timeout(900)]
 

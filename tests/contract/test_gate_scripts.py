@@ -3,8 +3,8 @@
 import pytest
 import redis
 
-from budget import keys
-from budget.gate import Gate, GateClosed
+from budget.redis import keys
+from budget.redis.gate import Gate, GateClosed
 
 pytestmark = pytest.mark.contract("DPP-55")
 ANOTHER_SERVER = "0" * 40

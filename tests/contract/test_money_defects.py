@@ -10,19 +10,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from budget import keys, scripts
 from budget.money import MAX_MICROS
-from tests.gear.money import (
-    OTHER,
-    RUN,
-    TENANT,
-    ScriptSide,
-    balance_of,
-    open_tenant,
-    refund,
-    reserve,
-    settle,
-)
+from budget.redis import keys, scripts
+from tests.gear.reference.money import OTHER, RUN, TENANT, ScriptSide, balance_of, open_tenant, refund, reserve, settle
 
 pytestmark = pytest.mark.contract("DPP-52", "DPP-53")
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import pytest
 import redis
 
-from budget import keys, scripts
-from budget.items import Item
 from budget.money import MAX_MICROS
+from budget.redis import keys, scripts
+from budget.redis.items import Item
 from dpp_project import constants
-from tests.gear.money import (
+from tests.gear.reference.money import (
     ENTRY,
     EPOCH,
     OTHER,
@@ -32,7 +32,7 @@ from tests.gear.money import (
     run_keys,
     settle,
 )
-from tests.gear.money_model import Model
+from tests.gear.reference.money_model import Model
 
 pytestmark = pytest.mark.contract("DPP-51", "DPP-52", "DPP-53")
 

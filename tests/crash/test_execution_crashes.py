@@ -6,17 +6,21 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from budget import keys, rebuild, services
-from dpp_project.http.reasons import ReasonCode
+from budget import services
+from budget.rebuild import rebuild
+from budget.redis import keys
+from dpp_project.reasons import ReasonCode
 from reaper import claim_reconciler, hold_auditor, lease_reaper, requeuer, reservation_sweeper
-from runs import leases, storage, transitions
+from runs import transitions
 from runs.box.box import Box
-from runs.execution import End
+from runs.bucket import storage
 from runs.models import Run
 from runs.states import MoneyState, Stage, Status
+from runs.worker import leases
+from runs.worker.execution import End
 from tenants.models import Tenant
-from tests.gear import recovery, work
-from tests.gear import runs as gear
+from tests.gear.builders import recovery, work
+from tests.gear.builders import runs as gear
 
 pytestmark = pytest.mark.contract("DPP-34", "DPP-40", "DPP-42")
 

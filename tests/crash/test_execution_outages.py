@@ -14,20 +14,24 @@ import pytest
 from django.db import OperationalError, connections
 from redis import Redis
 
-from budget import keys, rebuild, scripts, services
-from dpp_project import redis
-from dpp_project.http.reasons import ReasonCode
+from budget import services
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
+from dpp_project.reasons import ReasonCode
+from dpp_project.stores import redis
+from dpp_project.stores.retry_while_away import DATABASE_AWAY
 from reaper import claim_reconciler, lease_reaper
-from runs import delivery, execution, leases, storage, transitions
+from runs import transitions
 from runs.box.box import Box
-from runs.execution import End
+from runs.bucket import storage
 from runs.models import Run
-from runs.patience import DATABASE_AWAY
 from runs.states import MoneyState, Stage, Status
+from runs.worker import execution, leases, store_result
+from runs.worker.execution import End
 from tenants.models import Tenant
-from tests.gear import recovery, work
-from tests.gear import runs as gear
-from tests.gear.proxy import Mode, Proxy
+from tests.gear.builders import recovery, work
+from tests.gear.builders import runs as gear
+from tests.gear.faults.proxy import Mode, Proxy
 
 pytestmark = pytest.mark.contract("DPP-39")
 
@@ -111,7 +115,7 @@ def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
         (execution, "START_PATIENCE_SECONDS"),
         (execution, "CLAIM_PATIENCE_SECONDS"),
         (execution, "FINISH_PATIENCE_SECONDS"),
-        (delivery, "STORE_PATIENCE_SECONDS"),
+        (store_result, "STORE_PATIENCE_SECONDS"),
     ]:
         monkeypatch.setattr(where, name, LITTLE_PATIENCE_SECONDS)
 

@@ -14,23 +14,26 @@ from django.db import connection
 from django.db.models import Min
 
 from budget.models import LedgerEntry
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.aws import sqs_client
+from dpp_project.celery_sqs import celery_message
+from dpp_project.processes import process_tree
+from dpp_project.reasons import ReasonCode
 from dpp_project.settings import ENV
-from dpp_project.sqs import client, envelope
 from reaper import lease_reaper
-from runs import publisher, storage
-from runs.box import processes
+from runs.bucket import storage
 from runs.models import Run, RunHistory
-from runs.publisher import Wakeup
 from runs.states import MoneyState, Stage, Status
-from tests.gear import proofs, recovery
-from tests.gear import runs as gear
-from tests.gear.box import lives
-from tests.gear.plant import a_worker, database_url
-from tests.gear.proxy import Mode, Proxy
-from tests.gear.scripted import Scripted
-from tests.gear.shop import Shop, a_body
+from runs.submit import wake_worker
+from runs.submit.wake_worker import Wakeup
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.builders.box import lives
+from tests.gear.builders.shop import Shop, a_body
+from tests.gear.faults.proxy import Mode, Proxy
+from tests.gear.faults.scripted import Scripted
+from tests.gear.servers.live_processes import a_worker, database_url
 from tests.gear.waiting import wait_until
+from tests.proving import proofs
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -112,7 +115,7 @@ def test_dpp_40_a_worker_killed_at_work_leaves_nothing_running_and_its_run_to_th
 
 def _packs_of(worker: int) -> list[int]:
     """The worker's descendants, its zygotes' jobs among them; empty while no job runs."""
-    found = processes.tree(worker)
+    found = process_tree.tree(worker)
     jobs = [pid for pid in found if _scratch(pid)]
     return found if jobs else []
 
@@ -125,7 +128,7 @@ def _scratch(pid: int) -> bool:
 
 
 def queue_is_empty() -> bool:
-    found = client.client().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])["Attributes"]
+    found = sqs_client.client().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])["Attributes"]
     return found["ApproximateNumberOfMessages"] == found["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
@@ -233,9 +236,9 @@ def test_dpp_37_a_delete_that_fails_repeats_the_message_and_not_the_run(shop: Sh
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path: Path) -> None:
     wakeup = Wakeup(run_id=uuid.uuid4(), tenant_id="t_nobody", pack_type="probe", trace_id=None)
-    garbled = envelope.pack(task=publisher.TASK, kwargs={"run_id": "no uuid"}, queue="runs", trace_id=None)
+    garbled = celery_message.pack(task=wake_worker.TASK, kwargs={"run_id": "no uuid"}, queue="runs", trace_id=None)
     for body in (wakeup.message().body, garbled):
-        client.client().send_message(QueueUrl=ENV.DPP_QUEUE_URL, MessageBody=body)
+        sqs_client.client().send_message(QueueUrl=ENV.DPP_QUEUE_URL, MessageBody=body)
     with a_worker(tmp_path, DPP_SQS_FIRST_VISIBILITY_SECONDS="1") as worker:
         wait_until(lambda: _dead_letters() == 2, seconds=40, what="two dead letters")
         run = submitted(shop, sleep_ms=1)
@@ -244,5 +247,5 @@ def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path
 
 
 def _dead_letters() -> int:
-    found = client.client().get_queue_attributes(QueueUrl=ENV.DPP_DLQ_URL, AttributeNames=["All"])["Attributes"]
+    found = sqs_client.client().get_queue_attributes(QueueUrl=ENV.DPP_DLQ_URL, AttributeNames=["All"])["Attributes"]
     return int(found["ApproximateNumberOfMessages"])

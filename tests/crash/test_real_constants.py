@@ -15,21 +15,24 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
-from budget import rebuild
 from budget.models import PendingCredit
+from budget.rebuild import rebuild
 from dpp_project.constants import LEASE_TTL_SECONDS, RECOVERY_INTERVAL_SECONDS
 from reaper import hold_auditor, lease_reaper
-from runs import execution, scans
 from runs.models import Run, RunHistory
+from runs.reads import for_recovery
 from runs.states import Stage, Status
 from runs.timing import ABANDONED_AFTER_SECONDS, RECONCILE_AFTER_SECONDS
-from tests.gear import proofs, recovery, scenes
-from tests.gear.cutpoints import Ended, Forge, wire_of_the_services
-from tests.gear.plant import a_beat, a_worker
-from tests.gear.scenes import InstantBox, Scene, Situation
-from tests.gear.shop import a_shop
+from runs.worker import execution
+from tests.gear.builders import recovery
+from tests.gear.builders.shop import a_shop
+from tests.gear.faults import scenes
+from tests.gear.faults.cutpoints import Ended, Forge, wire_of_the_services
+from tests.gear.faults.scenes import InstantBox, Scene, Situation
+from tests.gear.faults.wire import Fault
+from tests.gear.servers.live_processes import a_beat, a_worker
 from tests.gear.waiting import wait_until
-from tests.gear.wire import Fault
+from tests.proving import proofs
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-40", "DPP-42", "DPP-44", "DPP-79")]
 
@@ -87,8 +90,8 @@ def test_dpp_42_under_the_real_constants_each_run_ends_once_and_in_time(
         some_lived, some_died = everywhere_killed(forge, situation)
         lived, died = lived + some_lived, died + some_died
     deaths = len(died)
-    deaths += killed_at_work(forge, hold_auditor.run_once, due=scans.abandoned, seconds=ABANDONED_AFTER_SECONDS)
-    deaths += killed_at_work(forge, lease_reaper.run_once, due=scans.lease_expired, seconds=LEASE_TTL_SECONDS)
+    deaths += killed_at_work(forge, hold_auditor.run_once, due=for_recovery.abandoned, seconds=ABANDONED_AFTER_SECONDS)
+    deaths += killed_at_work(forge, lease_reaper.run_once, due=for_recovery.lease_expired, seconds=LEASE_TTL_SECONDS)
     with a_beat(tmp_path), a_worker(tmp_path):
         wait_until(
             lambda: not open_runs() and not PendingCredit.objects.exists(),

@@ -10,15 +10,17 @@ from typing import Any, Final
 
 import pytest
 
-from budget import keys, scripts, services
+from budget import services
 from budget.outcomes import SettleOutcome
+from budget.redis import keys, scripts
 from dpp_project.jobs.registry import Report
 from reaper import claim_reconciler
-from tests.gear import proofs, scenes
-from tests.gear.cutpoints import Ended, Forge, forge
-from tests.gear.scenes import ORDERS, SITUATIONS, Situation, quick_surroundings
-from tests.gear.shop import Shop, rich_shop
-from tests.gear.wire import Fault
+from tests.gear.builders.shop import Shop, rich_shop
+from tests.gear.faults import scenes
+from tests.gear.faults.cutpoints import Ended, Forge, forge
+from tests.gear.faults.scenes import ORDERS, SITUATIONS, Situation, quick_surroundings
+from tests.gear.faults.wire import Fault
+from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

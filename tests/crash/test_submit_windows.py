@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from budget import services
-from dpp_project import redis
-from dpp_project.sqs.sender import Unreachable
+from dpp_project.aws.sqs_sender import Unreachable
+from dpp_project.stores import redis
 from reaper import claim_reconciler, hold_auditor, requeuer
-from runs import idempotency, publisher, transitions
+from runs import transitions
 from runs.models import Run
-from tests.gear import recovery
-from tests.gear import runs as gear
-from tests.gear.recovery import FUNDS_MICROS, Died
-from tests.gear.shop import PRICE_MICROS, Shop, a_request_key, messages
+from runs.submit import key_lock, wake_worker
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.builders.recovery import FUNDS_MICROS, Died
+from tests.gear.builders.shop import PRICE_MICROS, Shop, a_request_key, messages
 
 pytestmark = pytest.mark.contract("DPP-06")
 
@@ -33,12 +34,12 @@ class Window:
 
 
 WINDOWS = (
-    Window("opened", idempotency, "open_door", "nothing"),
+    Window("opened", key_lock, "open_door", "nothing"),
     Window("accepted", transitions, "accept", "unheld"),
     Window("held", services, "hold", "unheld"),
     Window("reserved", transitions, "reserve", "unsent"),
-    Window("mapped", idempotency, "close_door", "unsent"),
-    Window("sent", publisher, "send", "sent"),
+    Window("mapped", key_lock, "write_mapping", "unsent"),
+    Window("sent", wake_worker, "send", "sent"),
 )
 every_window = pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.name)
 
@@ -60,7 +61,7 @@ def a_death(monkeypatch: pytest.MonkeyPatch) -> Callable[[Shop, str, Any, str], 
     def die(shop: Shop, key: str, module: Any, step: str) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(module, step, dies_after(module, step))
-            patch.setattr(idempotency, "release", lambda _door: None)
+            patch.setattr(key_lock, "release", lambda _door: None)
             with pytest.raises(Died):
                 shop.submit(key=key)
 
@@ -168,7 +169,7 @@ def test_dpp_09_death_while_taking_back_leaves_the_intent_to_the_reconciler(
 
     key = a_request_key()
     with monkeypatch.context() as patch:
-        patch.setattr(publisher, "send", refuse)
+        patch.setattr(wake_worker, "send", refuse)
         a_death(shop, key, window.module, window.step)
     lock_lapses(shop)
     (run,) = shop.runs()

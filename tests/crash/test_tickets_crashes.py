@@ -15,14 +15,15 @@ from budget.models import LedgerEntry
 from ops.tickets import processors, reaper, reports
 from ops.tickets.models import ReaperReport
 from ops.tickets.states import RequestType
-from runs import storage
-from tests.gear import proofs, ticket_scenes
-from tests.gear import tickets as gear
-from tests.gear.cutpoints import Ended, Forge, forge
-from tests.gear.scenes import quick_surroundings
-from tests.gear.shop import Shop, rich_shop
-from tests.gear.ticket_scenes import DEEDS, ENDINGS, Deed, quick_seconds, resumed
-from tests.gear.wire import Fault
+from runs.bucket import storage
+from tests.gear.builders import tickets as gear
+from tests.gear.builders.shop import Shop, rich_shop
+from tests.gear.faults import ticket_scenes
+from tests.gear.faults.cutpoints import Ended, Forge, forge
+from tests.gear.faults.scenes import quick_surroundings
+from tests.gear.faults.ticket_scenes import DEEDS, ENDINGS, Deed, quick_seconds, resumed
+from tests.gear.faults.wire import Fault
+from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -7,19 +7,20 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.credentials import Credentials
 
-from dpp_project import redis
+from dpp_project.aws import sqs_sender
+from dpp_project.aws.sqs_sender import Sender
 from dpp_project.settings import ENV
-from dpp_project.sqs import sender
-from dpp_project.sqs.sender import Sender
+from dpp_project.stores import redis
 from ops.tickets.models import OpsRunReceipt, ReaperReport
 from ops.tickets.states import TicketStatus
-from runs import storage
-from tests.gear import recovery, ticket_scenes
-from tests.gear import tickets as gear
-from tests.gear.proxy import Mode, Proxy
-from tests.gear.scenes import quick_surroundings
-from tests.gear.shop import Shop, rich_shop
-from tests.gear.ticket_scenes import DEEDS, Deed, quick_seconds, resumed
+from runs.bucket import storage
+from tests.gear.builders import recovery
+from tests.gear.builders import tickets as gear
+from tests.gear.builders.shop import Shop, rich_shop
+from tests.gear.faults import ticket_scenes
+from tests.gear.faults.proxy import Mode, Proxy
+from tests.gear.faults.scenes import quick_surroundings
+from tests.gear.faults.ticket_scenes import DEEDS, Deed, quick_seconds, resumed
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -61,7 +62,7 @@ def sqs_away(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             credentials=lambda: Credentials("test", "test"),
             timeout_seconds=0.2,
         )
-        patch.setattr(sender, "shared", lambda: through)
+        patch.setattr(sqs_sender, "shared", lambda: through)
         with proxy.outage(mode):
             yield
         through.close()

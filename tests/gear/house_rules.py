@@ -10,7 +10,7 @@ MAX_MODULE_LINES = 600
 LONG_MODULES: dict[str, str] = {}
 
 # Threads that play another process: what ends one is kept, and raised again by whoever plays it.
-KEEPS_WHAT_IT_CATCHES = frozenset({"tests/gear/interruption.py", "tests/gear/schedules.py"})
+KEEPS_WHAT_IT_CATCHES = frozenset({"tests/gear/faults/interruption.py", "tests/gear/faults/schedules.py"})
 
 
 def wall_clock_reads(tree: ast.Module) -> Iterator[str]:

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from django.db import connections
 
-from budget import watch
 from budget.models import LedgerEntry
+from budget.rebuild import gate_watch
 from dpp_project.jobs.registry import RunOnce
 from reaper import claim_reconciler, dead_letters, hold_auditor, lease_reaper, requeuer, reservation_sweeper
 from runs.models import Run, RunHistory
 from runs.states import MoneyState, Stage, Status
-from tests.gear import recovery
-from tests.gear.plant import a_worker
-from tests.gear.shop import Shop, a_body, a_request_key
+from tests.gear.builders import recovery
+from tests.gear.builders.shop import Shop, a_body, a_request_key
+from tests.gear.servers.live_processes import a_worker
 from tests.gear.waiting import wait_until
 
 RUNS = 150
@@ -53,7 +53,7 @@ class Rounds:
                     report = recovery.run_loop(run_once)
                     self.changed[name] += report.seen + report.changed + report.errors
                     self.noted.update({what: count for what, count in report.detail.items() if isinstance(count, int)})
-                self.changed["gate watch"] += watch.watch(limit=10).found
+                self.changed["gate watch"] += gate_watch.watch(limit=10).found
                 self.made += 1
         except Exception as error:
             self.failed.append(error)

@@ -9,13 +9,15 @@ import pytest
 import redis
 from django.db import connections
 
-from budget import keys, ledger, rebuild, services, verify
+from budget import ledger, services, verify
 from budget.outcomes import AlreadyHeld, Held, Insufficient, Refunded, Settled
+from budget.rebuild import rebuild
+from budget.rebuild.gate_watch import watch
+from budget.redis import keys
 from budget.services import Available, Entered
 from budget.verify import Verdict
-from budget.watch import watch
-from tests.gear.open_runs import RunsTable, runs_table
-from tests.gear.tenants import a_tenant
+from tests.gear.builders.open_runs import RunsTable, runs_table
+from tests.gear.builders.tenants import a_tenant
 from tests.gear.waiting import wait_until
 
 __all__ = ["runs_table"]

@@ -11,19 +11,25 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
-from budget import rebuild, services
+from budget import services
 from budget.models import LedgerEntry
+from budget.rebuild import rebuild
 from reaper import claim_reconciler, lease_reaper, reservation_sweeper
-from runs import cancellation, execution, leases, storage, timing, transitions
-from runs.leases import Keeper
+from runs import timing, transitions
+from runs.bucket import storage
+from runs.bucket.storage import Head
+from runs.finish import cancellation
 from runs.models import Run, RunHistory
 from runs.states import Stage as RunStage
-from runs.storage import Head
+from runs.worker import execution, leases
+from runs.worker.leases import Keeper
 from tenants.models import Tenant
-from tests.gear import proofs, recovery, schedules
-from tests.gear import runs as gear
-from tests.gear.scenes import InstantBox
-from tests.gear.schedules import Stage, Step
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.faults import schedules
+from tests.gear.faults.scenes import InstantBox
+from tests.gear.faults.schedules import Stage, Step
+from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from budget import services
-from dpp_project import redis
+from dpp_project.stores import redis
 from runs import transitions
-from tests.gear import recovery
-from tests.gear import runs as gear
-from tests.gear.recovery import FUNDS_MICROS
-from tests.gear.shop import PRICE_MICROS, Shop, a_request_key, messages, take_balance_to
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.builders.recovery import FUNDS_MICROS
+from tests.gear.builders.shop import PRICE_MICROS, Shop, a_request_key, messages, take_balance_to
 
 ANOTHERS = "another's token"
 

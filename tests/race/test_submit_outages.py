@@ -6,15 +6,16 @@ import pytest
 from botocore.credentials import Credentials
 from django.db import OperationalError
 
-from dpp_project import redis
+from dpp_project.aws import sqs_sender
+from dpp_project.aws.sqs_sender import Sender
 from dpp_project.settings import ENV
-from dpp_project.sqs import sender
-from dpp_project.sqs.sender import Sender
-from runs import submission, transitions
-from tests.gear import recovery
-from tests.gear.proxy import Mode, Proxy
-from tests.gear.recovery import FUNDS_MICROS
-from tests.gear.shop import PRICE_MICROS, Shop, a_request_key, a_shop, messages, take_balance_to, top_up
+from dpp_project.stores import redis
+from runs import transitions
+from runs.submit import submission
+from tests.gear.builders import recovery
+from tests.gear.builders.recovery import FUNDS_MICROS
+from tests.gear.builders.shop import PRICE_MICROS, Shop, a_request_key, a_shop, messages, take_balance_to, top_up
+from tests.gear.faults.proxy import Mode, Proxy
 
 pytestmark = pytest.mark.contract("DPP-39")
 
@@ -179,7 +180,7 @@ def test_dpp_09_sqs_away_is_503_and_everything_goes_back(
         )
         try:
             with proxy.outage(mode), monkeypatch.context() as patch:
-                patch.setattr(sender, "shared", lambda: through)
+                patch.setattr(sqs_sender, "shared", lambda: through)
                 assert reason(shop.submit(key=key)) == (503, "QUEUE_ENQUEUE_FAILED")
         finally:
             through.close()

@@ -5,32 +5,28 @@ from typing import Any
 
 import pytest
 
-from budget import keys, rebuild, services
+from budget import services
 from budget.outcomes import Held
-from dpp_project import redis
-from dpp_project.sqs.sender import Unreachable
+from budget.rebuild import rebuild
+from budget.redis import keys
+from dpp_project.aws.sqs_sender import Unreachable
+from dpp_project.stores import redis
 from reaper import hold_auditor
-from runs import cancellation, idempotency, publisher, transitions
+from runs import transitions
+from runs.finish import cancellation
 from runs.models import Run
-from tests.gear import recovery
-from tests.gear import runs as gear
-from tests.gear.recovery import FUNDS_MICROS
-from tests.gear.shop import (
-    PRICE_MICROS,
-    Shop,
-    a_body,
-    a_request_key,
-    messages,
-    take_balance_to,
-    top_up,
-)
+from runs.submit import key_lock, wake_worker
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.builders.recovery import FUNDS_MICROS
+from tests.gear.builders.shop import PRICE_MICROS, Shop, a_body, a_request_key, messages, take_balance_to, top_up
 
 STEPS: dict[str, tuple[Any, str]] = {
     "accept": (transitions, "accept"),
     "hold": (services, "hold"),
     "reserve": (transitions, "reserve"),
-    "close_door": (idempotency, "close_door"),
-    "send": (publisher, "send"),
+    "write_mapping": (key_lock, "write_mapping"),
+    "send": (wake_worker, "send"),
 }
 every_step = pytest.mark.parametrize("step", STEPS)
 
@@ -296,7 +292,7 @@ def queue_away(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
             happen()
         raise Unreachable("no answer")
 
-    monkeypatch.setattr(publisher, "send", refuse)
+    monkeypatch.setattr(wake_worker, "send", refuse)
     return before
 
 

@@ -11,8 +11,8 @@ from ops.tickets import reaper, transitions
 from ops.tickets.models import Ticket, TicketResult
 from ops.tickets.states import TicketStatus
 from ops.tickets.transitions import Outcome
-from tests.gear import tickets as gear
-from tests.gear.rivals import OnAnotherConnection, one_after_the_other
+from tests.gear.builders import tickets as gear
+from tests.gear.faults.rivals import OnAnotherConnection, one_after_the_other
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("TKT-03")]
 

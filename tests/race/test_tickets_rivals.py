@@ -12,12 +12,12 @@ from ops.tickets import cycle
 from ops.tickets.models import Ticket, TicketResult
 from ops.tickets.states import ENDED, RequestType, TicketStatus
 from ops.tickets.transitions import Outcome
-from tests.gear import ticket_scenes
-from tests.gear import tickets as gear
-from tests.gear.interruption import Interruption, interrupted
-from tests.gear.scenes import quick_surroundings
-from tests.gear.shop import Shop, top_up
-from tests.gear.ticket_scenes import DEEDS, Deed, TicketScene
+from tests.gear.builders import tickets as gear
+from tests.gear.builders.shop import Shop, top_up
+from tests.gear.faults import ticket_scenes
+from tests.gear.faults.interruption import Interruption, interrupted
+from tests.gear.faults.scenes import quick_surroundings
+from tests.gear.faults.ticket_scenes import DEEDS, Deed, TicketScene
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

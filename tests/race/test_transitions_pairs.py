@@ -7,14 +7,14 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
 from runs.transitions import AlreadyAccepted, Lease, Outcome
-from tests.gear import runs as gear
-from tests.gear.rivals import OnAnotherConnection, one_after_the_other
-from tests.gear.tenants import a_tenant
+from tests.gear.builders import runs as gear
+from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.rivals import OnAnotherConnection, one_after_the_other
 from tests.gear.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)

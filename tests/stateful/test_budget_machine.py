@@ -21,13 +21,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from budget import keys
 from budget.money import MAX_MICROS
-from dpp_project import redis as dpp_redis
-from tests.gear import proofs
-from tests.gear.books import Row
-from tests.gear.money import OTHER, TENANT, run_keys
-from tests.gear.money_world import Actor, World, run_out
+from budget.redis import keys
+from dpp_project.stores import redis as dpp_redis
+from tests.gear.reference.books import Row
+from tests.gear.reference.money import OTHER, TENANT, run_keys
+from tests.gear.reference.money_world import Actor, World, run_out
+from tests.proving import proofs
 
 pytestmark = pytest.mark.contract("DPP-52", "DPP-53", "DPP-55", "DPP-57")
 

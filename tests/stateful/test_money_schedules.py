@@ -3,10 +3,10 @@
 import pytest
 import redis
 
-from budget import keys
-from tests.gear.books import Row
-from tests.gear.money import OTHER, TENANT
-from tests.gear.money_world import Actor, World, run_out
+from budget.redis import keys
+from tests.gear.reference.books import Row
+from tests.gear.reference.money import OTHER, TENANT
+from tests.gear.reference.money_world import Actor, World, run_out
 
 pytestmark = pytest.mark.contract("DPP-55", "DPP-57")
 

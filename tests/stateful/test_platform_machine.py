@@ -26,18 +26,20 @@ from hypothesis.stateful import (
 )
 from redis import Redis
 
-from budget import keys, rebuild, scripts, services
+from budget import services
 from budget.outcomes import SettleOutcome
-from dpp_project.http.reasons import ReasonCode
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
 from dpp_project.jobs.registry import Report
-from runs import delivery, execution
+from dpp_project.reasons import ReasonCode
 from runs.box.outcomes import Done, Failed, Stopped
 from runs.models import Run
 from runs.states import Stage
-from tests.gear import proofs
-from tests.gear.interruption import Interruption, beside
-from tests.gear.platform_world import LOOPS, Pack, Request, World
-from tests.gear.scenes import quick_surroundings
+from runs.worker import execution, store_result
+from tests.gear.faults.interruption import Interruption, beside
+from tests.gear.faults.scenes import quick_surroundings
+from tests.gear.reference.platform_world import LOOPS, Pack, Request, World
+from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -294,7 +296,7 @@ def machine(
         (execution, "START_PATIENCE_SECONDS"),
         (execution, "CLAIM_PATIENCE_SECONDS"),
         (execution, "FINISH_PATIENCE_SECONDS"),
-        (delivery, "STORE_PATIENCE_SECONDS"),
+        (store_result, "STORE_PATIENCE_SECONDS"),
     ):
         monkeypatch.setattr(owner, name, 0.0)
     yield

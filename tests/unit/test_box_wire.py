@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from runs.box import wire
 from runs.box.outcomes import Done, Evidence, Failed, Stopped, decide
 from runs.box.wire import Frame, Garbled, Oversized, Reader

@@ -1,6 +1,6 @@
 """The check behind `make contract` can fail, and the page it reads is whole."""
 
-from tests.gear import contract
+from tests.proving import contract
 
 PAGE = """
 | DPP-01 | first |

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dpp_project.sqs import envelope
-from reaper import letters
-from runs.publisher import TASK, Wakeup
+from dpp_project.celery_sqs import celery_message
+from reaper import message_parser
+from runs.submit.wake_worker import TASK, Wakeup
 
 RUN_ID = uuid.UUID("01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e")
 KWARGS = {
@@ -22,7 +22,7 @@ KWARGS = {
 
 
 def packed(kwargs: Any = None, *, task: str = TASK, trace_id: Any = "t_1") -> str:
-    return envelope.pack(task=task, kwargs=KWARGS if kwargs is None else kwargs, queue="runs", trace_id=trace_id)
+    return celery_message.pack(task=task, kwargs=KWARGS if kwargs is None else kwargs, queue="runs", trace_id=trace_id)
 
 
 def encoded(document: Any) -> str:
@@ -36,16 +36,18 @@ def with_body(body: Any) -> str:
 @pytest.mark.contract("DPP-45")
 def test_dpp_45_a_message_of_ours_is_read_whole() -> None:
     body = Wakeup(run_id=RUN_ID, tenant_id="t_acme", pack_type="decision", trace_id="t_1").message().body
-    letter = letters.read(body)
+    letter = message_parser.read(body)
     assert letter is not None
     assert (letter.run_id, letter.task, letter.trace_id) == (RUN_ID, "runs.tasks.execute", "t_1")
     assert set(letter.kwargs) == set(KWARGS)
-    assert letters.read(packed()) == letters.Letter(run_id=RUN_ID, task=TASK, trace_id="t_1", kwargs=KWARGS)
+    assert message_parser.read(packed()) == message_parser.Letter(
+        run_id=RUN_ID, task=TASK, trace_id="t_1", kwargs=KWARGS
+    )
 
 
 @pytest.mark.parametrize("trace_id", [None, 7, "x" * 300, "a\x00b"])
 def test_a_trace_that_is_no_text_is_left_out(trace_id: Any) -> None:
-    letter = letters.read(packed(trace_id=trace_id))
+    letter = message_parser.read(packed(trace_id=trace_id))
     assert letter is not None
     assert letter.trace_id == ""
 
@@ -84,4 +86,4 @@ def test_a_trace_that_is_no_text_is_left_out(trace_id: Any) -> None:
     ],
 )
 def test_dpp_38_whatever_is_not_exactly_ours_is_poison(body: str) -> None:
-    assert letters.read(body) is None
+    assert message_parser.read(body) is None

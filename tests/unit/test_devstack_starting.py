@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpp_project.devstack import identity, starting
+from dpp_project.devstack import process_identity, up_down
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import DevstackError
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def is_supervised_by(folder: Folder, process: "subprocess.Popen[bytes]") -> str:
-    known = identity.identity(process.pid)
+    known = process_identity.identity(process.pid)
     assert known is not None
     (folder.root / "status.json").write_text(json.dumps({"supervisor": known}), encoding="utf-8")
     return known
@@ -28,14 +28,14 @@ def is_supervised_by(folder: Folder, process: "subprocess.Popen[bytes]") -> str:
 def test_dpp_77_down_waits_for_a_supervisor_that_has_freed_its_lock_but_not_ended(folder: Folder) -> None:
     with subprocess.Popen(["sleep", "0.3"]) as ending:
         known = is_supervised_by(folder, ending)
-        assert starting.down(folder)
-        assert identity.identity(ending.pid) != known
+        assert up_down.down(folder)
+        assert process_identity.identity(ending.pid) != known
 
 
 def test_dpp_77_down_names_a_supervisor_that_does_not_end(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "GONE_SECONDS", 0.0)
+    monkeypatch.setattr(up_down, "GONE_SECONDS", 0.0)
     with subprocess.Popen(["sleep", "60"]) as staying:
         is_supervised_by(folder, staying)
         with pytest.raises(DevstackError, match=f"does not end: pid {staying.pid}"):
-            starting.down(folder)
+            up_down.down(folder)
         staying.kill()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dpp_project.http.reasons import ReasonCode
-from runs import envelope
+from dpp_project.reasons import ReasonCode
 from runs.box.outcomes import Done, Failed
-from runs.envelope import BYTES_MAX, Envelope
 from runs.models import Run, RunInputs
 from runs.packs.pack import Artifact
+from runs.worker import result_envelope
+from runs.worker.result_envelope import BYTES_MAX, Envelope
 
 pytestmark = pytest.mark.contract("DPP-33")
 
@@ -43,7 +43,7 @@ def done(**values: Any) -> Done:
 
 
 def seal(outcome: Done | Failed, *, used_micros: int = 50_000) -> Envelope:
-    return envelope.seal(a_run(), outcome, used_micros=used_micros, generated_at=AT)
+    return result_envelope.seal(a_run(), outcome, used_micros=used_micros, generated_at=AT)
 
 
 def read(sealed: Envelope) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runs.explanation import Facts, describe, span, when
+from runs.operators.explanation import Facts, describe, span, when
 from runs.states import LEGAL, MoneyState, Stage, Status
 
 pytestmark = pytest.mark.contract("DPP-47")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from dpp_project.http.problems import Problem
-from runs import requests
-from runs.canonical import MAX_INPUTS_BYTES, payload_of
 from runs.packs import registry
 from runs.packs.pack import Estimate, Pack, Price
+from runs.submit import request_body
+from runs.submit.request_hash import MAX_INPUTS_BYTES, payload_of
 
 pytestmark = pytest.mark.contract("DPP-07")
 
@@ -44,14 +44,14 @@ SAMPLER: Pack[Anything] = Pack(
 def _sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sold = {**registry.packs(), "sampler": SAMPLER}
     monkeypatch.setattr(registry, "packs", lambda: sold)
-    requests.model_for.cache_clear()
+    request_body.model_for.cache_clear()
     yield
-    requests.model_for.cache_clear()
+    request_body.model_for.cache_clear()
 
 
 def hashed(**changes: Any) -> str:
     body = {"pack_type": "sampler", "inputs": {}, "reservation": {"max_cost_usd": "0.2500"}} | changes
-    return payload_of(requests.read(body)).sha256
+    return payload_of(request_body.read(body)).sha256
 
 
 def test_dpp_07_hash_is_sha256_of_the_canonical_normalised_request() -> None:

@@ -12,8 +12,8 @@ import pytest
 import structlog
 from pydantic import BaseModel
 
-from dpp_project import logging as dpp_logging
-from dpp_project import tracing
+from dpp_project.observe import logging as dpp_logging
+from dpp_project.observe import tracing
 
 CANARY = "canary-7f3a"
 KEY = "dpp_Ab3dEf9h_" + "s3cr3t" * 7 + "x"

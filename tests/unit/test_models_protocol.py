@@ -14,7 +14,7 @@ import pytest
 from models import check, spin
 from models.cases import ALL, BROKEN, QUICK, Case, Expected
 from models.spin import Found, Result, fault
-from tests.gear import proofs
+from tests.proving import proofs
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "models"
@@ -65,7 +65,7 @@ def test_every_edge_of_the_code_is_one_of_the_model() -> None:
 
 
 def test_every_script_of_the_code_is_one_of_the_model() -> None:
-    scripts = {path.stem for path in (ROOT / "budget" / "lua").glob("*.lua")}
+    scripts = {path.stem for path in (ROOT / "budget" / "redis" / "lua").glob("*.lua")}
     modelled = {name.removesuffix("_lua") for name in inlines("money.pml") if name.endswith("_lua")}
     assert scripts == modelled | STEPS_OF_THE_REBUILD
 

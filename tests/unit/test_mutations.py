@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.gear.mutants import MUTANTS
-from tests.gear.mutants.mutant import Mutant
+from tests.proving.mutants import MUTANTS
+from tests.proving.mutants.mutant import Mutant
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LEAST = 30
+APPS = ("tenants", "budget", "runs", "reaper", "ops")
 
 
 def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
@@ -20,7 +21,7 @@ def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
 
 
 def test_every_script_has_its_faults() -> None:
-    scripts = {str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("*/lua/*.lua")}
+    scripts = {str(path.relative_to(REPOSITORY)) for app in APPS for path in (REPOSITORY / app).rglob("lua/*.lua")}
     assert scripts == {mutant.file for mutant in MUTANTS if mutant.file.endswith(".lua")}
 
 

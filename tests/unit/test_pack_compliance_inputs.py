@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import re2
 
-from runs import regexes
 from runs.packs.compliance import expressions, schemas
 from runs.packs.compliance.inputs import ComplianceInputs
-from tests.gear.packs import refusals
+from runs.packs.shared import regexes
+from tests.gear.builders.packs import refusals
 
 pytestmark = pytest.mark.contract("DPP-64")
 

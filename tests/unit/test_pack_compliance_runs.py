@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runs.packs.compliance import PACK
 from runs.packs.pack import HoldExhausted
-from tests.gear.packs import execute, judge, work_for
+from tests.gear.builders.packs import execute, judge, work_for
 
 pytestmark = pytest.mark.contract("DPP-64")
 

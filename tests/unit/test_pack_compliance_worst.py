@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from runs.packs import compliance
-from runs.packs.compliance import PACK, aside
-from tests.gear.packs import judge
+from runs.packs.compliance import PACK, limited_child
+from tests.gear.builders.packs import judge
 
 pytestmark = pytest.mark.contract("DPP-64")
 
@@ -115,16 +115,16 @@ def test_pack_compliance_a_child_that_dies_or_hangs_is_no_answer() -> None:
     def die() -> None:
         raise ValueError("canary")
 
-    with pytest.raises(aside.RuleStopped, match="TOO_SLOW"):
-        aside.carried_out(hang, seconds=0.1)
+    with pytest.raises(limited_child.RuleStopped, match="TOO_SLOW"):
+        limited_child.carried_out(hang, seconds=0.1)
 
     def hoard() -> None:
         raise MemoryError
 
-    with pytest.raises(aside.RuleStopped, match="TOO_LARGE"):
-        aside.carried_out(hoard, seconds=5)
-    with pytest.raises(aside.RuleStopped, match="CRASHED"):
-        aside.carried_out(die, seconds=5)
-    with pytest.raises(aside.RuleStopped, match="CRASHED"):
-        aside.carried_out(lambda: os.kill(os.getpid(), signal.SIGSEGV), seconds=5)
-    assert aside.carried_out(lambda: {"a": [1]}, seconds=5) == {"a": [1]}
+    with pytest.raises(limited_child.RuleStopped, match="TOO_LARGE"):
+        limited_child.carried_out(hoard, seconds=5)
+    with pytest.raises(limited_child.RuleStopped, match="CRASHED"):
+        limited_child.carried_out(die, seconds=5)
+    with pytest.raises(limited_child.RuleStopped, match="CRASHED"):
+        limited_child.carried_out(lambda: os.kill(os.getpid(), signal.SIGSEGV), seconds=5)
+    assert limited_child.carried_out(lambda: {"a": [1]}, seconds=5) == {"a": [1]}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.packs.decision import extractive, sentences, words
-from tests.gear import pack_page
+from tests.gear.builders import pack_page
 
 pytestmark = pytest.mark.contract("DPP-61")
 SETS: list[dict[str, Any]] = json.loads(

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from dpp_project.http.problems import Problem
-from runs import requests
 from runs.packs import decision
 from runs.packs.decision import engine
 from runs.packs.decision.inputs import DecisionInputs
 from runs.packs.pack import Estimate, Price
+from runs.submit import request_body
 
 pytestmark = pytest.mark.contract("DPP-61")
 LLM = {
@@ -20,8 +20,8 @@ LLM = {
 }
 
 
-def request(inputs: dict[str, Any]) -> requests.RunCreateRequest:
-    return requests.read({"pack_type": "decision", "inputs": inputs, "reservation": {"max_cost_usd": "0.0500"}})
+def request(inputs: dict[str, Any]) -> request_body.RunCreateRequest:
+    return request_body.read({"pack_type": "decision", "inputs": inputs, "reservation": {"max_cost_usd": "0.0500"}})
 
 
 def test_pack_decision_defaults() -> None:

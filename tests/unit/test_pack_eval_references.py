@@ -12,7 +12,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from runs.packs.eval import PACK, scores, tokens
-from tests.gear.packs import judge
+from tests.gear.builders.packs import judge
 
 pytestmark = pytest.mark.contract("DPP-64")
 

@@ -9,7 +9,7 @@ import pytest
 from runs.packs.eval import PACK, tokens
 from runs.packs.eval.inputs import EvalInputs
 from runs.packs.pack import HoldExhausted, PackFailed
-from tests.gear.packs import execute, judge, refusals, work_for
+from tests.gear.builders.packs import execute, judge, refusals, work_for
 
 pytestmark = pytest.mark.contract("DPP-64")
 

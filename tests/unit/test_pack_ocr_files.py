@@ -10,7 +10,7 @@ import pypdfium2
 import pytest
 from PIL import Image
 
-from runs import uploads
+from runs.bucket import uploads
 from runs.packs.ocr import files
 from runs.packs.ocr.engine import Gray
 from runs.packs.ocr.files import NotReadable

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from runs.packs.ocr import PACK, tessdata
 from runs.packs.ocr.inputs import OcrInputs
-from tests.gear import ocr
+from tests.gear.builders import ocr
 
 pytestmark = pytest.mark.contract("DPP-63")
 

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from dpp_project.http.problems import Problem
-from runs import requests
 from runs.packs import url
 from runs.packs.pack import Estimate
 from runs.packs.url.inputs import UrlInputs
 from runs.packs.url.network import Allowance
+from runs.submit import request_body
 
 pytestmark = pytest.mark.contract("DPP-62")
 ONE = ["https://example.com/"]
 
 
-def request(**inputs: Any) -> requests.RunCreateRequest:
+def request(**inputs: Any) -> request_body.RunCreateRequest:
     body = {"pack_type": "url", "inputs": inputs, "reservation": {"max_cost_usd": "0.1000"}}
-    return requests.read(body)
+    return request_body.read(body)
 
 
 def complaints(**inputs: Any) -> dict[str, str]:

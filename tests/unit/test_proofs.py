@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gear import proofs
-from tests.gear.proofs import Proof, Told
+from tests.proving import proofs
+from tests.proving.proofs import Proof, Told
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -15,7 +15,7 @@ def proof(code: str, *, least_cases: int = 2) -> Proof:
     return Proof(
         name="sample",
         shows="a sample",
-        command=(sys.executable, "-c", f"from tests.gear.proofs import report; {code}"),
+        command=(sys.executable, "-c", f"from tests.proving.proofs import report; {code}"),
         least_cases=least_cases,
         seconds=60,
     )

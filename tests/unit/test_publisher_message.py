@@ -9,7 +9,7 @@ import pytest
 
 from dpp_project.clock import FixedClock
 from dpp_project.settings import ENV
-from runs.publisher import Wakeup
+from runs.submit.wake_worker import Wakeup
 
 RUN_ID = uuid.UUID("01900000-0000-7000-8000-000000000001")
 
@@ -58,5 +58,5 @@ def test_publisher_each_message_has_an_id_of_its_own(clock: FixedClock) -> None:
 
 def test_publisher_groups_messages_by_tenant_unless_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
     assert a_wakeup().message().group == "t_acme"
-    monkeypatch.setattr("runs.publisher.ENV", ENV.model_copy(update={"DPP_SQS_GROUP_BY": "none"}))
+    monkeypatch.setattr("runs.submit.wake_worker.ENV", ENV.model_copy(update={"DPP_SQS_GROUP_BY": "none"}))
     assert a_wakeup().message().group is None

@@ -9,8 +9,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.credentials import Credentials, RefreshableCredentials
 
-from dpp_project.sqs import sender
-from dpp_project.sqs.sender import Message, Sender
+from dpp_project.aws import sqs_sender
+from dpp_project.aws.sqs_sender import Message, Sender
 
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TARGETS = [
@@ -26,7 +26,7 @@ BODIES = ["plain", 'h\u00e9llo \ud55c\uae00 "quoted" \\ \n', "x" * 2_000]
 def stands(monkeypatch: pytest.MonkeyPatch, at: datetime) -> None:
     """The time, for them and for us."""
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: at.replace(tzinfo=None))
-    monkeypatch.setattr(sender, "_utc_now", lambda: f"{at:%Y%m%dT%H%M%SZ}")
+    monkeypatch.setattr(sqs_sender, "_utc_now", lambda: f"{at:%Y%m%dT%H%M%SZ}")
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +136,7 @@ def test_publisher_uses_the_credentials_that_were_renewed(monkeypatch: pytest.Mo
     moved = [datetime(2026, 3, 1, 12, 0, tzinfo=UTC)]
     renewing = RefreshableCredentials.create_from_metadata(renew(), renew, "test")
     monkeypatch.setattr(renewing, "_time_fetcher", lambda: moved[0])
-    monkeypatch.setattr(sender, "ATTEMPTS", 1)
+    monkeypatch.setattr(sqs_sender, "ATTEMPTS", 1)
     endpoint, queue_url, region = TARGETS[0]
     made, wire = ours(endpoint, queue_url, region, None)
     made._credentials = renewing.get_frozen_credentials

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpp_project.sqs.transport import COMPANY_SECONDS, COMPANY_SHARE, Channel
+from dpp_project.celery_sqs.transport import COMPANY_SECONDS, COMPANY_SHARE, Channel
 
 
 @dataclass

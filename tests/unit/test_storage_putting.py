@@ -8,7 +8,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 
-from runs.putting import Putter
+from runs.bucket.signed_put import Putter
 
 KEYS = ["dpp/t_a/2026/02/28/01900000-0000-7000-8000-000000000001/pack_envelope.json", "a b+c/\ud55c\uae00~(1).md"]
 PLACES = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpp_project.http.parsers import MAX_DEPTH, parse_json
 from dpp_project.http.problems import Problem
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 
 SECRET = "hunter2-canary"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpp_project.http.reasons import ReasonCode
+from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.intents import Intent
 from runs.models import Run

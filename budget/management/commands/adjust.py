@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from budget import services
-from budget.commands import ACTOR, entry_answer, micros_of
-from dpp_project.commands import Answer, OpsCommand
+from budget.management.base import ACTOR, entry_answer, micros_of
+from dpp_project.management.base import Answer, OpsCommand
 
 
 class Command(OpsCommand):

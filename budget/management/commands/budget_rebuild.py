@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from budget import rebuild
-from budget.rebuild import Busy
-from dpp_project.commands import Answer, OpsCommand, Refused
+from budget.rebuild import rebuild
+from budget.rebuild.rebuild import Busy
+from dpp_project.management.base import Answer, OpsCommand, Refused
 from tenants.models import Tenant
 
 EXIT_BUSY = 75  # EX_TEMPFAIL

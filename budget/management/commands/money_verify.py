@@ -5,9 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from budget import rebuild, verify
+from budget import verify
+from budget.rebuild import rebuild
 from budget.verify import Difference, Proof, Verdict
-from dpp_project.commands import Answer, OpsCommand, Refused
+from dpp_project.management.base import Answer, OpsCommand, Refused
 from tenants.models import Tenant
 
 EXIT_DIFFERS = 1

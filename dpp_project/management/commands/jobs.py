@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from dpp_project import clock
-from dpp_project.commands import Answer, OpsCommand
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job
+from dpp_project.management.base import Answer, OpsCommand
 
 
 class Command(OpsCommand):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dpp_project import provisioning
-from dpp_project.commands import Answer, OpsCommand, Refused
+from dpp_project.aws import provisioning
+from dpp_project.management.base import Answer, OpsCommand, Refused
 
 
 class Command(OpsCommand):

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.commands import Answer, OpsCommand, Refused
 from dpp_project.jobs import registry
-from dpp_project.jobs.commands import run_job
+from dpp_project.jobs.job_command import run_job
+from dpp_project.management.base import Answer, OpsCommand, Refused
 
 
 class Command(OpsCommand):

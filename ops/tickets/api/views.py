@@ -16,8 +16,8 @@ from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import FieldError, Problem
-from dpp_project.http.reasons import ReasonCode
 from dpp_project.http.views import ApiView
+from dpp_project.reasons import ReasonCode
 from ops.tickets import reaper, selectors, services
 from ops.tickets.api.documents import (
     ENDED_EXAMPLES,

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.commands import Answer, OpsCommand, Refused
+from dpp_project.management.base import Answer, OpsCommand, Refused
 from reaper import redrive
 from reaper.models import DeadLetter
 

@@ -6,9 +6,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project import clock
-from dpp_project.commands import Answer, OpsCommand, Refused
-from runs import explaining
+from dpp_project.management.base import Answer, OpsCommand, Refused
 from runs.models import Run
+from runs.operators import explain_run
 
 
 class Command(OpsCommand):
@@ -21,10 +21,10 @@ class Command(OpsCommand):
         del dry_run
         run = _found(options["run_id"])
         now = clock.now()
-        told = explaining.explain(run, now=now)
+        told = explain_run.explain(run, now=now)
         return Answer(
-            explaining.document(run, told),
-            lines=explaining.lines(run, told, now=now),
+            explain_run.document(run, told),
+            lines=explain_run.lines(run, told, now=now),
             remarks=[f"overdue: {told.overdue}"] if told.overdue else [],
         )
 

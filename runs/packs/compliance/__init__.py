@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from runs.packs.compliance import aside, expressions, masking, matching, schemas
+from runs.packs.compliance import expressions, limited_child, masking, matching, schemas
 from runs.packs.compliance.inputs import (
     ComplianceInputs,
     ExpressionRule,
@@ -94,7 +94,7 @@ def _execute(work: Work[ComplianceInputs]) -> dict[str, JsonValue]:
         try:
             _begin(work, rule, characters, seconds)
             _apply(rule, report, seconds)
-        except aside.RuleStopped as stopped:
+        except limited_child.RuleStopped as stopped:
             report.stop(rule, stopped.reason)
     if all(reason == HOLD_EXHAUSTED for _, reason in report.stopped) and len(report.stopped) == len(inputs.rules):
         raise HoldExhausted  # nothing to deliver
@@ -105,11 +105,11 @@ def _execute(work: Work[ComplianceInputs]) -> dict[str, JsonValue]:
 
 def _begin(work: Work[ComplianceInputs], rule: Rule, characters: int, seconds: float) -> None:
     if seconds <= 0:
-        raise aside.RuleStopped(OUT_OF_TIME)
+        raise limited_child.RuleStopped(OUT_OF_TIME)
     try:
         work.meter.charge(_rule_micros(rule, characters))
     except HoldExhausted:
-        raise aside.RuleStopped(HOLD_EXHAUSTED) from None
+        raise limited_child.RuleStopped(HOLD_EXHAUSTED) from None
 
 
 def _apply(rule: Rule, report: Report, seconds: float) -> None:
@@ -117,11 +117,11 @@ def _apply(rule: Rule, report: Report, seconds: float) -> None:
     match rule:
         case SchemaRule():
             schema, document, most = rule.json_schema, inputs.document, FINDINGS_OF_A_RULE_MAX
-            misfits = aside.carried_out(lambda: schemas.misfits(schema, document, most=most), seconds=seconds)
+            misfits = limited_child.carried_out(lambda: schemas.misfits(schema, document, most=most), seconds=seconds)
             for misfit in misfits:
                 report.add(rule, str(misfit["keyword"]), misfit["path"])
         case ExpressionRule():
-            said = aside.carried_out(lambda: _holds(rule, inputs), seconds=seconds)
+            said = limited_child.carried_out(lambda: _holds(rule, inputs), seconds=seconds)
             if said is not True:
                 report.add(rule, "FALSE" if said is False else str(said), None)
         case _:

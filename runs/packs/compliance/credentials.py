@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from runs import regexes
 from runs.packs.compliance.pii import FORM, Match
+from runs.packs.shared import regexes
 
 KEY_ENTROPY_BITS: Final = 3.0
 

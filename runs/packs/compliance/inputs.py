@@ -11,9 +11,9 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from runs import regexes
 from runs.packs.compliance import expressions, schemas
-from runs.variants import by_type, wrong
+from runs.packs.shared import regexes
+from runs.packs.shared.tagged_union import by_type, wrong
 
 RULES_MAX: Final = 100
 SCHEMA_RULES_MAX: Final = 10

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from runs import regexes
-from runs.packs.compliance import aside, credentials, pii
+from runs.packs.compliance import credentials, limited_child, pii
 from runs.packs.compliance.inputs import PiiRule, RegexRule, SecretRule, TextRule
 from runs.packs.compliance.subjects import Piece
+from runs.packs.shared import regexes
 
 REGEX_MATCHES_MAX: Final = 250_000
 """Over all pieces. A pattern that matches more has matched everything, and could not be redacted whole."""
@@ -52,7 +52,7 @@ def _by_finders(
 
 
 def _by_pattern(rule: RegexRule, looked_at: list[Piece], seconds: float) -> Iterator[Found]:
-    spans = aside.carried_out(lambda: _pattern_spans(rule, looked_at), seconds=seconds)
+    spans = limited_child.carried_out(lambda: _pattern_spans(rule, looked_at), seconds=seconds)
     for piece, of_piece in zip(looked_at, spans, strict=True):
         at = regexes.characters(piece.text.encode(), (edge for span in of_piece for edge in span))
         for start, end in of_piece:

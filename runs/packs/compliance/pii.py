@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
-from runs import regexes
+from runs.packs.shared import regexes
 
 CHECKSUM: Final = "checksum"
 FORM: Final = "form"

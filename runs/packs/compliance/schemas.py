@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 import jsonschema_rs
 from pydantic import JsonValue
 
-from runs import regexes
+from runs.packs.shared import regexes
 
 PATTERN_BYTES_MAX: Final = 262_144
 PATTERNS_MAX: Final = 100

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import certifi
 
-from runs.exchange import Exchange, Head, ProtocolBroken
 from runs.packs.decision.engine import Engine
+from runs.packs.shared.http_exchange import Exchange, Head, ProtocolBroken
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 TOKENS_BELIEVED: Final = 10_000_000

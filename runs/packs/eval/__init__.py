@@ -7,7 +7,6 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from runs import regexes
 from runs.packs.eval import judging, scores, tokens
 from runs.packs.eval.inputs import (
     Bleu,
@@ -26,6 +25,7 @@ from runs.packs.eval.inputs import (
 )
 from runs.packs.eval.scores import Counts, Measured
 from runs.packs.pack import MEBIBYTE, Estimate, HoldExhausted, Pack, PackFailed, Price, Work
+from runs.packs.shared import regexes
 
 RUN_MICROS: Final = 1_000
 PAIR_MICROS: Final = 10

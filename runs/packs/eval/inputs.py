@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from runs import regexes
 from runs.packs.eval import judging, tokens
 from runs.packs.eval.scores import Overlap
-from runs.variants import by_type, wrong
+from runs.packs.shared import regexes
+from runs.packs.shared.tagged_union import by_type, wrong
 
 ITEMS_MAX: Final = 1_000
 METRICS_MAX: Final = 12

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from runs.packs.ocr.profiles import Name
-from runs.variants import wrong
+from runs.packs.shared.tagged_union import wrong
 
 PAGES_MAX: Final = 50
 LANGUAGE: Final = "kor+eng"

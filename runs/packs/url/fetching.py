@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from dpp_project import clock
-from runs.exchange import Exchange, Head, ProtocolBroken
+from runs.packs.shared.http_exchange import Exchange, Head, ProtocolBroken
 from runs.packs.url import addresses, content, locations
 from runs.packs.url.content import Kind
 from runs.packs.url.locations import Location

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any, Final, NoReturn
 
-from dpp_project import lifeline
+from dpp_project.processes import parent_death
 from runs.packs.pack import MEBIBYTE
 from runs.packs.url.content import Kind
 from runs.packs.url.fetching import Page
@@ -63,7 +63,7 @@ class Reader:
 
 def _serve(connection: socket.socket, parent: int) -> NoReturn:
     try:
-        lifeline.die_with_parent(parent)
+        parent_death.die_with_parent(parent)
         logging.disable()  # the extractor remarks on what it reads
         from runs.packs.url import text  # noqa: F401  30 MB, loaded once for all pages
 
@@ -83,7 +83,7 @@ def _in_a_child(body: bytes, kind: Kind, charset: str) -> bytes:
     pid = os.fork()
     if pid == 0:
         try:
-            lifeline.die_with_parent(parent)
+            parent_death.die_with_parent(parent)
             _limit()
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(_read(body, kind, charset))

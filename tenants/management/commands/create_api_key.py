@@ -6,9 +6,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project import clock
-from dpp_project.commands import Answer, OpsCommand, changes_undone_if
+from dpp_project.management.base import Answer, OpsCommand, changes_undone_if
 from tenants import services
-from tenants.commands import ACTOR, SHOWN_ONCE, issued_document, issued_lines, unless_refused
+from tenants.management.base import ACTOR, SHOWN_ONCE, issued_document, issued_lines, unless_refused
 from tenants.scopes import OPERATOR_SCOPES, OPERATOR_TENANT_ID, TENANT_SCOPES, allowed_for
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.commands import Answer, OpsCommand, changes_undone_if
 from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
+from dpp_project.management.base import Answer, OpsCommand, changes_undone_if
 from tenants import services
-from tenants.commands import ACTOR, tenant_document, unless_refused
+from tenants.management.base import ACTOR, tenant_document, unless_refused
 
 
 class Command(OpsCommand):

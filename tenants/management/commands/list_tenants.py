@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db.models import Prefetch
 
-from dpp_project.commands import Answer, OpsCommand
-from tenants.commands import key_document, tenant_document
+from dpp_project.management.base import Answer, OpsCommand
+from tenants.management.base import key_document, tenant_document
 from tenants.models import ApiKey, Tenant
 
 

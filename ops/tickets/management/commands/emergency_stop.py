@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.commands import Answer, OpsCommand, Refused
+from dpp_project.management.base import Answer, OpsCommand, Refused
 from ops.tickets import emergency
 from ops.tickets.models import EmergencySwitch
 from tenants.services import text_fault

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.commands import Answer, OpsCommand, Refused
 from dpp_project.http import idempotency_keys
 from dpp_project.http.problems import Problem
+from dpp_project.management.base import Answer, OpsCommand, Refused
 from ops.tickets import selectors, services
 from ops.tickets.api.documents import TicketAnswer
 from ops.tickets.models import Ticket

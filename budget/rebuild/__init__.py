@@ -1,0 +1,1 @@
+"""Redis rebuilt from Postgres."""

@@ -1,0 +1,69 @@
+"""The gate's watch: finds money that is closed, or lost for one tenant, and rebuilds it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import redis
+import structlog
+from django.db import DatabaseError
+
+from budget.rebuild import rebuild
+from budget.rebuild.rebuild import Busy, RebuildFailed, Rebuilt
+from budget.redis import keys, scripts
+from budget.redis.gate import GateClosed
+from tenants.models import Tenant
+
+log = structlog.get_logger("dpp.budget")
+
+CHUNK: Final = 1_000
+
+
+@dataclass(slots=True)
+class Watched:
+    found: int = 0
+    rebuilt: int = 0
+    failed: int = 0
+    tenants: list[str] = field(default_factory=list)
+
+    def count(self, attempt: Callable[[], Rebuilt | Busy]) -> None:
+        """A rebuild that fails is tried again at the next look; money stays closed until then."""
+        self.found += 1
+        try:
+            self.rebuilt += isinstance(attempt(), Rebuilt)
+        except (redis.RedisError, DatabaseError, RebuildFailed) as error:
+            log.warning("money could not be rebuilt", exc_info=error)
+            self.failed += 1
+
+
+def watch(*, limit: int) -> Watched:
+    """One look, at most `limit` tenants rebuilt. Safe beside itself: the rebuild's lock lets one of them work.
+
+    Asking for the epoch also finds a server that was changed under connections that stood.
+    """
+    seen = Watched()
+    try:
+        scripts.shared().gate.renewed()
+    except GateClosed:
+        seen.count(rebuild.rebuild_all)
+        return seen
+    for tenant_id in _lost():
+        if seen.found == limit:
+            break
+        seen.tenants.append(tenant_id)
+        seen.count(lambda tenant_id=tenant_id: rebuild.rebuild_tenant(tenant_id))  # type: ignore[misc]
+    return seen
+
+
+def _lost() -> Iterator[str]:
+    """Tenants without a balance, and those whose gate a rebuild left closed when it died."""
+    client = scripts.shared().client
+    tenant_ids = list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True))
+    for at in range(0, len(tenant_ids), CHUNK):
+        chunk = tenant_ids[at : at + CHUNK]
+        balances: Any = client.mget([keys.balance(tenant_id) for tenant_id in chunk])
+        gates: Any = client.mget([keys.gate(tenant_id) for tenant_id in chunk])
+        for tenant_id, balance, gate in zip(chunk, balances, gates, strict=True):
+            # A gate with an expiry is only counting; one under way now is Busy by its lock.
+            if balance is None or (gate is not None and client.ttl(keys.gate(tenant_id)) == -1):
+                yield tenant_id

@@ -1,0 +1,1 @@
+"""Money in Redis: its keys, its scripts, its gate, and reading it."""

@@ -1,0 +1,55 @@
+"""Connections that money may travel on: each asks, before its first command, whether Redis still is what was rebuilt.
+
+A restart, a failover or a restored dump breaks every connection, and serves an image that may be older than what was
+answered from it. The new connection's first command compares the image's epoch with the server (`gate_check.lua`) and
+closes the gate on a difference, so no script of ours ever runs on such an image.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from budget.redis import keys
+
+_CHECK: Final = Path(__file__).parent.joinpath("lua", "gate_check.lua").read_text(encoding="utf-8")
+
+
+def guarded(connection: Any) -> None:
+    connection.on_connect()
+    connection.send_command("EVAL", _CHECK, 1, keys.EPOCH)
+    connection.read_response()
+
+
+def open_client(url: str, *, timeout_seconds: Any) -> redis.Redis:
+    """A client whose every connection is guarded. It never repeats a command by itself."""
+    return redis.Redis.from_url(
+        url,
+        decode_responses=True,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+        health_check_interval=0,
+        redis_connect_func=guarded,
+    )
+
+
+@cache
+def client() -> redis.Redis:
+    return open_client(settings.REDIS_URL, timeout_seconds=settings.REDIS_TIMEOUT_SECONDS)
+
+
+def one_connection(of: redis.Redis) -> redis.Redis:
+    """A client that keeps to a single connection: if the server goes away, its next command fails. To be closed."""
+    single: redis.Redis = of.client()  # type: ignore[no-untyped-call]  # untyped there
+    return single
+
+
+def disconnect() -> None:
+    if client.cache_info().currsize:
+        client().connection_pool.disconnect()
+    client.cache_clear()

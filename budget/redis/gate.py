@@ -1,0 +1,73 @@
+"""The gate before all money, and its epoch.
+
+`budget:epoch` holds `<run_id of the server>.<name>` while money is open, and `closed.<run_id>.<name>` while it is not.
+Every script brings the epoch its caller knows and refuses when the stored one is another. A missing key is closed.
+A tenant has a gate of its own, `budget:{tenant}:gate`, for the moment only its money is rebuilt or counted.
+"""
+
+import uuid
+from pathlib import Path
+from typing import Final
+
+import redis
+
+from budget.redis import keys
+
+LUA: Final = Path(__file__).parent.joinpath("lua")
+
+
+class GateClosed(Exception):  # noqa: N818  a state, not an error of ours
+    """No money moves now: it is being rebuilt, or waits for it."""
+
+
+class Gate:
+    """Remembers the epoch, so that an operation on money costs one round trip."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._known: str | None = None
+        self._check, self._close, self._open, self._open_tenant = (
+            client.register_script(LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
+            for name in ("gate_check", "gate_close", "gate_open", "tenant_open")
+        )
+
+    def epoch(self) -> str:
+        """The epoch as last seen. May be out of date: the scripts find out."""
+        known = self._known
+        return self.renewed() if known is None else known
+
+    def renewed(self) -> str:
+        """The epoch as it stands, asked from the server. Raises GateClosed."""
+        state, value = self._check(keys=[keys.EPOCH])
+        if state != "OPEN":
+            self._known = None
+            raise GateClosed(value)
+        self._known = value
+        return str(value)
+
+    def close(self, client: redis.Redis) -> str:
+        """Close the money of all tenants; the token is what opens it."""
+        return str(self._close(keys=[keys.EPOCH], args=[uuid.uuid4().hex], client=client)[1])
+
+    def open(self, client: redis.Redis, token: str) -> str | None:
+        """Open under a new epoch, unless something came between; the epoch, or None."""
+        state, *value = self._open(keys=[keys.EPOCH], args=[token, uuid.uuid4().hex], client=client)
+        if state != "OPEN":
+            return None
+        self._known = str(value[0])
+        return self._known
+
+    def close_tenant(self, client: redis.Redis, tenant_id: str) -> str:
+        """Close one tenant until it is opened with the token. A closing by someone else is taken over."""
+        token = f"{keys.CLOSED_PREFIX}{uuid.uuid4().hex}"
+        client.set(keys.gate(tenant_id), token)
+        return token
+
+    def close_tenant_briefly(self, client: redis.Redis, tenant_id: str) -> str | None:
+        """Close one tenant for VERIFY_GATE_MS at most, even if we die; None when it is closed already."""
+        token = f"{keys.CLOSED_PREFIX}{uuid.uuid4().hex}"
+        taken = client.set(keys.gate(tenant_id), token, px=keys.VERIFY_GATE_MS, nx=True)
+        return token if taken else None
+
+    def open_tenant(self, client: redis.Redis, tenant_id: str, token: str) -> bool:
+        return bool(self._open_tenant(keys=[keys.gate(tenant_id)], args=[token], client=client)[0] == "OPEN")

@@ -1,0 +1,144 @@
+"""The Lua scripts as typed calls: one round trip each, the epoch filled in, the answer as an outcome.
+
+A script is called by its hash; a server that has lost it (a restart, SCRIPT FLUSH) says NOSCRIPT, and it is loaded and
+called once more. Redis not answering is `Unavailable(REDIS)`: the script may have run, and asking again is safe because
+every script answers a repeated call with its first result.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeVar
+
+import redis
+
+from budget import outcomes
+from budget.money import checked_credit_micros, checked_micros
+from budget.outcomes import Closed, CreditOutcome, HoldOutcome, RefundOutcome, SettleOutcome, Unavailable, WriteOutcome
+from budget.redis import connection, keys
+from budget.redis.gate import Gate, GateClosed
+from budget.redis.items import Item
+
+LUA: Final = Path(__file__).parent.joinpath("lua")
+NAMES: Final = ("reserve", "settle", "refund_full", "credit", "rebuild")
+
+Outcome = TypeVar("Outcome")
+
+
+def read(name: str) -> str:
+    return LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
+class Scripts:
+    """The money of one Redis server."""
+
+    def __init__(self, client: redis.Redis, gate: Gate) -> None:
+        self.client = client
+        self.gate = gate
+        self._scripts = {name: client.register_script(read(name)) for name in NAMES}
+
+    def reserve(self, *, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: int) -> HoldOutcome:
+        amount = str(checked_micros(reserved_micros))
+        return self._call(
+            "reserve",
+            _run_keys(tenant_id, run_id),
+            lambda epoch: [tenant_id, amount, str(created_at_ms), run_id, epoch],
+            outcomes.hold_outcome,
+        )
+
+    def settle(self, *, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
+        charge = str(checked_micros(charge_micros, least=0))
+        return self._call(
+            "settle",
+            _run_keys(tenant_id, run_id),
+            lambda epoch: [charge, tenant_id, run_id, epoch],
+            outcomes.settle_outcome,
+        )
+
+    def refund_full(self, *, tenant_id: str, run_id: str) -> RefundOutcome:
+        return self._call(
+            "refund_full",
+            _run_keys(tenant_id, run_id),
+            lambda epoch: [tenant_id, run_id, epoch],
+            outcomes.refund_outcome,
+        )
+
+    def credit(self, *, tenant_id: str, entry_id: str, amount_micros: int, epoch: str) -> CreditOutcome:
+        """`epoch` was read before the pending row was: it is never renewed here, a newer one may have counted it."""
+        amount = str(checked_credit_micros(amount_micros))
+        names = [
+            keys.balance(tenant_id),
+            keys.credit(entry_id),
+            keys.EPOCH,
+            keys.seq(tenant_id),
+            keys.gate(tenant_id),
+        ]
+        try:
+            answer = self._scripts["credit"](keys=names, args=[tenant_id, amount, entry_id, epoch])
+        except redis.RedisError:
+            return Unavailable(Closed.REDIS)
+        return outcomes.credit_outcome(answer)
+
+    def write(
+        self,
+        *,
+        client: redis.Redis,
+        tenant_id: str,
+        token: str,
+        balance_micros: int,
+        begin: bool,
+        items: Sequence[Item],
+    ) -> WriteOutcome:
+        """One batch of a rebuild, over the rebuild's own connection. A RedisError is the caller's: it starts again."""
+        names = [keys.balance(tenant_id), keys.holds(tenant_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)]
+        arguments = [tenant_id, token, str(balance_micros), "begin" if begin else "more"]
+        for item in items:
+            names += item.key_pair()
+            arguments += [item.kind, item.id, str(item.first), str(item.second)]
+        return outcomes.write_outcome(self._scripts["rebuild"](keys=names, args=arguments, client=client))
+
+    def _call(
+        self,
+        name: str,
+        names: Sequence[str],
+        arguments: Callable[[str], list[str]],
+        outcome_of: Callable[[Sequence[str]], Outcome],
+    ) -> Outcome | Unavailable:
+        try:
+            epoch = self.gate.epoch()
+            outcome = outcome_of(self._scripts[name](keys=names, args=arguments(epoch)))
+            if outcome == Unavailable(Closed.EPOCH):
+                # Another epoch: rebuilt since this process last looked, or closed. Looking again tells which.
+                renewed = self.gate.renewed()
+                if renewed != epoch:
+                    outcome = outcome_of(self._scripts[name](keys=names, args=arguments(renewed)))
+        except GateClosed:
+            return Unavailable(Closed.EPOCH)
+        except redis.RedisError:
+            return Unavailable(Closed.REDIS)
+        return outcome
+
+
+def _run_keys(tenant_id: str, run_id: str) -> list[str]:
+    return [
+        keys.balance(tenant_id),
+        keys.reserve(run_id),
+        keys.holds(tenant_id),
+        keys.receipt(run_id),
+        keys.EPOCH,
+        keys.seq(tenant_id),
+        keys.gate(tenant_id),
+    ]
+
+
+@cache
+def shared() -> Scripts:
+    """This process's scripts, on its guarded connections."""
+    client = connection.client()
+    return Scripts(client, Gate(client))
+
+
+def forget() -> None:
+    """Drop connections, scripts and the known epoch: after a fork, or when the server has moved."""
+    shared.cache_clear()
+    connection.disconnect()

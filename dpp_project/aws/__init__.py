@@ -1,0 +1,1 @@
+"""SQS and S3 clients, queue provisioning and depth."""

@@ -1,0 +1,310 @@
+"""Queues and bucket as the platform needs them: made where missing, repaired where they drifted, else left alone.
+
+Each step looks first, so a death between two calls is healed by calling again. Lifecycle rules that are not ours stay.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from boto3.session import Session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+from dpp_project import constants
+from dpp_project.aws import sqs_client
+from dpp_project.env import Environment
+from dpp_project.settings import ENV
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+RESULTS_PREFIX = "dpp/"
+UPLOADS_PREFIX = "uploads/"
+REPORT_SNAPSHOTS_PREFIX = "reports/ops/tickets/reaper/snapshots/"
+DLQ_RETENTION_SECONDS = 14 * 86_400
+LATER = "(the DLQ's ARN, once it exists)"
+
+NOT_SUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "501"})
+BLOCKED = {"BlockPublicAcls": True, "IgnorePublicAcls": True, "BlockPublicPolicy": True, "RestrictPublicBuckets": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    resource: str
+    field: str
+    found: object
+    wanted: object
+
+    def __str__(self) -> str:
+        return f"{self.resource}: {self.field}: {self.found or 'none'} -> {self.wanted}"
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioned:
+    changes: list[Change]
+    remarks: list[str]
+
+
+class CannotProvision(Exception):  # noqa: N818  the message says all
+    """Names the endpoint, the variable that sets it, and what happened."""
+
+    def __init__(self, *, variable: str, detail: str, unreachable: bool = False) -> None:
+        super().__init__(f"{variable}: {detail}")
+        self.variable = variable
+        self.detail = detail
+        self.unreachable = unreachable
+
+
+Step = tuple[Change, Callable[[], object]]
+
+
+def provision(*, dry_run: bool) -> Provisioned:
+    """What differs from what is wanted; on a real run, made right as well."""
+    env = ENV
+    sqs = sqs_client.build(read_timeout_seconds=10, attempts=3)
+    s3 = _s3(env)
+    changes: list[Change] = []
+    remarks: list[str] = []
+    for variable, steps in (
+        ("SQS_ENDPOINT_URL", _queues(sqs, env, remarks)),
+        ("S3_ENDPOINT_URL", _bucket(s3, env, remarks)),
+    ):
+        try:
+            for change, make in steps:
+                if not dry_run:
+                    make()
+                changes.append(change)
+        except (BotoCoreError, ClientError) as error:
+            raise _explained(error, variable, getattr(env, variable)) from error
+    return Provisioned(changes, remarks)
+
+
+def _explained(error: BotoCoreError | ClientError, variable: str, endpoint: str | None) -> CannotProvision:
+    where = endpoint or f"AWS in {ENV.AWS_REGION}"
+    if isinstance(error, ClientError):
+        code = error.response.get("Error", {}).get("Code", "?")
+        return CannotProvision(variable=variable, detail=f"{where} refused {error.operation_name}: {code}")
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return CannotProvision(variable="AWS_ACCESS_KEY_ID", detail="no credentials were found")
+    return CannotProvision(
+        variable=variable, detail=f"{where} does not answer ({type(error).__name__})", unreachable=True
+    )
+
+
+# Queues
+
+
+def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[Step]:
+    dlq, runs = _name("DPP_DLQ_URL", env.DPP_DLQ_URL), _name("DPP_QUEUE_URL", env.DPP_QUEUE_URL)
+    if dlq == runs:
+        raise CannotProvision(variable="DPP_DLQ_URL", detail="names the same queue as DPP_QUEUE_URL")
+    yield from _queue(sqs, dlq, {"MessageRetentionPeriod": str(DLQ_RETENTION_SECONDS)})
+    redrive = {"deadLetterTargetArn": _arn(sqs, dlq) or LATER, "maxReceiveCount": constants.QUEUE_MAX_RECEIVES}
+    wanted = {"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS), "RedrivePolicy": json.dumps(redrive)}
+    yield from _queue(sqs, runs, wanted)
+    for variable, name, said in (
+        ("DPP_DLQ_URL", dlq, env.DPP_DLQ_URL),
+        ("DPP_QUEUE_URL", runs, env.DPP_QUEUE_URL),
+    ):
+        _compare_url(variable, said, _url(sqs, name), remarks)
+
+
+def _name(variable: str, url: str) -> str:
+    name = urlsplit(url).path.rstrip("/").rpartition("/")[2]
+    if not name:
+        raise CannotProvision(variable=variable, detail="its last path part must be the queue's name")
+    if name.endswith(".fifo"):
+        raise CannotProvision(variable=variable, detail="must name a standard queue, this is a FIFO queue")
+    return name
+
+
+def _url(sqs: "SQSClient", name: str) -> str | None:
+    try:
+        return sqs.get_queue_url(QueueName=name)["QueueUrl"]
+    except sqs.exceptions.QueueDoesNotExist:
+        return None
+
+
+def _arn(sqs: "SQSClient", name: str) -> str | None:
+    url = _url(sqs, name)
+    return url and sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+
+
+def _queue(sqs: "SQSClient", name: str, wanted: dict[str, str]) -> Iterator[Step]:
+    attributes = cast("Any", wanted)  # boto3-stubs want literal keys
+    url = _url(sqs, name)
+    if url is None:
+        change = Change(f"queue {name}", "made", None, wanted)
+        yield change, lambda: sqs.create_queue(QueueName=name, Attributes=attributes)
+        return
+    found = cast("dict[str, str]", sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"])
+    for key, value in wanted.items():
+        if _meaning(key, found.get(key)) != _meaning(key, value):
+            change = Change(f"queue {name}", key, found.get(key), value)
+            yield change, lambda key=key: sqs.set_queue_attributes(QueueUrl=url, Attributes={key: attributes[key]})  # type: ignore[misc]
+
+
+def _meaning(key: str, value: str | None) -> object:
+    if key != "RedrivePolicy" or not value:
+        return value
+    policy = json.loads(value)
+    return policy.get("deadLetterTargetArn"), int(policy.get("maxReceiveCount", 0))
+
+
+def _compare_url(variable: str, said: str, given: str | None, remarks: list[str]) -> None:
+    """Another host may be another way to the same service; another account or name is another queue."""
+    if given is None or given == said:
+        return
+    if urlsplit(given).path != urlsplit(said).path:
+        raise CannotProvision(variable=variable, detail=f"is {said}, but the service calls this queue {given}")
+    remarks.append(f"{variable} is {said}; the service calls this queue {given}")
+
+
+# Bucket
+
+
+def _s3(env: Environment) -> "S3Client":
+    return Session().client(
+        "s3",
+        region_name=env.AWS_REGION,
+        endpoint_url=env.S3_ENDPOINT_URL,
+        aws_access_key_id=env.AWS_ACCESS_KEY_ID,
+        aws_secret_access_key=env.AWS_SECRET_ACCESS_KEY,
+        aws_session_token=env.AWS_SESSION_TOKEN,
+        config=Config(
+            connect_timeout=3,
+            read_timeout=10,
+            retries={"mode": "standard", "total_max_attempts": 3},
+            s3={"addressing_style": "path" if env.S3_ENDPOINT_URL else "auto"},
+        ),
+    )
+
+
+def _bucket(s3: "S3Client", env: Environment, remarks: list[str]) -> Iterator[Step]:
+    bucket = env.DPP_BUCKET
+    there = _or_none(lambda: s3.head_bucket(Bucket=bucket), "404", "NoSuchBucket") is not None
+    if not there:
+        yield Change(f"bucket {bucket}", "made", None, env.AWS_REGION), lambda: _create_bucket(s3, env)
+    for field, wanted, look, put in _bucket_parts(s3, bucket):
+        found = look() if there else None
+        if found != wanted:
+            yield (
+                Change(f"bucket {bucket}", field, found, wanted),
+                lambda field=field, put=put: _put_if_supported(field, put, remarks),  # type: ignore[misc]
+            )
+
+
+def _create_bucket(s3: "S3Client", env: Environment) -> None:
+    if env.AWS_REGION == "us-east-1":  # the one region that may not be named
+        s3.create_bucket(Bucket=env.DPP_BUCKET)
+    else:
+        region = cast("Any", env.AWS_REGION)
+        s3.create_bucket(Bucket=env.DPP_BUCKET, CreateBucketConfiguration={"LocationConstraint": region})
+
+
+def _bucket_parts(
+    s3: "S3Client", bucket: str
+) -> Iterator[tuple[str, object, Callable[[], object], Callable[[], object]]]:
+    public = cast("Any", BLOCKED)
+    yield (
+        "public access blocked",
+        BLOCKED,
+        lambda: _or_none(
+            lambda: s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"],
+            "NoSuchPublicAccessBlockConfiguration",
+        ),
+        lambda: s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=public),
+    )
+    yield (
+        "encryption",
+        "AES256",
+        lambda: _encryption(s3, bucket),
+        lambda: s3.put_bucket_encryption(
+            Bucket=bucket,
+            ServerSideEncryptionConfiguration={
+                "Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
+            },
+        ),
+    )
+    yield (
+        "lifecycle",
+        _lifecycle_rules(),
+        lambda: [rule for rule in _rules(s3, bucket) if rule.get("ID") in _our_ids()],
+        lambda: _put_lifecycle(s3, bucket),
+    )
+
+
+def _encryption(s3: "S3Client", bucket: str) -> str | None:
+    found: Any = _or_none(
+        lambda: s3.get_bucket_encryption(Bucket=bucket), "ServerSideEncryptionConfigurationNotFoundError"
+    )
+    if found is None:
+        return None
+    rules = found["ServerSideEncryptionConfiguration"]["Rules"]
+    algorithm = rules[0].get("ApplyServerSideEncryptionByDefault", {}).get("SSEAlgorithm")
+    # A KMS key is the owner's stronger choice, and stays.
+    return "AES256" if str(algorithm).startswith("aws:kms") else algorithm
+
+
+def _lifecycle_rules() -> list[dict[str, Any]]:
+    """What we delete at the end of the retention, deleted a second time by the bucket itself."""
+    return [
+        *(
+            {
+                "ID": f"dpp-expire-{prefix.rstrip('/').replace('/', '-')}",
+                "Status": "Enabled",
+                "Filter": {"Prefix": prefix},
+                "Expiration": {"Days": constants.RETENTION_DAYS},
+            }
+            for prefix in (RESULTS_PREFIX, UPLOADS_PREFIX, REPORT_SNAPSHOTS_PREFIX)
+        ),
+        {
+            "ID": "dpp-abort-multipart",
+            "Status": "Enabled",
+            "Filter": {"Prefix": ""},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": constants.MULTIPART_ABORT_DAYS},
+        },
+    ]
+
+
+def _our_ids() -> set[str]:
+    return {rule["ID"] for rule in _lifecycle_rules()}
+
+
+def _rules(s3: "S3Client", bucket: str) -> list[dict[str, Any]]:
+    found: Any = _or_none(lambda: s3.get_bucket_lifecycle_configuration(Bucket=bucket), "NoSuchLifecycleConfiguration")
+    return [] if found is None else [_plain(rule) for rule in found["Rules"]]
+
+
+def _plain(rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule for everything is written with an empty prefix, and read back without one by some services."""
+    return rule | {"Filter": {"Prefix": ""}} if not rule.get("Filter") and "Prefix" not in rule else rule
+
+
+def _put_lifecycle(s3: "S3Client", bucket: str) -> None:
+    """The configuration is one document: other rules go back with ours."""
+    others = [rule for rule in _rules(s3, bucket) if rule.get("ID") not in _our_ids()]
+    rules = cast("Any", _lifecycle_rules() + others)
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
+
+
+def _or_none(ask: Callable[[], object], *absent: str) -> object:
+    try:
+        return ask()
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in NOT_SUPPORTED.union(absent):
+            return None
+        raise
+
+
+def _put_if_supported(field: str, put: Callable[[], object], remarks: list[str]) -> None:
+    try:
+        put()
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") not in NOT_SUPPORTED:
+            raise
+        remarks.append(f"{field}: this service does not support it")

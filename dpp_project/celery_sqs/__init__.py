@@ -1,0 +1,1 @@
+"""Celery's SQS transport that survives the service being away."""

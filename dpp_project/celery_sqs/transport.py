@@ -1,0 +1,298 @@
+"""Celery's SQS transport, with receiving and acknowledging done by threads of our own.
+
+kombu 5.7.0 receives through pycurl on the worker's event loop and acknowledges with a blocking call on that same loop.
+Reproduced with it: a refused connection, a 403 or a 5xx ends the worker; a black-holed connection leaves it alive and
+deaf, since pycurl is given no timeout; a body that is not base64 ends it; a `task` header without an `id` stops the
+polling for good; an acknowledgement costs a round trip of everyone's time; with `polling_interval` 0 a full worker
+spins. Here boto3 receives in a thread, with timeouts, and the loop only learns the outcome:
+
+    loop    room for n?  -> asks a receiver thread
+    thread  long poll    -> letterbox, wakes the loop
+    loop    letterbox    -> Celery; or, on failure, asks again after a growing pause
+    loop    done         -> the slot is free at once and asks again, under a backlog together with those that follow
+                            soon; the delete waits for company
+    thread  deletes      -> DeleteMessageBatch, at ten or after 250 ms
+
+Where a received message can be, and what happens to it there:
+
+- in the letterbox: given to Celery, or made visible again once its consumer is cancelled or the channel closes;
+- with Celery: acknowledged, rejected, or made visible again at close;
+- acknowledged, its delete not yet sent: a crash here, or a delete that fails, repeats the message after its visibility
+  timeout. A run starts by compare-and-set, so a repeated message finds nothing to do;
+- rejected: left alone until its visibility ends, so that SQS counts the receives and moves it to the
+  dead-letter queue. It is never deleted: the queue has a redrive policy (`manage.py provision` sees to it);
+- in an answer that never arrived (process killed, connection cut during a poll): invisible for a while.
+
+The last one is a cause, the only one found, of "received, and not executed until visibility ended". A poll that is open
+when its connection goes may stay open at the service (seen with ministack, modelled by tests/gear/servers/fakesqs.py,
+not tried on AWS), takes the next messages sent, and answers to nobody. Stock kombu leaves its
+poll behind at every stop. Here a stop waits for it (at most DPP_SQS_WAIT_SECONDS, while the packs drain anyway) and
+makes visible what it brought. For a kill and a cut the loss is bounded instead: a poll is short, one that waits asks
+for a single message, and it takes messages for DPP_SQS_FIRST_VISIBILITY_SECONDS only, not for the 120 s of the queue.
+That is longer than the heartbeat interval, and the heartbeat of a run extends it; a run that ends sooner needs no
+extension. bench/worker_pool.py shows the loss: four messages after a killed stock worker, none without the kill.
+
+Threads in a process that forks children: the pool forks before the receiver starts; a child that replaces a dead one
+is forked beside it, touches no channel and no shared client (sqs/client.py checks the process id), and is replaced in
+its turn if it does not come up within `worker_proc_alive_timeout`.
+"""
+
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from kombu.transport import SQS as KOMBU_SQS
+from kombu.transport import virtual
+
+from dpp_project.aws import receipt_handles, sqs_client
+from dpp_project.settings import ENV
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+log = logging.getLogger("dpp.sqs")
+
+POLLS = 4
+FLUSH_SECONDS = 0.25
+COMPANY_SECONDS = 0.01
+COMPANY_SHARE = 0.25
+"""A free slot waits for another for a quarter of the time that its own message took, ten milliseconds at most. With
+four slots and short runs each of them would else ask alone, and a run would cost one receive more than it needs."""
+BACKOFF_FIRST_SECONDS = 0.25
+BACKOFF_MAX_SECONDS = 3.0
+
+SqsMessage = dict[str, Any]
+
+SQS: Any = KOMBU_SQS  # its stubs know a part of it
+
+
+class Channel(SQS.Channel):  # type: ignore[misc]
+    """See the module. Methods whose names end in `_in_thread` run outside the event loop, all others on it."""
+
+    do_restore = False  # close() returns messages itself, in batches and with visibility 0
+
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        super().__init__(connection, **kwargs)
+        self._letterbox: deque[tuple[str, int, list[SqsMessage] | Exception]] = deque()
+        self._cancelling = threading.Lock()  # a poll's answer goes to the letterbox or back, never between
+        self._asked: dict[str, list[int]] = defaultdict(list)  # messages asked for by each open poll
+        self._backlog: set[str] = set()  # queues whose last answer was as long as it could be
+        self._failures: dict[str, int] = defaultdict(int)
+        self._finished: dict[str, list[str]] = defaultdict(list)
+        self._flush_timer: Any = None
+        self._given: dict[str, float] = {}  # when each message that Celery has was given to it
+        self._next_question: Any = None
+        self._poll_client: SQSClient | None = None
+        self._receiver: ThreadPoolExecutor | None = None
+        self._courier: ThreadPoolExecutor | None = None
+
+    # Receiving
+
+    def basic_consume(self, queue: str, *args: Any, **kwargs: Any) -> Any:
+        if self.hub is None:
+            raise NotImplementedError("this transport receives on a worker's event loop only")
+        if self._receiver is None:
+            self._receiver = ThreadPoolExecutor(max_workers=POLLS, thread_name_prefix="sqs-receive")
+            self._courier = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqs-courier")
+        return super().basic_consume(queue, *args, **kwargs)
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        with self._cancelling:
+            self._asked.pop(self._tag_to_queue.get(consumer_tag), None)
+            super().basic_cancel(consumer_tag)
+        self._open_letterbox()
+
+    def basic_qos(self, *args: Any, **kwargs: Any) -> None:
+        super().basic_qos(*args, **kwargs)
+        self._ask_again_soon()
+
+    def _schedule_queue(self, queue: str) -> None:
+        """Poll, if there is room that no open poll has asked for. Whatever makes room later calls this again.
+
+        Where little comes, one poll is open, for one message: it may be abandoned. Where an answer was as long as it
+        could be, the next asks for all there is room for, and need not wait for the answer to another.
+        """
+        asked = self._asked[queue]
+        room = self._get_message_estimate() - sum(asked) if self.qos.can_consume() else 0
+        if queue not in self._active_queues or self._receiver is None or room < 1:
+            return
+        backlog = queue in self._backlog
+        if not asked or (backlog and len(asked) < POLLS):
+            count = room if backlog else 1
+            asked.append(count)
+            self._receiver.submit(self._receive_in_thread, queue, self._new_queue(queue), count)
+
+    def _receive_in_thread(self, queue: str, url: str, count: int) -> None:
+        found: list[SqsMessage] | Exception
+        try:
+            if self._poll_client is None:
+                patience = ENV.DPP_SQS_WAIT_SECONDS + ENV.DPP_SQS_TIMEOUT_MS / 1_000
+                self._poll_client = sqs_client.build(read_timeout_seconds=patience, attempts=1)
+            answer = self._poll_client.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=count,
+                WaitTimeSeconds=ENV.DPP_SQS_WAIT_SECONDS,
+                VisibilityTimeout=ENV.DPP_SQS_FIRST_VISIBILITY_SECONDS,
+                MessageSystemAttributeNames=["ApproximateReceiveCount"],
+            )
+            found = [dict(message) for message in answer.get("Messages", [])]
+        except Exception as error:  # noqa: BLE001  every failure means the same: pause, then ask again
+            found = error
+        with self._cancelling:
+            wanted = queue in self._active_queues
+            if wanted:
+                self._letterbox.append((queue, count, found))
+        if wanted:
+            self.hub.call_soon(self._open_letterbox)
+        elif isinstance(found, list):
+            receipt_handles.release(url, [message["ReceiptHandle"] for message in found])
+
+    def _open_letterbox(self) -> None:
+        while self._letterbox:
+            queue, count, found = self._letterbox.popleft()
+            if count in self._asked[queue]:
+                self._asked[queue].remove(count)
+            self._backlog.discard(queue)
+            if isinstance(found, Exception):
+                self._pause(queue, found)
+                continue
+            if self._failures.pop(queue, 0):
+                log.warning("queue %s answers again", queue)
+            if len(found) == count:
+                self._backlog.add(queue)
+            self._give_to_consumer(queue, found)
+            self._ask_again_soon()
+
+    def _pause(self, queue: str, error: Exception) -> None:
+        self._failures[queue] += 1
+        seconds = min(BACKOFF_MAX_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** (self._failures[queue] - 1))
+        log.warning("queue %s does not answer, asking again in %.2f s", queue, seconds, exc_info=error)
+        self.hub.call_later(seconds, self._schedule_queue, queue)
+
+    def _give_to_consumer(self, queue: str, messages: list[SqsMessage]) -> None:
+        """Poison must neither stop the worker nor the polling, nor take the messages behind it along."""
+        url = self._new_queue(queue)
+        waiting = deque(messages)
+        try:
+            while waiting and (callback := self.connection._callbacks.get(queue)):  # noqa: SLF001  as kombu's own
+                message = waiting.popleft()
+                self._given[message["ReceiptHandle"]] = time.monotonic()
+                self._give_one(callback, message, queue, url)
+        finally:
+            self._release(url, [message["ReceiptHandle"] for message in waiting])
+
+    def _give_one(self, callback: Callable[[Any], None], message: SqsMessage, queue: str, url: str) -> None:
+        try:
+            callback(self._message_to_python(message, queue, url))
+        except Exception as error:
+            receives = message.get("Attributes", {}).get("ApproximateReceiveCount")
+            log.exception(
+                "message %s (receive %s) is left to redrive", message.get("MessageId"), receives, exc_info=error
+            )
+            if message["ReceiptHandle"] in self.qos._delivered:  # noqa: SLF001  kombu offers no question
+                self.basic_reject(message["ReceiptHandle"])
+
+    # Finishing
+
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002  kombu's
+        """The slot is free at once; the delete follows in a batch."""
+        try:
+            url = self.qos.get(delivery_tag).delivery_info["sqs_queue"]
+        except KeyError:
+            return
+        virtual.Channel.basic_ack(self, delivery_tag)
+        self._finished[url].append(delivery_tag)
+        if len(self._finished[url]) >= receipt_handles.BATCH:
+            self._send_deletes()
+        elif self._flush_timer is None:
+            self._flush_timer = self.hub.call_later(FLUSH_SECONDS, self._send_deletes)
+        now = time.monotonic()
+        took = now - self._given.pop(delivery_tag, now)
+        may_have_company = self._backlog and self._given
+        self._ask_again_soon(after=min(COMPANY_SECONDS, took * COMPANY_SHARE) if may_have_company else 0.0)
+
+    def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002  kombu's
+        """Without requeue the message is left to redrive; with it, it is visible again at once."""
+        if requeue and (message := self.qos._delivered.get(delivery_tag)):  # noqa: SLF001  get() would raise
+            self._release(message.delivery_info["sqs_queue"], [delivery_tag])
+        virtual.Channel.basic_reject(self, delivery_tag, requeue=False)
+        self._given.pop(delivery_tag, None)
+        self._ask_again_soon()
+
+    def _ask_again_soon(self, *, after: float = 0.0) -> None:
+        """One question for all slots that become free until then; what cannot wait overtakes what could.
+
+        By a timer, not `call_soon`: what is called soon from within the loop waits for its next event, up to a second;
+        timers that are due run before the loop sleeps.
+        """
+        if self.hub is None or (self._next_question is not None and after > 0):
+            return
+        if self._next_question is not None:
+            self._next_question.cancel()
+        self._next_question = self.hub.call_later(after, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._next_question = None
+        for queue in list(self._active_queues):
+            if not self._failures.get(queue):  # after a failure the pause asks
+                self._schedule_queue(queue)
+
+    def _send_deletes(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        finished, self._finished = self._finished, defaultdict(list)
+        for url, delivery_tags in finished.items():
+            if self._courier is not None:
+                self._courier.submit(receipt_handles.delete, url, delivery_tags)
+
+    def _release(self, url: str, delivery_tags: list[str]) -> None:
+        if delivery_tags and self._courier is not None:
+            self._courier.submit(receipt_handles.release, url, delivery_tags)
+
+    # Ending
+
+    def close(self) -> None:
+        """Wait for the open poll, send the last deletes, return what was received and not finished."""
+        if not self.closed:
+            for consumer_tag in list(self._consumers):
+                self.basic_cancel(consumer_tag)
+            if self._receiver is not None:
+                self._receiver.shutdown(wait=True)
+            self._open_letterbox()
+            self._send_deletes()
+            for url, delivery_tags in self._unfinished().items():
+                self._release(url, delivery_tags)
+            if self._courier is not None:
+                self._courier.shutdown(wait=True)
+                self._courier = None
+        super().close()
+
+    def _unfinished(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for delivery_tag, message in self.qos._delivered.items():  # noqa: SLF001  kombu offers no question
+            if delivery_tag not in self.qos._dirty:  # noqa: SLF001
+                found[message.delivery_info["sqs_queue"]].append(delivery_tag)
+        return found
+
+    # What kombu asks of the service on the loop, and need not
+
+    def sqs(self, queue: str | None = None) -> "SQSClient":  # noqa: ARG002  one account, one client
+        return sqs_client.client()
+
+    def _size(self, queue: str) -> int:  # noqa: ARG002
+        """Asked when a queue is declared, for a number nobody reads: a worker starts with the service away."""
+        return 0
+
+    def _delete_rejected_message(self, delivery_tag: str) -> None:
+        """Never: see the module."""
+
+
+class Transport(SQS.Transport):  # type: ignore[misc]
+    """`broker_transport` by this class's path; `broker_url` is plain `sqs://`."""
+
+    Channel = Channel

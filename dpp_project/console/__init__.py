@@ -1,0 +1,1 @@
+"""What the admin console's pages share."""

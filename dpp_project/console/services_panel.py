@@ -1,0 +1,16 @@
+"""The console's own panels: what the platform stands on."""
+
+from dpp_project import health
+from dpp_project.console.dashboard import Figure, Panel, panel
+
+
+@panel(title="Services", order=10)
+def services() -> Panel:
+    return Panel(
+        title="Services",
+        description="Asked just now, as /readyz does.",
+        figures=[
+            Figure(label=name, value=result["state"], note=f"{result['ms']} ms {result.get('error', '')}")
+            for name, result in health.latest().items()
+        ],
+    )

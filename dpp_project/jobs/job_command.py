@@ -1,0 +1,53 @@
+"""The form of every command that runs a job by hand.
+
+Exit codes beside those of all commands: 0 the job did its pass; 1 it reported errors; 75 it is already running, here or
+on another machine, which is no error.
+"""
+
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from dpp_project.jobs import registry, runner
+from dpp_project.jobs.runner import Outcome
+from dpp_project.management.base import EXIT_UNAVAILABLE, Answer, OpsCommand, Refused
+
+LIMIT_MAX = 1_000_000
+EXIT_ERRORS = 1
+EXIT_BUSY = 75  # EX_TEMPFAIL
+
+CODES = {Outcome.DONE: 0, Outcome.FAILED: EXIT_ERRORS, Outcome.BUSY: EXIT_BUSY, Outcome.UNAVAILABLE: EXIT_UNAVAILABLE}
+
+
+def run_job(name: str, *, limit: int | None, dry_run: bool) -> Answer:
+    job = registry.job(name)
+    if dry_run and job.preview is None:
+        raise Refused(reason="VALIDATION_FAILED", field="--dry-run", detail=f"{name} has no preview")
+    if limit is not None and not 1 <= limit <= LIMIT_MAX:
+        raise Refused(reason="VALIDATION_FAILED", field="--limit", detail=f"must be 1 to {LIMIT_MAX}")
+    ran = runner.run(job, limit=limit, dry_run=dry_run)
+    document: dict[str, Any] = {"job": name, "outcome": ran.outcome.value}
+    report = ran.report
+    if report is None:
+        return Answer(document, [f"{name}: {ran.outcome.value}"], exit_code=CODES[ran.outcome])
+    document |= {
+        "seen": report.seen,
+        "changed": report.changed,
+        "errors": report.errors,
+        "detail": dict(report.detail),
+    }
+    line = f"{name}: {report.seen} seen, {report.changed} changed, {report.errors} errors"
+    return Answer(document, [line], exit_code=EXIT_ERRORS if report.errors else CODES[ran.outcome])
+
+
+class JobCommand(OpsCommand):
+    """`job` names the job; `manage.py <command>` then runs one pass of it, lock and report as in beat."""
+
+    changes = True
+    job: ClassVar[str]
+
+    def declare(self, parser: CommandParser) -> None:
+        parser.add_argument("--limit", type=int, help="at most so many (default: the job's own limit)")
+
+    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+        return run_job(self.job, limit=options["limit"], dry_run=dry_run)

@@ -1,0 +1,1 @@
+"""Child processes: found, ended, and not left behind."""

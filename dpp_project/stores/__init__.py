@@ -1,0 +1,1 @@
+"""Connections to Redis and Postgres, and retries while a store is away."""

@@ -1,0 +1,1 @@
+"""Objects in S3: results, artifacts, uploads, and addresses that expire."""

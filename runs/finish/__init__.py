@@ -1,0 +1,1 @@
+"""From a claim to the end of a run: money moved as the intent says, then committed."""

@@ -1,0 +1,88 @@
+"""The owner, or an operator, ends a run (DPP-27): everything back while it is queued, the minimum fee once a worker
+has it.
+
+Order: claim by compare-and-set, tell the worker by deleting its lease in Redis, move the money, commit. Of start,
+finish and cancel one wins the row; a canceler that loses reads again and decides by what it finds. Dying after the
+claim leaves its intent to the reconciler; the worker finds its lease gone within 2 s, or, without Redis, at its next
+heartbeat, and stops the pack without touching money or pointers.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import structlog
+from redis import RedisError
+
+from dpp_project.reasons import ReasonCode
+from dpp_project.stores import redis
+from runs import transitions
+from runs.finish.finalization import Claim, Finish, finish, new_token
+from runs.intents import Intent
+from runs.models import Run
+from runs.reads import for_tenant
+from runs.states import Status
+from runs.transitions import Outcome
+from runs.worker import leases
+
+log = structlog.get_logger("dpp.run")
+
+TURNS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Canceled:
+    """The claim is won. `ended` tells whether the money has moved already, or will by the reconciler."""
+
+    run: Run
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotCancelable:
+    """The run is finishing or has ended; nothing was changed."""
+
+    run: Run
+
+
+def cancel(
+    *, tenant_id: str, run_id: UUID, actor: str, reason: ReasonCode = ReasonCode.CANCELED_BY_OWNER
+) -> Canceled | NotCancelable | None:
+    """See the module. None: the tenant has no such run. Asked again, it finds the run ended."""
+    run: Run | None = None
+    for _ in range(TURNS):
+        run = for_tenant.one(tenant_id, run_id)
+        if run is None:
+            return None
+        if run.finalize_stage is not None:
+            return NotCancelable(run)
+        intent, token = _intent(run, reason), new_token()
+        claimed = transitions.claim_canceled(
+            run_id=run.run_id, version=run.version, token=token, intent=intent, actor=actor
+        )
+        if claimed is Outcome.WON:
+            if run.status == Status.PROCESSING:
+                _tell_worker(run_id)
+            finished = finish(Claim.won(run, token=token, intent=intent), actor=actor)
+            log.info("run canceled", run_id=str(run_id), tenant_id=tenant_id, finished=finished.value)
+            return Canceled(for_tenant.one(tenant_id, run_id) or run, ended=finished is not Finish.WAITING)
+    assert run is not None  # noqa: S101  it was read in every turn
+    return NotCancelable(run)  # it moved under us each time: start and finish have been faster
+
+
+def _intent(run: Run, reason: ReasonCode) -> Intent:
+    if run.status == Status.QUEUED:
+        return Intent.full_refund(reason=reason)
+    return Intent.minimum_fee(
+        minimum_fee_micros=run.minimum_fee_usd_micros,
+        reserved_micros=run.reservation_max_cost_usd_micros,
+        reason=reason,
+    )
+
+
+def _tell_worker(run_id: UUID) -> None:
+    """The lease in Redis is the signal it watches each second."""
+    try:
+        redis.client().delete(leases.key(run_id))
+    except RedisError as error:
+        log.warning("worker not told, it stops at its next heartbeat", run_id=str(run_id), exc_info=error)

@@ -1,0 +1,1 @@
+"""What operators do with runs: explain, end, send again, dispute."""

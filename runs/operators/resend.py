@@ -1,0 +1,32 @@
+"""An operator has a run's message sent again at once, without waiting for the requeuer.
+
+Sending is repeatable: a run starts by compare-and-set, and a message too many does nothing. The row is left as it is.
+"""
+
+import uuid
+
+import structlog
+
+from dpp_project.aws.sqs_sender import SendFailed
+from runs.models import Run
+from runs.states import MoneyState, Status
+from runs.submit import wake_worker
+from runs.submit.wake_worker import Wakeup
+
+log = structlog.get_logger("dpp.run")
+
+
+def send_again(*, run_id: uuid.UUID, actor: str) -> str | None:
+    """Why nothing was sent, in words for the operator; None when the queue has the message."""
+    run = Run.objects.filter(run_id=run_id).first()
+    if run is None:
+        return "there is no such run"
+    if run.status != Status.QUEUED or run.money_state != MoneyState.RESERVED or run.finalize_stage is not None:
+        state = " ".join(part for part in (run.status, run.money_state, run.finalize_stage) if part)
+        return f"it is {state} and waits for no message"
+    try:
+        wake_worker.send(Wakeup.of(run))
+    except SendFailed as error:
+        return f"the queue did not take its message ({error})"
+    log.info("run sent again", run_id=str(run_id), tenant_id=run.tenant_id, actor=actor)
+    return None

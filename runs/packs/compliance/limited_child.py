@@ -1,0 +1,91 @@
+"""Carries out one rule of the caller's in a child process, for so long and in so much memory.
+
+A rule is a small program. Native code cannot be stopped from inside, so a schema that doubles at every reference or an
+expression that hoards would take the whole run, and every other rule's answer, with it.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from dpp_project.processes import process_tree
+from runs.packs.pack import MEBIBYTE
+
+ANSWER_BYTES_MAX: Final = 16 * MEBIBYTE
+MEMORY_BYTES: Final = 96 * MEBIBYTE
+_TOO_LARGE: Final = 3
+"""Exit code of a child that ran out of memory in an orderly way."""
+
+
+class RuleStopped(Exception):  # noqa: N818  named for what happened
+    """No answer; `reason` says what stopped it: TOO_SLOW, TOO_LARGE, CRASHED, OUT_OF_TIME or HOLD_EXHAUSTED."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def carried_out(rule: Callable[[], Any], *, seconds: float) -> Any:
+    """What `rule` answers, through JSON."""
+    until = time.monotonic() + seconds
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _answer(rule, writing)
+    os.close(writing)
+    try:
+        said = _heard(reading, until)
+    except RuleStopped:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.close(reading)
+        _, status = os.waitpid(child, 0)  # killed, or its last act was to close the pipe
+    if not said.endswith(b"\n"):
+        raise RuleStopped(_why(os.waitstatus_to_exitcode(status)))
+    return json.loads(said)
+
+
+def _why(code: int) -> str:
+    """Native code that gets no memory aborts."""
+    return "TOO_LARGE" if code in {_TOO_LARGE, -signal.SIGABRT} else "CRASHED"
+
+
+def _answer(rule: Callable[[], Any], writing: int) -> None:
+    """In the child. It leaves without a word, whatever happens: a message could quote the inputs."""
+    code = 1
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if sys.platform == "linux":
+            most = process_tree.memory().data + MEMORY_BYTES
+            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(resource.RLIMIT_DATA, (least, least))
+        with os.fdopen(writing, "wb") as answer:
+            answer.write(json.dumps(rule()).encode() + b"\n")
+        code = 0
+    except (MemoryError, OverflowError):
+        code = _TOO_LARGE
+    finally:
+        os._exit(code)
+
+
+def _heard(reading: int, until: float) -> bytes:
+    said = bytearray()
+    while len(said) <= ANSWER_BYTES_MAX:
+        ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            raise RuleStopped("TOO_SLOW")
+        some = os.read(reading, MEBIBYTE)
+        if not some:
+            return bytes(said)
+        said += some
+    raise RuleStopped("TOO_LARGE")

@@ -1,0 +1,1 @@
+"""One run at its worker: lease, execution, stored result."""

@@ -1,0 +1,270 @@
+"""One run at its worker, from the message to the end of the run. (DPP-30 to DPP-37)
+
+    read      the row and what was sent                       nothing is left
+    start     CAS to PROCESSING with a lease                  the reaper, when the lease has run out: minimum fee
+    lease     the signal in Redis                             the same
+    pack      in the box; the keeper renews the lease         the same
+    envelope  into the bucket                                 the same, and an object that nobody points to
+    claim     CAS with the intent                             the reconciler carries the intent out
+    settle    money moves, a receipt stays                    the same; the receipt answers it
+    commit    the end and its ledger entries                  nothing: the message repeats and finds the run ended
+
+The right column says who mends what a death leaves there; docs/concurrency.md has each line with its test. A loser, at
+the start, the claim or the commit, does nothing further and acknowledges its message. While a dependency is away a
+worker waits for it rather than give its run up; how long, the constants say.
+"""
+
+import enum
+import os
+import time
+import uuid
+from functools import cache, partial
+from typing import Any, Final
+
+import structlog
+from pydantic import JsonValue
+
+from dpp_project import clock
+from dpp_project.observe import tracing
+from dpp_project.stores.retry_while_away import DATABASE_AWAY, Patience
+from runs import metrics, transitions
+from runs.box.box import Box
+from runs.box.outcomes import Done, Outcome, Stopped
+from runs.box.running import Job
+from runs.finish.finalization import Claim, Finish, finish, new_token
+from runs.intents import Intent
+from runs.models import Run
+from runs.packs import registry
+from runs.packs.pack import Pack
+from runs.reads import for_worker
+from runs.states import MoneyState, Stage, Status
+from runs.transitions import Lease
+from runs.transitions import Outcome as Edge
+from runs.worker import leases, store_result
+from runs.worker.leases import Message
+
+log = structlog.get_logger("dpp.run")
+
+ACTOR: Final = "worker"
+START_PATIENCE_SECONDS: Final = 30.0
+"""Shorter than a message's first visibility: waiting here costs none of its three receives."""
+CLAIM_PATIENCE_SECONDS: Final = 60.0
+FINISH_PATIENCE_SECONDS: Final = 60.0
+"""After it the reconciler has the run."""
+
+
+class UnknownRun(LookupError):  # noqa: N818  named for the finding
+    """No row has this id: the message is not ours."""
+
+
+class End(enum.Enum):
+    COMMITTED = "committed"
+    NOT_STARTED = "not started"  # started or ended by another; nothing was done
+    STOPPED = "stopped"  # the lease was lost while the pack worked; money and pointers are untouched
+    CLAIM_LOST = "claim lost"  # another had claimed the run; money and pointers are untouched
+    UNCLAIMED = "unclaimed"  # Postgres stayed away; the reaper ends the run
+    COMMIT_LOST = "commit lost"  # another finished what this worker had claimed
+    WAITING = "waiting"  # claimed, and its money cannot move now; the reconciler comes back to it
+
+
+@cache
+def box() -> Box:
+    """This process's."""
+    return Box(registry.modules().values())
+
+
+def execute(run_id: uuid.UUID, *, message: Message | None) -> End:
+    """See the module. Key: the run. Raises UnknownRun, UnknownPack, and what the database raises before the start.
+
+    A pack that this worker does not know is left for one that does: its message comes again.
+    """
+    lease = Lease(run_id, uuid.uuid4().hex)
+    run = _started(lease)
+    if run is None:
+        metrics.STARTS_LOST.inc()
+        return End.NOT_STARTED
+    tracing.bind(run.trace_id or tracing.current())
+    metrics.QUEUE_WAIT_SECONDS.observe((clock.now() - run.created_at).total_seconds())
+    _say("run started", run, version_before=run.version - 1)
+    intent = _worked(run, lease, message)
+    if intent is None:
+        metrics.LEASES_LOST.inc()
+        _say("run stopped", run)
+        return End.STOPPED
+    begun = time.monotonic()
+    claim = _claimed(run, lease, intent)
+    end = _finished(claim) if isinstance(claim, Claim) else claim
+    metrics.FINISH_SECONDS.observe(time.monotonic() - begun)
+    _tell(run, intent, end)
+    return end
+
+
+def _started(lease: Lease) -> Run | None:
+    """The run, now this worker's; None when it is another's or over. A start whose answer got lost shows in the row."""
+    patience = Patience(seconds=START_PATIENCE_SECONDS)
+    while True:
+        try:
+            run = for_worker.read(lease.run_id)
+            if run is None:
+                raise UnknownRun(lease.run_id)
+            if run.lease_token == lease.token and run.status == Status.PROCESSING:
+                return run
+            if _startable(run):
+                registry.get(run.pack_type)
+                started = transitions.start(
+                    run_id=run.run_id, version=run.version, lease_token=lease.token, actor=ACTOR
+                )
+                if started is Edge.WON:
+                    run.status, run.version = Status.PROCESSING, run.version + 1
+                    return run
+        except DATABASE_AWAY as error:
+            log.warning("run not started yet", run_id=str(lease.run_id), tried=patience.tried, exc_info=error)
+            if not patience.lasts():
+                raise
+        else:
+            return None
+
+
+def _startable(run: Run) -> bool:
+    """A glance that spares the compare-and-set, which decides."""
+    return run.status == Status.QUEUED and run.money_state == MoneyState.RESERVED and run.finalize_stage is None
+
+
+# Between start and claim: the run is held by its lease.
+
+
+def _worked(run: Run, lease: Lease, message: Message | None) -> Intent | None:
+    """What is to become of the run; None when it became somebody else's."""
+    pack = registry.get(run.pack_type)
+    running = box().start(
+        _job(run, pack), fetch_upload=store_result.upload_reader(run.tenant_id), log=partial(_from_pack, run)
+    )
+    signal = leases.take(lease)
+    with leases.keeper().holding(lease, message=message, stop=running.stop, has_signal=signal) as held:
+        begun = time.monotonic()
+        outcome = running.wait()
+        metrics.PACK_SECONDS.labels(pack=run.pack_type, end=_name(outcome)).observe(time.monotonic() - begun)
+        if isinstance(outcome, Stopped):
+            return None
+        intent = store_result.decided(run, outcome, is_lost=lambda: held.lost)
+        return None if held.lost else intent
+
+
+def _job(run: Run, pack: Pack[Any]) -> Job:
+    return Job(
+        run_id=str(run.run_id),
+        module=registry.modules()[pack.name],
+        inputs=run.sent.inputs,
+        artifacts_wanted=run.sent.artifacts or {},
+        timebox_seconds=run.sent.timebox_sec,
+        ceiling_micros=run.reservation_max_cost_usd_micros,
+        memory_bytes=pack.memory_bytes,
+        needs_network=pack.needs_network,
+        environment={name: os.environ[name] for name in pack.environment if name in os.environ},
+    )
+
+
+def _from_pack(run: Run, event: str, /, **values: JsonValue) -> None:
+    log.info("pack", said=event, run_id=str(run.run_id), tenant_id=run.tenant_id, pack=run.pack_type, values=values)
+
+
+def _name(outcome: Outcome) -> str:
+    if isinstance(outcome, Done):
+        return "done"
+    return "stopped" if isinstance(outcome, Stopped) else outcome.reason.value
+
+
+# From the claim on: the run is held by its stage and token.
+
+
+def _claimed(run: Run, lease: Lease, intent: Intent) -> Claim | End:
+    """The won claim; or how it ended without one, and then this worker's part is over."""
+    token = new_token()
+    patience = Patience(seconds=CLAIM_PATIENCE_SECONDS)
+    while True:
+        try:
+            outcome = transitions.claim_worked(
+                run_id=run.run_id,
+                version=run.version,
+                lease_token=lease.token,
+                token=token,
+                intent=intent,
+                actor=ACTOR,
+            )
+            if outcome is Edge.LOST and patience.tried > 1:
+                return _won_before(run, token)
+        except DATABASE_AWAY as error:
+            log.warning("run not claimed yet", run_id=str(run.run_id), tried=patience.tried, exc_info=error)
+            if not patience.lasts():
+                return End.UNCLAIMED
+        else:
+            return Claim.won(run, token=token, intent=intent) if outcome is Edge.WON else End.CLAIM_LOST
+
+
+def _won_before(run: Run, token: str) -> Claim | End:
+    """A claim whose answer got lost has been won all the same."""
+    mine = Run.objects.filter(run_id=run.run_id, finalize_stage=Stage.CLAIMED, finalize_token=token).first()
+    return End.CLAIM_LOST if mine is None else Claim.stored(mine)
+
+
+def _finished(claim: Claim) -> End:
+    patience = Patience(seconds=FINISH_PATIENCE_SECONDS)
+    while True:
+        try:
+            finished = finish(claim, actor=ACTOR)
+        except DATABASE_AWAY as error:
+            log.warning("run not finished yet", run_id=str(claim.run_id), tried=patience.tried, exc_info=error)
+            finished = Finish.WAITING
+        if finished is Finish.COMMITTED:
+            return End.COMMITTED
+        if finished is Finish.LOST:
+            return _lost_or_done_before(claim, tried=patience.tried)
+        if not patience.lasts():
+            return End.WAITING
+
+
+def _lost_or_done_before(claim: Claim, *, tried: int) -> End:
+    """A commit whose answer got lost is met again as a loss."""
+    mine = (
+        tried > 1
+        and Run.objects.filter(run_id=claim.run_id, finalize_stage=Stage.COMMITTED, finalize_token=claim.token).exists()
+    )
+    return End.COMMITTED if mine else End.COMMIT_LOST
+
+
+# What is said about it (§15.1).
+
+
+def _say(event: str, run: Run, **more: object) -> None:
+    log.info(
+        event,
+        run_id=str(run.run_id),
+        tenant_id=run.tenant_id,
+        version_after=run.version,
+        money_state=run.money_state,
+        reserved_usd_micros=run.reservation_max_cost_usd_micros,
+        **more,
+    )
+
+
+def _tell(run: Run, intent: Intent, end: End) -> None:
+    """One line with all that §15.1 asks for; of money only what has moved."""
+    if end in (End.CLAIM_LOST, End.COMMIT_LOST):
+        metrics.FINALIZE_LOSERS.labels(step=end.value.partition(" ")[0]).inc()
+    if end is not End.COMMITTED:
+        _say("run left", run, end=end.value, finalize_stage=Stage.CLAIMED.value if end is End.WAITING else None)
+        return
+    log.info(
+        "run ended",
+        run_id=str(run.run_id),
+        tenant_id=run.tenant_id,
+        status=intent.status.value,
+        version_before=run.version,
+        version_after=run.version + 2,
+        finalize_stage=Stage.COMMITTED.value,
+        money_state=intent.money_state.value,
+        reserved_usd_micros=run.reservation_max_cost_usd_micros,
+        charge_usd_micros=intent.charge_micros,
+        refund_usd_micros=run.reservation_max_cost_usd_micros - intent.charge_micros,
+        error={"reason_code": intent.reason.value} if intent.reason else None,
+    )

@@ -1,0 +1,50 @@
+"""What the commands of this app share."""
+
+from typing import Any, Final, TypeVar
+
+from dpp_project.management.base import Refused
+from tenants.models import ApiKey, Tenant
+from tenants.services import IssuedKey, Refusal
+
+Made = TypeVar("Made")
+
+ACTOR: Final = "command"
+SHOWN_ONCE: Final = "This is the whole key. It is shown this once; store it now."
+
+
+def unless_refused(answer: Made | Refusal) -> Made:
+    if isinstance(answer, Refusal):
+        raise Refused(reason=answer.reason.value, field=answer.field, detail=answer.detail)
+    return answer
+
+
+def tenant_document(tenant: Tenant) -> dict[str, Any]:
+    return {
+        "tenant_id": tenant.tenant_id,
+        "display_name": tenant.display_name,
+        "status": tenant.status,
+        "poll_rate_per_minute": tenant.poll_rate_per_minute,
+        "submit_rate_per_minute": tenant.submit_rate_per_minute,
+    }
+
+
+def key_document(key: ApiKey) -> dict[str, Any]:
+    return {
+        "key_id": str(key.key_id),
+        "prefix": f"dpp_{key.prefix}",
+        "tenant_id": key.tenant_id,
+        "label": key.label,
+        "scopes": list(key.scopes),
+        "status": key.status,
+        "expires_at": key.expires_at and key.expires_at.isoformat(),
+        "last_used_at": key.last_used_at and key.last_used_at.isoformat(),
+    }
+
+
+def issued_document(issued: IssuedKey, *, dry_run: bool) -> dict[str, Any]:
+    """With the plaintext under `key`; a dry run's key is thrown away, so it is not shown."""
+    return key_document(issued.key) | {"key": None if dry_run else issued.plaintext}
+
+
+def issued_lines(issued: IssuedKey, *, dry_run: bool) -> list[str]:
+    return [] if dry_run else [issued.plaintext]

@@ -1,0 +1,1 @@
+"""Tenants, runs, tickets and packs for tests."""

@@ -1,0 +1,63 @@
+"""Queues made for one test, with a dead-letter queue behind them."""
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpp_project import constants
+from dpp_project.aws import sqs_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+
+@dataclass(frozen=True)
+class Queues:
+    runs_url: str
+    dlq_url: str
+
+    @property
+    def sqs(self) -> "SQSClient":
+        return sqs_client.client()
+
+    def send(self, body: str) -> str:
+        return self.sqs.send_message(QueueUrl=self.runs_url, MessageBody=body)["MessageId"]
+
+    def counts(self, url: str) -> tuple[int, int]:
+        """Visible and in flight."""
+        found = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return int(found["ApproximateNumberOfMessages"]), int(found["ApproximateNumberOfMessagesNotVisible"])
+
+    def dead_bodies(self) -> list[str]:
+        """What the DLQ holds; it is left there, visible."""
+        found: dict[str, str] = {}
+        while some := self.sqs.receive_message(QueueUrl=self.dlq_url, MaxNumberOfMessages=10, VisibilityTimeout=60).get(
+            "Messages", []
+        ):
+            found |= {message["ReceiptHandle"]: message["Body"] for message in some}
+        for receipt in found:
+            self.sqs.change_message_visibility(QueueUrl=self.dlq_url, ReceiptHandle=receipt, VisibilityTimeout=0)
+        return list(found.values())
+
+
+@contextmanager
+def queues() -> Iterator[Queues]:
+    name = f"gear-{uuid.uuid4().hex[:12]}"
+    sqs = sqs_client.client()
+    dlq_url = sqs.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
+    dlq_arn = sqs.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    redrive = json.dumps({"deadLetterTargetArn": dlq_arn, "maxReceiveCount": constants.QUEUE_MAX_RECEIVES})
+    runs_url = sqs.create_queue(
+        QueueName=name,
+        Attributes={"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS), "RedrivePolicy": redrive},
+    )["QueueUrl"]
+    try:
+        yield Queues(runs_url=runs_url, dlq_url=dlq_url)
+    finally:
+        for url in (runs_url, dlq_url):
+            with contextlib.suppress(sqs.exceptions.QueueDoesNotExist):
+                sqs.delete_queue(QueueUrl=url)

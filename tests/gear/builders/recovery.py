@@ -1,0 +1,218 @@
+"""Runs whose money is really held, brought to where a crash would leave them, and the law over all of it."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.db.models import F
+
+from budget import services, verify
+from budget.models import LedgerEntry
+from budget.outcomes import Held, Settled
+from budget.redis import scripts, view
+from budget.verify import Verdict
+from dpp_project import clock
+from dpp_project.aws import sqs_client
+from dpp_project.jobs.registry import Report, RunOnce
+from dpp_project.settings import ENV
+from runs import transitions
+from runs.bucket import storage
+from runs.intents import Intent, ResultPointer
+from runs.models import Run
+from runs.reads.for_budget import created_at_ms
+from tenants.models import Tenant
+from tests.gear.builders import runs as gear
+from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.proxy import Proxy
+
+FUNDS_MICROS = 10_000_000
+
+
+class Died(BaseException):
+    """The process ends here: nothing that catches errors may catch it."""
+
+
+def funded() -> Tenant:
+    tenant = a_tenant()
+    entered = services.top_up(
+        tenant_id=tenant.tenant_id, amount_micros=FUNDS_MICROS, reference="first", reason="", actor="test"
+    )
+    assert isinstance(entered, services.Entered)
+    assert entered.balance_micros == FUNDS_MICROS
+    return tenant
+
+
+def unmarked(tenant: Tenant, **values: Any) -> Run:
+    """Held in Redis, and its row still at money NONE: the submit died in between."""
+    run = gear.accepted(tenant_id=tenant.tenant_id, **values)
+    outcome = services.hold(
+        tenant_id=tenant.tenant_id,
+        run_id=str(run.run_id),
+        reserved_micros=run.reservation_max_cost_usd_micros,
+        created_at_ms=created_at_ms(run.created_at),
+    )
+    assert isinstance(outcome, Held)
+    return run
+
+
+def queued(tenant: Tenant, **values: Any) -> Run:
+    run = unmarked(tenant, **values)
+    gear.won(transitions.reserve(run_id=run.run_id, version=run.version, actor="submit"))
+    return gear.row(run.run_id)
+
+
+def at_work(tenant: Tenant) -> Run:
+    run = queued(tenant)
+    gear.won(transitions.start(run_id=run.run_id, version=run.version, lease_token=gear.LEASE_TOKEN, actor="worker"))
+    return gear.row(run.run_id)
+
+
+def worker_claimed(tenant: Tenant, *, intent: Intent | None = None) -> Run:
+    """Claimed by its worker, the result stored; the worker died before any money moved."""
+    run = at_work(tenant)
+    gear.won(
+        transitions.claim_worked(
+            run_id=run.run_id,
+            version=run.version,
+            lease_token=gear.LEASE_TOKEN,
+            token=gear.TOKEN,
+            intent=intent or completed(run),
+            actor="worker",
+        )
+    )
+    return gear.row(run.run_id)
+
+
+def completed(run: Run) -> Intent:
+    key = storage.envelope_key(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
+    digest = storage.shared().put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
+    return Intent.completed(
+        actual_micros=gear.ACTUAL_MICROS,
+        reserved_micros=gear.RESERVED_MICROS,
+        result=ResultPointer(bucket=ENV.DPP_BUCKET, key=key, sha256=digest),
+    )
+
+
+# What each loop finds due.
+
+
+def lease_ran_out(tenant: Tenant) -> Run:
+    return gear.aged(at_work(tenant), lease_expires_at=1)
+
+
+def waited_an_hour(tenant: Tenant) -> Run:
+    return gear.aged(queued(tenant), created_at=3_601)
+
+
+def left_claimed(tenant: Tenant) -> Run:
+    return gear.aged(worker_claimed(tenant), finalize_claimed_at=301)
+
+
+def abandoned(tenant: Tenant) -> Run:
+    return gear.aged(unmarked(tenant), updated_at=61)
+
+
+def unsent(tenant: Tenant) -> Run:
+    return gear.aged(queued(tenant), next_send_at=1)
+
+
+def past_retention(tenant: Tenant) -> Run:
+    run = gear.aged(worker_claimed(tenant), finalize_claimed_at=301)
+    settled = services.settle(
+        tenant_id=tenant.tenant_id, run_id=str(run.run_id), charge_micros=run.intent_charge_usd_micros or 0
+    )
+    assert isinstance(settled, Settled)
+    gear.won(
+        transitions.commit(
+            run_id=run.run_id,
+            version=run.version,
+            token=gear.TOKEN,
+            taken_micros=settled.charge_micros,
+            actor="worker",
+        )
+    )
+    return gear.aged(gear.row(run.run_id), retention_until=1)
+
+
+# What must hold afterwards.
+
+
+def run_loop(run_once: RunOnce, *, limit: int = 100) -> Report:
+    return run_once(now=clock.now(), limit=limit)
+
+
+def law_holds(tenant: Tenant) -> None:
+    proof = verify.verify(tenant.tenant_id)
+    assert proof.verdict is Verdict.PROVED, proof
+
+
+def balance_micros(tenant: Tenant) -> int:
+    found = services.balance(tenant_id=tenant.tenant_id)
+    assert isinstance(found, services.Available)
+    return found.balance_micros
+
+
+def held_micros(tenant: Tenant) -> dict[str, int]:
+    return dict(view.look(scripts.shared().client, tenant.tenant_id).holds)
+
+
+def charges(run: Run) -> list[int]:
+    entries = LedgerEntry.objects.filter(run_id=run.run_id).order_by("amount_usd_micros")
+    return list(entries.values_list("amount_usd_micros", flat=True))
+
+
+def minutes_pass(run: Run, *, seconds: int = 301) -> None:
+    """The claim grows old, by the database's clock."""
+    Run.objects.filter(run_id=run.run_id).update(
+        finalize_claimed_at=F("finalize_claimed_at") - timedelta(seconds=seconds)
+    )
+
+
+def empty_queues() -> None:
+    for url in (ENV.DPP_QUEUE_URL, ENV.DPP_DLQ_URL):
+        sqs_client.client().purge_queue(QueueUrl=url)
+
+
+def at_once(*actions: Callable[[], object]) -> list[object]:
+    """All of them side by side, each on a connection of its own; their answers, or the first error."""
+    barrier = threading.Barrier(len(actions))
+    answers: list[object] = [None] * len(actions)
+    errors: list[BaseException] = []
+
+    def act(at: int, action: Callable[[], object]) -> None:
+        try:
+            barrier.wait(10)
+            answers[at] = action()
+        except BaseException as error:
+            errors.append(error)
+            raise
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=act, args=(at, action)) for at, action in enumerate(actions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors, errors
+    return answers
+
+
+@contextmanager
+def redis_through_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """Money travels through a proxy that can fail."""
+    target = urlsplit(settings.REDIS_URL)
+    with Proxy(str(target.hostname), target.port or 6379) as proxy, monkeypatch.context() as patch:
+        patch.setattr(settings, "REDIS_URL", f"redis://127.0.0.1:{proxy.port}/0")
+        scripts.forget()
+        try:
+            yield proxy
+        finally:
+            scripts.forget()
+    scripts.forget()

@@ -1,0 +1,1 @@
+"""Inputs with known answers."""

@@ -1,0 +1,1 @@
+"""Death, delay, rivals and broken wires at a chosen place."""

@@ -1,0 +1,1 @@
+"""Reference models, and worlds that run beside the real code."""

@@ -1,0 +1,121 @@
+"""What Postgres holds, in plain Python: runs under CAS, the ledger, credits. Each method is one statement."""
+
+from dataclasses import dataclass, field
+
+from budget.money import MAX_MICROS
+from budget.ports import EndedRun, OpenRun
+from budget.rebuild.plan import Credit, TenantMoney, compose
+
+
+@dataclass
+class Row:
+    tenant_id: str
+    run_id: str
+    reserved_micros: int
+    version: int = 0
+    money: str = "NONE"
+    stage: str | None = None
+    intent_charge_micros: int | None = None  # None: give everything back
+    charge_micros: int = 0
+    refund_micros: int = 0
+
+
+@dataclass
+class Books:
+    tenants: tuple[str, ...]
+    rows: dict[str, Row] = field(default_factory=dict)
+    entries: dict[str, tuple[str, int, str]] = field(default_factory=dict)  # entry → tenant, micros, kind
+    pending: dict[str, Credit] = field(default_factory=dict)
+    fencing: bool = True
+
+    def total_micros(self, tenant_id: str) -> int:
+        return sum(micros for owner, micros, _ in self.entries.values() if owner == tenant_id)
+
+    # The run.
+
+    def insert(self, tenant_id: str, run_id: str, reserved_micros: int) -> int:
+        assert run_id not in self.rows
+        self.rows[run_id] = Row(tenant_id, run_id, reserved_micros)
+        return 0
+
+    def drop(self, run_id: str, version: int) -> bool:
+        row = self.rows.get(run_id)
+        if row is None or row.version != version or row.money != "NONE" or row.stage is not None:
+            return False
+        del self.rows[run_id]
+        return True
+
+    def mark_reserved(self, run_id: str, version: int) -> bool:
+        row = self.rows.get(run_id)
+        if row is None or row.version != version or row.money != "NONE" or row.stage is not None:
+            return False
+        row.money, row.version = "RESERVED", version + 1
+        return True
+
+    def claim(self, run_id: str, version: int, charge_micros: int | None) -> int | None:
+        """The new version, or None for the loser. Only a reserved run can be charged."""
+        row = self.rows.get(run_id)
+        if row is None or row.version != version or row.stage is not None:
+            return None
+        row.stage, row.version = "CLAIMED", version + 1
+        row.intent_charge_micros = charge_micros if row.money == "RESERVED" else None
+        return row.version
+
+    def retake(self, run_id: str, version: int) -> int | None:
+        row = self.rows.get(run_id)
+        if row is None or row.version != version or row.stage != "CLAIMED":
+            return None
+        row.version += 1
+        return row.version
+
+    def commit(self, run_id: str, version: int, *, charge_micros: int, refund_micros: int) -> bool:
+        row = self.rows[run_id]
+        if row.version != version or row.stage != "CLAIMED":
+            return False
+        row.stage, row.version = "COMMITTED", version + 1
+        row.money = "SETTLED" if charge_micros else "REFUNDED"
+        row.charge_micros, row.refund_micros = charge_micros, refund_micros
+        if charge_micros:
+            assert f"charge of {run_id}" not in self.entries
+            self.entries[f"charge of {run_id}"] = (row.tenant_id, -charge_micros, "CHARGE")
+        return True
+
+    # The ledger.
+
+    def top_up(self, tenant_id: str, entry_id: str, micros: int) -> bool:
+        if not 0 <= self.total_micros(tenant_id) + micros <= MAX_MICROS:
+            return False
+        self.entries[entry_id] = (tenant_id, micros, "TOPUP" if micros > 0 else "ADJUST")
+        self.pending[entry_id] = Credit(tenant_id, entry_id, micros)
+        return True
+
+    def applied(self, entry_id: str) -> None:
+        self.pending.pop(entry_id, None)
+
+    # The rebuild.
+
+    def fence_and_snapshot(self, tenant_id: str | None = None) -> list[TenantMoney]:
+        chosen = self.tenants if tenant_id is None else (tenant_id,)
+        rows = [row for row in self.rows.values() if row.tenant_id in chosen]
+        for row in rows:
+            if self.fencing and (row.stage == "CLAIMED" or (row.stage is None and row.money == "NONE")):
+                row.version += 1
+        counted = [
+            Credit(owner, entry, micros)
+            for entry, (owner, micros, kind) in self.entries.items()
+            if kind != "CHARGE" and owner in chosen
+        ]
+        return compose(
+            ledger_micros={tenant: self.total_micros(tenant) for tenant in chosen},
+            open_runs=[
+                OpenRun(row.tenant_id, row.run_id, row.reserved_micros, 1, row.money == "RESERVED")
+                for row in rows
+                if row.stage != "COMMITTED"
+            ],
+            ended_runs=[
+                EndedRun(row.tenant_id, row.run_id, row.charge_micros, row.refund_micros)
+                for row in rows
+                if row.stage == "COMMITTED"
+            ],
+            credits_counted=counted,
+        )

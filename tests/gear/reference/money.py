@@ -1,0 +1,180 @@
+"""Two sides that keep the money's contract: the Lua scripts on a real server, and the pure model."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import redis
+
+from budget.redis import keys, scripts
+from budget.redis.items import Item
+from tests.gear.reference.money_model import Model
+
+# What a key holds, and the seconds it has left, up to the next ten: None for a key that stays.
+State = dict[str, tuple[object, int | None]]
+
+TENANT: Final = "t_one"
+OTHER: Final = "t_two"
+RUN: Final = "00000000-0000-4000-8000-000000000001"
+ENTRY: Final = "00000000-0000-4000-8000-0000000000e1"
+
+_DUMP: Final = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local value
+  if redis.call('TYPE', key).ok == 'hash' then
+    local flat = redis.call('HGETALL', key)
+    value = {}
+    for at = 1, #flat, 2 do value[flat[at]] = flat[at + 1] end
+  else
+    value = redis.call('GET', key)
+  end
+  found[key] = {value, redis.call('TTL', key)}
+end
+return cjson.encode(found)
+"""
+_PASS: Final = """
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local left = redis.call('PTTL', key)
+  if left >= 0 then redis.call('PEXPIRE', key, math.max(0, left - 1000 * tonumber(ARGV[1]))) end
+end
+"""
+
+
+class Side(Protocol):
+    def call(self, name: str, names: Sequence[str], arguments: Sequence[str]) -> list[str]: ...
+    def put(self, key: str, value: str | dict[str, str]) -> None: ...
+    def drop(self, key: str) -> None: ...
+    def pass_seconds(self, seconds: int) -> None: ...
+    def state(self) -> State: ...
+
+
+@dataclass
+class ModelSide:
+    model: Model
+
+    def call(self, name: str, names: Sequence[str], arguments: Sequence[str]) -> list[str]:
+        answer: list[str] = getattr(self.model, name)(names, arguments)
+        return list(answer)
+
+    def put(self, key: str, value: str | dict[str, str]) -> None:
+        self.drop(key)
+        if isinstance(value, dict):
+            self.model.hashes[key] = dict(value)
+        else:
+            self.model.strings[key] = value
+
+    def drop(self, key: str) -> None:
+        self.model.strings.pop(key, None)
+        self.model.hashes.pop(key, None)
+        self.model.expires_in.pop(key, None)
+
+    def pass_seconds(self, seconds: int) -> None:
+        self.model.pass_seconds(seconds)
+
+    def state(self) -> State:
+        values: dict[str, object] = {**self.model.strings, **{key: dict(it) for key, it in self.model.hashes.items()}}
+        return {key: (value, _up_to_ten(self.model.expires_in.get(key, -1))) for key, value in values.items()}
+
+
+class ScriptSide:
+    """`texts` replaces our scripts by others, such as the document's own."""
+
+    def __init__(self, client: redis.Redis, texts: dict[str, str] | None = None) -> None:
+        self.client = client
+        self._scripts = {
+            name: client.register_script((texts or {}).get(name) or scripts.read(name)) for name in scripts.NAMES
+        }
+        self._dump = client.register_script(_DUMP)
+        self._pass = client.register_script(_PASS)
+
+    def call(self, name: str, names: Sequence[str], arguments: Sequence[str]) -> list[str]:
+        answer: list[str] = self._scripts[name](keys=names, args=arguments)
+        return answer
+
+    def put(self, key: str, value: str | dict[str, str]) -> None:
+        self.client.delete(key)
+        if isinstance(value, dict):
+            self.client.hset(key, items=[part for pair in value.items() for part in pair])
+        else:
+            self.client.set(key, value)
+
+    def drop(self, key: str) -> None:
+        self.client.delete(key)
+
+    def pass_seconds(self, seconds: int) -> None:
+        self._pass(args=[seconds])
+
+    def state(self) -> State:
+        found = json.loads(self._dump())
+        return {key: (value, _up_to_ten(left)) for key, (value, left) in found.items()}
+
+
+def _up_to_ten(seconds: int) -> int | None:
+    """A test takes a moment, and a real clock runs meanwhile."""
+    return None if seconds < 0 else -(-seconds // 10) * 10
+
+
+EPOCH: Final = "a" * 40 + ".first"
+
+
+def open_tenant(side: Side, tenant: str = TENANT, *, balance: int = 1_000_000) -> None:
+    side.put(keys.EPOCH, EPOCH)
+    side.put(keys.balance(tenant), str(balance))
+
+
+def run_keys(tenant: str = TENANT, run: str = RUN) -> list[str]:
+    return [
+        keys.balance(tenant),
+        keys.reserve(run),
+        keys.holds(tenant),
+        keys.receipt(run),
+        keys.EPOCH,
+        keys.seq(tenant),
+        keys.gate(tenant),
+    ]
+
+
+def reserve(
+    side: Side, amount: str | int, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH, created: str = "1"
+) -> list[str]:
+    return side.call("reserve", run_keys(tenant, run), [tenant, str(amount), created, run, epoch])
+
+
+def settle(side: Side, charge: str | int, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH) -> list[str]:
+    return side.call("settle", run_keys(tenant, run), [str(charge), tenant, run, epoch])
+
+
+def refund(side: Side, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH) -> list[str]:
+    return side.call("refund_full", run_keys(tenant, run), [tenant, run, epoch])
+
+
+def credit_keys(tenant: str = TENANT, entry: str = ENTRY) -> list[str]:
+    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+
+
+def credit(side: Side, amount: str | int, *, tenant: str = TENANT, entry: str = ENTRY, epoch: str = EPOCH) -> list[str]:
+    return side.call("credit", credit_keys(tenant, entry), [tenant, str(amount), entry, epoch])
+
+
+def rebuild_keys(items: Sequence[Item], tenant: str = TENANT) -> list[str]:
+    fixed = [keys.balance(tenant), keys.holds(tenant), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+    return fixed + [key for item in items for key in item.key_pair()]
+
+
+def rebuild(
+    side: Side,
+    items: Sequence[Item],
+    *,
+    token: str,
+    balance: str | int,
+    mode: str = "begin",
+    tenant: str = TENANT,
+) -> list[str]:
+    flat = [text for item in items for text in (item.kind, item.id, str(item.first), str(item.second))]
+    return side.call("rebuild", rebuild_keys(items, tenant), [tenant, token, str(balance), mode, *flat])
+
+
+def balance_of(side: Side, tenant: str = TENANT) -> int:
+    return int(str(side.state()[keys.balance(tenant)][0]))

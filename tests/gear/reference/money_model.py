@@ -1,0 +1,333 @@
+"""The contract of the Lua scripts in plain Python: the same keys, arguments and answers, on a dict.
+
+The one suite of tests/contract runs over this and over the scripts, and a random machine drives both side by side.
+Written from the scripts' headers, in Python's own arithmetic: where the two differ, one of them is wrong.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from budget.money import MAX_MICROS
+from budget.redis import keys
+
+_AMOUNT: Final = re.compile(r"[1-9][0-9]*", re.ASCII)
+_DIGITS: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
+_BALANCE: Final = re.compile(r"(?=.{1,18}$)-?[0-9]+", re.ASCII)
+
+Answer = list[str]
+
+
+class Receipt(NamedTuple):
+    """What `receipt:{run}` says, in its order."""
+
+    charge: str
+    refund: str
+    balance: str
+    tenant_id: str
+
+
+@dataclass
+class Model:
+    """Redis as the scripts see it. Time passes only when told."""
+
+    server: str = "a" * 40
+    strings: dict[str, str] = field(default_factory=dict)
+    hashes: dict[str, dict[str, str]] = field(default_factory=dict)
+    expires_in: dict[str, int] = field(default_factory=dict)
+
+    # What happens to a server.
+
+    def pass_seconds(self, seconds: int) -> None:
+        for key, left in list(self.expires_in.items()):
+            if left > seconds:
+                self.expires_in[key] = left - seconds
+            else:
+                self._delete(key)
+
+    def flush(self) -> None:
+        self.strings.clear()
+        self.hashes.clear()
+        self.expires_in.clear()
+
+    # The scripts.
+
+    def reserve(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
+        tenant, amount, created, run, epoch = _five(arguments)
+        wrong = _first_wrong(
+            ("tenant_id", bool(tenant)),
+            ("reserved_usd_micros", _is_amount(amount)),
+            ("created_at_ms", bool(_DIGITS.fullmatch(created))),
+            ("run_id", bool(run)),
+            ("epoch", bool(epoch)),
+            ("keys", list(names) == _run_keys(tenant, run)),
+        )
+        closed = wrong or self._closed(tenant, epoch)
+        if closed:
+            return closed
+        receipt = self._receipt(run)
+        if receipt:
+            return ["ERR_CLOSED", receipt.charge] if receipt.tenant_id == tenant else _MISMATCH
+        reserve = self.hashes.get(keys.reserve(run))
+        if reserve and reserve["tenant_id"] != tenant:
+            return _MISMATCH
+        held = self._held(tenant, run)
+        if held is not None or reserve:
+            return ["ERR_ALREADY_RESERVED", held or "0"]
+        balance = int(self.strings[keys.balance(tenant)])
+        if balance < int(amount):
+            return ["ERR_INSUFFICIENT", str(balance)]
+        self._raise_seq(tenant)
+        self._set_balance(tenant, balance - int(amount))
+        self.hashes.setdefault(keys.holds(tenant), {})[run] = amount
+        self._write_reserve(tenant, run, amount, created)
+        return ["OK", str(balance - int(amount))]
+
+    def settle(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
+        charge, tenant, run, epoch, _ = _five(arguments)
+        wrong = _first_wrong(
+            ("charge_usd_micros", charge == "0" or _is_amount(charge)),
+            ("tenant_id", bool(tenant)),
+            ("run_id", bool(run)),
+            ("epoch", bool(epoch)),
+            ("keys", list(names) == _run_keys(tenant, run)),
+        )
+        closed = wrong or self._closed(tenant, epoch)
+        if closed:
+            return closed
+        receipt = self._receipt(run)
+        if receipt:
+            return _settled(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
+        held = self._held(tenant, run)
+        if held is None:
+            reserve = self.hashes.get(keys.reserve(run))
+            return _MISMATCH if reserve and reserve["tenant_id"] != tenant else ["ERR_NO_RESERVE"]
+        taken = min(int(charge), int(held))
+        return _settled(self._end(tenant, run, charge=taken, refund=int(held) - taken), "first")
+
+    def refund_full(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
+        tenant, run, epoch, _, _ = _five(arguments)
+        wrong = _first_wrong(
+            ("tenant_id", bool(tenant)),
+            ("run_id", bool(run)),
+            ("epoch", bool(epoch)),
+            ("keys", list(names) == _run_keys(tenant, run)),
+        )
+        closed = wrong or self._closed(tenant, epoch)
+        if closed:
+            return closed
+        receipt = self._receipt(run)
+        if receipt:
+            return _refunded(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
+        held = self._held(tenant, run)
+        reserve = self.hashes.get(keys.reserve(run))
+        if held is None and reserve:
+            return ["ERR_NO_RESERVE"] if reserve["tenant_id"] == tenant else _MISMATCH
+        ended = self._end(tenant, run, charge=0, refund=int(held or 0))
+        return _refunded(ended, "tombstone" if held is None else "first")
+
+    def credit(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
+        tenant, amount, entry, epoch, _ = _five(arguments)
+        wrong = _first_wrong(
+            ("tenant_id", bool(tenant)),
+            ("amount_usd_micros", _is_amount(amount.removeprefix("-"))),
+            ("entry_id", bool(entry)),
+            ("epoch", bool(epoch)),
+            ("keys", list(names) == _credit_keys(tenant, entry)),
+        )
+        closed = wrong or self._closed(tenant, epoch)
+        if closed:
+            return closed
+        receipt = self.strings.get(keys.credit(entry))
+        if receipt:
+            _, left_then, whose = receipt.split(" ", 2)
+            return ["OK", left_then, "again"] if whose == tenant else _MISMATCH
+        before = int(self.strings[keys.balance(tenant)])
+        if abs(before + int(amount)) > MAX_MICROS:
+            return ["ERR_LIMIT", str(before)]
+        self._raise_seq(tenant)
+        self._set_balance(tenant, before + int(amount))
+        self._write_credit(tenant, entry, amount, str(before + int(amount)))
+        return ["OK", str(before + int(amount)), "first"]
+
+    def rebuild(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
+        tenant, token, balance, mode, _ = _five(arguments[:4])
+        items = [tuple(arguments[at : at + 4]) for at in range(4, len(arguments), 4)]
+        wrong = _first_wrong(
+            ("tenant_id", bool(tenant)),
+            ("token", bool(token)),
+            ("balance", _is_size(balance.removeprefix("-"))),
+            ("mode", mode in {"begin", "more"}),
+            ("keys", list(names[:5]) == _rebuild_keys(tenant) and len(names) == 5 + 2 * len(items)),
+        ) or _first_wrong_item(items, names[5:])
+        if wrong:
+            return wrong
+        epoch = self.strings.get(keys.EPOCH, keys.CLOSED_PREFIX)
+        whole = epoch == token
+        alone = self.strings.get(keys.gate(tenant)) == token and not epoch.startswith(keys.CLOSED_PREFIX)
+        if not whole and not alone:
+            return ["ERR_SUPERSEDED"]
+        self._raise_seq(tenant)
+        if mode == "begin":
+            self._delete(keys.holds(tenant))
+            self._set_balance(tenant, int(balance))
+            if whole:
+                self._delete(keys.gate(tenant))
+        for item in items:
+            self._write_item(tenant, balance, item)
+        return ["OK"]
+
+    def gate_check(self) -> Answer:
+        epoch = self.strings.get(keys.EPOCH)
+        if epoch is None:
+            return ["CLOSED", "missing"]
+        if epoch.startswith(keys.CLOSED_PREFIX):
+            return ["CLOSED", epoch]
+        if epoch.partition(".")[0] == self.server:
+            return ["OPEN", epoch]
+        self.strings[keys.EPOCH] = f"{keys.CLOSED_PREFIX}{self.server}.by-check"
+        return ["CLOSED", self.strings[keys.EPOCH]]
+
+    def gate_close(self, name: str) -> Answer:
+        self.strings[keys.EPOCH] = f"{keys.CLOSED_PREFIX}{self.server}.{name}"
+        return ["CLOSED", self.strings[keys.EPOCH]]
+
+    def gate_open(self, token: str, name: str) -> Answer:
+        if self.strings.get(keys.EPOCH) != token or not token.startswith(f"{keys.CLOSED_PREFIX}{self.server}."):
+            return ["ERR_SUPERSEDED"]
+        self.strings[keys.EPOCH] = f"{self.server}.{name}"
+        return ["OPEN", self.strings[keys.EPOCH]]
+
+    # What the scripts are made of.
+
+    def _closed(self, tenant: str, epoch: str) -> Answer | None:
+        if self.strings.get(keys.EPOCH) != epoch:
+            return ["ERR_UNAVAILABLE", "epoch"]
+        if keys.gate(tenant) in self.strings:
+            return ["ERR_UNAVAILABLE", "gate"]
+        if not _BALANCE.fullmatch(self.strings.get(keys.balance(tenant), "")):
+            return ["ERR_UNAVAILABLE", "balance"]
+        return None
+
+    def _held(self, tenant: str, run: str) -> str | None:
+        return self.hashes.get(keys.holds(tenant), {}).get(run)
+
+    def _end(self, tenant: str, run: str, *, charge: int, refund: int) -> Receipt:
+        self._raise_seq(tenant)
+        self._set_balance(tenant, int(self.strings[keys.balance(tenant)]) + refund)
+        holds = self.hashes.get(keys.holds(tenant), {})
+        holds.pop(run, None)
+        if not holds:
+            self._delete(keys.holds(tenant))
+        self._delete(keys.reserve(run))
+        return self._write_receipt(tenant, run, str(charge), str(refund), self.strings[keys.balance(tenant)])
+
+    def _write_item(self, tenant: str, balance: str, item: Sequence[str]) -> None:
+        kind, name, first, second = item
+        if kind == "credit":
+            self._write_credit(tenant, name, first, balance)
+            return
+        self._delete(keys.reserve(name))
+        self._delete(keys.receipt(name))
+        if kind == "hold":
+            self.hashes.setdefault(keys.holds(tenant), {})[name] = first
+            self._write_reserve(tenant, name, first, second)
+        elif kind == "receipt":
+            self._write_receipt(tenant, name, first, second, balance)
+
+    def _write_reserve(self, tenant: str, run: str, amount: str, created: str) -> None:
+        key = keys.reserve(run)
+        self.hashes[key] = {"tenant_id": tenant, "reserved_usd_micros": amount, "created_at_ms": created}
+        self.expires_in[key] = keys.RESERVE_TTL_SECONDS
+
+    def _receipt(self, run: str) -> Receipt | None:
+        written = self.strings.get(keys.receipt(run))
+        return None if written is None else Receipt(*written.split(" ", 3))
+
+    def _write_receipt(self, tenant: str, run: str, charge: str, refund: str, balance: str) -> Receipt:
+        key = keys.receipt(run)
+        self.strings[key] = f"{charge} {refund} {balance} {tenant}"
+        self.expires_in[key] = keys.RECEIPT_TTL_SECONDS
+        return Receipt(charge, refund, balance, tenant)
+
+    def _write_credit(self, tenant: str, entry: str, amount: str, balance: str) -> None:
+        key = keys.credit(entry)
+        self.strings[key] = f"{amount} {balance} {tenant}"
+        self.expires_in[key] = keys.RECEIPT_TTL_SECONDS
+
+    def _set_balance(self, tenant: str, micros: int) -> None:
+        self.strings[keys.balance(tenant)] = str(micros)
+
+    def _raise_seq(self, tenant: str) -> None:
+        self.strings[keys.seq(tenant)] = str(int(self.strings.get(keys.seq(tenant), "0")) + 1)
+
+    def _delete(self, key: str) -> None:
+        self.strings.pop(key, None)
+        self.hashes.pop(key, None)
+        self.expires_in.pop(key, None)
+
+
+_MISMATCH: Final = ["ERR_TENANT_MISMATCH"]
+
+
+def _five(arguments: Sequence[str]) -> tuple[str, str, str, str, str]:
+    """The arguments, absent ones as empty: absent and empty are refused alike."""
+    one, two, three, four, five, *_ = (*arguments, "", "", "", "", "")
+    return one, two, three, four, five
+
+
+def _is_amount(text: str) -> bool:
+    return bool(_AMOUNT.fullmatch(text)) and int(text) <= MAX_MICROS
+
+
+def _is_size(text: str) -> bool:
+    return bool(_DIGITS.fullmatch(text)) and int(text) <= MAX_MICROS
+
+
+def _first_wrong(*checks: tuple[str, bool]) -> Answer | None:
+    return next((["ERR_ARGUMENT", name] for name, right in checks if not right), None)
+
+
+def _first_wrong_item(items: Sequence[tuple[str, ...]], names: Sequence[str]) -> Answer | None:
+    for (kind, name, first, second), pair in zip(items, zip(names[::2], names[1::2], strict=True), strict=True):
+        expected = {
+            "credit": (keys.credit(name), keys.credit(name)),
+            **dict.fromkeys(("hold", "none", "receipt"), (keys.reserve(name), keys.receipt(name))),
+        }.get(kind)
+        if expected is None:
+            return ["ERR_ARGUMENT", "item"]
+        if pair != expected:
+            return ["ERR_ARGUMENT", "keys"]
+        size = first.removeprefix("-") if kind == "credit" else first
+        if not _is_size(size) or not _is_size(second) or (kind == "hold" and first == "0"):
+            return ["ERR_ARGUMENT", "item"]
+    return None
+
+
+def _settled(receipt: Receipt, turn: str) -> Answer:
+    return ["OK", receipt.charge, receipt.refund, receipt.balance, turn]
+
+
+def _refunded(receipt: Receipt, turn: str) -> Answer:
+    return ["OK", receipt.refund, receipt.balance, receipt.charge, turn]
+
+
+def _run_keys(tenant: str, run: str) -> list[str]:
+    return [
+        keys.balance(tenant),
+        keys.reserve(run),
+        keys.holds(tenant),
+        keys.receipt(run),
+        keys.EPOCH,
+        keys.seq(tenant),
+        keys.gate(tenant),
+    ]
+
+
+def _credit_keys(tenant: str, entry: str) -> list[str]:
+    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+
+
+def _rebuild_keys(tenant: str) -> list[str]:
+    return [keys.balance(tenant), keys.holds(tenant), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]

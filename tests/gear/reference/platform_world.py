@@ -1,0 +1,375 @@
+"""The whole platform in process, one tenant, and what must be true of it after every step.
+
+Time is the rows' and the keys' age: to let it pass, everything grows older by so much.
+"""
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import F
+from django.test import TransactionTestCase
+
+from budget import services, verify
+from budget.models import LedgerEntry, PendingCredit
+from budget.rebuild import gate_watch, rebuild
+from budget.redis import keys, scripts, view
+from budget.verify import Verdict
+from dpp_project.aws import queue_depth, receipt_handles
+from dpp_project.aws import sqs_client as sqs
+from dpp_project.jobs.registry import RunOnce
+from dpp_project.settings import ENV
+from dpp_project.stores import redis
+from reaper import (
+    claim_reconciler,
+    dead_letters,
+    hold_auditor,
+    lease_reaper,
+    message_parser,
+    requeuer,
+    reservation_sweeper,
+    retention,
+)
+from runs.box.outcomes import Done, Outcome
+from runs.models import Run
+from runs.operators import disputes
+from runs.states import MoneyState, Stage, Status
+from runs.submit import wake_worker
+from runs.submit.wake_worker import Wakeup
+from runs.transitions import FREES_ITS_KEY
+from runs.worker import execution
+from runs.worker.leases import Message
+from tenants import authentication
+from tests.gear import truncation
+from tests.gear.builders import recovery
+from tests.gear.builders.shop import Shop, a_body, a_request_key, a_shop
+from tests.gear.faults.interruption import Interruption, interrupted
+
+LOOPS: Final[dict[str, RunOnce]] = {
+    "lease_reaper": lease_reaper.run_once,
+    "reservation_sweeper": reservation_sweeper.run_once,
+    "claim_reconciler": claim_reconciler.run_once,
+    "requeuer": requeuer.run_once,
+    "hold_auditor": hold_auditor.run_once,
+    "dead_letters": dead_letters.run_once,
+    "retention": retention.run_once,
+}
+IN_PROGRESS: Final = {(409, "IDEMPOTENCY_IN_PROGRESS")}
+LATER: Final = IN_PROGRESS | {(503, "BUDGET_UNAVAILABLE"), (503, "QUEUE_ENQUEUE_FAILED")}
+ROUNDS: Final = 8
+
+_TRUTH: Final = """
+SELECT run_id, idempotency_key, status, money_state, finalize_stage, actual_cost_usd_micros,
+       reservation_max_cost_usd_micros, intent_charge_usd_micros, last_error_reason_code,
+       (SELECT count(*) FROM run_history h WHERE h.run_id = r.run_id AND h.stage = 'COMMITTED'),
+       (SELECT count(*) FROM run_history h
+         WHERE h.run_id = r.run_id AND h.status = 'PROCESSING' AND h.stage IS NULL),
+       (SELECT count(*) FROM run_disputes d WHERE d.run_id = r.run_id),
+       (SELECT count(*) FROM ledger_entries l WHERE l.run_id = r.run_id AND kind = 'CHARGE'),
+       (SELECT coalesce(-sum(amount_usd_micros), 0)::bigint FROM ledger_entries l
+         WHERE l.run_id = r.run_id AND coalesce(reference, '') NOT LIKE 'dispute:%%'),
+       (SELECT coalesce(sum(amount_usd_micros), 0)::bigint FROM ledger_entries l
+         WHERE l.run_id = r.run_id AND reference LIKE 'dispute:%%')
+  FROM runs r WHERE tenant_id = %s
+"""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """All that Postgres says of one run's end and of its money."""
+
+    run_id: UUID
+    key: str | None
+    status: str
+    money_state: str
+    stage: str | None
+    actual: int | None
+    reserved: int
+    intended: int | None
+    reason: str | None
+    commits: int
+    starts: int
+    dispute_steps: int
+    charges: int
+    taken: int
+    given_back: int
+
+
+@dataclass
+class Request:
+    """What a customer sent under one key, and the first receipt for it."""
+
+    key: str
+    price: str
+    receipt: Any = None
+
+
+class Pack:
+    """The box of a worker: what comes of the pack, and what happens elsewhere while it works."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome = Done(data={"answer": 1}, artifacts=(), spent_micros=1, tokens=1)
+        self.meanwhile: Callable[[], object] | None = None
+
+    def start(self, *_: object, **__: object) -> "Pack":
+        return self
+
+    def wait(self) -> Outcome:
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            act()
+        return self.outcome
+
+    def stop(self) -> None:
+        """It is over before anybody could."""
+
+
+@dataclass
+class World:
+    """Fresh for each day of the machine."""
+
+    pack: Pack
+    shop: Shop = field(init=False)
+    requests: list[Request] = field(default_factory=list)
+    ended: dict[UUID, tuple[str, int]] = field(default_factory=dict)
+    image: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    sent: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        truncation.empty_tables(TransactionTestCase())
+        redis.client().flushall()
+        scripts.forget()
+        authentication.memory.forget()
+        recovery.empty_queues()
+        rebuild.rebuild_all()
+        self.shop = a_shop()
+
+    # Who acts. Each may be interrupted anywhere.
+
+    def act(self, action: Callable[[], Any], interruption: Interruption | None) -> Any:
+        """Its answer; None where it died."""
+        if interruption is None:
+            return action()
+        answer = None
+        with interrupted(interruption):
+            answer = action()
+        return None if interruption.dead else answer
+
+    def submit(self, request: Request) -> None:
+        """Every answer is one of the promised ones, and the second receipt is the first."""
+        response = self.shop.submit(a_body(reservation={"max_cost_usd": request.price}), key=request.key)
+        told = (response.status_code, response.json().get("reason_code"))
+        if response.status_code == 202:
+            assert request.receipt in {None, response.content}, (request, response.content)
+            request.receipt = response.content
+        elif request.receipt is not None:
+            assert told in IN_PROGRESS | {(503, "BUDGET_UNAVAILABLE")}, (request, told)
+        else:
+            assert told in LATER | {(402, "BUDGET_DRAINED")}, (request, told)
+
+    def new_request(self, price: str) -> Request:
+        self.requests.append(Request(a_request_key(), price))
+        return self.requests[-1]
+
+    def deliver(self) -> None:
+        """One message, from the queue to its deletion. A worker that dies leaves it there."""
+        found = (
+            sqs.client()
+            .receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=1, VisibilityTimeout=0)
+            .get("Messages", [])
+        )
+        for message in found:
+            letter = message_parser.read(message["Body"])
+            assert letter is not None
+            held = Message(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
+            if Run.objects.filter(run_id=letter.run_id).exists():
+                execution.execute(letter.run_id, message=held)
+            receipt_handles.delete(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
+
+    def execute_again(self, run_id: UUID) -> None:
+        """A message delivered twice, or very late."""
+        if Run.objects.filter(run_id=run_id).exists():
+            execution.execute(run_id, message=None)
+
+    def send_again(self, run: Run) -> None:
+        wake_worker.send(Wakeup.of(run))
+
+    def bury(self, run: Run) -> None:
+        """Its message, after three receives that nobody finished."""
+        sqs.client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+
+    def cancel(self, run_id: UUID) -> None:
+        assert self.shop.cancel(str(run_id)).status_code in {200, 202, 404, 409, 410}
+
+    def top_up(self, micros: int) -> None:
+        entered = services.top_up(
+            tenant_id=self.tenant_id,
+            amount_micros=micros,
+            reference=f"top-up {next(self.sent)} {secrets.token_hex(4)}",
+            reason="",
+            actor="test",
+        )
+        assert isinstance(entered, services.Entered)
+
+    def dispute(self, run: Run, step: str) -> None:
+        ask = {"open": disputes.open_dispute, "uphold": disputes.uphold, "refund": disputes.refund}[step]
+        ask(run_id=run.run_id, reason="the machine says so", actor="operator:test")
+
+    def run_loop(self, name: str) -> None:
+        if name == "watch":
+            gate_watch.watch(limit=10)
+        elif name == "pending":
+            services.replay_pending(limit=100, older_than=timedelta())
+        elif name != "dead_letters" or any(queue_depth.depth(ENV.DPP_DLQ_URL)):
+            recovery.run_loop(LOOPS[name])
+
+    # What happens by itself.
+
+    def pass_time(self, seconds: int) -> None:
+        """Everything is so much older; what that makes due is done by whoever comes next."""
+        by = timedelta(seconds=seconds)
+        Run.objects.exclude(finalize_stage=Stage.COMMITTED).update(
+            **{
+                column: F(column) - by
+                for column in (
+                    "created_at",
+                    "updated_at",
+                    "lease_expires_at",
+                    "finalize_claimed_at",
+                    "next_send_at",
+                )
+            }
+        )
+        client = redis.client()
+        for key in client.scan_iter():
+            left: Any = client.ttl(key)
+            if left >= 0:
+                client.expire(key, left - seconds)  # at once, if that is the past
+
+    def pass_retention(self, run: Run) -> None:
+        Run.objects.filter(run_id=run.run_id, finalize_stage=Stage.COMMITTED).update(
+            retention_until=F("created_at") - timedelta(seconds=1)
+        )
+
+    def flush(self) -> None:
+        redis.client().flushall()
+
+    def save_image(self) -> None:
+        client = redis.client()
+        raw = _raw()
+        self.image = {str(key): (raw.dump(key), max(0, raw.pttl(key))) for key in client.scan_iter()}
+
+    def restore_image(self) -> None:
+        """Of another server: connections are new, and look at the epoch first."""
+        if not self.image:
+            return
+        client, raw = redis.client(), _raw()
+        client.flushall()
+        for key, (content, left) in self.image.items():
+            raw.restore(key, left, content)
+        epoch: Any = client.get(keys.EPOCH)
+        if epoch is not None:
+            client.set(keys.EPOCH, f"{'b' * 40}.{str(epoch).rpartition('.')[2]}")
+        scripts.forget()
+        redis.disconnect()
+
+    # What must be true after every step.
+
+    @property
+    def tenant_id(self) -> str:
+        return self.shop.tenant.tenant_id
+
+    def truths(self) -> list[Truth]:
+        with connection.cursor() as cursor:
+            cursor.execute(_TRUTH, [self.tenant_id])
+            return [Truth(*row) for row in cursor.fetchall()]
+
+    def holds_true(self) -> None:
+        """One end, one charge, the bill what was taken, what was read stays; and not a micro is missing."""
+        rows = {row.run_id: row for row in self.truths()}
+        for row in rows.values():
+            _one_end_one_charge(row)
+            if row.stage == Stage.COMMITTED:
+                status, actual = self.ended.setdefault(row.run_id, (row.status, row.actual or 0))
+                assert (row.status in {status, Status.EXPIRED}, row.actual) == (True, actual), (row, status, actual)
+        assert set(self.ended) <= set(rows)
+        self._receipts_are_kept(rows.values())
+        if not self.money_is_closed():
+            proof = verify.verify(self.tenant_id)
+            assert proof.verdict is Verdict.PROVED, proof
+
+    def money_is_closed(self) -> bool:
+        """By the gate of all or by the tenant's own, which a rebuild that died leaves behind: nothing moves."""
+        frame = view.look(scripts.shared().client, self.tenant_id)
+        return not frame.mark.is_open() or frame.mark.gate is not None
+
+    def _receipts_are_kept(self, rows: Iterable[Truth]) -> None:
+        by_key: dict[str, Truth] = {row.key: row for row in rows if row.key is not None}
+        ids = {str(row.run_id): row for row in rows}
+        for request in self.requests:
+            if request.receipt is None:
+                continue
+            found = by_key.get(request.key)
+            named = next((row for run_id, row in ids.items() if run_id.encode() in request.receipt), None)
+            assert named is not None, request
+            assert named.status == Status.EXPIRED or named == found, (request, named, found)
+            assert named.reason not in FREES_ITS_KEY, named
+
+    # The end of the day.
+
+    def come_to_rest(self) -> None:
+        """Everybody recovers while time passes; then nothing is open, held or on its way, and every micro is there."""
+        for _ in range(ROUNDS):
+            if not self._unrest():
+                break
+            self.pass_time(3_601)
+            for name in ("watch", "pending", *LOOPS):
+                self.run_loop(name)
+            while any(queue_depth.depth(ENV.DPP_QUEUE_URL)):
+                self.deliver()
+        left = self._unrest()
+        assert not left, f"stuck: {left}"
+        self.holds_true()
+        frame = view.look(scripts.shared().client, self.tenant_id)
+        assert frame.holds == {}
+        entries = LedgerEntry.objects.filter(tenant_id=self.tenant_id).values_list("amount_usd_micros", flat=True)
+        assert frame.balance_micros == sum(entries)
+        recovery.law_holds(self.shop.tenant)
+
+    def _unrest(self) -> list[Any]:
+        still_open = Run.objects.exclude(finalize_stage=Stage.COMMITTED).values_list(
+            "run_id", "status", "money_state", "finalize_stage"
+        )
+        pending = PendingCredit.objects.values_list("entry_id", "amount_usd_micros")
+        found: list[Any] = [*still_open, *pending]
+        if self.money_is_closed():
+            found.append("money is closed")
+        return found
+
+
+def _one_end_one_charge(row: Truth) -> None:
+    if row.stage != Stage.COMMITTED:
+        assert (row.commits, row.charges, row.taken, row.actual) == (0, 0, 0, None), row
+        return
+    if row.status != Status.EXPIRED:  # its earlier history is gone
+        assert row.commits == 1 + row.dispute_steps, row
+        assert row.starts <= 1, row
+    assert row.charges <= 1, row
+    assert row.taken == row.actual, row
+    assert row.actual <= (row.intended or 0) <= row.reserved, row
+    if row.money_state == MoneyState.REFUNDED:
+        assert row.taken == row.given_back, row
+    else:
+        assert row.given_back == 0, row
+
+
+def _raw() -> Any:
+    """What DUMP answers is no text."""
+    import redis as library
+
+    return library.Redis.from_url(ENV.REDIS_URL)

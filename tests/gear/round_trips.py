@@ -1,0 +1,44 @@
+"""Counts what a request asks of the services: trips to Redis, statements, requests to SQS."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from redis.connection import AbstractConnection
+
+from dpp_project.aws.sqs_sender import Connections
+
+
+@dataclass
+class Trips:
+    redis: int = 0
+    sql: list[str] = field(default_factory=list)
+    sqs: int = 0
+
+
+@contextmanager
+def counted() -> Iterator[Trips]:
+    """A pipeline is one trip, however many commands it carries."""
+    trips = Trips()
+    send: Any = AbstractConnection.send_packed_command
+    post = Connections.post
+
+    def counting_send(self: Any, *arguments: Any, **options: Any) -> Any:
+        trips.redis += 1
+        return send(self, *arguments, **options)
+
+    def counting_post(self: Any, *arguments: Any) -> Any:
+        trips.sqs += 1
+        return post(self, *arguments)
+
+    with (
+        mock.patch.object(AbstractConnection, "send_packed_command", counting_send),
+        mock.patch.object(Connections, "post", counting_post),
+        CaptureQueriesContext(connection) as queries,
+    ):
+        yield trips
+        trips.sql = [query["sql"] for query in queries.captured_queries]

@@ -1,0 +1,204 @@
+"""The console's pages for money, as an operator uses them (DPP-75), and what a scrape shows of it (DPP-74)."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.test import Client
+
+from budget import daily_snapshots, dashboard, ledger, services, spending
+from budget.metrics import OPERATIONS
+from budget.models import BalanceSnapshot, LedgerEntry
+from budget.rebuild import rebuild
+from budget.redis import keys
+from dpp_project import clock
+from dpp_project.clock import FixedClock
+from dpp_project.jobs import registry, runner
+from dpp_project.observe import metrics
+from tests.gear.builders.open_runs import RunsTable, runs_table
+from tests.gear.builders.tenants import a_tenant
+from tests.integration.budget.test_ledger_tables import charge
+
+__all__ = ["runs_table"]
+pytestmark = pytest.mark.contract("DPP-75")
+
+ACCOUNTS, ENTRIES = "/admin/budget/account/", "/admin/budget/ledgerentry/"
+
+
+@pytest.fixture
+def tenant_id(runs_table: RunsTable, valkey: redis.Redis) -> str:
+    rebuild.rebuild_all()
+    made = a_tenant().tenant_id
+    services.top_up(tenant_id=made, amount_micros=25_000_000, reference="first", reason="", actor="test")
+    return made
+
+
+@pytest.fixture
+def console(client: Client, tenant_id: str) -> Client:
+    client.force_login(User.objects.create_superuser("ada"))
+    return client
+
+
+def page(console: Client, path: str) -> str:
+    response = console.get(path)
+    assert response.status_code == 200, path
+    return response.content.decode()
+
+
+def test_accounts_show_balance_held_and_charged(console: Client, tenant_id: str, runs_table: RunsTable) -> None:
+    run_id = runs_table.accept(tenant_id, 300_000)
+    services.hold(tenant_id=tenant_id, run_id=run_id, reserved_micros=300_000, created_at_ms=1)
+    runs_table.mark_reserved(run_id)
+    charge(tenant_id, 50_000)
+    rebuild.rebuild_tenant(tenant_id)
+    for path in (ACCOUNTS, f"{ACCOUNTS}{tenant_id}/change/"):
+        shown = page(console, path)
+        for amount in ("24.6500", "0.3000", "0.0500", "25.0000"):
+            assert amount in shown, (path, amount)
+    assert "t_operator" not in page(console, ACCOUNTS)
+
+
+def test_an_account_plots_what_was_charged_by_day(console: Client, tenant_id: str) -> None:
+    charge(tenant_id, 7, created_at=clock.now() - timedelta(days=1))
+    charge(tenant_id, 5, created_at=clock.now() - timedelta(days=1))
+    charge(tenant_id, 3)
+    spent = spending.by_day(now=clock.now(), days=3, tenant_id=tenant_id)
+    assert list(spent.micros) == [0, 12, 3]
+    assert "Charged by day" in page(console, f"{ACCOUNTS}{tenant_id}/change/")
+
+
+def test_money_being_rebuilt_is_not_shown_as_zero(console: Client, tenant_id: str, valkey: redis.Redis) -> None:
+    valkey.flushall()
+    assert "being rebuilt" in page(console, f"{ACCOUNTS}{tenant_id}/change/")
+    assert dashboard.money().figures[0].value == "closed: being rebuilt"
+
+
+@pytest.mark.contract("DPP-57")
+def test_dpp_57_a_top_up_from_the_console_is_entered_once(console: Client, tenant_id: str) -> None:
+    path = f"{ACCOUNTS}{tenant_id}/top_up/"
+    (reference,) = re.findall(r'name="reference" value="([^"]+)"', page(console, path))
+    sent = {"amount_usd": "1.5000", "reference": reference, "reason": "paid"}
+    assert console.post(path, sent).status_code == 302
+    assert console.post(path, sent).status_code == 302
+    entry = LedgerEntry.objects.get(reference=reference)
+    assert (entry.amount_usd_micros, entry.actor, entry.kind) == (1_500_000, "admin:ada", "TOPUP")
+    assert ledger.sums_of(tenant_id).total_micros == 26_500_000
+
+
+def test_an_adjustment_from_the_console_needs_a_reason(console: Client, tenant_id: str) -> None:
+    path = f"{ACCOUNTS}{tenant_id}/adjust/"
+    sent = {"amount_usd": "-1.5000", "reference": "ticket 7", "reason": ""}
+    assert console.post(path, sent).status_code == 200
+    assert console.post(path, sent | {"amount_usd": "1.5", "reason": "x"}).status_code == 200
+    assert LedgerEntry.objects.count() == 1
+    assert console.post(path, sent | {"reason": "was wrong"}).status_code == 302
+    assert LedgerEntry.objects.get(kind="ADJUST").amount_usd_micros == -1_500_000
+    assert console.post(path, sent | {"reason": "x", "amount_usd": "-2.0000"}, follow=True).status_code == 200
+    assert LedgerEntry.objects.count() == 2
+
+
+def test_an_account_is_proved_and_rebuilt_from_the_console(
+    console: Client, tenant_id: str, valkey: redis.Redis
+) -> None:
+    valkey.incrby(keys.balance(tenant_id), 1)
+    shown = console.post(f"{ACCOUNTS}{tenant_id}/prove/", follow=True).content.decode()
+    assert "BALANCE expected 25000000, found 25000001" in shown
+    console.post(f"{ACCOUNTS}{tenant_id}/rebuild/")
+    assert valkey.get(keys.balance(tenant_id)) == "25000000"
+    assert "Proved at" in console.post(f"{ACCOUNTS}{tenant_id}/prove/", follow=True).content.decode()
+
+
+def test_the_ledger_is_read_only(console: Client, tenant_id: str) -> None:
+    entry = LedgerEntry.objects.get()
+    assert "25.0000" in page(console, ENTRIES)
+    assert "25.0000" in page(console, f"{ENTRIES}{entry.pk}/change/")
+    for path in (f"{ENTRIES}add/", f"{ENTRIES}{entry.pk}/delete/", f"{ACCOUNTS}add/", f"{ACCOUNTS}{tenant_id}/delete/"):
+        assert console.get(path).status_code == 403, path
+    assert console.post(f"{ENTRIES}{entry.pk}/change/", {"amount_usd_micros": "1"}).status_code == 403
+    page(console, "/admin/budget/pendingcredit/")
+
+
+def test_actions_need_the_permission(client: Client, tenant_id: str) -> None:
+    client.force_login(User.objects.create_user("bob", is_staff=True))
+    assert client.post(f"{ACCOUNTS}{tenant_id}/top_up/", {"amount_usd": "1.0000", "reference": "x"}).status_code == 403
+    assert LedgerEntry.objects.count() == 1
+
+
+def test_the_first_page_shows_the_money(console: Client, tenant_id: str, valkey: redis.Redis) -> None:
+    valkey.incrby(keys.balance(tenant_id), 4)
+    runner.run(registry.job("money_verify"))
+    shown = page(console, "/admin/")
+    assert "Owed to tenants" in shown
+    figures = {figure.label: figure.value for figure in dashboard.money().figures}
+    assert figures["Drift, in micros"] == "4"
+    assert figures["Gate"] == "open"
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_a_scrape_shows_the_drift(tenant_id: str, valkey: redis.Redis) -> None:
+    valkey.incrby(keys.balance(tenant_id), 4)
+    runner.run(registry.job("money_verify"))
+    scraped = metrics.page().decode()
+    for line in ("dpp_money_drift_usd_micros 4.0", "dpp_money_tenants_differing 1.0", "dpp_budget_open 1.0"):
+        assert f"\n{line}\n" in scraped
+    valkey.flushall()
+    assert "\ndpp_budget_open 0.0\n" in metrics.page().decode()
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_every_operation_on_money_is_counted_by_its_answer(tenant_id: str) -> None:
+    def counted(operation: str, answer: str) -> float:
+        return float(OPERATIONS.labels(operation, answer)._value.get())
+
+    asked = [("hold", "Held"), ("settle", "Settled"), ("settle", "NoHold"), ("refund", "Refunded")]
+    before = [counted(*each) for each in asked]
+    services.hold(tenant_id=tenant_id, run_id="one", reserved_micros=1, created_at_ms=1)
+    services.settle(tenant_id=tenant_id, run_id="one", charge_micros=1)
+    services.settle(tenant_id=tenant_id, run_id="another", charge_micros=1)
+    services.refund(tenant_id=tenant_id, run_id="one")
+    assert [counted(*each) for each in asked] == [each + 1 for each in before]
+
+
+def test_the_jobs_are_declared() -> None:
+    assert {"budget_gate_watch", "pending_credits", "money_verify", "balance_snapshots"} <= set(registry.jobs())
+
+
+@pytest.fixture
+def march(tenant_id: str) -> Iterator[FixedClock]:
+    fixed = FixedClock(clock.now().replace(year=2026, month=3, day=2, hour=0, minute=30))
+    with clock.use(fixed):
+        yield fixed
+
+
+@pytest.mark.contract("DPP-54")
+def test_days_are_summed_up_an_hour_after_they_end(march: FixedClock, tenant_id: str) -> None:
+    other = a_tenant().tenant_id
+    first = march.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    charge(other, 7, created_at=first - timedelta(days=3))
+    charge(other, 5, created_at=first + timedelta(hours=1))
+    assert daily_snapshots.sum_up(now=march.now(), limit=10) == 1
+    assert BalanceSnapshot.objects.get().through == first
+    assert daily_snapshots.sum_up(now=march.now(), limit=10) == 0
+    march.advance(seconds=3_600)
+    assert daily_snapshots.sum_up(now=march.now(), limit=10) == 1
+    assert list(BalanceSnapshot.objects.order_by("through").values_list("total_usd_micros", flat=True)) == [-7, -12]
+    assert ledger.sums_of(other).total_micros == -12
+    march.advance(seconds=86_400)
+    assert daily_snapshots.sum_up(now=march.now(), limit=10) == 0, "a day without entries needs no sum"
+
+
+def test_a_clock_that_is_ahead_sums_up_nothing_of_tomorrow(tenant_id: str) -> None:
+    """A machine's clock in next year: the database's day has the last word, and charges can still be entered."""
+    daily_snapshots.sum_up(now=clock.now() + timedelta(days=400), limit=10)
+    charge(tenant_id, 5)
+    assert ledger.sums_of(tenant_id).total_micros == 24_999_995
+
+
+def test_a_writer_under_way_is_waited_for(tenant_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table's lock does not come: nothing is summed up this time."""
+    charge(tenant_id, 5, created_at=clock.now() - timedelta(days=3))
+    monkeypatch.setattr(daily_snapshots, "_writers_have_ended", lambda: False)
+    assert daily_snapshots.sum_up(now=clock.now(), limit=10) == 0

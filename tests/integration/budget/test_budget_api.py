@@ -1,0 +1,339 @@
+"""The budget as tenants read it, and top-ups as operators make them (DPP-28, DPP-57)."""
+
+import csv
+import io
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from django.test import Client
+
+from budget import services
+from budget.models import BalanceSnapshot, LedgerEntry
+from budget.outcomes import Settled
+from budget.rebuild import rebuild
+from budget.redis import keys
+from tenants.models import Tenant
+from tenants.scopes import OPERATOR_TENANT_ID, Scope
+from tests.gear.builders.open_runs import RunsTable, runs_table
+from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
+
+__all__ = ["runs_table"]
+pytestmark = pytest.mark.contract("DPP-28")
+
+BUDGET, ENTRIES = "/v1/budget", "/v1/budget/entries"
+JANUARY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def runs(runs_table: RunsTable, valkey: redis.Redis) -> RunsTable:
+    rebuild.rebuild_all()
+    return runs_table
+
+
+@pytest.fixture
+def tenant_id(runs: RunsTable) -> str:
+    return a_tenant(poll_rate_per_minute=10_000).tenant_id
+
+
+@pytest.fixture
+def tenant(client: Client, tenant_id: str) -> "Caller":
+    return Caller(client, bearer(a_key(Tenant.objects.get(pk=tenant_id))))
+
+
+@pytest.fixture
+def operator(client: Client, runs: RunsTable) -> "Caller":
+    return Caller(client, bearer(an_operator_key()))
+
+
+class Caller:
+    def __init__(self, client: Client, headers: dict[str, str]) -> None:
+        self.client, self.headers = client, headers
+
+    def get(self, path: str, *, status: int = 200, accept: str = "application/json", **query: Any) -> Any:
+        response = self.client.get(path, query, headers=self.headers | {"Accept": accept})
+        assert response.status_code == status, response.content
+        return response
+
+    def top_up(self, tenant_id: str, body: Any, *, key: str | None = "invoice-7", status: int = 201) -> Any:
+        headers = self.headers | ({} if key is None else {"Idempotency-Key": key})
+        response = self.client.post(
+            f"/v1/tenants/{tenant_id}/topups", body, content_type="application/json", headers=headers
+        )
+        assert response.status_code == status, response.content
+        return response
+
+
+def top_up(tenant_id: str, micros: int, reference: str = "first") -> None:
+    services.top_up(tenant_id=tenant_id, amount_micros=micros, reference=reference, reason="", actor="test")
+
+
+def charged_run(runs: RunsTable, tenant_id: str, reserved: int, charge: int) -> None:
+    run_id = held_run(runs, tenant_id, reserved)
+    claimed = runs.claim(run_id)
+    assert claimed is not None
+    assert isinstance(services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=charge), Settled)
+    assert runs.commit(claimed, taken_micros=charge)
+
+
+def held_run(runs: RunsTable, tenant_id: str, reserved: int) -> str:
+    run_id = runs.accept(tenant_id, reserved)
+    services.hold(tenant_id=tenant_id, run_id=run_id, reserved_micros=reserved, created_at_ms=1)
+    runs.mark_reserved(run_id)
+    return run_id
+
+
+def test_dpp_28_the_budget_adds_up(runs: RunsTable, tenant_id: str, tenant: Caller) -> None:
+    top_up(tenant_id, 25_000_099)
+    charged_run(runs, tenant_id, 250_000, 50_001)
+    held_run(runs, tenant_id, 300_000)
+    answer = tenant.get(BUDGET)
+    assert answer.json() == {
+        "tenant_id": tenant_id,
+        "balance_usd_micros": 24_650_098,
+        "balance_usd": "24.6500",
+        "held_usd_micros": 300_000,
+        "held_usd": "0.3000",
+        "charged_usd_micros": 50_001,
+        "charged_usd": "0.0500",
+        "credited_usd_micros": 25_000_099,
+        "credited_usd": "25.0000",
+    }
+    assert answer.headers["X-DPP-Budget-Remaining"] == "24.6500"
+
+
+def test_dpp_28_a_charge_counts_before_its_commit(runs: RunsTable, tenant_id: str, tenant: Caller) -> None:
+    top_up(tenant_id, 1_000_000)
+    run_id = held_run(runs, tenant_id, 250_000)
+    runs.claim(run_id)
+    services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=7)
+    body = tenant.get(BUDGET).json()
+    assert (body["balance_usd_micros"], body["held_usd_micros"], body["charged_usd_micros"]) == (999_993, 0, 7)
+
+
+@pytest.mark.contract("DPP-55")
+def test_dpp_55_a_tenant_made_a_moment_ago_has_a_budget(tenant: Caller, tenant_id: str, valkey: redis.Redis) -> None:
+    assert valkey.get(keys.balance(tenant_id)) is None, "nothing has opened it yet"
+    body = tenant.get(BUDGET).json()
+    assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (0, 0, 0)
+    assert valkey.get(keys.balance(tenant_id)) == "0"
+
+
+@pytest.mark.contract("DPP-55")
+def test_dpp_55_a_lost_balance_is_made_again_by_whoever_looks(
+    runs: RunsTable, tenant_id: str, tenant: Caller, valkey: redis.Redis
+) -> None:
+    top_up(tenant_id, 1_000_000)
+    held_run(runs, tenant_id, 250_000)
+    valkey.delete(keys.balance(tenant_id))
+    body = tenant.get(BUDGET).json()
+    assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (
+        750_000,
+        250_000,
+        1_000_000,
+    )
+
+
+def test_dpp_55_a_closed_budget_is_no_budget_of_zero(tenant: Caller, valkey: redis.Redis) -> None:
+    valkey.flushall()
+    answer = tenant.get(BUDGET, status=503)
+    assert answer.json()["reason_code"] == "BUDGET_UNAVAILABLE"
+    assert answer.headers["Retry-After"] == "2"
+
+
+@pytest.mark.parametrize("path", [BUDGET, ENTRIES])
+def test_the_budget_needs_its_scope(runs: RunsTable, client: Client, operator: Caller, path: str) -> None:
+    Caller(client, bearer(a_key(scopes=[Scope.RUNS_READ]))).get(path, status=403)
+    operator.get(path, status=403)
+    Caller(client, {}).get(path, status=401)
+
+
+def entered(tenant_id: str, micros: int, at: datetime) -> LedgerEntry:
+    kind = "TOPUP" if micros > 0 else "CHARGE"
+    return LedgerEntry.objects.create(
+        tenant_id=tenant_id,
+        kind=kind,
+        amount_usd_micros=micros,
+        created_at=at,
+        actor="ada",
+        reference=uuid.uuid4().hex if micros > 0 else None,
+        run_id=None if micros > 0 else uuid.uuid4(),
+    )
+
+
+@pytest.fixture
+def quarter(tenant_id: str) -> list[LedgerEntry]:
+    """Three months: a top-up on each first, then four charges a day apart."""
+    made = []
+    for month in (1, 2, 3):
+        first = JANUARY.replace(month=month)
+        made.append(entered(tenant_id, 1_000_000 * month, first))
+        made += [entered(tenant_id, -(10_000 + day), first + timedelta(days=day)) for day in range(1, 5)]
+    BalanceSnapshot.objects.create(
+        tenant_id=tenant_id,
+        through=JANUARY.replace(month=2),
+        total_usd_micros=1_000_000 - 40_010,
+        credited_usd_micros=1_000_000,
+    )
+    return made
+
+
+def test_dpp_28_a_months_statement_adds_up(tenant: Caller, quarter: list[LedgerEntry]) -> None:
+    february: dict[str, Any] = {"created_from": "2026-02-01T00:00:00Z", "created_to": "2026-03-01T00:00:00Z"}
+    body = tenant.get(ENTRIES, **february).json()
+    assert body["opening_usd_micros"] == 1_000_000 - 40_010
+    assert (
+        body["opening_usd_micros"] + sum(it["amount_usd_micros"] for it in body["entries"])
+        == body["closing_usd_micros"]
+    )
+    assert body["closing_usd_micros"] == 3_000_000 - 80_020
+    assert [it["entry_id"] for it in body["entries"]] == [str(it.entry_id) for it in quarter[9:4:-1]]
+    assert body["next_cursor"] is None
+    assert "actor" not in body["entries"][0], "who entered it is the operators' business"
+
+
+def test_dpp_28_pages_fit_together(tenant: Caller, quarter: list[LedgerEntry]) -> None:
+    walked, cursor, opening = [], None, None
+    while True:
+        body = tenant.get(ENTRIES, limit=4, **({} if cursor is None else {"cursor": cursor})).json()
+        assert opening in {None, body["closing_usd_micros"]}
+        opening = body["opening_usd_micros"]
+        assert opening + sum(it["amount_usd_micros"] for it in body["entries"]) == body["closing_usd_micros"]
+        walked += body["entries"]
+        if (cursor := body["next_cursor"]) is None:
+            break
+    assert [it["entry_id"] for it in walked] == [str(it.entry_id) for it in reversed(quarter)]
+    assert opening == 0
+    assert walked[0]["balance_after_usd_micros"] == 6_000_000 - 120_030
+    assert (walked[0]["kind"], walked[0]["amount_usd"]) == ("CHARGE", "-0.0100")
+
+
+def test_entries_can_be_chosen_by_kind(tenant: Caller, quarter: list[LedgerEntry]) -> None:
+    body = tenant.get(ENTRIES, kind="TOPUP", limit=2).json()
+    assert [it["amount_usd_micros"] for it in body["entries"]] == [3_000_000, 2_000_000]
+    assert body["entries"][1]["balance_after_usd_micros"] == 3_000_000 - 40_010
+    more = tenant.get(ENTRIES, kind="TOPUP", limit=2, cursor=body["next_cursor"]).json()
+    assert [it["amount_usd_micros"] for it in more["entries"]] == [1_000_000]
+
+
+def test_an_empty_period_says_what_stands(tenant: Caller, quarter: list[LedgerEntry]) -> None:
+    body = tenant.get(ENTRIES, created_from="2026-04-01T00:00:00Z").json()
+    assert body == {
+        "opening_usd_micros": 6_000_000 - 120_030,
+        "closing_usd_micros": 6_000_000 - 120_030,
+        "entries": [],
+        "next_cursor": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"limit": "0"}, "query.limit"),
+        ({"limit": "201"}, "query.limit"),
+        ({"cursor": "no cursor"}, "query.cursor"),
+        ({"kind": "GIFT"}, "query.kind"),
+        ({"created_from": "2026-01-01"}, "query.created_from"),
+        ({"page": "2"}, "query.page"),
+    ],
+)
+def test_a_wrong_query_is_named(tenant: Caller, query: dict[str, str], field: str) -> None:
+    body = tenant.get(ENTRIES, status=422, **query).json()
+    assert [error["field"] for error in body["errors"]] == [field]
+
+
+def test_another_tenants_entries_are_not_there(tenant: Caller, client: Client, quarter: list[LedgerEntry]) -> None:
+    stranger = Caller(client, bearer(a_key()))
+    assert stranger.get(ENTRIES).json()["entries"] == []
+
+
+def test_dpp_28_the_statement_as_csv_adds_up(tenant: Caller, quarter: list[LedgerEntry]) -> None:
+    answer = tenant.get(ENTRIES, accept="text/csv", created_from="2026-02-01T00:00:00Z")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    opening, *lines, closing = rows
+    assert (opening["kind"], opening["balance_after_usd_micros"]) == ("OPENING", str(1_000_000 - 40_010))
+    assert (closing["kind"], closing["balance_after_usd_micros"]) == ("CLOSING", str(6_000_000 - 120_030))
+    total = sum(int(line["amount_usd_micros"]) for line in lines)
+    assert int(opening["balance_after_usd_micros"]) + total == int(closing["balance_after_usd_micros"])
+    assert [line["entry_id"] for line in lines] == [str(it.entry_id) for it in quarter[5:]]
+
+
+def test_csv_gives_a_spreadsheet_no_formula(tenant_id: str, tenant: Caller) -> None:
+    services.top_up(tenant_id=tenant_id, amount_micros=1, reference="=1+1", reason='-2, "x"', actor="ada")
+    text = b"".join(tenant.get(ENTRIES, accept="text/csv").streaming_content).decode()
+    (line,) = list(csv.DictReader(io.StringIO(text)))[1:-1]
+    assert (line["reference"], line["reason"]) == ("'=1+1", '\'-2, "x"')
+
+
+def test_a_problem_is_a_problem_to_who_asks_for_csv_too(tenant: Caller) -> None:
+    answer = tenant.get(ENTRIES, accept="text/csv", status=422, limit="0")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    tenant.get(ENTRIES, accept="image/png", status=406)
+
+
+# Top-ups
+
+
+@pytest.mark.contract("DPP-57")
+def test_dpp_57_an_operator_tops_up_once_per_key(operator: Caller, tenant: Caller, tenant_id: str) -> None:
+    body = {"amount_usd": "25.0000", "reason": "Invoice 7"}
+    made = operator.top_up(tenant_id, body).json()
+    assert (made["amount_usd_micros"], made["applied"], made["balance_usd_micros"]) == (25_000_000, True, 25_000_000)
+    again = operator.top_up(tenant_id, body, status=200)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.json() == made
+    refused = operator.top_up(tenant_id, {"amount_usd": "25.0001"}, status=409)
+    assert refused.json()["reason_code"] == "IDEMPOTENCY_CONFLICT"
+    assert tenant.get(BUDGET).json()["balance_usd_micros"] == 25_000_000
+    entry = LedgerEntry.objects.get(tenant_id=tenant_id)
+    assert (entry.reference, entry.reason) == ("invoice-7", "Invoice 7")
+    assert entry.actor.startswith("key:dpp_")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "amount_usd"),
+        ({"amount_usd": 25}, "amount_usd"),
+        ({"amount_usd": "25"}, "amount_usd"),
+        ({"amount_usd": "0.0000"}, "amount_usd"),
+        ({"amount_usd": "-1.0000"}, "amount_usd"),
+        ({"amount_usd": "9007199254.7410"}, "amount_usd"),
+        ({"amount_usd": "1.0000", "reason": "x" * 201}, "reason"),
+        ({"amount_usd": "1.0000", "reference": "x"}, "reference"),
+    ],
+    ids=str,
+)
+def test_a_wrong_top_up_is_refused_by_field(operator: Caller, tenant_id: str, body: dict[str, Any], field: str) -> None:
+    problem = operator.top_up(tenant_id, body, status=422).json()
+    assert [error["field"] for error in problem["errors"]] == [field]
+    assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
+
+
+@pytest.mark.parametrize("key", [None, "short", "with space in it", "x" * 65, "run:0000-0000"])
+def test_a_wrong_key_is_refused(operator: Caller, tenant_id: str, key: str | None) -> None:
+    problem = operator.top_up(tenant_id, {"amount_usd": "1.0000"}, key=key, status=422).json()
+    assert [error["field"] for error in problem["errors"]] == ["header.Idempotency-Key"]
+    assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
+
+
+def test_dpp_11_only_operators_top_up_and_never_themselves(operator: Caller, tenant: Caller, tenant_id: str) -> None:
+    body = {"amount_usd": "1.0000"}
+    tenant.top_up(tenant_id, body, status=403)
+    tenant.top_up("t_nobody", body, status=403)
+    operator.top_up("t_nobody", body, status=404)
+    operator.top_up(OPERATOR_TENANT_ID, body, status=422)
+    assert not LedgerEntry.objects.exists()
+
+
+def test_a_top_up_while_money_is_closed_is_entered(
+    operator: Caller, tenant: Caller, tenant_id: str, valkey: redis.Redis
+) -> None:
+    valkey.flushall()
+    made = operator.top_up(tenant_id, {"amount_usd": "1.0000"}).json()
+    assert (made["applied"], made["balance_usd_micros"]) == (False, None)
+    rebuild.rebuild_all()
+    assert tenant.get(BUDGET).json()["balance_usd_micros"] == 1_000_000

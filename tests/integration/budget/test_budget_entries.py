@@ -1,0 +1,237 @@
+"""Top-ups and adjustments: once by reference, spendable at once, never lost or doubled by a crash (DPP-57)."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from django.db import connections
+
+from budget import jobs, ledger, services
+from budget.models import LedgerEntry, PendingCredit
+from budget.money import MAX_MICROS
+from budget.outcomes import Closed, CreditOutcome, Held, Unavailable
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
+from budget.services import Available, Entered, Reason, Refusal
+from dpp_project import clock
+from tenants.scopes import OPERATOR_TENANT_ID
+from tests.gear.builders.open_runs import RunsTable, runs_table
+from tests.gear.builders.tenants import a_tenant
+
+__all__ = ["runs_table"]
+pytestmark = pytest.mark.contract("DPP-57")
+
+
+@pytest.fixture(autouse=True)
+def _money(runs_table: RunsTable, valkey: redis.Redis) -> None:
+    rebuild.rebuild_all()
+
+
+def top_up(tenant_id: str, micros: Any = 500_000, reference: str = "invoice 7", **more: Any) -> Entered | Refusal:
+    values = {"reason": "", "actor": "test"} | more
+    return services.top_up(tenant_id=tenant_id, amount_micros=micros, reference=reference, **values)
+
+
+def adjust(tenant_id: str, micros: Any, reference: str = "ticket 7", reason: str = "was wrong") -> Entered | Refusal:
+    return services.adjust(tenant_id=tenant_id, amount_micros=micros, reference=reference, reason=reason, actor="test")
+
+
+def entered(answer: Entered | Refusal) -> Entered:
+    assert isinstance(answer, Entered), answer
+    return answer
+
+
+def refused(answer: Entered | Refusal) -> Refusal:
+    assert isinstance(answer, Refusal), answer
+    assert PendingCredit.objects.count() == 0
+    return answer
+
+
+def available(tenant_id: str) -> int:
+    answer = services.balance(tenant_id=tenant_id)
+    assert isinstance(answer, Available)
+    return answer.balance_micros
+
+
+def test_dpp_57_a_top_up_is_spendable_at_once(runs_table: RunsTable) -> None:
+    tenant_id = a_tenant().tenant_id
+    made = entered(top_up(tenant_id))
+    assert (made.is_new, made.balance_micros) == (True, 500_000)
+    assert PendingCredit.objects.count() == 0
+    run_id = runs_table.accept(tenant_id, 500_000)
+    held = services.hold(tenant_id=tenant_id, run_id=run_id, reserved_micros=500_000, created_at_ms=1)
+    assert held == Held(balance_micros=0)
+
+
+def test_dpp_57_the_same_reference_enters_once(valkey: redis.Redis) -> None:
+    tenant_id = a_tenant().tenant_id
+    first, again = entered(top_up(tenant_id)), entered(top_up(tenant_id))
+    assert (again.is_new, again.entry, again.balance_micros) == (False, first.entry, 500_000)
+    valkey.delete(keys.credit(str(first.entry.entry_id)))  # its receipt has expired
+    assert entered(top_up(tenant_id)).balance_micros == 500_000
+    assert available(tenant_id) == ledger.sums_of(tenant_id).total_micros == 500_000
+
+
+@pytest.mark.parametrize("other", [{"micros": 500_001}, {"micros": 1}])
+def test_dpp_57_a_reference_is_not_used_for_another_amount(other: dict[str, Any]) -> None:
+    tenant_id = a_tenant().tenant_id
+    top_up(tenant_id)
+    assert refused(top_up(tenant_id, **other)).reason is Reason.REFERENCE_USED
+    assert refused(adjust(tenant_id, 500_000, reference="invoice 7")).reason is Reason.REFERENCE_USED
+    assert available(tenant_id) == 500_000
+
+
+@pytest.mark.parametrize("micros", [0, -1, MAX_MICROS + 1, 1.5, "500000", True, None])
+def test_a_wrong_amount_changes_nothing(micros: object) -> None:
+    tenant_id = a_tenant().tenant_id
+    assert refused(top_up(tenant_id, micros)).field == "amount"
+    if micros != -1:
+        assert refused(adjust(tenant_id, micros)).field == "amount"
+    assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["", " ", "a\nb", "x" * 65, "run:7d0c", "dispute:1"],
+    ids=["empty", "blank", "line", "long", "run", "dispute"],
+)
+def test_a_wrong_reference_changes_nothing(reference: str) -> None:
+    tenant_id = a_tenant().tenant_id
+    assert refused(top_up(tenant_id, reference=reference)).field == "reference"
+    assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
+
+
+def test_an_adjustment_says_why() -> None:
+    assert refused(adjust(a_tenant().tenant_id, 5, reason=" ")).field == "reason"
+    assert refused(top_up(a_tenant().tenant_id, reason="x" * 201)).field == "reason"
+    assert refused(top_up(a_tenant().tenant_id, actor="")).field == "actor"
+
+
+def test_dpp_11_the_operator_holds_no_money() -> None:
+    assert refused(top_up(OPERATOR_TENANT_ID)).reason is Reason.TENANT_RESERVED
+    assert refused(top_up("t_nobody")).reason is Reason.TENANT_UNKNOWN
+
+
+def test_the_ledger_stays_within_its_limits() -> None:
+    tenant_id = a_tenant().tenant_id
+    entered(top_up(tenant_id, MAX_MICROS))
+    assert available(tenant_id) == MAX_MICROS
+    assert refused(top_up(tenant_id, 1, reference="one more")).reason is Reason.LIMIT
+    assert entered(adjust(tenant_id, -MAX_MICROS)).balance_micros == 0
+    assert refused(adjust(tenant_id, -1, reference="one less")).reason is Reason.LIMIT
+    assert available(tenant_id) == 0
+
+
+def test_an_adjustment_may_take_what_is_held_and_leave_a_debt(runs_table: RunsTable) -> None:
+    tenant_id = a_tenant().tenant_id
+    top_up(tenant_id)
+    run_id = runs_table.accept(tenant_id, 400_000)
+    services.hold(tenant_id=tenant_id, run_id=run_id, reserved_micros=400_000, created_at_ms=1)
+    runs_table.mark_reserved(run_id)
+    assert entered(adjust(tenant_id, -500_000)).balance_micros == -400_000
+    services.refund(tenant_id=tenant_id, run_id=run_id)
+    assert available(tenant_id) == 0
+
+
+def test_a_dry_run_enters_nothing() -> None:
+    tenant_id = a_tenant().tenant_id
+    entered(top_up(tenant_id, dry_run=True))
+    assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
+    assert refused(top_up(OPERATOR_TENANT_ID, dry_run=True)).reason is Reason.TENANT_RESERVED
+
+
+def test_dpp_57_two_at_once_with_one_reference_enter_once() -> None:
+    tenant_id = a_tenant().tenant_id
+    answers: list[Entered | Refusal] = []
+    together = threading.Barrier(4)
+
+    def enter() -> None:
+        together.wait()
+        answers.append(top_up(tenant_id))
+        connections.close_all()
+
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(entered(answer).is_new for answer in answers) == [False, False, False, True]
+    assert LedgerEntry.objects.filter(tenant_id=tenant_id).count() == 1
+    services.replay_pending(limit=10, older_than=timedelta(0))
+    assert available(tenant_id) == 500_000
+
+
+def dying(outcome_lost: bool) -> Any:  # noqa: FBT001
+    """The script's call, cut off before or after it ran."""
+    real = scripts.Scripts.credit
+
+    def credit(self: scripts.Scripts, **more: Any) -> CreditOutcome:
+        if outcome_lost:
+            real(self, **more)
+        return Unavailable(Closed.REDIS)
+
+    return credit
+
+
+@pytest.mark.parametrize("outcome_lost", [True, False])
+def test_dpp_57_what_a_crash_left_is_applied_once(monkeypatch: pytest.MonkeyPatch, *, outcome_lost: bool) -> None:
+    tenant_id = a_tenant().tenant_id
+    entered(top_up(tenant_id, 1, reference="first"))
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", dying(outcome_lost))
+        assert entered(top_up(tenant_id)).balance_micros is None
+    assert PendingCredit.objects.count() == 1
+    assert jobs.apply_pending(now=clock.now(), limit=10).seen == 0, "it may still be on its way"
+    replayed = services.replay_pending(limit=10, older_than=timedelta(0))
+    assert (replayed.seen, replayed.applied) == (1, 1)
+    assert available(tenant_id) == 500_001
+    assert services.replay_pending(limit=10, older_than=timedelta(0)).seen == 0
+
+
+@pytest.mark.parametrize("outcome_lost", [True, False])
+def test_dpp_57_asked_again_after_a_crash_it_is_applied_once(
+    monkeypatch: pytest.MonkeyPatch, *, outcome_lost: bool
+) -> None:
+    tenant_id = a_tenant().tenant_id
+    entered(top_up(tenant_id, 1, reference="first"))
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", dying(outcome_lost))
+        top_up(tenant_id)
+    assert entered(top_up(tenant_id)).is_new is False
+    assert available(tenant_id) == 500_001
+    assert PendingCredit.objects.count() == 0
+
+
+def test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed(
+    monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis
+) -> None:
+    """Its receipt may be about to expire: a replay could come twice, a rebuild cannot."""
+    tenant_id = a_tenant().tenant_id
+    entered(top_up(tenant_id, 1, reference="first"))
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", dying(outcome_lost=True))
+        made = entered(top_up(tenant_id))
+    valkey.delete(keys.credit(str(made.entry.entry_id)))
+    PendingCredit.objects.update(created_at=clock.now() - timedelta(hours=13))
+    assert services.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert available(tenant_id) == 500_001
+
+
+def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rival rebuilds at the worst moment: after the transaction, before the script."""
+    tenant_id = a_tenant().tenant_id
+    entered(top_up(tenant_id, 1, reference="first"))
+    real = scripts.Scripts.credit
+
+    def rebuilt_first(self: scripts.Scripts, **more: Any) -> CreditOutcome:
+        rebuild.rebuild_all()
+        return real(self, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", rebuilt_first)
+        assert entered(top_up(tenant_id)).balance_micros is None, "its epoch is over"
+    assert available(tenant_id) == 500_001
+    assert services.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert available(tenant_id) == 500_001

@@ -1,0 +1,460 @@
+"""Money made again from Postgres, against a real Redis that forgets, restarts and comes back older (DPP-55)."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.db import connection, connections, transaction
+
+from budget import services, verify
+from budget.models import PendingCredit
+from budget.outcomes import AlreadyHeld, Closed, Held, HoldLost, NoHold, Settled, Unavailable
+from budget.rebuild import rebuild
+from budget.rebuild.gate_watch import watch
+from budget.rebuild.rebuild import Busy, Rebuilt
+from budget.redis import connection as money_connection
+from budget.redis import keys, scripts
+from budget.services import Available, Entered
+from budget.verify import Verdict
+from dpp_project.devstack import valkey as devstack_valkey
+from tests.gear.builders.open_runs import RunsTable, runs_table
+from tests.gear.builders.tenants import a_tenant
+
+__all__ = ["runs_table"]
+pytestmark = pytest.mark.contract("DPP-55")
+
+
+@pytest.fixture
+def runs(runs_table: RunsTable, valkey: redis.Redis) -> RunsTable:
+    rebuild.rebuild_all()
+    return runs_table
+
+
+def funded(micros: int = 1_000_000) -> str:
+    tenant_id = a_tenant().tenant_id
+    made = services.top_up(tenant_id=tenant_id, amount_micros=micros, reference="first", reason="", actor="test")
+    assert isinstance(made, Entered)
+    assert made.balance_micros == micros
+    return tenant_id
+
+
+def hold(tenant_id: str, run_id: str, micros: int = 250_000) -> object:
+    return services.hold(tenant_id=tenant_id, run_id=run_id, reserved_micros=micros, created_at_ms=1)
+
+
+def held_run(runs: RunsTable, tenant_id: str, micros: int = 250_000) -> str:
+    run_id = runs.accept(tenant_id, micros)
+    assert isinstance(hold(tenant_id, run_id, micros), Held)
+    assert runs.mark_reserved(run_id)
+    return run_id
+
+
+def settled_run(runs: RunsTable, tenant_id: str, charge: int = 50_000) -> str:
+    run_id = held_run(runs, tenant_id)
+    claimed = runs.claim(run_id)
+    assert claimed is not None
+    outcome = services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=charge)
+    assert isinstance(outcome, Settled)
+    assert runs.commit(claimed, taken_micros=outcome.charge_micros)
+    return run_id
+
+
+def available(tenant_id: str) -> int:
+    answer = services.balance(tenant_id=tenant_id)
+    assert isinstance(answer, Available), answer
+    return answer.balance_micros
+
+
+def test_dpp_55_a_flush_closes_money_and_the_watch_opens_it(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id, other = funded(), funded(7)
+    run_id = held_run(runs, tenant_id)
+    settled_run(runs, tenant_id)
+    valkey.flushall()
+    late = runs.accept(tenant_id, 1)
+    assert hold(tenant_id, late, 1) == Unavailable(Closed.EPOCH)
+    assert services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=1) == Unavailable(Closed.EPOCH)
+    assert services.refund(tenant_id=tenant_id, run_id=run_id) == Unavailable(Closed.EPOCH)
+    assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
+    assert valkey.keys() == []
+
+    seen = watch(limit=10)
+
+    assert (seen.found, seen.rebuilt, seen.failed) == (1, 1, 0)
+    assert available(tenant_id) == 1_000_000 - 250_000 - 50_000
+    assert available(other) == 7
+    assert valkey.hgetall(keys.holds(tenant_id)) == {run_id: "250000"}
+    assert hold(tenant_id, run_id) == AlreadyHeld(250_000)
+
+
+def test_dpp_55_receipts_of_the_last_day_come_back(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    run_id = settled_run(runs, tenant_id)
+    valkey.flushall()
+    rebuild.rebuild_all()
+    again = services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=250_000)
+    assert again == Settled(50_000, 200_000, 950_000, again=True)
+    assert available(tenant_id) == 950_000
+
+
+def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id, other = funded(), funded(7)
+    held_run(runs, tenant_id)
+    epoch = valkey.get(keys.EPOCH)
+    valkey.delete(keys.balance(tenant_id))
+    run_id = runs.accept(tenant_id, 1)
+    assert hold(tenant_id, run_id, 1) == Unavailable(Closed.BALANCE)
+    assert available(tenant_id) == 750_000
+    assert not runs.mark_reserved(run_id), "the rebuild has fenced the row whose hold it refused"
+    assert valkey.get(keys.EPOCH) == epoch
+    assert available(other) == 7
+
+
+def test_the_watch_finds_a_lost_balance_by_itself(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    valkey.delete(keys.balance(tenant_id))
+    fresh = a_tenant().tenant_id
+    assert set(watch(limit=10).tenants) >= {tenant_id, fresh}
+    assert available(tenant_id) == 1_000_000
+    assert available(fresh) == 0
+    assert watch(limit=10).found == 0
+
+
+def test_the_watch_opens_what_a_dead_rebuild_left_closed(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    valkey.set(keys.gate(tenant_id), "closed.by-a-rebuild-that-died")
+    assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.GATE)
+    assert watch(limit=10).tenants == [tenant_id]
+    assert available(tenant_id) == 1_000_000
+
+
+def test_lost_holds_are_seen_and_rebuilt(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    run_id = held_run(runs, tenant_id)
+    valkey.delete(keys.holds(tenant_id))
+    assert hold(tenant_id, run_id) == HoldLost()
+    assert services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=1) == NoHold()
+    assert services.refund(tenant_id=tenant_id, run_id=run_id) == NoHold()
+    assert rebuild.rebuild_tenant(tenant_id) == Rebuilt(tenants=1, holds=1, balance_micros=750_000)
+    assert services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=1) == Settled(
+        1, 249_999, 999_999, again=False
+    )
+
+
+def test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    run_id = held_run(runs, tenant_id)
+    claimed = runs.claim(run_id)
+    assert claimed is not None
+    services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=50_000)
+    rebuild.rebuild_all()
+    assert not runs.commit(claimed, taken_micros=50_000)
+    assert available(tenant_id) == 750_000
+    retaken = runs.claim(run_id)
+    assert retaken is not None
+    assert services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=50_000) == Settled(
+        50_000, 200_000, 950_000, again=False
+    )
+    assert runs.commit(retaken, taken_micros=50_000)
+
+
+def test_one_rebuild_at_a_time(runs: RunsTable) -> None:
+    """The lock is held by another session; the second rebuild changes nothing."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold_the_lock() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s, %s)", list(rebuild.LOCK))
+            held.set()
+            release.wait(10)
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", list(rebuild.LOCK))
+        connections.close_all()
+
+    thread = threading.Thread(target=hold_the_lock)
+    thread.start()
+    assert held.wait(10)
+    epoch = scripts.shared().gate.renewed()
+    assert rebuild.rebuild_all() == Busy()
+    assert rebuild.rebuild_tenant("t_any") == Busy()
+    assert scripts.shared().gate.renewed() == epoch
+    release.set()
+    thread.join()
+    assert isinstance(rebuild.rebuild_all(), Rebuilt)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_dpp_55_a_flush_while_it_is_written_starts_the_rebuild_again(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch, *, whole: bool
+) -> None:
+    tenant_id = funded()
+    held_run(runs, tenant_id)
+    snapshots: list[Any] = []
+    real = rebuild.fence_and_snapshot
+
+    def then_flush(which: str | None) -> Any:
+        snapshots.append(which)
+        taken = real(which)
+        if len(snapshots) == 1:
+            valkey.flushall()
+        return taken
+
+    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_flush)
+    if not whole:  # the flush has emptied the epoch as well: this waits for a rebuild of all
+        assert rebuild.rebuild_tenant(tenant_id) == Busy()
+        assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
+    assert isinstance(rebuild.rebuild_all(), Rebuilt)
+    assert len(snapshots) == 2
+    assert available(tenant_id) == 750_000
+
+
+def test_dpp_55_a_rebuild_that_dies_leaves_money_closed(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant_id = funded()
+
+    def die(_which: str | None) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rebuild, "fence_and_snapshot", die)
+        with pytest.raises(RuntimeError):
+            rebuild.rebuild_all()
+    assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
+    watch(limit=10)
+    assert available(tenant_id) == 1_000_000
+
+
+def test_a_snapshot_is_taken_again_when_a_run_moves_under_it(runs: RunsTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rival commits between the view and the fence: Postgres refuses, the next view has it."""
+    tenant_id = funded()
+    run_id = held_run(runs, tenant_id)
+    claimed = runs.claim(run_id)
+    assert claimed is not None
+    services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=50_000)
+    views: list[int] = []
+    real = runs.fence
+
+    def rival_first(*, tenant_id: str | None) -> int:
+        views.append(1)
+        if len(views) == 1:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 FROM money_test_runs")  # the view is taken here
+            in_another_session(lambda: runs.commit(claimed, taken_micros=50_000))
+        return real(tenant_id=tenant_id)
+
+    monkeypatch.setattr(runs, "fence", rival_first)
+    rebuild.rebuild_all()
+    assert len(views) == 2
+    assert available(tenant_id) == 950_000
+
+
+def in_another_session(work: Any) -> None:
+    done: list[object] = []
+
+    def run() -> None:
+        done.append(work())
+        connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert done
+    assert done[0]
+
+
+@pytest.fixture
+def own_valkey(tmp_path: Path, settings: Any) -> Iterator["OwnValkey"]:
+    own = OwnValkey(tmp_path)
+    settings.REDIS_URL = own.url
+    scripts.forget()
+    yield own
+    scripts.forget()
+    own.kill()
+
+
+OPTIONS = {"appendonly": "no"}  # so that the dump is what it starts from
+
+
+class OwnValkey:
+    """A server that may be killed, restarted, and given back an older dump."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server, self._process = devstack_valkey.start(folder, options=OPTIONS)
+        self.url = self._server.url
+        self.client = redis.Redis.from_url(self.url, decode_responses=True)
+
+    def save(self) -> None:
+        self.client.save()
+        shutil.copy(self.folder / "dump.rdb", self.folder / "older.rdb")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.client.connection_pool.disconnect()
+
+    def start_from(self, dump: str) -> None:
+        self.kill()
+        if dump != "dump.rdb":
+            shutil.copy(self.folder / dump, self.folder / "dump.rdb")
+        self._server, self._process = devstack_valkey.start(self.folder, port=self._server.port, options=OPTIONS)
+
+
+def test_dpp_55_a_restart_with_everything_still_closes_money(runs_table: RunsTable, own_valkey: OwnValkey) -> None:
+    """Nothing may be lost, but nobody can know: the epoch names the server that is gone."""
+    rebuild.rebuild_all()
+    tenant_id = funded()
+    own_valkey.save()
+    own_valkey.start_from("older.rdb")
+    run_id = runs_table.accept(tenant_id, 1)
+    assert hold(tenant_id, run_id, 1) in {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
+    assert hold(tenant_id, run_id, 1) == Unavailable(Closed.EPOCH)
+    assert str(own_valkey.client.get(keys.EPOCH)).startswith("closed.")
+    watch(limit=10)
+    assert available(tenant_id) == 1_000_000
+
+
+def test_dpp_55_an_older_image_is_never_believed(runs_table: RunsTable, own_valkey: OwnValkey) -> None:
+    rebuild.rebuild_all()
+    tenant_id = funded()
+    open_run = held_run(runs_table, tenant_id)
+    own_valkey.save()
+    settled = settled_run(runs_table, tenant_id, charge=250_000)
+    services.top_up(tenant_id=tenant_id, amount_micros=9, reference="second", reason="", actor="test")
+    own_valkey.start_from("older.rdb")
+    assert own_valkey.client.get(keys.balance(tenant_id)) == "750000", "the image itself is older"
+
+    answers = {services.balance(tenant_id=tenant_id) for _ in range(3)}
+
+    assert answers <= {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
+    watch(limit=10)
+    assert available(tenant_id) == 1_000_000 - 250_000 - 250_000 + 9
+    assert own_valkey.client.hgetall(keys.holds(tenant_id)) == {open_run: "250000"}
+    assert isinstance(services.settle(tenant_id=tenant_id, run_id=settled, charge_micros=1), Settled)
+    assert available(tenant_id) == 500_009
+
+
+def test_dpp_55_connections_that_stood_while_redis_was_away_do_not_pass_the_gate(
+    runs_table: RunsTable,
+    own_valkey: OwnValkey,
+) -> None:
+    """Every pooled connection is broken by the restart; each new one looks before its first command."""
+    rebuild.rebuild_all()
+    tenant_id = funded()
+    threads = [threading.Thread(target=services.balance, kwargs={"tenant_id": tenant_id}) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    own_valkey.save()
+    own_valkey.start_from("older.rdb")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scripts.shared().gate, "renewed", lambda: pytest.fail("the known epoch should be refused first"))
+        answers = []
+        for _ in range(12):
+            try:
+                answers.append(services.balance(tenant_id=tenant_id))
+            except pytest.fail.Exception:
+                answers.append(Unavailable(Closed.EPOCH))
+    assert set(answers) <= {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
+
+
+def test_dpp_55_a_rebuild_that_lost_its_lock_cannot_write_an_older_snapshot(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session ends behind its snapshot. Before it goes on, money comes in, and another rebuilds the tenant."""
+    tenant_id = funded()
+    held_run(runs, tenant_id)
+    real = rebuild.fence_and_snapshot
+    others: list[Any] = []
+
+    def then_the_session_is_lost(which: str | None) -> Any:
+        taken = real(which)
+        if not others:
+            others.append(None)
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                (mine,) = cursor.fetchone()
+            in_another_session(lambda: meanwhile(mine))
+        return taken
+
+    def meanwhile(session: int) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [session])
+            assert cursor.fetchone() == (True,)
+        services.top_up(tenant_id=tenant_id, amount_micros=5, reference="meanwhile", reason="", actor="test")
+        others.append(rebuild.rebuild_tenant(tenant_id))
+        return True
+
+    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_the_session_is_lost)
+    assert isinstance(rebuild.rebuild_all(), Rebuilt)
+    assert others == [None, Busy()]
+    services.replay_pending(limit=10, older_than=timedelta())
+    assert available(tenant_id) == 750_005
+    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt), "the lock is free"
+
+
+def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took its snapshot; then all money was closed and opened, and money moved; it does not go back to before."""
+    tenant_id = funded()
+    real = rebuild.fence_and_snapshot
+    others: list[str] = []
+
+    def then_all_is_rebuilt(which: str | None) -> Any:
+        taken = real(which)
+        if which is not None and not others:
+            others.append(which)
+            rebuild._rebuild_all()
+            others.append(held_run(runs, tenant_id))
+        return taken
+
+    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_all_is_rebuilt)
+    assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
+    assert valkey.hgetall(keys.holds(tenant_id)) == {others[1]: "250000"}
+    assert available(tenant_id) == 750_000
+    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+
+
+def test_dpp_57_pending_credits_are_counted_by_a_rebuild(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    valkey.flushall()
+    made = services.top_up(tenant_id=tenant_id, amount_micros=5, reference="closed", reason="", actor="test")
+    assert isinstance(made, Entered)
+    assert made.balance_micros is None
+    assert PendingCredit.objects.count() == 1
+    rebuild.rebuild_all()
+    assert available(tenant_id) == 1_000_005
+    assert PendingCredit.objects.count() == 1, "its row goes when the replay has met its receipt"
+    assert services.replay_pending(limit=10, older_than=timedelta()).applied == 1
+    assert PendingCredit.objects.count() == 0
+    assert available(tenant_id) == 1_000_005
+
+
+def test_preview_writes_nothing(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    run_id = held_run(runs, tenant_id)
+    valkey.flushall()
+    assert rebuild.preview(tenant_id) == Rebuilt(tenants=1, holds=1, balance_micros=750_000)
+    assert valkey.keys() == []
+    claimed = runs.claim(run_id)
+    assert claimed is not None
+    assert claimed.version == 2, "the preview has not fenced it"
+
+
+def test_a_client_of_money_is_guarded(own_valkey: OwnValkey) -> None:
+    own_valkey.client.set(keys.EPOCH, "b" * 40 + ".of-another-server")
+    assert str(money_connection.client().get(keys.EPOCH)).startswith("closed.")
+
+
+def test_money_inside_a_transaction_is_refused(runs: RunsTable) -> None:
+    tenant_id = funded()
+    with pytest.raises(RuntimeError), transaction.atomic():
+        services.top_up(tenant_id=tenant_id, amount_micros=5, reference="x", reason="", actor="test")
+    assert available(tenant_id) == 1_000_000

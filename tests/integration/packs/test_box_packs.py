@@ -1,0 +1,254 @@
+"""Packs that behave and packs that do not, in a real box: each its reason, and the box works on."""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpp_project.reasons import ReasonCode
+from runs.box.box import Box
+from runs.box.outcomes import Done, Failed, Outcome
+from runs.packs.pack import Artifact, EngineUnavailable
+from tests.gear.builders.box import MODULE, Heard, a_job, begin, lives, nothing_to_fetch, run
+
+pytestmark = pytest.mark.contract("DPP-32")
+
+SHORT = 0.5
+ONE_PROCESS_IS_BACK = 2.0
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    made = Box([MODULE])
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _alive_after_each(box: Box) -> Iterator[None]:
+    """Whatever a pack did, the next run of the same box works, and nothing of the last one is left."""
+    yield
+    done(run(box, "FREE"))
+    assert box.nursery_pid() is not None
+
+
+def done(outcome: Outcome) -> Done:
+    assert isinstance(outcome, Done), outcome
+    return outcome
+
+
+def failed(outcome: Outcome, reason: ReasonCode) -> Failed:
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.reason is reason, outcome
+    return outcome
+
+
+# What a good pack has and gives.
+
+
+@pytest.mark.contract("DPP-66")
+def test_box_a_pack_gives_its_answer_its_cost_its_logs_and_its_files(box: Box) -> None:
+    heard = Heard()
+    job = a_job("WHOLE", inputs={"number": 7}, artifacts_wanted={"include_page": True})
+    found = done(begin(box, job, heard=heard).wait())
+    assert found == Done(
+        data={"wanted": {"include_page": True}, "left": 400, "number": 7},
+        artifacts=(Artifact(name="page.md", content=b"# \x00 page" * 1000, content_type="text/markdown"),),
+        spent_micros=600,
+        tokens=15,
+        discard_log=[{"url": "a", "reason": "TIMEOUT"}],
+        blocked_log=[{"url": "b", "reason": "LOOPBACK"}],
+        reliability=0.75,
+    )
+    assert heard.lines == [("working", {"step": 1, "name": "x"})]
+
+
+def test_box_holds_nothing_of_the_worker(box: Box) -> None:
+    os.environ["DPP_CANARY_SECRET"] = "canary"
+    with_canary = Box([MODULE])
+    try:
+        found = done(run(with_canary, "LOOK_AROUND")).data
+    finally:
+        with_canary.close()
+        del os.environ["DPP_CANARY_SECRET"]
+    threads = {"OMP_THREAD_LIMIT": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    allowed = {"PATH", "LANG", "TZ", "TESSDATA_PREFIX", "MALLOC_ARENA_MAX", "TMPDIR", "DPP_BOX_MARK", *threads}
+    assert isinstance(found["environment"], dict)
+    assert set(found["environment"]) <= allowed
+    assert threads.items() <= found["environment"].items()
+    assert "canary" not in str(found)
+    assert found["modules"] == []
+    assert found["session"] is True
+    assert isinstance(found["open"], list)
+    assert [str(name).split(":")[0] for name in found["open"]] == ["socket"]
+
+
+def test_box_a_pack_reads_the_variables_it_named_and_the_next_one_does_not(box: Box) -> None:
+    assert done(run(box, "READ_ENVIRONMENT", environment={"ENGINE_KEY": "k"})).data == {"key": "k"}
+    assert done(run(box, "READ_ENVIRONMENT")).data == {"key": None}
+
+
+def test_box_a_pack_without_need_has_no_network_nor_have_its_children(box: Box) -> None:
+    found = done(run(box, "NO_NETWORK")).data
+    assert found == {"AF_INET": "EACCES", "AF_INET6": "EACCES", "AF_UNIX": "EACCES", "child": 13, "pair": "x"}
+
+
+def test_box_a_pack_that_says_so_has_the_network(box: Box) -> None:
+    assert done(run(box, "NETWORK")).data["AF_INET"] == "open"
+
+
+def test_box_an_upload_travels_through_the_worker(box: Box) -> None:
+    content = os.urandom(3_000_000)
+    keys: list[str] = []
+
+    def fetch(key: str) -> bytes:
+        keys.append(key)
+        return content
+
+    job = a_job("FETCH", inputs={"key": "uploads/t_one/a.png"})
+    found = done(begin(box, job, fetch_upload=fetch).wait())
+    assert found.data == {"size": 3_000_000, "sha256": hashlib.sha256(content).hexdigest()}
+    assert keys == ["uploads/t_one/a.png"]
+
+
+def test_box_an_upload_that_is_refused_fails_the_pack(box: Box) -> None:
+    job = a_job("FETCH", inputs={"key": "uploads/t_two/a.png"})
+    found = failed(begin(box, job, fetch_upload=nothing_to_fetch).wait(), ReasonCode.PACK_FAILED)
+    assert found.detail == "There is no upload uploads/t_two/a.png."
+
+
+def test_box_a_store_that_is_away_is_the_engines_failure(box: Box) -> None:
+    def fetch(_key: str) -> bytes:
+        raise EngineUnavailable("The store does not answer.")
+
+    found = begin(box, a_job("FETCH"), fetch_upload=fetch).wait()
+    assert failed(found, ReasonCode.ENGINE_UNAVAILABLE).detail == "The store does not answer."
+
+
+def test_box_files_of_a_run_go_with_it(box: Box) -> None:
+    where = Path(str(done(run(box, "LEAVE_FILES")).data["cwd"]))
+    assert where.name.isdigit()
+    assert not where.exists()
+
+
+# How packs fail.
+
+
+@pytest.mark.parametrize(
+    ("attribute", "reason", "detail"),
+    [
+        ("REFUSE", ReasonCode.PACK_FAILED, "This cannot be read."),
+        ("RAISE", ReasonCode.PACK_FAILED, "The pack stopped on a ValueError."),
+        ("NOT_JSON", ReasonCode.PACK_FAILED, "The pack stopped on a ValueError."),
+        ("NOT_A_DICT", ReasonCode.PACK_FAILED, "The pack stopped on a TypeError."),
+        ("THREADS", ReasonCode.PACK_FAILED, "The pack stopped on a RuntimeError."),
+        ("HUGE_FILE", ReasonCode.PACK_FAILED, "The pack stopped on a OSError."),
+        ("TOO_MUCH", ReasonCode.PACK_FAILED, "The result is larger than a run may answer."),
+        ("FLOOD", ReasonCode.PACK_FAILED, "The result is larger than a run may answer."),
+        ("MISSING", ReasonCode.ENGINE_UNAVAILABLE, "Not installed: tessdata kor (apt install tesseract-ocr-kor)"),
+        ("SYS_EXIT", ReasonCode.PACK_CRASHED, "The pack left its process (SystemExit)."),
+        ("SEGFAULT", ReasonCode.PACK_CRASHED, "The pack's process ended without an answer (SIGSEGV)."),
+        ("ABORT", ReasonCode.PACK_CRASHED, "The pack's process ended without an answer (SIGABRT)."),
+        ("GARBAGE", ReasonCode.PACK_CRASHED, "The pack's process wrote what is no answer."),
+        ("GARBAGE_IN_FRAME", ReasonCode.PACK_CRASHED, "The pack's process wrote what is no answer."),
+        ("MANY_PROCESSES", ReasonCode.PACK_CRASHED, "The pack started too many processes."),
+        ("HOARD", ReasonCode.PACK_MEMORY_EXCEEDED, "The pack passed its memory limit."),
+        ("HOARD_NATIVELY", ReasonCode.PACK_MEMORY_EXCEEDED, "The pack passed its memory limit."),
+        ("HOARD_IN_CHILDREN", ReasonCode.PACK_MEMORY_EXCEEDED, "The pack passed its memory limit."),
+        ("KILL_GUARDIAN", ReasonCode.PACK_CRASHED,
+         "The pack's process ended without an answer (its guardian was killed)."),
+    ],
+)  # fmt: skip
+def test_dpp_32_a_pack_that_goes_wrong_ends_with_its_reason(
+    attribute: str, reason: ReasonCode, detail: str, box: Box
+) -> None:
+    assert failed(run(box, attribute), reason).detail == detail
+
+
+@pytest.mark.parametrize("code", [0, 1, 255])
+def test_dpp_32_a_pack_that_exits_has_crashed_and_what_it_spent_is_known(code: int, box: Box) -> None:
+    found = failed(run(box, "EXIT", inputs={"number": code}), ReasonCode.PACK_CRASHED)
+    assert found == Failed(
+        reason=ReasonCode.PACK_CRASHED,
+        detail=f"The pack's process ended without an answer (exit code {code}).",
+        spent_micros=700,
+        tokens=2,
+    )
+
+
+def test_box_what_an_exception_says_stays_in_the_box(box: Box) -> None:
+    heard = Heard()
+    outcome = begin(box, a_job("RAISE"), heard=heard).wait()
+    logged = heard.values("pack stopped on an exception")
+    assert logged["exception"] == "ValueError"
+    assert any("nasty_packs.py" in frame for frame in logged["frames"])
+    assert "canary" not in str(heard.lines) + str(outcome)
+
+
+@pytest.mark.parametrize("attribute", ["SWALLOW_ALL", "DEAF", "BACKTRACK", "HASH", "HOARD_AND_SWALLOW"])
+def test_dpp_32_nothing_outlasts_its_timebox(attribute: str, box: Box) -> None:
+    begun = time.monotonic()
+    found = failed(run(box, attribute, timebox_seconds=SHORT), ReasonCode.TIMEBOX_EXCEEDED)
+    assert SHORT <= time.monotonic() - begun < SHORT + ONE_PROCESS_IS_BACK
+    assert found.spent_micros == (987 if attribute == "SWALLOW_ALL" else 0)
+
+
+def test_dpp_32_a_guardian_that_is_frozen_does_not_save_its_pack(box: Box) -> None:
+    found = run(box, "FREEZE_GUARDIAN", timebox_seconds=SHORT)
+    assert failed(found, ReasonCode.TIMEBOX_EXCEEDED)
+
+
+@pytest.mark.contract("DPP-36")
+def test_dpp_36_a_pack_is_stopped_before_its_cost_passes_the_hold(box: Box) -> None:
+    found = failed(run(box, "PAST_THE_HOLD"), ReasonCode.PACK_FAILED)
+    assert found.spent_micros == 900
+    assert found.detail == "The next step would have cost more than was held."
+
+
+@pytest.mark.contract("DPP-36")
+def test_dpp_36_a_pack_that_reports_no_cost_has_failed(box: Box) -> None:
+    assert failed(run(box, "UNPAID"), ReasonCode.PACK_FAILED).detail == "The pack reported no cost."
+
+
+def test_box_what_a_pack_prints_goes_nowhere(box: Box, capfd: pytest.CaptureFixture[str]) -> None:
+    assert done(run(box, "NOISE")).data == {"said": True}
+    assert "noise" not in "".join(capfd.readouterr())
+
+
+def test_box_a_child_that_returns_where_its_parent_did_is_not_heard(box: Box) -> None:
+    for _ in range(5):
+        assert done(run(box, "FORK_AND_RETURN")).data == {"child": False}
+
+
+def test_dpp_32_children_end_with_their_pack_also_those_that_left_its_session(box: Box) -> None:
+    found = done(run(box, "FAMILY")).data
+    assert isinstance(found["pids"], list)
+    assert len(found["pids"]) == 3
+    assert [pid for pid in [*found["pids"], found["own"]] if lives(int(str(pid)))] == []
+
+
+def test_dpp_32_children_end_with_a_pack_that_is_killed(box: Box) -> None:
+    heard = Heard()
+    begun = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=SHORT), heard=heard)
+    failed(begun.wait(), ReasonCode.TIMEBOX_EXCEEDED)
+    pids = heard.values("family")["pids"]
+    assert len(pids) == 3
+    assert [pid for pid in pids if lives(pid)] == []
+
+
+def test_box_eight_at_once_do_not_touch_each_other(box: Box) -> None:
+    wanted = ["WHOLE", "SEGFAULT", "HOARD", "FAMILY", "EXIT", "FREE", "RAISE", "SWALLOW_ALL"]
+
+    def one(attribute: str) -> Any:
+        outcome = run(box, attribute, timebox_seconds=8 if attribute != "SWALLOW_ALL" else SHORT)
+        return "DONE" if isinstance(outcome, Done) else getattr(outcome, "reason", None)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(one, wanted * 3))
+    assert found == ["DONE", "PACK_CRASHED", "PACK_MEMORY_EXCEEDED", "DONE", "PACK_CRASHED", "DONE", "PACK_FAILED",
+                     "TIMEBOX_EXCEEDED"] * 3  # fmt: skip

@@ -1,0 +1,227 @@
+"""Health, metrics, the OpenAPI document and the pages around it (DPP-71, DPP-72, DPP-74)."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+
+from dpp_project import health, pages, settings
+from dpp_project.aws import sqs_client
+from dpp_project.observe import metrics
+from dpp_project.reasons import REASONS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def forget_the_last_probing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_latest", health._Latest())
+
+
+@pytest.mark.contract("DPP-72")
+def test_dpp_72_healthz_says_that_the_process_lives(client: Client) -> None:
+    response = client.get("/healthz")
+    assert (response.status_code, json.loads(response.content)) == (200, {"status": "alive"})
+
+
+@pytest.mark.contract("DPP-72")
+@pytest.mark.django_db(transaction=True)
+def test_dpp_72_readyz_gives_each_dependency_with_state_and_milliseconds(client: Client, aws: Any) -> None:
+    response = client.get("/readyz")
+    body = json.loads(response.content)
+    assert response.status_code == 200, body
+    assert set(body["dependencies"]) == {"database", "redis", "s3", "sqs"}
+    for result in body["dependencies"].values():
+        assert result["state"] == "up"
+        assert 0 <= result["ms"] < 3_000
+
+
+@pytest.mark.contract("DPP-72")
+@pytest.mark.parametrize("name", ["database", "redis", "s3", "sqs"])
+def test_dpp_72_readyz_names_what_is_away(client: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def refuses() -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(health, "PROBES", dict.fromkeys(health.PROBES, lambda: None) | {name: refuses})
+    response = client.get("/readyz")
+    body = json.loads(response.content)
+    assert response.status_code == 503
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert int(response.headers["Retry-After"]) > 0
+    assert body["reason_code"] == "SERVICE_UNAVAILABLE"
+    assert body["detail"] == f"Not ready: {name}."
+    assert body["dependencies"][name]["state"] == "down"
+    assert body["dependencies"][name]["error"] == "ConnectionRefusedError"
+    assert [other for other, result in body["dependencies"].items() if result["state"] == "up"] == [
+        other for other in health.PROBES if other != name
+    ]
+
+
+@pytest.mark.contract("DPP-72")
+def test_dpp_72_many_who_ask_at_once_cause_one_probing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: list[str] = []
+    monkeypatch.setattr(health, "PROBES", {"redis": lambda: probed.append("redis")})
+    for _ in range(20):
+        assert client.get("/readyz").status_code == 200
+    assert probed == ["redis"]
+
+
+@pytest.mark.contract("DPP-72")
+def test_dpp_72_the_log_has_a_line_for_each_change_and_none_for_each_question(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter([True, False, False, False, True, True])
+
+    def redis_answers() -> None:
+        if not next(answers):
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(health, "PROBES", {"redis": redis_answers})
+    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
+    assert [client.get("/readyz").status_code for _ in range(6)] == [200, 503, 503, 503, 200, 200]
+    said: list[Any] = [record.msg for record in caplog.records if record.name == "dpp.health"]
+    assert [(line["event"], line.get("down")) for line in said] == [("not ready", ["redis"]), ("ready again", None)]
+
+
+_COUNTING = """
+import os
+import django
+django.setup()
+from runs import metrics
+for seconds in (0.2, 3.0):
+    metrics.QUEUE_WAIT_SECONDS.observe(seconds)
+metrics.STARTS_LOST.inc()
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_the_page_adds_up_all_services_and_keeps_what_killed_processes_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, reaper = (metrics.own_folder(tmp_path, part) for part in ("worker", "beat"))
+    for folder in (worker, worker, reaper):
+        environ = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
+        done = subprocess.run([sys.executable, "-c", _COUNTING], env=environ, cwd=ROOT, check=False)
+        assert done.returncode == -signal.SIGKILL
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(metrics.own_folder(tmp_path, "api")))
+    assert counted() == {"starts lost": 3.0, "waits": 6.0, "waits within a second": 3.0}
+    assert metrics.own_folder(tmp_path, "worker") == worker  # it starts again, at nothing
+    assert counted() == {"starts lost": 1.0, "waits": 2.0, "waits within a second": 1.0}
+
+
+@pytest.mark.contract("DPP-74")
+def test_dpp_74_a_service_that_starts_clears_up_after_the_dead_and_leaves_the_living(tmp_path: Path) -> None:
+    host = socket.gethostname()
+    with subprocess.Popen(["sleep", "60"]) as living:
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        for name in (f"worker-{host}-{living.pid}", f"worker-{host}-{dead.pid}", f"beat-{host}-{dead.pid}"):
+            (tmp_path / name).mkdir()
+        metrics.own_folder(tmp_path, "worker")
+        living.kill()
+    assert {folder.name for folder in tmp_path.iterdir()} == {
+        f"worker-{host}-{os.getpid()}",
+        f"worker-{host}-{living.pid}",
+        f"beat-{host}-{dead.pid}",
+    }
+
+
+def counted() -> dict[str, float]:
+    lines = dict(line.rsplit(" ", 1) for line in metrics.page().decode().splitlines() if line[:1] != "#")
+    return {
+        "starts lost": float(lines["dpp_run_starts_lost_total"]),
+        "waits": float(lines["dpp_run_queue_wait_seconds_count"]),
+        "waits within a second": float(lines['dpp_run_queue_wait_seconds_bucket{le="1.0"}']),
+    }
+
+
+@pytest.mark.contract("DPP-74")
+@pytest.mark.django_db
+def test_dpp_74_metrics_count_requests_and_survive_a_collector_that_fails(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> Iterator[Any]:
+        raise ConnectionError
+
+    monkeypatch.setattr(metrics, "_collectors", {"broken": broken})
+    client.get("/healthz")
+    response = client.get("/metrics")
+    text = response.content.decode()
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/plain")
+    assert re.search(
+        r'^dpp_http_request_seconds_count\{method="GET",route="healthz",status="2xx"\} \d', text, re.MULTILINE
+    )
+    assert 'dpp_collector_failed{name="broken"} 1.0' in text
+
+
+@pytest.mark.contract("DPP-74")
+@pytest.mark.django_db
+def test_dpp_74_metrics_ask_for_their_token_where_one_is_set(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = settings.ENV.model_copy(update={"DPP_METRICS_TOKEN": "0123456789abcdef"})
+    monkeypatch.setattr(pages, "ENV", locked)
+    for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer 0123456789abcde한"}):
+        response = client.get("/metrics", headers=header)
+        assert response.status_code == 401
+        assert response.headers["Content-Type"] == "application/problem+json"
+    assert client.get("/metrics", headers={"Authorization": "Bearer 0123456789abcdef"}).status_code == 200
+
+
+@pytest.mark.contract("DPP-71")
+def test_dpp_71_the_openapi_document_is_3_1_and_documents_every_reason(client: Client) -> None:
+    response = client.get("/v1/openapi.json")
+    document = json.loads(response.content)
+    assert response.headers["Content-Type"] == "application/json"
+    assert document["openapi"].startswith("3.1")
+    reasons = document["components"]["schemas"]["ReasonCode"]
+    assert reasons["enum"] == [code.value for code in REASONS]
+    assert all(f"`{code}`: {reason.cause}" in reasons["description"] for code, reason in REASONS.items())
+    for path, operations in document["paths"].items():
+        assert path.startswith(("/v1/", "/api/tickets"))
+        for operation in operations.values():
+            refusals = {status for status in operation["responses"] if status >= "400"}
+            assert refusals >= {"400", "401", "403", "422", "429", "500", "503"}
+            for status in refusals:
+                content = operation["responses"][status]["content"]
+                assert content == {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+@pytest.mark.contract("DPP-71")
+def test_dpp_71_the_docs_load_nothing_from_elsewhere(client: Client) -> None:
+    for path in ("/docs/", "/docs/problems/"):
+        page = client.get(path).content.decode()
+        loaded = re.findall(r'(?:src|href)="([^"#]+)"', page)
+        assert loaded
+        assert all(address.startswith("/") and not address.startswith("//") for address in loaded)
+        for address in loaded:
+            if address.startswith("/static/"):
+                assert finders.find(address.removeprefix("/static/")), address
+
+
+@pytest.mark.contract("DPP-71")
+def test_dpp_71_the_reason_page_gives_every_code_with_cause_and_cure(client: Client) -> None:
+    page = client.get("/docs/problems/").content.decode()
+    assert all(f'<tr id="{code.value}">' in page for code in REASONS)
+
+
+@pytest.mark.contract("DPP-74")
+@pytest.mark.django_db
+def test_dpp_74_queue_depths_are_read_at_the_scrape(client: Client, aws: str) -> None:
+    sqs_client.client().purge_queue(QueueUrl=aws)
+    sqs_client.client().send_message(QueueUrl=aws, MessageBody="waits")
+    text = client.get("/metrics").content.decode()
+    assert 'dpp_queue_waiting{queue="runs"} 1.0' in text
+    assert 'dpp_queue_waiting{queue="dead_letters"} 0.0' in text
+    assert 'dpp_collector_failed{name="queues"} 0.0' in text
+    sqs_client.client().purge_queue(QueueUrl=aws)

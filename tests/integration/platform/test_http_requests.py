@@ -1,0 +1,95 @@
+"""What a request may look like on its way in: chunks, codings, types and methods (DPP-02, DPP-03)."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.wsgi import get_wsgi_application
+
+from dpp_project.http import chunked_bodies
+from dpp_project.http.parsers import MAX_BODY_BYTES
+from tests.gear.builders.shop import RUNS, Shop, a_body, a_request_key
+from tests.gear.builders.tenants import bearer
+
+pytestmark = [pytest.mark.contract("DPP-02", "DPP-03")]
+
+
+def sent_in_chunks(shop: Shop, body: bytes) -> tuple[str, dict[str, Any]]:
+    """As the server hands it over: no length, and an input that ends where the last chunk did."""
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": RUNS,
+        "SERVER_NAME": "testserver",
+        "SERVER_PORT": "80",
+        "HTTP_HOST": "testserver",
+        "HTTP_AUTHORIZATION": bearer(shop.issued)["Authorization"],
+        "HTTP_IDEMPOTENCY_KEY": a_request_key(),
+        "HTTP_TRANSFER_ENCODING": "chunked",
+        "CONTENT_TYPE": "application/json",
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.url_scheme": "http",
+        "wsgi.errors": io.StringIO(),
+    }
+    said: list[str] = []
+    answer = chunked_bodies.told(get_wsgi_application())(environ, lambda status, _headers: said.append(status))
+    content = b"".join(answer)
+    close: Any = getattr(answer, "close", lambda: None)
+    close()
+    return said[0], json.loads(content)
+
+
+def test_dpp_02_a_body_in_chunks_is_read_like_any_other(shop: Shop) -> None:
+    status, receipt = sent_in_chunks(shop, json.dumps(a_body()).encode())
+    assert status == "202 Accepted"
+    assert [str(run.run_id) for run in shop.runs()] == [receipt["run_id"]]
+
+
+def test_dpp_02_a_body_in_chunks_has_the_same_bounds(shop: Shop) -> None:
+    status, problem = sent_in_chunks(shop, b'"' + b"a" * MAX_BODY_BYTES + b'"')
+    assert (status[:3], problem["reason_code"]) == ("413", "PAYLOAD_TOO_LARGE")
+    shop.nothing_happened()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip"])
+def test_dpp_02_a_compressed_body_is_refused_before_it_is_read(shop: Shop, coding: str) -> None:
+    response = shop.submit(headers={"Content-Encoding": coding})
+    assert (response.status_code, response.json()["reason_code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+    shop.nothing_happened()
+
+
+def test_dpp_02_the_coding_that_changes_nothing_is_let_through(shop: Shop) -> None:
+    assert shop.submit(headers={"Content-Encoding": "identity"}).status_code == 202
+
+
+@pytest.mark.parametrize("given", ["*/*", "application/*", "text/json", "application/vnd.api+json", ""])
+def test_dpp_02_what_is_no_json_by_its_type_is_415(shop: Shop, given: str) -> None:
+    response: Any = shop.client.post(
+        RUNS,
+        data=json.dumps(a_body()),
+        content_type=given,
+        headers=bearer(shop.issued) | {"Idempotency-Key": a_request_key()},
+    )
+    assert (response.status_code, response.json()["reason_code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+    shop.nothing_happened()
+
+
+@pytest.mark.parametrize("given", ["APPLICATION/JSON", "application/json ; x=y", 'application/json; charset="UTF-8"'])
+def test_dpp_02_what_is_json_by_its_type_is_read_however_it_is_written(shop: Shop, given: str) -> None:
+    response: Any = shop.client.post(
+        RUNS,
+        data=json.dumps(a_body()),
+        content_type=given,
+        headers=bearer(shop.issued) | {"Idempotency-Key": a_request_key()},
+    )
+    assert response.status_code == 202
+
+
+@pytest.mark.parametrize("method", ["options", "put", "trace"])
+@pytest.mark.parametrize(("path", "allowed"), [(RUNS, "GET, HEAD, POST"), ("/v1/budget", "GET, HEAD")])
+def test_dpp_03_a_method_that_is_refused_is_not_listed_as_allowed(
+    shop: Shop, path: str, allowed: str, method: str
+) -> None:
+    response = getattr(shop.client, method)(path, headers=bearer(shop.issued))
+    assert (response.status_code, response.json()["reason_code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert response.headers["Allow"] == allowed

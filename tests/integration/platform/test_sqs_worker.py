@@ -1,0 +1,266 @@
+"""A real worker, SQS away or full of poison: it comes back by itself, and loses nothing (DPP-38, 39, 78)."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from dpp_project.settings import ENV
+from tests.gear.builders.queues import Queues, queues
+from tests.gear.faults.proxy import Mode, Proxy
+from tests.gear.faults.scripted import Scripted
+from tests.gear.servers.worker import ROOT, envelope, work, worker
+from tests.gear.waiting import wait_until
+
+ENDPOINT = str(ENV.SQS_ENDPOINT_URL)
+BACK_WITHIN_SECONDS = 10
+"""After the endpoint is back. The promise is 60 s."""
+
+PICKLE = "application/x-python-serialize"
+FORBIDDEN = b'{"__type": "com.amazonaws.sqs#AccessDenied", "message": "no"}'
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    target = urlsplit(ENDPOINT)
+    with Proxy(str(target.hostname), target.port or 80) as running:
+        yield running
+
+
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    with Scripted(ENDPOINT).running() as running:
+        yield running
+
+
+@pytest.fixture
+def queue() -> Iterator[Queues]:
+    with queues() as made:
+        yield made
+
+
+SOON_AGAIN = {"DPP_SQS_FIRST_VISIBILITY_SECONDS": "1"}
+"""Three receives take three seconds."""
+
+
+@pytest.mark.contract("DPP-39")
+def test_dpp_39_a_worker_comes_back_each_time_sqs_was_unreachable(tmp_path: Path, proxy: Proxy, queue: Queues) -> None:
+    """A poll open at the cut may have taken the message along; it is bounded by the first visibility."""
+    environ = {"DPP_SQS_FIRST_VISIBILITY_SECONDS": "3"}
+    modes = [Mode.REFUSE, Mode.RESET, Mode.BLACK_HOLE]
+    with worker(tmp_path, endpoint=proxy.url, queue_url=queue.runs_url, environ=environ) as running:
+
+        def outlives(mode: Mode) -> None:
+            noticed = running.log().count("does not answer")
+            with proxy.outage(mode):
+                wait_until(lambda: running.log().count("does not answer") > noticed, what=f"it to notice: {mode}")
+                queue.send(work(mode.name))
+                assert running.alive()
+            running.wait_for(mode.name, seconds=BACK_WITHIN_SECONDS)
+
+        queue.send(work("before"))
+        running.wait_for("before")
+        for mode in modes:
+            outlives(mode)
+        queue.send(work("after"))
+        running.wait_for("after")
+        assert running.events("started") == ["before", *(mode.name for mode in modes), "after"]
+
+
+@pytest.mark.contract("DPP-39")
+def test_dpp_39_a_worker_comes_back_each_time_sqs_answered_errors(
+    tmp_path: Path, scripted: Scripted, queue: Queues
+) -> None:
+    answers = [(403, FORBIDDEN), (500, b"oops"), (503, b""), (400, b"not json")]
+    with worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url) as running:
+
+        def outlives(status: int, body: bytes) -> None:
+            before = scripted.refused
+            with scripted.answering(status, body):
+                wait_until(lambda: scripted.refused >= before + 2, what=f"two polls refused with {status}")
+                queue.send(work(str(status)))
+                assert running.alive()
+            running.wait_for(str(status), seconds=BACK_WITHIN_SECONDS)
+
+        for status, body in answers:
+            outlives(status, body)
+        assert running.events("started") == [str(status) for status, _ in answers]
+
+
+@pytest.mark.contract("DPP-39")
+def test_dpp_39_a_worker_starts_while_sqs_is_away(tmp_path: Path, proxy: Proxy, queue: Queues) -> None:
+    proxy.set(Mode.REFUSE)
+    with worker(tmp_path, endpoint=proxy.url, queue_url=queue.runs_url) as running:
+        wait_until(lambda: "does not answer" in running.log(), what="the worker to notice")
+        queue.send(work("first"))
+        proxy.set(Mode.PASS)
+        running.wait_for("first", seconds=BACK_WITHIN_SECONDS)
+
+
+@pytest.mark.contract("DPP-39")
+def test_dpp_39_the_open_poll_of_a_killed_worker_delays_one_message_at_most(tmp_path: Path, queue: Queues) -> None:
+    environ = {"DPP_SQS_FIRST_VISIBILITY_SECONDS": "3", "DPP_SQS_WAIT_SECONDS": "20"}
+    names = [f"n{number}" for number in range(6)]
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4, environ=environ) as killed:
+        queue.send(work("first"))
+        killed.wait_for("first")
+        wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="an idle worker")
+        killed.process.kill()
+        killed.wait_exit(seconds=5)
+    for name in names:
+        queue.send(work(name))
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4) as running:
+        wait_until(lambda: len(set(names) & set(running.events("ended"))) >= len(names) - 1, what="all but one")
+        running.wait_for(*names)
+        assert sorted(running.events("started")) == ["first", *names]
+
+
+@pytest.mark.contract("DPP-38")
+def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, queue: Queues) -> None:
+    poison = {
+        "not base64, not json": "\u00e9\u00e9 this is no message",
+        "base64 of no json": "bm8ganNvbg==",
+        "properties that are none": '{"properties": 7, "body": "x"}',
+        "no id": envelope("gear.work", {"name": "never"}, without=("id",)),
+        "unknown task": envelope("gear.unheard_of", {}),
+        "undecodable arguments": envelope("gear.work", {}, body=b"{not json"),
+        "forbidden content": envelope("gear.work", {}, body=b"cos\nsystem\n.", content_type=PICKLE),
+        "wrong arguments": envelope("gear.work", {"nobody": "expects this"}),
+        "rejects": envelope("gear.fail", {"name": "rejects", "how": "reject"}),
+        "raises": envelope("gear.fail", {"name": "raises", "how": "value"}),
+        "out of memory": envelope("gear.fail", {"name": "memory", "how": "memory"}),
+        "kills its process": envelope("gear.fail", {"name": "kills", "how": "kill"}),
+    }  # fmt: skip
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
+        for body in poison.values():
+            queue.send(body)
+        queue.send(work("meanwhile"))
+        running.wait_for("meanwhile")
+        wait_until(
+            lambda: len(queue.dead_bodies()) == len(poison), seconds=40, what=f"{len(poison)} dead letters"
+        )  # fmt: skip
+        assert sorted(queue.dead_bodies()) == sorted(poison.values())
+        assert queue.counts(queue.runs_url) == (0, 0)
+        queue.send(work("afterwards"))
+        running.wait_for("afterwards")
+        assert running.events("ended") == ["meanwhile", "afterwards"]
+        assert "cos\\nsystem" not in running.log()
+
+
+@pytest.mark.contract("DPP-37", "DPP-38")
+def test_dpp_38_a_lost_delete_only_repeats_the_message(tmp_path: Path, scripted: Scripted, queue: Queues) -> None:
+    with worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
+        with scripted.answering(500, b"", only="DeleteMessageBatch"):
+            queue.send(work("twice"))
+            wait_until(lambda: running.events("ended").count("twice") == 2, what="the repetition")
+        wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="the delete")
+        assert set(running.events("ended")) == {"twice"}
+        assert queue.dead_bodies() == []
+
+
+@pytest.mark.contract("DPP-38")
+def test_dpp_38_finished_messages_are_deleted_in_batches(tmp_path: Path, scripted: Scripted, queue: Queues) -> None:
+    names = [f"n{number}" for number in range(40)]
+    for name in names:
+        queue.send(work(name))
+    with worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url, concurrency=4) as running:
+        running.wait_for(*names)
+        wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="all deleted")
+        assert "DeleteMessage" not in scripted.actions
+        assert scripted.actions.count("DeleteMessageBatch") <= len(names) / 2
+        assert sorted(running.events("started")) == sorted(names)
+
+
+@pytest.mark.contract("DPP-25")
+def test_dpp_25_the_trace_id_of_the_message_is_the_tasks_and_is_logged(tmp_path: Path, queue: Queues) -> None:
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url) as running:
+        queue.send(work("traced", trace_id="t_4bf92f"))
+        queue.send(work("untraced"))
+        running.wait_for("traced", "untraced")
+        wait_until(lambda: len(running.log_lines("dpp.task")) == 2, what="two lines")
+        line = next(line for line in running.log_lines("dpp.task") if line.get("trace_id") == "t_4bf92f")
+        assert (line["task"], line["state"], line["service"]) == ("gear.work", "SUCCESS", "worker")
+        assert line["ms"] >= 0
+        assert {entry["name"]: entry["trace_id"] for entry in running.lines()} == {
+            "traced": "t_4bf92f",
+            "untraced": None,
+        }
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_sigterm_finishes_what_runs_and_returns_what_does_not(tmp_path: Path, queue: Queues) -> None:
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=1) as running:
+        queue.send(work("runs", sleep_ms=1_500))
+        running.wait_for("runs", event="started")
+        running.terminate()
+        wait_until(lambda: "Warm shutdown" in running.log(), what="the signal to arrive")
+        queue.send(work("left"))
+        assert running.wait_exit(seconds=15) == 0
+        assert running.events("ended") == ["runs"]
+        assert "worker: Warm shutdown (MainProcess)" in [line["event"] for line in running.log_lines("celery")]
+        assert [line for line in running.log().splitlines() if "shutdown" in line and not line.startswith("{")] == []
+    assert queue.counts(queue.runs_url) == (1, 0)
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_poll_left_open_at_sigterm_loses_nothing(tmp_path: Path, queue: Queues) -> None:
+    """The worker waits for its poll, which takes the message sent meanwhile, and gives it back."""
+    with worker(
+        tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ={"DPP_SQS_WAIT_SECONDS": "5"}
+    ) as running:
+        queue.send(work("first"))
+        running.wait_for("first")
+        wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="the first to be gone")
+        running.terminate()
+        wait_until(lambda: "Warm shutdown" in running.log(), what="the signal to arrive")
+        queue.send(work("second"))
+        assert running.wait_exit(seconds=15) == 0
+        assert running.events("started") == ["first"]
+    assert queue.counts(queue.runs_url) == (1, 0)
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_second_sigterm_kills_and_the_message_comes_again(tmp_path: Path, queue: Queues) -> None:
+    environ = {"DPP_SQS_FIRST_VISIBILITY_SECONDS": "2"}
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=environ) as running:
+        queue.send(work("long", sleep_ms=60_000))
+        running.wait_for("long", event="started")
+        child = int(running.lines()[0]["pid"])
+        running.terminate()
+        wait_until(lambda: "Warm shutdown" in running.log(), what="the first signal to arrive")
+        running.terminate()
+        assert running.wait_exit(seconds=5) == -signal.SIGTERM
+        wait_until(lambda: not Path(f"/proc/{child}").exists(), what="the child to die with its worker")
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url) as second:
+        wait_until(lambda: second.events("started") == ["long", "long"], what="the message to come again")
+
+
+@pytest.mark.contract("DPP-32", "DPP-38")
+def test_dpp_38_a_killed_child_costs_neither_worker_nor_message(tmp_path: Path, queue: Queues) -> None:
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=1) as running:
+        queue.send(work("killed", sleep_ms=2_000))
+        running.wait_for("killed", event="started")
+        os.kill(int(running.lines()[0]["pid"]), signal.SIGKILL)
+        running.wait_for("killed", seconds=20)
+        assert running.events("started") == ["killed", "killed"]
+        assert running.alive()
+        assert any("SIGKILL" in line["event"] for line in running.log_lines("multiprocessing"))
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_shutdown_that_outlasts_its_grace_is_killed() -> None:
+    code = """
+import signal, sys
+from dpp_project import celery, constants
+assert constants.WORKER_GRACE_SECONDS == 110
+constants.WORKER_GRACE_SECONDS = 1
+celery.bound_the_shutdown()
+sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE) as stuck:
+        assert stuck.wait(10) == -signal.SIGALRM

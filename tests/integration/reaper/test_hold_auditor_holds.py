@@ -1,0 +1,233 @@
+"""Holds and runs that do not fit each other are found and made right, to the micro (DPP-44)."""
+
+import threading
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from redis import Redis
+
+from budget import services, verify
+from budget.outcomes import Held, RunClosed
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
+from budget.verify import Verdict
+from dpp_project.jobs import registry
+from reaper import hold_auditor, metrics
+from runs import transitions
+from runs.finish import finalization
+from runs.finish.finalization import Claim
+from runs.models import Run
+from runs.reads.for_budget import created_at_ms
+from runs.transitions import Outcome
+from tenants.models import Tenant
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-44")]
+
+
+@pytest.fixture
+def tenant(valkey: Redis, aws: str) -> Tenant:
+    rebuild.rebuild_all()
+    return recovery.funded()
+
+
+# Submits that died.
+
+
+@pytest.mark.contract("DPP-06")
+def test_dpp_44_an_abandoned_submit_ends_and_its_hold_goes_back(tenant: Tenant) -> None:
+    run = recovery.abandoned(tenant)
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    ended = gear.row(run.run_id)
+    assert (ended.status, ended.money_state, ended.actual_cost_usd_micros) == ("FAILED", "REFUNDED", 0)
+    assert (ended.last_error_reason_code, ended.idempotency_key) == ("SUBMIT_ABANDONED", None)
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
+    recovery.law_holds(tenant)
+
+
+def test_dpp_44_a_submit_that_comes_back_too_late_can_neither_hold_nor_go_on(tenant: Tenant) -> None:
+    run = gear.aged(gear.accepted(tenant_id=tenant.tenant_id), updated_at=61)
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    late = services.hold(
+        tenant_id=tenant.tenant_id,
+        run_id=str(run.run_id),
+        reserved_micros=gear.RESERVED_MICROS,
+        created_at_ms=created_at_ms(run.created_at),
+    )
+    assert late == RunClosed(charge_micros=0)
+    assert transitions.reserve(run_id=run.run_id, version=run.version, actor="submit") is Outcome.LOST
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
+    recovery.law_holds(tenant)
+
+
+def test_dpp_44_a_submit_that_marks_its_money_at_the_last_moment_keeps_its_hold(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is lost, so nothing goes back, and there is nothing to be made right after it."""
+    run, claim = recovery.abandoned(tenant), transitions.claim_abandoned
+
+    def at_the_last_moment(**values: Any) -> Outcome:
+        gear.won(transitions.reserve(run_id=run.run_id, version=run.version, actor="submit"))
+        return claim(**values)
+
+    monkeypatch.setattr(transitions, "claim_abandoned", at_the_last_moment)
+    report = recovery.run_loop(hold_auditor.run_once)
+    assert (report.seen, report.changed, report.errors) == (1, 0, 0)
+    assert dict(report.detail) == {"lost": 1, "tenants compared": 1}
+    assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
+    recovery.law_holds(tenant)
+
+
+def a_minute_not_over(tenant: Tenant) -> Run:
+    return gear.aged(recovery.unmarked(tenant), updated_at=55)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        a_minute_not_over,
+        recovery.queued,
+        recovery.lease_ran_out,
+        recovery.left_claimed,
+        recovery.waited_an_hour,
+        recovery.past_retention,
+    ],
+    ids=lambda make: make.__name__,
+)
+def test_dpp_44_what_fits_is_not_touched(kept: Callable[[Tenant], Run], tenant: Tenant) -> None:
+    run = kept(tenant)
+    before = gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)
+    report = recovery.run_loop(hold_auditor.run_once)
+    assert (report.changed, report.errors) == (0, 0)
+    assert (gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)) == before
+
+
+# Holds that do not fit.
+
+
+def hold_of_no_run(tenant: Tenant) -> None:
+    outcome = services.hold(
+        tenant_id=tenant.tenant_id, run_id=str(uuid.uuid4()), reserved_micros=77_777, created_at_ms=1
+    )
+    assert isinstance(outcome, Held)
+
+
+def hold_of_an_ended_run(tenant: Tenant) -> None:
+    run = recovery.worker_claimed(tenant)
+    gear.won(
+        transitions.commit(
+            run_id=run.run_id, version=run.version, token=gear.TOKEN, taken_micros=50_000, actor="a fault"
+        )
+    )
+
+
+def hold_gone(tenant: Tenant) -> None:
+    run = recovery.queued(tenant)
+    client = scripts.shared().client
+    assert client.hdel(keys.holds(tenant.tenant_id), str(run.run_id)) == 1
+    client.delete(keys.reserve(str(run.run_id)))
+
+
+def hold_of_another_amount(tenant: Tenant) -> None:
+    run = recovery.queued(tenant)
+    scripts.shared().client.hincrby(keys.holds(tenant.tenant_id), str(run.run_id), -1)
+
+
+@pytest.mark.parametrize(
+    "fault", [hold_of_no_run, hold_of_an_ended_run, hold_gone, hold_of_another_amount], ids=lambda fault: fault.__name__
+)
+def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Tenant], None], tenant: Tenant) -> None:
+    fine = recovery.queued(tenant)
+    fault(tenant)
+    mended = metrics.HOLDS_MENDED._value.get()
+    assert verify.verify(tenant.tenant_id).verdict is Verdict.DIFFERS
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    recovery.law_holds(tenant)
+    open_runs = Run.objects.filter(tenant=tenant, money_state="RESERVED")
+    assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS for run in open_runs}
+    charged = sum(micros for run in Run.objects.filter(tenant=tenant) for micros in recovery.charges(run))
+    held = gear.RESERVED_MICROS * open_runs.count()
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS + charged - held
+    assert str(fine.run_id) in recovery.held_micros(tenant)
+    assert metrics.HOLDS_MENDED._value.get() == mended + 1
+    assert recovery.run_loop(hold_auditor.run_once).changed == 0
+
+
+def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) -> None:
+    other = recovery.funded()
+    recovery.queued(other)
+    before = scripts.shared().client.get(keys.seq(other.tenant_id))
+    hold_gone(tenant)
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert scripts.shared().client.get(keys.seq(other.tenant_id)) == before
+
+
+def test_dpp_44_a_balance_that_alone_is_wrong_is_left_to_a_person(tenant: Tenant) -> None:
+    scripts.shared().client.incrby(keys.balance(tenant.tenant_id), 5)
+    assert recovery.run_loop(hold_auditor.run_once).changed == 0
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS + 5
+    assert verify.verify(tenant.tenant_id).verdict is Verdict.DIFFERS
+
+
+def test_dpp_44_a_tenant_whose_gate_is_closed_waits(tenant: Tenant) -> None:
+    hold_gone(tenant)
+    money = scripts.shared()
+    money.gate.close_tenant(money.client, tenant.tenant_id)
+    assert recovery.run_loop(hold_auditor.run_once).changed == 0
+    rebuild.rebuild_tenant(tenant.tenant_id)
+    recovery.law_holds(tenant)
+
+
+def test_dpp_44_under_load_it_sees_no_fault_where_there_is_none(tenant: Tenant) -> None:
+    stop, errors = threading.Event(), []
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                finalization.finish(Claim.stored(recovery.worker_claimed(tenant, intent=gear.fee())), actor="worker")
+        except BaseException as error:
+            errors.append(error)
+            raise
+        finally:
+            connection.close()
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    try:
+        reports = [recovery.run_loop(hold_auditor.run_once) for _ in range(15)]
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join(30)
+    assert errors == []
+    assert [report.changed for report in reports] == [0] * 15
+    assert Run.objects.filter(tenant=tenant, finalize_stage="COMMITTED").count() > 15
+    recovery.law_holds(tenant)
+
+
+def test_dpp_44_more_tenants_than_one_pass_takes_have_their_turn(tenant: Tenant) -> None:
+    tenants = [tenant, recovery.funded(), recovery.funded()]
+    for each in tenants:
+        hold_gone(each)
+    minute = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    for passed in range(3):
+        report = hold_auditor.run_once(now=minute + timedelta(minutes=passed), limit=1)
+        assert (report.seen, report.changed, report.detail["tenants compared"]) == (1, 1, 1)
+    for each in tenants:
+        recovery.law_holds(each)
+
+
+def test_dpp_44_a_tenant_without_runs_and_holds_costs_nothing(tenant: Tenant) -> None:
+    recovery.queued(recovery.funded())
+    assert recovery.run_loop(hold_auditor.run_once).detail == {"tenants compared": 1}
+
+
+def test_dpp_44_it_comes_each_minute_so_a_fault_is_found_within_two() -> None:
+    assert registry.job("hold_auditor").every_seconds == 60

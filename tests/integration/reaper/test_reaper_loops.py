@@ -1,0 +1,250 @@
+"""What holds for every loop of recovery alike: alone, beside itself, on a bad day, and by hand (DPP-46)."""
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from redis import Redis
+
+from budget.rebuild import rebuild
+from budget.redis import scripts
+from dpp_project.jobs import registry, runner
+from dpp_project.jobs.models import JobReport
+from dpp_project.jobs.registry import Report, RunOnce
+from reaper import claim_reconciler, hold_auditor, lease_reaper, requeuer, reservation_sweeper, retention
+from runs import transitions
+from runs.finish import finalization
+from runs.models import Run
+from tenants.models import Tenant
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.faults.proxy import Mode
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-46")]
+
+
+@dataclass(frozen=True)
+class Loop:
+    job: str
+    command: str
+    run_once: RunOnce
+    due: Callable[[Tenant], Run]
+    edge: str
+    """The function of transitions that each row passes first."""
+    moves_money: bool = True
+
+
+LOOPS = (
+    Loop("lease_reaper", "reap", lease_reaper.run_once, recovery.lease_ran_out, "claim_lease_expired"),
+    Loop("reservation_sweeper", "sweep", reservation_sweeper.run_once, recovery.waited_an_hour, "claim_never_started"),
+    Loop("claim_reconciler", "reconcile", claim_reconciler.run_once, recovery.left_claimed, "retake"),
+    Loop("hold_auditor", "audit_holds", hold_auditor.run_once, recovery.abandoned, "claim_abandoned"),
+    Loop("requeuer", "requeue", requeuer.run_once, recovery.unsent, "postpone_send", moves_money=False),
+    Loop("run_retention", "expire_runs", retention.run_once, recovery.past_retention, "expire", moves_money=False),
+)
+every_loop = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.job)
+money_loops = pytest.mark.parametrize("loop", [one for one in LOOPS if one.moves_money], ids=lambda loop: loop.job)
+
+
+@pytest.fixture
+def tenant(valkey: Redis, aws: str) -> Tenant:
+    recovery.empty_queues()
+    rebuild.rebuild_all()
+    return recovery.funded()
+
+
+def found(report: Report) -> tuple[int, int, int]:
+    return report.seen, report.changed, report.errors
+
+
+def by_hand(command: str, *arguments: str) -> dict[str, Any]:
+    out = io.StringIO()
+    call_command(command, *arguments, "--json", stdout=out)
+    answer: dict[str, Any] = json.loads(out.getvalue())
+    return answer
+
+
+@every_loop
+def test_dpp_46_a_second_pass_finds_nothing_left(loop: Loop, tenant: Tenant) -> None:
+    rows = [loop.due(tenant) for _ in range(3)]
+    assert found(recovery.run_loop(loop.run_once)) == (3, 3, 0)
+    before = [gear.everything(run.run_id) for run in rows]
+    assert found(recovery.run_loop(loop.run_once)) == (0, 0, 0)
+    assert [gear.everything(run.run_id) for run in rows] == before
+    recovery.law_holds(tenant)
+
+
+@every_loop
+def test_dpp_46_two_at_once_share_the_work(loop: Loop, tenant: Tenant) -> None:
+    rows = [loop.due(tenant) for _ in range(8)]
+    reports = recovery.at_once(*[lambda: recovery.run_loop(loop.run_once)] * 2)
+    assert sum(report.changed for report in reports if isinstance(report, Report)) == 8
+    assert sum(report.errors for report in reports if isinstance(report, Report)) == 0
+    assert all(len(recovery.charges(run)) <= 1 for run in rows)
+    recovery.law_holds(tenant)
+
+
+@every_loop
+def test_dpp_46_one_bad_row_does_not_stop_the_rest(loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [loop.due(tenant) for _ in range(4)]
+    edge, bad = getattr(transitions, loop.edge), rows[1].run_id
+
+    def breaks(**values: Any) -> Any:
+        if values["run_id"] == bad:
+            raise ValueError("this row is bad")
+        return edge(**values)
+
+    before = gear.everything(bad)
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, loop.edge, breaks)
+        assert found(recovery.run_loop(loop.run_once)) == (4, 3, 1)
+    assert gear.everything(bad) == before
+    recovery.empty_queues()  # as workers do; else the requeuer takes what it sent for a backlog
+    assert found(recovery.run_loop(loop.run_once)) == (1, 1, 0)
+    recovery.law_holds(tenant)
+
+
+@every_loop
+def test_dpp_46_a_pass_takes_no_more_than_its_limit(loop: Loop, tenant: Tenant) -> None:
+    for _ in range(3):
+        loop.due(tenant)
+    assert recovery.run_loop(loop.run_once, limit=2).changed == 2
+    recovery.empty_queues()
+    assert recovery.run_loop(loop.run_once, limit=2).changed == 1
+
+
+@every_loop
+def test_dpp_46_a_row_that_a_rival_moved_is_left_to_it(
+    loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.due(tenant)
+    edge = getattr(transitions, loop.edge)
+
+    def rival_first(**values: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(transitions, loop.edge, edge)
+            assert recovery.run_loop(loop.run_once).changed == 1
+        return edge(**values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, loop.edge, rival_first)
+        report = recovery.run_loop(loop.run_once)
+    assert (*found(report), report.detail["lost"]) == (1, 0, 0, 1)
+    recovery.law_holds(tenant)
+
+
+@every_loop
+@pytest.mark.contract("DPP-76")
+def test_dpp_76_by_hand_a_dry_run_counts_and_changes_nothing(loop: Loop, tenant: Tenant) -> None:
+    run = loop.due(tenant)
+    before = gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)
+    answer = by_hand(loop.command, "--dry-run")
+    assert (answer["outcome"], answer["changed"], answer["dry_run"]) == ("done", 1, True)
+    assert (gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)) == before
+    assert by_hand(loop.command)["changed"] == 1
+    assert gear.everything(run.run_id) != before[0]
+
+
+@every_loop
+def test_dpp_46_beat_runs_it_and_leaves_its_report(loop: Loop, tenant: Tenant) -> None:
+    loop.due(tenant)
+    job = registry.job(loop.job)
+    assert job.every_seconds in (30, 60, 300)
+    assert runner.run(job).outcome is runner.Outcome.DONE
+    report = JobReport.objects.get(job=loop.job)
+    assert (report.changed, report.errors, report.ended_at is not None) == (1, 0, True)
+
+
+@money_loops
+def test_while_money_is_closed_nothing_is_claimed(loop: Loop, tenant: Tenant) -> None:
+    run = loop.due(tenant)
+    before = gear.everything(run.run_id)
+    money = scripts.shared()
+    money.gate.close(money.client)
+    report = recovery.run_loop(loop.run_once)
+    assert (report.seen, report.changed, report.errors, report.detail) == (0, 0, 0, {"waits_for": "money"})
+    assert gear.everything(run.run_id) == before
+    rebuild.rebuild_all()
+    gear.aged(run, updated_at=61)  # the rebuild's fence was a step of an abandoned row too
+    assert recovery.run_loop(loop.run_once).changed == 1
+    recovery.law_holds(tenant)
+
+
+@money_loops
+@pytest.mark.parametrize("dies", ["before the money moves", "after the money moved", "after the commit"])
+@pytest.mark.contract("DPP-42")
+def test_dpp_42_what_a_death_leaves_the_reconciler_finishes(
+    loop: Loop, dies: str, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = loop.due(tenant)
+    name = "_committed" if dies == "after the commit" else "_move_money"
+    real = getattr(finalization, name)
+
+    def dying(*arguments: Any, **values: Any) -> Any:
+        if dies != "before the money moves":
+            real(*arguments, **values)
+        raise recovery.Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finalization, name, dying)
+        with pytest.raises(recovery.Died):
+            recovery.run_loop(loop.run_once)
+    left = gear.row(run.run_id)
+    assert left.finalize_stage == ("COMMITTED" if dies == "after the commit" else "CLAIMED")
+    assert recovery.run_loop(loop.run_once).changed == 0
+    if dies != "after the commit":
+        assert gear.row(run.run_id).version == left.version
+        recovery.minutes_pass(run)
+        assert recovery.run_loop(claim_reconciler.run_once).changed == 1
+    ended = gear.row(run.run_id)
+    assert (ended.status, ended.money_state) == (left.intent_status, left.intent_money_state)
+    assert recovery.charges(run) == ([-(left.intent_charge_usd_micros or 0)] if left.intent_charge_usd_micros else [])
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
+
+
+@money_loops
+@pytest.mark.contract("DPP-39")
+def test_dpp_39_redis_gone_between_claim_and_settle_leaves_the_intent_and_the_rest_alone(
+    loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [loop.due(tenant) for _ in range(3)]
+    edge = getattr(transitions, loop.edge)
+    with recovery.redis_through_proxy(monkeypatch) as proxy:
+
+        def redis_goes(**values: Any) -> Any:
+            outcome = edge(**values)
+            proxy.set(Mode.REFUSE)
+            return outcome
+
+        with monkeypatch.context() as patch:
+            patch.setattr(transitions, loop.edge, redis_goes)
+            report = recovery.run_loop(loop.run_once)
+        assert (report.seen, report.changed, report.detail["waiting"]) == (1, 0, 1)
+        moved = [run for run in runs if gear.row(run.run_id).version != run.version]
+        assert [(gear.row(run.run_id).finalize_stage, recovery.charges(run)) for run in moved] == [("CLAIMED", [])]
+        proxy.set(Mode.PASS)
+        recovery.minutes_pass(moved[0])
+        recovery.run_loop(claim_reconciler.run_once)
+        recovery.run_loop(loop.run_once)
+    assert {gear.row(run.run_id).finalize_stage for run in runs} == {"COMMITTED"}
+    recovery.law_holds(tenant)
+
+
+def test_no_row_makes_a_loop_harmful_an_hour_late(tenant: Tenant) -> None:
+    """Not one job for an hour, then all of them, in the worst order: each run ends once, to the micro."""
+    dues = [loop.due(tenant) for loop in LOOPS if loop.job != "run_retention" for _ in range(2)]
+    for run in dues:
+        Run.objects.filter(run_id=run.run_id).update(
+            created_at=gear.aged(run, created_at=7_200).created_at, next_send_at=run.next_send_at
+        )
+    for loop in reversed(LOOPS):
+        recovery.run_loop(loop.run_once)
+    ended = [gear.row(run.run_id) for run in dues]
+    assert {run.finalize_stage for run in ended} == {"COMMITTED"}
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)

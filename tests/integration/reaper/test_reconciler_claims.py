@@ -1,0 +1,315 @@
+"""What a finisher left unfinished is carried out as it was meant, once, whatever became of Redis or S3 (DPP-42)."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+from redis import Redis
+
+from budget import services
+from budget.models import PendingCredit
+from budget.outcomes import Settled
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
+from dpp_project.jobs import registry
+from dpp_project.reasons import ReasonCode
+from reaper import claim_reconciler, metrics
+from runs import transitions
+from runs.bucket import storage
+from runs.finish import finalization
+from runs.finish.finalization import Claim, Finish
+from runs.intents import Intent
+from runs.models import Run
+from runs.transitions import Outcome
+from tenants.models import Tenant
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-42")]
+
+
+@pytest.fixture
+def tenant(valkey: Redis, aws: str) -> Tenant:
+    rebuild.rebuild_all()
+    return recovery.funded()
+
+
+def reconcile() -> tuple[int, int, int]:
+    report = recovery.run_loop(claim_reconciler.run_once)
+    return report.seen, report.changed, report.errors
+
+
+def settled_before(run: Run) -> None:
+    outcome = services.settle(
+        tenant_id=run.tenant_id, run_id=str(run.run_id), charge_micros=run.intent_charge_usd_micros or 0
+    )
+    assert isinstance(outcome, Settled)
+
+
+def result_vanishes(run: Run) -> None:
+    assert storage.shared().delete_prefix(str(run.result_key)) == 1
+
+
+def test_dpp_42_a_result_that_waits_is_delivered_and_charged(tenant: Tenant) -> None:
+    run = recovery.left_claimed(tenant)
+    taken_over = metrics.TAKEOVERS._value.get()
+    assert reconcile() == (1, 1, 0)
+    ended = gear.row(run.run_id)
+    assert (ended.status, ended.money_state, ended.actual_cost_usd_micros) == ("COMPLETED", "SETTLED", 50_000)
+    assert (ended.result_key, ended.result_sha256) == (run.result_key, run.result_sha256)
+    assert (ended.last_error_reason_code, recovery.charges(run)) == (None, [-50_000])
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - 50_000
+    assert metrics.TAKEOVERS._value.get() == taken_over + 1
+    recovery.law_holds(tenant)
+
+
+@pytest.mark.parametrize(
+    ("intent", "money", "charged"),
+    [
+        (gear.fee(ReasonCode.PACK_FAILED), "SETTLED", [-gear.FEE_MICROS]),
+        (gear.fee(ReasonCode.CANCELED_BY_OWNER), "SETTLED", [-gear.FEE_MICROS]),
+        (Intent.full_refund(reason=ReasonCode.ENGINE_UNAVAILABLE), "REFUNDED", []),
+    ],
+    ids=["pack failed", "canceled", "refund"],
+)
+@pytest.mark.parametrize("settled", ["not settled", "settled before"])
+def test_dpp_42_the_stored_intent_is_carried_out_and_nothing_else(
+    intent: Intent, money: str, charged: list[int], settled: str, tenant: Tenant
+) -> None:
+    run = gear.aged(recovery.worker_claimed(tenant, intent=intent), finalize_claimed_at=301, lease_expires_at=900)
+    if settled == "settled before":
+        settled_before(run)
+    assert reconcile() == (1, 1, 0)
+    ended = gear.row(run.run_id)
+    assert (ended.status, ended.money_state, ended.last_error_reason_code) == ("FAILED", money, intent.reason)
+    assert recovery.charges(run) == charged
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
+
+
+def test_dpp_42_a_result_that_is_gone_fails_at_the_minimum_fee(tenant: Tenant) -> None:
+    run = recovery.left_claimed(tenant)
+    result_vanishes(run)
+    assert reconcile() == (1, 1, 0)
+    ended = gear.row(run.run_id)
+    assert (ended.status, ended.last_error_reason_code) == ("FAILED", "RESULT_LOST")
+    assert (ended.money_state, ended.actual_cost_usd_micros, ended.result_key) == ("SETTLED", gear.FEE_MICROS, None)
+    assert recovery.charges(run) == [-gear.FEE_MICROS]
+    recovery.law_holds(tenant)
+
+
+def test_dpp_42_what_was_taken_too_much_for_a_lost_result_goes_back(tenant: Tenant) -> None:
+    run = recovery.left_claimed(tenant)
+    settled_before(run)
+    result_vanishes(run)
+    assert reconcile() == (1, 1, 0)
+    ended = gear.row(run.run_id)
+    assert (ended.last_error_reason_code, ended.actual_cost_usd_micros) == ("RESULT_LOST", gear.FEE_MICROS)
+    assert recovery.charges(run) == [-50_000, 45_000]
+    assert PendingCredit.objects.filter(entry__run_id=run.run_id).count() == 1
+    recovery.law_holds(tenant)
+    services.replay_pending(limit=10, older_than=timedelta())
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.FEE_MICROS
+    recovery.law_holds(tenant)
+
+
+def s3_says(status: int, code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "HeadObject")  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        s3_says(403, "403"),
+        s3_says(500, "InternalError"),
+        s3_says(503, "SlowDown"),
+        EndpointConnectionError(endpoint_url="s3"),
+    ],
+    ids=str,
+)
+def test_dpp_42_while_s3_does_not_say_the_row_waits_and_the_others_go_on(
+    error: Exception, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, goes = (
+        recovery.left_claimed(tenant),
+        gear.aged(recovery.worker_claimed(tenant, intent=gear.fee()), finalize_claimed_at=301),
+    )
+    before = gear.everything(waits.run_id)
+
+    def head(_self: Any, _key: str) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.RunStorage, "head", head)
+        report = recovery.run_loop(claim_reconciler.run_once)
+    assert (report.seen, report.changed, report.errors, report.detail["waiting"]) == (2, 1, 0, 1)
+    assert gear.everything(waits.run_id) == before
+    assert gear.row(goes.run_id).finalize_stage == "COMMITTED"
+    assert reconcile() == (1, 1, 0)
+    assert gear.row(waits.run_id).status == "COMPLETED"
+
+
+def test_dpp_42_a_missing_bucket_is_no_lost_result(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = recovery.left_claimed(tenant)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.shared(), "bucket_name", "no-such-bucket")
+        report = recovery.run_loop(claim_reconciler.run_once)
+    assert (report.changed, report.errors, report.detail["waiting"]) == (0, 0, 1)
+    assert gear.row(run.run_id).intent_status == "COMPLETED"
+
+
+def claimed_299_s_ago(tenant: Tenant) -> Run:
+    return gear.aged(recovery.worker_claimed(tenant), finalize_claimed_at=295)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        claimed_299_s_ago,
+        recovery.lease_ran_out,
+        recovery.waited_an_hour,
+        recovery.abandoned,
+        recovery.unsent,
+        recovery.past_retention,
+    ],
+    ids=lambda make: make.__name__,
+)
+def test_dpp_42_what_nobody_left_claimed_is_not_touched(kept: Callable[[Tenant], Run], tenant: Tenant) -> None:
+    run = kept(tenant)
+    before = gear.everything(run.run_id), recovery.held_micros(tenant)
+    assert reconcile() == (0, 0, 0)
+    assert (gear.everything(run.run_id), recovery.held_micros(tenant)) == before
+
+
+def test_dpp_42_a_finisher_that_was_only_slow_loses_its_commit_to_the_takeover(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recovery.left_claimed(tenant)
+    claim, commit = Claim.stored(run), transitions.commit
+
+    def overtaken(**values: Any) -> Outcome:
+        with monkeypatch.context() as patch:
+            patch.setattr(transitions, "commit", commit)
+            assert reconcile() == (1, 1, 0)
+        return commit(**values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "commit", overtaken)
+        assert finalization.finish(claim, actor="worker") is Finish.LOST
+    assert recovery.charges(run) == [-50_000]
+    assert gear.row(run.run_id).last_actor == "reconciler"
+    recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("DPP-34")
+@pytest.mark.parametrize("edge", ["retake", "reintend"])
+def test_dpp_34_a_reconciler_that_loses_the_claim_settles_nothing(
+    edge: str, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has it, and may have found the result gone meanwhile: the sum is its to settle."""
+    run, step = recovery.left_claimed(tenant), getattr(transitions, edge)
+    if edge == "reintend":
+        result_vanishes(run)
+
+    def second_to_step(**values: Any) -> Outcome:
+        gear.won(step(**values | {"actor": "another"}))
+        lost: Outcome = step(**values)
+        return lost
+
+    monkeypatch.setattr(transitions, edge, second_to_step)
+    assert reconcile() == (1, 0, 0)
+    assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
+    assert (gear.row(run.run_id).last_actor, recovery.charges(run)) == ("another", [])
+    recovery.law_holds(tenant)
+
+
+def test_dpp_42_without_faults_nothing_is_taken_over(tenant: Tenant) -> None:
+    taken_over = metrics.TAKEOVERS._value.get()
+    for _ in range(10):
+        claim = Claim.stored(recovery.worker_claimed(tenant))
+        assert finalization.finish(claim, actor="worker") is Finish.COMMITTED
+        assert reconcile() == (0, 0, 0)
+    assert metrics.TAKEOVERS._value.get() == taken_over
+
+
+# What Redis lost meanwhile.
+
+
+def hold_is_lost(tenant: Tenant, run: Run) -> None:
+    client = scripts.shared().client
+    client.hdel(keys.holds(tenant.tenant_id), str(run.run_id))
+    client.delete(keys.reserve(str(run.run_id)))
+
+
+def balance_is_lost(tenant: Tenant, _run: Run) -> None:
+    scripts.shared().client.delete(keys.balance(tenant.tenant_id))
+
+
+def receipt_has_expired(tenant: Tenant, run: Run) -> None:
+    settled_before(run)
+    assert tenant.tenant_id == run.tenant_id
+    assert scripts.shared().client.delete(keys.receipt(str(run.run_id))) == 1
+
+
+@pytest.mark.contract("DPP-53")
+@pytest.mark.parametrize("lose", [hold_is_lost, balance_is_lost, receipt_has_expired], ids=lambda lose: lose.__name__)
+def test_dpp_53_money_that_redis_lost_is_made_again_and_settled_once(
+    lose: Callable[[Tenant, Run], None], tenant: Tenant
+) -> None:
+    run = recovery.left_claimed(tenant)
+    lose(tenant, run)
+    assert reconcile() == (1, 1, 0)
+    assert recovery.charges(run) == [-50_000]
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - 50_000
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("DPP-55")
+@pytest.mark.parametrize("settled", ["not settled", "settled before"])
+def test_dpp_55_a_claim_older_than_a_flush_is_finished_after_the_rebuild(settled: str, tenant: Tenant) -> None:
+    run = recovery.left_claimed(tenant)
+    if settled == "settled before":
+        settled_before(run)
+    scripts.shared().client.flushall()
+    assert recovery.run_loop(claim_reconciler.run_once).detail == {"waits_for": "money"}
+    assert gear.row(run.run_id).finalize_stage == "CLAIMED"
+    rebuild.rebuild_all()
+    assert reconcile() == (1, 1, 0)
+    assert recovery.charges(run) == [-50_000]
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("DPP-55")
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_dpp_55_a_rebuild_between_settle_and_commit_is_followed_and_charged_once(
+    times: int, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, commit, left = recovery.left_claimed(tenant), transitions.commit, [times]
+
+    def rebuilt_before(**values: Any) -> Outcome:
+        if left[0]:
+            left[0] -= 1
+            rebuild.rebuild_all()
+        return commit(**values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "commit", rebuilt_before)
+        finished = recovery.run_loop(claim_reconciler.run_once)
+    if times == finalization.TURNS:
+        assert (finished.changed, finished.detail["waiting"]) == (0, 1)
+        recovery.law_holds(tenant)
+        recovery.minutes_pass(run)
+        assert reconcile() == (1, 1, 0)
+    else:
+        assert finished.changed == 1
+    assert recovery.charges(run) == [-50_000]
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
+
+
+def test_dpp_42_it_comes_each_minute_so_a_crashed_claim_ends_within_five_minutes_and_a_tick() -> None:
+    assert registry.job("claim_reconciler").every_seconds == 60

@@ -1,0 +1,169 @@
+"""After the retention: result, inputs and history are gone, a tombstone and the money stay (DPP-23)."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+from django.db.models.functions import Now
+from redis import Redis
+
+from budget.rebuild import rebuild
+from dpp_project import retention as periods
+from dpp_project.clock import FixedClock
+from reaper import retention
+from reaper.models import DeadLetter
+from runs import transitions
+from runs.bucket import storage
+from runs.models import Run, RunHistory, RunInputs
+from runs.operators import disputes
+from tenants.models import Tenant
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-23")]
+
+YEAR_SECONDS = 366 * 86_400
+
+
+@pytest.fixture
+def tenant(valkey: Redis, aws: str) -> Tenant:
+    rebuild.rebuild_all()
+    return recovery.funded()
+
+
+def prefix(run: Run) -> str:
+    return storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
+
+
+def objects(run: Run) -> int:
+    bucket = storage.shared()
+    return int(bucket.client().list_objects_v2(Bucket=bucket.bucket_name, Prefix=prefix(run))["KeyCount"])
+
+
+def expire() -> tuple[int, int, int]:
+    report = recovery.run_loop(retention.run_once)
+    return report.seen, report.changed, report.errors
+
+
+def test_dpp_23_result_inputs_and_history_go_and_the_money_stays(tenant: Tenant) -> None:
+    run, neighbour = recovery.past_retention(tenant), gear.aged(recovery.past_retention(tenant), retention_until=-60)
+    storage.shared().put(prefix(run) + "artifacts/page.md", b"# page", content_type="text/markdown")
+    assert objects(run) == 2
+    report = recovery.run_loop(retention.run_once)
+    assert (report.seen, report.changed, report.errors) == (1, 1, 0)
+    assert report.detail == {"expired": 1, "objects deleted": 2}
+    stone = gear.row(run.run_id)
+    assert (stone.status, stone.money_state, stone.actual_cost_usd_micros) == ("EXPIRED", "SETTLED", 50_000)
+    assert (stone.intent_status, stone.finalize_stage) == ("COMPLETED", "COMMITTED")
+    assert (stone.idempotency_key, stone.result_bucket, stone.result_key, stone.result_sha256) == (None,) * 4
+    assert (objects(run), objects(neighbour)) == (0, 1)
+    assert not RunInputs.objects.filter(run_id=run.run_id).exists()
+    assert list(RunHistory.objects.filter(run_id=run.run_id).values_list("actor", flat=True)) == ["retention"]
+    assert gear.row(neighbour.run_id).status == "COMPLETED"
+    assert recovery.charges(run) == [-50_000]
+    recovery.law_holds(tenant)
+
+
+def within_retention(tenant: Tenant) -> Run:
+    return gear.aged(recovery.past_retention(tenant), retention_until=-5)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        within_retention,
+        lambda tenant: gear.aged(recovery.queued(tenant), retention_until=60),
+        lambda tenant: gear.aged(recovery.at_work(tenant), retention_until=60),
+        lambda tenant: gear.aged(recovery.worker_claimed(tenant), retention_until=60),
+    ],
+    ids=["within retention", "queued", "at work", "claimed"],
+)
+def test_dpp_23_what_is_younger_or_has_not_ended_is_not_touched(kept: Callable[[Tenant], Run], tenant: Tenant) -> None:
+    run = kept(tenant)
+    before = gear.everything(run.run_id), objects(run)
+    assert expire() == (0, 0, 0)
+    assert (gear.everything(run.run_id), objects(run)) == before
+
+
+def test_dpp_23_while_s3_is_away_nothing_expires_and_letters_still_go(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recovery.past_retention(tenant)
+    old_letter()
+    before = gear.everything(run.run_id)
+
+    def away(_self: Any, _prefix: str) -> int:
+        raise EndpointConnectionError(endpoint_url="s3")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.RunStorage, "delete_prefix", away)
+        assert expire() == (1, 1, 1)
+    assert (gear.everything(run.run_id), DeadLetter.objects.count()) == (before, 0)
+    assert expire() == (1, 1, 0)
+    assert objects(run) == 0
+
+
+def test_dpp_23_a_death_between_deleting_and_expiring_is_made_good_by_the_next_pass(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recovery.past_retention(tenant)
+
+    def die(**_: object) -> None:
+        raise recovery.Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "expire", die)
+        with pytest.raises(recovery.Died):
+            expire()
+    assert (gear.row(run.run_id).status, objects(run)) == ("COMPLETED", 0)
+    assert expire() == (1, 1, 0)
+    assert gear.row(run.run_id).status == "EXPIRED"
+
+
+def test_dpp_23_a_tombstone_stands_a_year_and_the_ledger_for_ever(tenant: Tenant) -> None:
+    young, old = recovery.past_retention(tenant), recovery.past_retention(tenant)
+    assert expire() == (2, 2, 0)
+    gear.aged(young, retention_until=YEAR_SECONDS - 2 * 86_400)
+    gear.aged(old, retention_until=YEAR_SECONDS)
+    assert expire() == (1, 1, 0)
+    assert [Run.objects.filter(run_id=run.run_id).exists() for run in (young, old)] == [True, False]
+    assert not RunHistory.objects.filter(run_id=old.run_id).exists()
+    assert recovery.charges(old) == [-50_000]
+    recovery.law_holds(tenant)
+
+
+def test_dpp_23_a_disputed_run_expires_in_dispute_and_its_tombstone_stays_until_resolved(tenant: Tenant) -> None:
+    run = recovery.past_retention(tenant)
+    assert isinstance(disputes.open_dispute(run_id=run.run_id, reason="wrong page", actor="test"), Run)
+    assert expire() == (1, 1, 0)
+    assert (gear.row(run.run_id).status, gear.row(run.run_id).money_state) == ("EXPIRED", "DISPUTED")
+    gear.aged(run, retention_until=YEAR_SECONDS)
+    assert expire() == (0, 0, 0)
+    assert isinstance(disputes.uphold(run_id=run.run_id, reason="it was right", actor="test"), Run)
+    assert expire() == (1, 1, 0)
+    assert not Run.objects.filter(run_id=run.run_id).exists()
+
+
+def old_letter(*, days: int = 31) -> DeadLetter:
+    letter = DeadLetter.objects.create(
+        message_id=f"letter of {days} days", outcome="POISON", raw=b"x", size_bytes=1, sha256="0" * 64, receives=3
+    )
+    DeadLetter.objects.filter(pk=letter.pk).update(stored_at=Now() - timedelta(days=days))
+    return letter
+
+
+@pytest.mark.contract("DPP-45")
+def test_dpp_45_letters_are_kept_for_their_period(tenant: Tenant) -> None:
+    kept, _gone = old_letter(days=29), old_letter(days=31)
+    assert periods.periods()["dead_letters"].days == 30
+    assert expire() == (1, 1, 0)
+    assert list(DeadLetter.objects.values_list("pk", flat=True)) == [kept.pk]
+
+
+def test_dpp_23_the_machines_own_clock_expires_no_run(clock: FixedClock, tenant: Tenant) -> None:
+    run = within_retention(tenant)
+    clock.advance(seconds=YEAR_SECONDS)
+    assert expire() == (0, 0, 0)
+    assert gear.row(run.run_id).status == "COMPLETED"

@@ -1,0 +1,187 @@
+"""Disputes: who opens, who resolves, what goes back, and that it goes back once (DPP-58)."""
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+import redis as redis_library
+
+from budget import services
+from budget.models import LedgerEntry, PendingCredit
+from budget.rebuild import rebuild
+from budget.services import Available, Entered
+from runs import transitions
+from runs.intents import Intent
+from runs.models import Run, RunDispute
+from runs.operators import disputes
+from runs.operators.disputes import Refusal, Why
+from runs.transitions import Outcome
+from tests.gear.builders import runs as gear
+from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.rivals import OnAnotherConnection
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-58")]
+
+FUNDS = 10_000_000
+Resolve = Callable[..., Run | Refusal]
+
+
+@pytest.fixture
+def tenant_id(valkey: redis_library.Redis) -> str:
+    tenant_id = a_tenant().tenant_id
+    rebuild.rebuild_all()
+    entered = services.top_up(
+        tenant_id=tenant_id, amount_micros=FUNDS, reference="first", reason="funds", actor="operator:kim"
+    )
+    assert isinstance(entered, Entered)
+    return tenant_id
+
+
+def balance(tenant_id: str) -> int:
+    answer = services.balance(tenant_id=tenant_id)
+    assert isinstance(answer, Available)
+    return answer.balance_micros
+
+
+def ended(tenant_id: str, intent: Intent = gear.COMPLETED) -> Run:
+    """A run that went the whole way, its money too."""
+    run = gear.reserved(tenant_id=tenant_id)
+    services.hold(tenant_id=tenant_id, run_id=str(run.run_id), reserved_micros=gear.RESERVED_MICROS, created_at_ms=1)
+    gear.won(transitions.start(run_id=run.run_id, version=1, lease_token="l", actor="worker"))
+    gear.won(
+        transitions.claim_worked(
+            run_id=run.run_id, version=2, lease_token="l", token="t", intent=intent, actor="worker"
+        )
+    )
+    services.settle(tenant_id=tenant_id, run_id=str(run.run_id), charge_micros=intent.charge_micros)
+    gear.won(
+        transitions.commit(run_id=run.run_id, version=3, token="t", taken_micros=intent.charge_micros, actor="worker")
+    )
+    return gear.row(run.run_id)
+
+
+def opened(tenant_id: str) -> Run:
+    run = disputes.open_dispute(run_id=ended(tenant_id).run_id, reason="wrong answer", actor="operator:kim")
+    assert isinstance(run, Run)
+    return run
+
+
+def test_dpp_58_a_settled_run_is_disputed_with_who_and_why(tenant_id: str) -> None:
+    run = opened(tenant_id)
+    assert (run.status, run.money_state, run.last_actor) == ("COMPLETED", "DISPUTED", "operator:kim")
+    step = RunDispute.objects.get()
+    assert (step.run_id, step.version, step.step) == (run.run_id, run.version, "OPENED")
+    assert (step.actor, step.reason) == ("operator:kim", "wrong answer")
+    assert balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
+
+
+def test_dpp_58_an_upheld_charge_stands(tenant_id: str) -> None:
+    run = disputes.uphold(run_id=opened(tenant_id).run_id, reason="the answer was right", actor="operator:lee")
+    assert isinstance(run, Run)
+    assert (run.money_state, run.last_actor) == ("SETTLED", "operator:lee")
+    assert list(RunDispute.objects.values_list("step", "actor")) == [
+        ("OPENED", "operator:kim"),
+        ("UPHELD", "operator:lee"),
+    ]
+    assert balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
+    assert not LedgerEntry.objects.filter(kind="ADJUST").exists()
+
+
+def test_dpp_58_a_refund_reaches_ledger_and_balance(tenant_id: str) -> None:
+    run = disputes.refund(run_id=opened(tenant_id).run_id, reason="our mistake", actor="operator:lee")
+    assert isinstance(run, Run)
+    assert (run.money_state, run.actual_cost_usd_micros) == ("REFUNDED", gear.ACTUAL_MICROS)
+    entry = LedgerEntry.objects.get(kind="ADJUST")
+    assert (entry.tenant_id, entry.run_id, entry.amount_usd_micros) == (tenant_id, run.run_id, gear.ACTUAL_MICROS)
+    assert (entry.reference, entry.reason, entry.actor) == (f"dispute:{run.run_id}", "our mistake", "operator:lee")
+    assert balance(tenant_id) == FUNDS
+    assert not PendingCredit.objects.exists()
+    assert RunDispute.objects.order_by("version").values_list("step", flat=True).last() == "REFUNDED"
+
+
+def test_dpp_58_a_refund_while_redis_is_closed_waits_in_the_ledger(tenant_id: str, valkey: redis_library.Redis) -> None:
+    run = opened(tenant_id)
+    valkey.flushall()
+    answer = disputes.refund(run_id=run.run_id, reason="our mistake", actor="operator:lee")
+    assert isinstance(answer, Run)
+    assert answer.money_state == "REFUNDED"
+    assert PendingCredit.objects.get().amount_usd_micros == gear.ACTUAL_MICROS
+    rebuild.rebuild_all()
+    assert balance(tenant_id) == FUNDS
+    services.replay_pending(limit=10, older_than=timedelta())
+    assert not PendingCredit.objects.exists()
+    assert balance(tenant_id) == FUNDS
+
+
+def test_dpp_58_a_refunded_minimum_fee_goes_back_too(tenant_id: str) -> None:
+    run = ended(tenant_id, gear.fee())
+    disputes.open_dispute(run_id=run.run_id, reason="lost worker", actor="operator:kim")
+    disputes.refund(run_id=run.run_id, reason="our mistake", actor="operator:kim")
+    assert (gear.row(run.run_id).status, gear.row(run.run_id).money_state) == ("FAILED", "REFUNDED")
+    assert balance(tenant_id) == FUNDS
+
+
+@pytest.mark.parametrize("resolve", [disputes.uphold, disputes.refund])
+def test_dpp_58_what_is_not_disputed_is_not_resolved(tenant_id: str, resolve: Resolve) -> None:
+    run = ended(tenant_id)
+    before = gear.everything(run.run_id)
+    answer = resolve(run_id=run.run_id, reason="none", actor="operator:kim")
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Why.NOT_DISPUTED
+    assert gear.everything(run.run_id) == before
+    assert balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
+
+
+@pytest.mark.parametrize("state", ["reserved", "working", "claimed", "disputed"])
+def test_dpp_58_only_a_settled_run_is_disputed(tenant_id: str, state: str) -> None:
+    run = getattr(gear, state)(tenant_id=tenant_id)
+    before = gear.everything(run.run_id)
+    answer = disputes.open_dispute(run_id=run.run_id, reason="wrong", actor="operator:kim")
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Why.NOT_SETTLED
+    assert gear.everything(run.run_id) == before
+
+
+@pytest.mark.parametrize("reason", ["", "   ", "x" * 201, "two\nlines"])
+@pytest.mark.parametrize("use", [disputes.open_dispute, disputes.uphold, disputes.refund])
+def test_dpp_58_a_reason_is_asked_for(tenant_id: str, use: Resolve, reason: str) -> None:
+    run = ended(tenant_id)
+    before = gear.everything(run.run_id)
+    answer = use(run_id=run.run_id, reason=reason, actor="operator:kim")
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, answer.field) == (Why.INVALID, "reason")
+    assert gear.everything(run.run_id) == before
+
+
+def test_dpp_58_an_unknown_run_is_refused(tenant_id: str) -> None:
+    answer = disputes.open_dispute(run_id=uuid.uuid4(), reason="wrong", actor="operator:kim")
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Why.RUN_UNKNOWN
+
+
+@pytest.mark.parametrize("use", [disputes.open_dispute, disputes.uphold, disputes.refund])
+def test_dpp_58_a_rival_between_reading_and_writing_makes_the_second_lose(
+    tenant_id: str, use: Resolve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rival comes at the named call, after the row was read."""
+    run = ended(tenant_id) if use is disputes.open_dispute else opened(tenant_id)
+    name = "dispute" if use is disputes.open_dispute else "resolve"
+    edge = getattr(transitions, name)
+    seen = []
+
+    def rivalled(**arguments: object) -> Outcome:
+        monkeypatch.setattr(transitions, name, edge)
+        rival = OnAnotherConnection(lambda: use(run_id=run.run_id, reason="first", actor="operator:rival"))
+        assert isinstance(rival.answer(), Run)
+        seen.append(gear.everything(run.run_id))
+        outcome: Outcome = edge(**arguments)
+        return outcome
+
+    monkeypatch.setattr(transitions, name, rivalled)
+    answer = use(run_id=run.run_id, reason="second", actor="operator:kim")
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Why.CHANGED
+    assert gear.everything(run.run_id) == seen[0]
+    refunded = use is disputes.refund
+    assert balance(tenant_id) == FUNDS - (0 if refunded else gear.ACTUAL_MICROS)

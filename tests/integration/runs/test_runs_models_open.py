@@ -1,0 +1,114 @@
+"""Runs behind the port of the money: what a rebuild reads, what it fences, and that it then adds up (DPP-55)."""
+
+from datetime import timedelta
+
+import pytest
+import redis as redis_library
+
+from budget import ports, services
+from budget.ports import EndedRun, OpenRun
+from budget.rebuild import rebuild
+from budget.redis import keys
+from budget.services import Available, Entered
+from dpp_project import clock
+from runs import transitions
+from runs.models import Run
+from runs.reads.for_budget import OpenRunsOfTheTable, created_at_ms
+from runs.transitions import Outcome
+from tests.gear.builders import runs as gear
+from tests.gear.builders.tenants import a_tenant
+
+pytestmark = pytest.mark.contract("DPP-55")
+
+FUNDS = 10_000_000
+
+
+def test_dpp_55_runs_has_registered_itself() -> None:
+    assert isinstance(ports.open_runs(), OpenRunsOfTheTable)
+
+
+@pytest.mark.django_db
+def test_dpp_55_open_names_every_run_whose_money_has_not_ended() -> None:
+    runs = {state: getattr(gear, state)() for state in ("accepted", "reserved", "working", "claimed")}
+    for state in ("committed", "disputed", "expired"):
+        getattr(gear, state)()
+    found = {run.run_id: run for run in OpenRunsOfTheTable().open(tenant_id=None)}
+    assert found == {
+        str(run.run_id): OpenRun(
+            tenant_id=run.tenant_id,
+            run_id=str(run.run_id),
+            reserved_micros=gear.RESERVED_MICROS,
+            created_at_ms=created_at_ms(run.created_at),
+            reserved=state != "accepted",
+        )
+        for state, run in runs.items()
+    }
+
+
+@pytest.mark.django_db
+def test_dpp_55_open_of_one_tenant_is_its_own() -> None:
+    run = gear.reserved()
+    gear.reserved()
+    assert [one.run_id for one in OpenRunsOfTheTable().open(tenant_id=run.tenant_id)] == [str(run.run_id)]
+
+
+@pytest.mark.django_db
+def test_dpp_55_ended_since_names_what_was_committed_lately() -> None:
+    charged, failed, refunded = gear.committed(), gear.committed(intent=gear.fee()), gear.committed(intent=gear.REFUND)
+    gear.aged(gear.committed(), updated_at=90_000)
+    gear.claimed()
+    since = clock.now() - timedelta(hours=24)
+    found = set(OpenRunsOfTheTable().ended_since(tenant_id=None, since=since))
+    assert found == {
+        EndedRun(charged.tenant_id, str(charged.run_id), 50_000, 200_000),
+        EndedRun(failed.tenant_id, str(failed.run_id), 5_000, 245_000),
+        EndedRun(refunded.tenant_id, str(refunded.run_id), 0, 250_000),
+    }
+    mine = OpenRunsOfTheTable().ended_since(tenant_id=charged.tenant_id, since=since)
+    assert [one.run_id for one in mine] == [str(charged.run_id)]
+
+
+@pytest.fixture
+def tenant_id(transactional_db: None, valkey: redis_library.Redis) -> str:
+    tenant_id = a_tenant().tenant_id
+    rebuild.rebuild_all()
+    entered = services.top_up(
+        tenant_id=tenant_id, amount_micros=FUNDS, reference="first", reason="funds", actor="operator:kim"
+    )
+    assert isinstance(entered, Entered)
+    return tenant_id
+
+
+def test_dpp_55_a_rebuild_finds_the_holds_of_real_runs_again(tenant_id: str, valkey: redis_library.Redis) -> None:
+    runs = {state: getattr(gear, state)(tenant_id=tenant_id) for state in ("reserved", "working", "claimed")}
+    gear.committed(tenant_id=tenant_id)
+    unheld = gear.accepted(tenant_id=tenant_id)
+    valkey.flushall()
+    rebuild.rebuild_all()
+    assert valkey.hgetall(keys.holds(tenant_id)) == {
+        str(run.run_id): str(gear.RESERVED_MICROS) for run in runs.values()
+    }
+    assert services.balance(tenant_id=tenant_id) == Available(
+        FUNDS - gear.ACTUAL_MICROS - len(runs) * gear.RESERVED_MICROS
+    )
+    # What stood between two effects was fenced, and nothing else.
+    moved = {state: gear.row(run.run_id).version - run.version for state, run in runs.items()}
+    assert moved == {"reserved": 0, "working": 0, "claimed": 1}
+    assert gear.row(unheld.run_id).version == 1
+    assert transitions.reserve(run_id=unheld.run_id, version=0, actor="api") is Outcome.LOST
+
+
+def test_dpp_55_after_a_rebuild_the_fenced_claim_is_carried_out_once(
+    tenant_id: str, valkey: redis_library.Redis
+) -> None:
+    run = gear.claimed(tenant_id=tenant_id)
+    valkey.flushall()
+    rebuild.rebuild_all()
+    stale = transitions.commit(run_id=run.run_id, version=3, token=gear.TOKEN, taken_micros=50_000, actor="worker")
+    assert stale is Outcome.LOST
+    gear.won(transitions.retake(run_id=run.run_id, version=4, token="again", held_token=gear.TOKEN, actor="worker"))
+    settled = services.settle(tenant_id=tenant_id, run_id=str(run.run_id), charge_micros=gear.ACTUAL_MICROS)
+    assert getattr(settled, "charge_micros", None) == gear.ACTUAL_MICROS
+    gear.won(transitions.commit(run_id=run.run_id, version=5, token="again", taken_micros=50_000, actor="worker"))
+    assert services.balance(tenant_id=tenant_id) == Available(FUNDS - gear.ACTUAL_MICROS)
+    assert not Run.objects.exclude(finalize_stage="COMMITTED").exists()

@@ -1,0 +1,1 @@
+"""`make prove`, `make mutants`, `make chaos`, `make contract`."""

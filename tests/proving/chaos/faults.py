@@ -1,0 +1,244 @@
+"""What can happen to the platform, and in what order: each kind once, shuffled by the seed, then again."""
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from signal import SIGCONT, SIGSTOP
+from typing import TYPE_CHECKING, Any, Final
+
+import boto3
+
+from dpp_project.celery_sqs import celery_message
+from tests.gear.faults.proxy import Mode
+from tests.proving.chaos.customers import Customers
+from tests.proving.chaos.stand import APPS, SERVICES, Stand
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+HOUR_SECONDS: Final = 3_600
+BACK_WITHIN_SECONDS: Final = 60.0
+"""DPP-39: what was away for half a minute is survived, and all is well a minute after it is back."""
+PAST_THE_LEASE_SECONDS: Final = 135.0
+DUPLICATES: Final = 10
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`strike` begins it and says what exactly; after `holds` seconds `lift` ends it."""
+
+    name: str
+    strike: Callable[["Scenery"], str]
+    holds: tuple[float, float] = (0.0, 0.0)
+    lift: Callable[["Scenery"], None] = lambda _scenery: None
+
+
+@dataclass(frozen=True)
+class Scenery:
+    stand: Stand
+    customers: Customers
+    chance: random.Random
+
+
+@dataclass
+class Event:
+    """One fault, as it went. Times in seconds; None: not seen before the next one came."""
+
+    kind: str
+    what: str
+    at: float
+    lasted: float = 0.0
+    accepted_meanwhile: int = 0
+    serving_after: float | None = None
+    ending_after: float | None = None
+
+
+def _killed(*names: str) -> Callable[[Scenery], str]:
+    def strike(scenery: Scenery) -> str:
+        scenery.stand.kill(*names)
+        return ", ".join(names)
+
+    return strike
+
+
+def _some_killed(scenery: Scenery) -> str:
+    names = scenery.chance.sample((*APPS, *SERVICES), k=scenery.chance.choice([2, 3]))
+    return _killed(*sorted(names))(scenery)
+
+
+def _cut(service: str, how: str, *modes: Mode) -> Kind:
+    def strike(scenery: Scenery) -> str:
+        mode = scenery.chance.choice(modes)
+        scenery.stand.proxies[service].set(mode)
+        return f"{service}: {mode.value}"
+
+    def lift(scenery: Scenery) -> None:
+        scenery.stand.proxies[service].set(Mode.PASS)
+
+    return Kind(f"{service} {how}", strike, (4.0, 12.0), lift)
+
+
+def _stopped(name: str, seconds: tuple[float, float]) -> Kind:
+    def strike(scenery: Scenery) -> str:
+        scenery.stand.signal_group(name, SIGSTOP)
+        return name
+
+    return Kind(f"{name} stopped", strike, seconds, lambda scenery: scenery.stand.signal_group(name, SIGCONT))
+
+
+def _clock(name: str) -> Kind:
+    def strike(scenery: Scenery) -> str:
+        offset = scenery.chance.choice([-HOUR_SECONDS, HOUR_SECONDS])
+        scenery.stand.set_clock(name, offset)
+        return f"{name} {offset:+d} s"
+
+    return Kind(f"clock of {name} an hour off", strike, (8.0, 14.0), lambda scenery: scenery.stand.set_clock(name, 0))
+
+
+def _flushed(scenery: Scenery) -> str:
+    scenery.stand.redis().flushall()
+    return "FLUSHALL"
+
+
+def _rolled_back(scenery: Scenery) -> str:
+    """To what it was some seconds ago: money has moved since then."""
+    scenery.stand.save_image()
+    before = len(scenery.customers.books.accepted())
+    until = time.monotonic() + scenery.chance.uniform(2, 5)
+    while time.monotonic() < until:
+        time.sleep(0.1)
+    scenery.stand.restore_image()
+    return f"an image {len(scenery.customers.books.accepted()) - before} runs older"
+
+
+def _duplicated(scenery: Scenery) -> str:
+    """Messages of runs that wait, work and have ended, ten times each."""
+    known = scenery.customers.books.accepted()
+    chosen = known[-12:] + scenery.chance.sample(known, k=min(8, len(known)))
+    queue = _queue(scenery.stand)
+    for order in chosen:
+        kwargs = {
+            "run_id": str(order.run_id),
+            "tenant_id": order.account.tenant_id,
+            "pack_type": "probe",
+            "enqueued_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "schema_version": "1",
+        }
+        bodies = [
+            celery_message.pack(task="runs.tasks.execute", kwargs=kwargs, queue="runs", trace_id=None)
+            for _ in range(DUPLICATES)
+        ]
+        queue.send_message_batch(
+            QueueUrl=scenery.stand.values["DPP_QUEUE_URL"],
+            Entries=[{"Id": str(number), "MessageBody": body} for number, body in enumerate(bodies)],
+        )
+    return f"{len(chosen)} runs x {DUPLICATES} messages"
+
+
+def _queue(stand: Stand) -> "SQSClient":
+    made: Any = boto3.client(
+        "sqs",
+        endpoint_url=stand.values["SQS_ENDPOINT_URL"],
+        region_name=stand.values["AWS_REGION"],
+        aws_access_key_id=stand.values["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=stand.values["AWS_SECRET_ACCESS_KEY"],
+    )
+    return made  # type: ignore[no-any-return]
+
+
+KINDS: Final = (
+    *(Kind(f"{name} killed", _killed(name)) for name in (*APPS, *SERVICES)),
+    Kind("some killed together", _some_killed),
+    Kind("all six killed together", _killed(*APPS, *SERVICES)),
+    Kind("redis flushed", _flushed),
+    Kind("redis rolled back", _rolled_back),
+    Kind("messages doubled ten times", _duplicated),
+    *(_cut(name, "cut off", Mode.REFUSE, Mode.RESET) for name in SERVICES),
+    *(_cut(name, "in a black hole", Mode.BLACK_HOLE) for name in SERVICES),
+    _stopped("worker", (8.0, 14.0)),
+    _stopped("redis", (3.0, 8.0)),
+    _clock("api"),
+    _clock("worker"),
+)
+
+QUICK: Final = (
+    "api killed",
+    "beat killed",
+    "redis killed",
+    "redis flushed",
+    "redis rolled back",
+    "messages doubled ten times",
+)
+"""What leaves nothing to a lease or a claim, mostly: for a short look."""
+
+
+def deck(chance: random.Random, kinds: tuple[Kind, ...]) -> Iterator[Kind]:
+    while True:
+        yield from chance.sample(kinds, k=len(kinds))
+
+
+class Injector:
+    """Deals faults until the time is up. After each it waits until all is well, and says how long that took."""
+
+    def __init__(self, scenery: Scenery, *, kinds: tuple[Kind, ...]) -> None:
+        self._scenery = scenery
+        self._kinds = kinds
+        self._began = time.monotonic()
+        self.events: list[Event] = []
+
+    def run(self, *, seconds: float) -> None:
+        until = self._began + seconds
+        stopped = self._stop_second_worker() if seconds > PAST_THE_LEASE_SECONDS else None
+        for kind in itertools.takewhile(lambda _: time.monotonic() < until, deck(self._scenery.chance, self._kinds)):
+            self._one(kind)
+            if stopped is not None and time.monotonic() - self._began - stopped.at > PAST_THE_LEASE_SECONDS:
+                self._continue_second_worker(stopped)
+                stopped = None
+            time.sleep(self._scenery.chance.uniform(0.5, 3.0))
+        if stopped is not None:
+            self._continue_second_worker(stopped)
+
+    def _one(self, kind: Kind) -> None:
+        scenery, books = self._scenery, self._scenery.customers.books
+        began, before = time.monotonic(), len(books.accepted())
+        what = kind.strike(scenery)
+        event = Event(kind.name, what, began - self._began)
+        self.events.append(event)
+        time.sleep(scenery.chance.uniform(*kind.holds))
+        kind.lift(scenery)
+        lifted = time.monotonic()
+        event.lasted, event.accepted_meanwhile = lifted - began, len(books.accepted()) - before
+        while time.monotonic() < lifted + BACK_WITHIN_SECONDS and event.ending_after is None:
+            time.sleep(0.05)
+            served, ended = books.first_served(lifted), books.first_ended(lifted)
+            event.serving_after = None if served is None else served - lifted
+            event.ending_after = None if ended is None else ended - lifted
+        for name, after in (("accepts", event.serving_after), ("ends", event.ending_after)):
+            if after is None:
+                books.complain(f"{BACK_WITHIN_SECONDS:.0f} s after {kind.name} ({what}) the platform {name} no run yet")
+        print(f"{event.at:6.1f} s  {kind.name}: {what}{_said(event)}", flush=True)  # noqa: T201
+
+    def _stop_second_worker(self) -> Event:
+        """With runs in its hands, for longer than their lease: the reaper ends them, and it comes back to nothing."""
+        self._scenery.customers.order_long_ones(8)
+        time.sleep(1.0)
+        self._scenery.stand.second_worker(SIGSTOP)
+        event = Event("second worker stopped past its leases", "SIGSTOP", time.monotonic() - self._began)
+        self.events.append(event)
+        return event
+
+    def _continue_second_worker(self, event: Event) -> None:
+        self._scenery.stand.second_worker(SIGCONT)
+        event.lasted = time.monotonic() - self._began - event.at
+        event.what = f"SIGSTOP for {event.lasted:.0f} s, the other worker went on"
+
+
+def _said(event: Event) -> str:
+    parts = [f"lasted {event.lasted:.1f} s"] if event.lasted > 1 else []
+    if event.serving_after is not None:
+        parts.append(f"accepts after {event.serving_after:.1f} s")
+    if event.ending_after is not None:
+        parts.append(f"ends after {event.ending_after:.1f} s")
+    return "; " + ", ".join(parts)

@@ -1,0 +1,121 @@
+"""docs/chaos.md: what was done to the platform, what it took to come back, and what was counted at the end."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.proving.chaos.audit import Findings
+from tests.proving.chaos.faults import Event
+
+HEAD = """# Chaos
+
+Written by `make chaos` itself; a run of five minutes or more replaces it. The whole platform, as `make up` starts it,
+runs under steady load while its processes and services are killed, stopped, cut off, flushed and rolled back, and
+clocks go wrong by an hour. Customers repeat with the same Idempotency-Key whatever is not answered, and keep their
+receipts. Then the faults end, recovery has its time, and everything is counted:
+
+- each run whose receipt a customer holds stands under its key, and was seen to end as its row says; no other run was
+  made but those that gave their key back unsubmitted, and these cost nothing;
+- each run was started at most once, ended once (`run_history`) and was charged once, no more than was held, and to the
+  micro what its bill says (`ledger_entries`);
+- each top-up that was answered is entered once; balances are the ledger's sums, no hold is left, and
+  `manage.py money_verify` proves it; nothing is open, queued or on its way;
+- each result that was sold can be had, with the hash that was sealed.
+"""
+
+
+@dataclass(frozen=True)
+class Day:
+    seed: int
+    seconds: float
+    drained_after: float
+    events: Sequence[Event]
+    findings: Findings
+    answers: Mapping[str, int]
+    restarts: Mapping[str, int]
+    kills: Mapping[str, int]
+
+
+def page(day: Day) -> str:
+    return "\n".join([HEAD, *_summary(day), *_faults(day.events), *_ends(day.findings), *_answers(day)])
+
+
+def _summary(day: Day) -> list[str]:
+    found = day.findings
+    verdict = "nothing is wrong" if not found.wrong else f"**{len(found.wrong)} things are wrong**"
+    return [
+        "## What was found",
+        "",
+        f"- Verdict: {verdict}.",
+        f"- {len(day.events)} faults in {day.seconds:.0f} s, seed {day.seed} (`SEED={day.seed}` deals the same again).",
+        f"- All was over {day.drained_after:.0f} s after the last fault.",
+        f"- {found.accepted:,} runs accepted; {found.rows:,} rows; what customers have read is what the rows say.",
+        f"- {found.deposits:,} top-ups of {found.credited_micros:,} micros, {found.charged_micros:,} micros charged.",
+        f"- {found.results_read:,} results read back, each with the hash that was sealed.",
+        f"- Dead letters stored: {found.dead_letters}.",
+        *(f"- WRONG: {what}" for what in found.wrong),
+        "",
+    ]
+
+
+def _faults(events: Sequence[Event]) -> list[str]:
+    """A fault that ends at once is measured from its stroke, one that lasts from its end."""
+    by_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_kind[event.kind].append(event)
+    lines = [
+        "## Faults, and how soon all was well",
+        "",
+        "Seconds from the end of the fault until a submit asked after it was accepted, and until a run asked for after",
+        "it was seen to end; median / worst. `meanwhile`: runs accepted while the fault lasted.",
+        "",
+        "| fault | times | lasted, longest | accepted meanwhile | accepts again | ends runs again |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for kind, those in sorted(by_kind.items()):
+        serving = [event.serving_after for event in those if event.serving_after is not None]
+        ending = [event.ending_after for event in those if event.ending_after is not None]
+        lasted = max(event.lasted for event in those)
+        meanwhile = sum(event.accepted_meanwhile for event in those) if lasted > 1 else "-"
+        lines.append(
+            f"| {kind} | {len(those)} | {f'{lasted:.0f}' if lasted > 1 else '-'} | {meanwhile}"
+            f" | {_spread(serving)} | {_spread(ending)} |"
+        )
+    lines += ["", "In order:", "", "| at, s | what |", "|---:|---|"]
+    return [*lines, *(f"| {event.at:.0f} | {event.kind}: {event.what} |" for event in events), ""]
+
+
+def _spread(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.1f} / {max(seconds):.1f}" if seconds else "-"
+
+
+def _ends(found: Findings) -> list[str]:
+    return [
+        "## How the runs ended",
+        "",
+        *_table("end", found.ends),
+        "Who ended them; whoever is not the worker, the owner or the submit itself is recovery:",
+        "",
+        *_table("by", found.ended_by),
+    ]
+
+
+def _answers(day: Day) -> list[str]:
+    lives = [f"| {name} | {day.kills.get(name, 0)} | {day.restarts.get(name, 0)} |" for name in sorted(day.restarts)]
+    return [
+        "## What customers were answered",
+        "",
+        *_table("answer", Counter(day.answers)),
+        "## Processes",
+        "",
+        "| process | killed by us | started again |",
+        "|---|---:|---:|",
+        *lives,
+        "",
+    ]
+
+
+def _table(name: str, counts: Counter[str]) -> list[str]:
+    rows = [f"| {key} | {count:,} |" for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    return [f"| {name} | count |", "|---|---:|", *rows, ""]

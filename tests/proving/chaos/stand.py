@@ -1,0 +1,247 @@
+"""The platform under chaos: a devstack of its own, whose API, workers and beat reach their services through proxies."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, Signals
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import redis
+
+from dpp_project.devstack import environment, up_down
+from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.programs import REPOSITORY, spawn
+from tests.gear.faults.proxy import Mode, Proxy
+from tests.gear.waiting import wait_until
+
+SERVICES: Final = ("redis", "postgres", "aws")
+APPS: Final = ("api", "worker", "beat")
+CLOCK: Final = "DPP_CLOCK_OFFSET_SECONDS"
+BACK_SECONDS: Final = 90.0
+LARGE: Final = {"DPP_WORKER_CONCURRENCY": "4", "DPP_API_WORKERS": "2"}
+SMALL: Final = {"DPP_WORKER_CONCURRENCY": "2", "DPP_API_WORKERS": "1"}
+
+
+class Stand:
+    """`with` brings it up, and takes it down with everything it holds; a stand that found a fault keeps its logs.
+
+    A small one has fewer processes, and no second worker.
+    """
+
+    def __init__(self, *, small: bool = False) -> None:
+        self._small = small
+        self.folder = Folder(Path(tempfile.mkdtemp(prefix="dpp-chaos-")))
+        self.proxies: dict[str, Proxy] = {}
+        self.values: dict[str, str] = {}
+        self.kills: dict[str, int] = dict.fromkeys((*APPS, *SERVICES), 0)
+        self.keep = False
+        self._image = self.folder.root / "image"
+        self._second: subprocess.Popen[bytes] | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.callback(_become, dict(os.environ))
+        _become(_without_ours(os.environ) | {"DPP_ENABLE_PROBE_PACK": "1"} | (SMALL if self._small else LARGE))
+        try:
+            up_down.up(self.folder)
+            self.values = environment.read(self.folder.env)
+            self._put_proxies_between()
+            if not self._small:
+                self._start_second_worker()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._second is not None:
+            self.second_worker(SIGCONT)
+            self.second_worker(SIGKILL)
+            self._second.wait()
+        up_down.down(self.folder, now=True)
+        self._stack.close()
+        if self.keep:
+            print(f"the logs are kept in {self.folder.logs}", flush=True)  # noqa: T201
+        else:
+            shutil.rmtree(self.folder.root, ignore_errors=True)
+
+    # Where things are. The proxies are for the platform; whoever judges it goes straight to the services.
+
+    @property
+    def api(self) -> str:
+        return self.values["DPP_API_URL"]
+
+    def redis(self) -> redis.Redis:
+        return redis.Redis.from_url(self.values["REDIS_URL"], decode_responses=True)
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=REPOSITORY,
+            env=environment.for_programs(os.environ, self.values) | {"DPP_LOG_LEVEL": "WARNING"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    # What may be done to it.
+
+    def pid(self, name: str) -> int | None:
+        with suppress(OSError, ValueError):
+            return int(self.folder.pid_file(name).read_text(encoding="ascii"))
+        return None
+
+    def signal(self, name: str, number: Signals) -> None:
+        """To a program's first process; its children die with it."""
+        pid = self.pid(name)
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def signal_group(self, name: str, number: Signals) -> None:
+        pid = self.pid(name)
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, number)
+
+    def kill(self, *names: str) -> None:
+        for name in names:
+            self.kills[name] += 1
+            self.signal(name, SIGKILL)
+
+    def second_worker(self, number: Signals) -> None:
+        if self._second is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._second.pid, number)
+
+    def second_worker_ended(self) -> int | None:
+        """Its exit code, where it ended by itself: nobody kills that one."""
+        return None if self._second is None else self._second.poll()
+
+    def set_clock(self, name: str, offset_seconds: int) -> None:
+        """From now on this program's clock goes wrong by so much; it is killed for it."""
+        self._write_drill(name, {CLOCK: str(offset_seconds)} if offset_seconds else {})
+        self.kill(name)
+
+    def save_image(self) -> None:
+        """What Redis has on its disk, as of now; a last entry that is half written is cut off when it is read."""
+        shutil.rmtree(self._image, ignore_errors=True)
+        shutil.copytree(self.folder.root / "redis" / "appendonlydir", self._image)
+
+    def has_image(self) -> bool:
+        return self._image.exists()
+
+    def restore_image(self) -> None:
+        """Put the older files in the place of the newer ones, then kill: the next Redis starts from them."""
+        there = self.folder.root / "redis" / "appendonlydir"
+        there.rename(there.with_name("left"))
+        shutil.copytree(self._image, there)
+        self.kill("redis")
+        shutil.rmtree(there.with_name("left"))
+
+    def restarts(self) -> dict[str, int]:
+        processes = self.folder.read_status().get("processes", {})
+        return {name: int(row["restarts"]) for name, row in processes.items()}
+
+    def is_whole(self) -> bool:
+        processes = self.folder.read_status().get("processes", {})
+        return bool(processes) and all(row["state"] == "ready" for row in processes.values())
+
+    def mend(self) -> None:
+        """Nothing is cut, stopped or wrong any more."""
+        for proxy in self.proxies.values():
+            proxy.set(Mode.PASS)
+        for name in (*APPS, *SERVICES):
+            self.signal_group(name, SIGCONT)
+        self.second_worker(SIGCONT)
+        for name in APPS:
+            if CLOCK in environment.read(self.folder.drill(name)):
+                self.set_clock(name, 0)
+
+    # How it is put together.
+
+    def _put_proxies_between(self) -> None:
+        addresses = {
+            "postgres": self.values["DATABASE_URL"],
+            "redis": self.values["REDIS_URL"],
+            "aws": self.values["SQS_ENDPOINT_URL"],
+        }
+        for name, url in addresses.items():
+            parts = urlsplit(url)
+            self.proxies[name] = self._stack.enter_context(Proxy(str(parts.hostname), int(parts.port or 0)))
+        self.folder.drill("any").parent.mkdir(exist_ok=True)
+        old = {name: self.pid(name) for name in APPS}
+        for name in APPS:
+            self._write_drill(name, {})
+            self.signal(name, SIGKILL)
+        wait_until(
+            lambda: all(self.pid(name) not in {None, old[name]} for name in APPS) and self.is_whole(),
+            seconds=BACK_SECONDS,
+            what="the platform behind its proxies",
+        )
+
+    def _write_drill(self, name: str, more: Mapping[str, str]) -> None:
+        write_whole(
+            self.folder.drill(name), "".join(f"{key}={value}\n" for key, value in {**self._routes(), **more}.items())
+        )
+
+    def _routes(self) -> dict[str, str]:
+        routed = {}
+        for key in ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL", "DPP_QUEUE_URL", "DPP_DLQ_URL"):
+            service = {"DATABASE_URL": "postgres", "REDIS_URL": "redis"}.get(key, "aws")
+            proxy = self.proxies[service]
+            routed[key] = (
+                self.values[key]
+                .replace(f":{proxy.target[1]}/", f":{proxy.port}/")
+                .replace(f":{proxy.target[1]}", f":{proxy.port}")
+            )
+        return routed
+
+    def _start_second_worker(self) -> None:
+        environ = environment.for_programs(os.environ, self.values) | self._routes() | {"DPP_SERVICE": "worker"}
+        with self.folder.log("second").open("ab") as output:
+            command = [sys.executable, "-m", "dpp_project.serve", "worker"]
+            self._second = spawn(command, environ=environ, output=output)
+
+    def customer_key(self, tenant_id: str) -> str:
+        """A new tenant's key; nobody limits its rate here."""
+        made = self.manage("create_tenant", tenant_id, "--poll-rate", "60000", "--submit-rate", "60000")
+        issued = self.manage("create_api_key", tenant_id, "--all-scopes")
+        if made.returncode or issued.returncode:
+            raise RuntimeError(f"no tenant {tenant_id}: {made.stderr} {issued.stderr}")
+        return issued.stdout.strip()
+
+    def proves_its_money(self) -> tuple[bool, str]:
+        """`manage.py money_verify`, again while it can only say "not now"."""
+        until = time.monotonic() + 30
+        while True:
+            told = self.manage("money_verify", "--json")
+            if told.returncode != 75 or time.monotonic() > until:
+                break
+        with suppress(ValueError):
+            return told.returncode == 0, json.dumps(json.loads(told.stdout))[:2_000]
+        return told.returncode == 0, (told.stdout + told.stderr)[:2_000]
+
+
+def _become(environ: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
+
+
+def _without_ours(environ: Mapping[str, str]) -> dict[str, str]:
+    """No service, key or setting of whoever started this may reach the stand."""
+    foreign = {*environment.ADDRESSES, "S3_PUBLIC_ENDPOINT_URL"}
+    return {
+        name: value for name, value in environ.items() if name not in foreign and not name.startswith(("DPP_", "AWS_"))
+    }

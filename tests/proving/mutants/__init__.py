@@ -1,0 +1,8 @@
+"""Small planted faults, each of which breaks one promise and names the tests that must notice. `make mutants`."""
+
+from typing import Final
+
+from tests.proving.mutants import of_money, of_recovery, of_runs, of_tickets
+from tests.proving.mutants.mutant import Mutant
+
+MUTANTS: Final[tuple[Mutant, ...]] = (*of_runs.MUTANTS, *of_money.MUTANTS, *of_recovery.MUTANTS, *of_tickets.MUTANTS)

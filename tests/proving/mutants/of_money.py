@@ -1,0 +1,293 @@
+"""Faults in the money: one in each script at least, in the gates, the rebuild and the ledger."""
+
+from typing import Final
+
+from tests.proving.mutants.mutant import In, Mutant
+
+scripts = In("contract/test_money_scripts")
+gates = In("contract/test_gate_scripts")
+rebuilds = In("integration/budget/test_budget_rebuild")
+entries = In("integration/budget/test_budget_entries")
+ends = In("integration/runs/test_transitions_ends")
+
+BEHIND_THE_GATE: Final = scripts("test_dpp_55_no_money_moves_behind_a_closed_gate_or_without_a_balance")
+GATE: Final = "if known[2] then return {'ERR_UNAVAILABLE', 'gate'} end\n"
+EPOCH: Final = "if known[1] ~= epoch then return {'ERR_UNAVAILABLE', 'epoch'} end\n"
+
+
+def script(name: str) -> str:
+    return f"budget/redis/lua/{name}.lua"
+
+
+MUTANTS: Final = (
+    # Reserve.
+    Mutant(
+        "a late reserve passes the tombstone",
+        script("reserve"),
+        "if receipt then\n",
+        "if false then\n",
+        scripts("test_dpp_53_a_late_reserve_meets_the_tombstone"),
+    ),
+    Mutant("a reserve is let through a closed gate", script("reserve"), GATE, "", BEHIND_THE_GATE),
+    Mutant(
+        "a hold takes one micro too many",
+        script("reserve"),
+        "if tonumber(balance) < tonumber(amount) then",
+        "if tonumber(balance) + 1 < tonumber(amount) then",
+        scripts("test_reserve_may_take_the_whole_balance_and_not_one_micro_more"),
+    ),
+    Mutant(
+        "a hold expires with its reserve key",
+        script("reserve"),
+        "redis.call('EXPIRE', KEYS[2], 3600)\n",
+        "redis.call('EXPIRE', KEYS[2], 3600)\nredis.call('EXPIRE', KEYS[3], 3600)\n",
+        scripts("test_a_hold_outlives_its_reserve_key"),
+    ),
+    Mutant(
+        "a reserve passes holds that were lost",
+        script("reserve"),
+        "if held or owner then",
+        "if held then",
+        scripts("test_reserve_sees_that_the_holds_were_lost"),
+    ),
+    # Settle.
+    Mutant(
+        "a second settle takes again",
+        script("settle"),
+        "if receipt then\n",
+        "if false then\n",
+        scripts("test_dpp_53_settle_again_answers_the_first_result"),
+    ),
+    Mutant(
+        "a settle may take more than was held",
+        script("settle"),
+        "if tonumber(charge) > tonumber(held) then charge = held end\n",
+        "",
+        scripts("test_settle_charges_no_more_than_was_held"),
+    ),
+    Mutant(
+        "a settle leaves the hold behind",
+        script("settle"),
+        "redis.call('HDEL', KEYS[3], run)\n",
+        "",
+        scripts("test_settle_takes_the_charge_and_gives_the_rest_back"),
+    ),
+    Mutant(
+        "a settle does not ask whose money it is",
+        script("settle"),
+        "  if owner and owner ~= tenant then return {'ERR_TENANT_MISMATCH'} end\n",
+        "",
+        scripts("test_dpp_52_one_tenants_run_is_not_anothers"),
+    ),
+    Mutant("a settle goes through a closed gate", script("settle"), GATE, "", BEHIND_THE_GATE),
+    Mutant("a settle of an older epoch is done", script("settle"), EPOCH, "", BEHIND_THE_GATE),
+    Mutant(
+        "a settle does not show in the sequence",
+        script("settle"),
+        "redis.call('INCR', KEYS[6])\n",
+        "",
+        scripts("test_settle_takes_the_charge_and_gives_the_rest_back"),
+    ),
+    # RefundFull.
+    Mutant(
+        "a refund without a hold leaves no tombstone",
+        script("refund_full"),
+        "  held, outcome = '0', 'tombstone'\n",
+        "  return {'OK', '0', balance, '0', 'tombstone'}\n",
+        scripts("test_dpp_53_a_late_reserve_meets_the_tombstone"),
+    ),
+    Mutant(
+        "a second refund gives again",
+        script("refund_full"),
+        "if receipt then\n",
+        "if false then\n",
+        scripts("test_dpp_53_refund_again_answers_the_first_result"),
+    ),
+    Mutant(
+        "a refund leaves the hold behind",
+        script("refund_full"),
+        "redis.call('HDEL', KEYS[3], run)\n",
+        "",
+        scripts("test_refund_gives_the_whole_hold_back"),
+    ),
+    Mutant(
+        "lost holds are taken for a tombstone",
+        script("refund_full"),
+        "  if owner then return {'ERR_NO_RESERVE'} end\n",
+        "",
+        scripts("test_refund_sees_that_the_holds_were_lost"),
+    ),
+    # Credit.
+    Mutant(
+        "a credit of an older epoch is applied",
+        script("credit"),
+        EPOCH,
+        "",
+        scripts("test_credit_of_another_epoch_is_refused"),
+    ),
+    Mutant(
+        "a credit is applied twice",
+        script("credit"),
+        "if receipt then\n",
+        "if false then\n",
+        scripts("test_credit_reaches_the_balance_once"),
+    ),
+    Mutant(
+        "a credit passes the limit",
+        script("credit"),
+        "if math.abs(tonumber(balance) + tonumber(amount)) > 9007199254740991 then",
+        "if false then",
+        scripts("test_credit_stops_at_the_limit_either_way"),
+    ),
+    # Rebuild.
+    Mutant(
+        "a rebuild keeps old holds",
+        script("rebuild"),
+        "  redis.call('DEL', KEYS[2])\n",
+        "",
+        scripts("test_rebuild_writes_a_tenant_whole"),
+    ),
+    Mutant(
+        "a superseded rebuild writes on",
+        script("rebuild"),
+        "if not whole and not alone then return {'ERR_SUPERSEDED'} end\n",
+        "",
+        scripts("test_rebuild_is_refused_where_the_gate_is_not_its_own"),
+    ),
+    Mutant(
+        "a rebuild keeps the receipt of an open run",
+        script("rebuild"),
+        "  redis.call('DEL', key, other)\n",
+        "  redis.call('DEL', key)\n",
+        scripts("test_rebuild_writes_a_tenant_whole"),
+    ),
+    Mutant(
+        "a rebuild forgets what was charged",
+        script("rebuild"),
+        "    redis.call('SET', other, first .. ' '",
+        "    redis.call('SET', other, '0' .. ' '",
+        scripts("test_rebuild_writes_a_tenant_whole"),
+    ),
+    Mutant(
+        "a rebuild leaves finishers unfenced",
+        "budget/rebuild/rebuild.py",
+        "                ports.open_runs().fence(tenant_id=tenant_id)\n",
+        "",
+        rebuilds("test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing"),
+    ),
+    Mutant(
+        "a rebuild forgets receipts",
+        "budget/rebuild/rebuild.py",
+        "ended_runs=runs.ended_since(tenant_id=tenant_id, since=since)",
+        "ended_runs=[]",
+        rebuilds("test_dpp_55_receipts_of_the_last_day_come_back"),
+    ),
+    Mutant(
+        "a rebuild forgets open holds",
+        "budget/rebuild/rebuild.py",
+        "open_runs=runs.open(tenant_id=tenant_id)",
+        "open_runs=[]",
+        rebuilds("test_preview_writes_nothing"),
+    ),
+    Mutant(
+        "a rebuild opens without having written",
+        "budget/rebuild/rebuild.py",
+        "        if not all(_written(client, tenant, token) for tenant in snapshot):\n"
+        "            return None\n        if (epoch",
+        "        if (epoch",
+        rebuilds("test_dpp_57_pending_credits_are_counted_by_a_rebuild"),
+    ),
+    Mutant(
+        "two rebuilds work at once",
+        "budget/rebuild/rebuild.py",
+        "        yield first\n",
+        "        yield True\n",
+        rebuilds("test_one_rebuild_at_a_time"),
+    ),
+    Mutant(
+        "a rebuild counts a credit without its receipt",
+        "budget/rebuild/rebuild.py",
+        "credits_counted=_credits(tenant_id)",
+        "credits_counted=[]",
+        rebuilds("test_dpp_57_pending_credits_are_counted_by_a_rebuild"),
+    ),
+    Mutant(
+        "of two rebuilds that cross the older is written",
+        script("rebuild"),
+        "local alone = gates[2] == token and gates[1] and string.sub(gates[1], 1, 7) ~= 'closed.'\n",
+        "local alone = gates[2] == token\n",
+        scripts("test_dpp_55_rebuild_of_one_tenant_is_refused_while_all_money_is_closed"),
+    ),
+    # The gates.
+    Mutant(
+        "the gate opens to who did not close it",
+        script("gate_open"),
+        "if redis.call('GET', KEYS[1]) ~= token then return {'ERR_SUPERSEDED'} end\n",
+        "",
+        gates("test_a_token_that_was_superseded_opens_nothing"),
+    ),
+    Mutant(
+        "the gate opens on another server",
+        script("gate_open"),
+        "if string.match(token, '^closed%.(%x+)%.') ~= server then return {'ERR_SUPERSEDED'} end\n",
+        "",
+        gates("test_a_token_of_another_server_opens_nothing_here"),
+    ),
+    Mutant(
+        "a closing that forgets to close",
+        script("gate_close"),
+        "redis.call('SET', KEYS[1], token)\n",
+        "",
+        gates("test_a_look_at_a_closed_gate_leaves_it_to_whoever_closed_it"),
+    ),
+    Mutant(
+        "a look at a closed gate closes it anew",
+        script("gate_check"),
+        "if string.sub(epoch, 1, 7) == 'closed.' then return {'CLOSED', epoch} end\n",
+        "",
+        gates("test_a_look_at_a_closed_gate_leaves_it_to_whoever_closed_it"),
+    ),
+    Mutant(
+        "another server's image is believed",
+        script("gate_check"),
+        "if string.match(epoch, '^(%x+)%.') == server then",
+        "if true then",
+        gates("test_an_image_without_this_servers_epoch_is_closed"),
+    ),
+    Mutant(
+        "a tenant opens to who did not close it",
+        script("tenant_open"),
+        "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'ERR_SUPERSEDED'} end\n",
+        "",
+        gates("test_a_tenants_gate_opens_to_its_own_token_alone"),
+    ),
+    Mutant(
+        "a dead rebuild's gate stays closed",
+        "budget/rebuild/gate_watch.py",
+        "client.ttl(keys.gate(tenant_id)) == -1",
+        "client.ttl(keys.gate(tenant_id)) == -3",
+        rebuilds("test_the_watch_opens_what_a_dead_rebuild_left_closed"),
+    ),
+    # The ledger.
+    Mutant(
+        "what was taken too much is kept",
+        "budget/ledger.py",
+        "          FROM ended WHERE taken_micros > due_micros\n",
+        "          FROM ended WHERE false\n",
+        ends("test_dpp_42_the_receipt_decides_what_was_taken"),
+    ),
+    Mutant(
+        "a used reference is entered again",
+        "budget/services.py",
+        "    if written is not None:\n",
+        "    if written is not None and not written.pk:\n",
+        entries("test_dpp_57_the_same_reference_enters_once"),
+    ),
+    Mutant(
+        "an old pending credit is tried again",
+        "budget/services.py",
+        "    if pending.created_at < clock.now() - REPLAY_AGE_MAX:\n",
+        "    if pending is None:\n",
+        entries("test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed"),
+    ),
+)

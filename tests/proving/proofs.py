@@ -1,0 +1,189 @@
+"""`make prove`: every slow proof in turn, each telling its cases, seed and seconds, and failing on a short count.
+
+A proof is a command that calls `report` once or more. A proof that ran less than it promises has failed, whatever its
+exit code says: a check that quietly checked nothing is worse than none.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPORT_VARIABLE = "DPP_PROOF_REPORT"
+BUDGET_SECONDS = 85 * 60
+SKIPPED = 77
+"""What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
+FUZZ_CASES = 20_000
+FUZZ = (sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/acceptance/test_openapi_fuzz.py")
+
+
+@dataclass(frozen=True)
+class Proof:
+    name: str
+    shows: str
+    command: Sequence[str]
+    least_cases: int
+    seconds: int
+    """The longest it may take: twice what it took on two quiet cores, less where it mostly waits."""
+
+
+@dataclass(frozen=True)
+class Told:
+    cases: int
+    seeds: tuple[str, ...]
+
+
+PROOFS: tuple[Proof, ...] = (
+    Proof(
+        name="devstack",
+        shows="the platform killed whole, or its supervisor at any moment of its start, comes back",
+        command=(*PYTEST, "tests/acceptance"),
+        least_cases=28,
+        seconds=240,
+    ),
+    Proof(
+        name="workers",
+        shows="a worker outlives a database in a black hole, and many lives share their requests to the queue",
+        command=(*PYTEST, "tests/crash/test_execution_workers.py", "tests/integration/runs/test_execution_counts.py"),
+        least_cases=92,
+        seconds=100,
+    ),
+    Proof(
+        name="money",
+        shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
+        command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
+        least_cases=200_000,
+        seconds=240,
+    ),
+    Proof(
+        name="model",
+        shows="the protocol, in every order of steps and with every fault, holds; without any of its points it fails",
+        command=(sys.executable, "-m", "models.check", "--install"),
+        least_cases=40_000_000,
+        seconds=280,
+    ),
+    Proof(
+        name="crash",
+        shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
+        command=(*PYTEST, "tests/crash/test_reaper_cutpoints.py"),
+        least_cases=1_500,
+        seconds=960,
+    ),
+    Proof(
+        name="tickets",
+        shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
+        command=(*PYTEST, "tests/crash/test_tickets_crashes.py"),
+        least_cases=1_300,
+        seconds=460,
+    ),
+    Proof(
+        name="schedules",
+        shows="worker, reaper, reconciler and cancel over one run, every order of three preemptions, and not one wrong",
+        command=(*PYTEST, "tests/race/test_reaper_schedules.py"),
+        least_cases=15_000,
+        seconds=700,
+    ),
+    Proof(
+        name="platform",
+        shows="whoever acts, dies or is overtaken at any effect, each run ends once and every micro has its place",
+        command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
+        least_cases=6_000,
+        seconds=200,
+    ),
+    Proof(
+        name="chaos",
+        shows="under load, with all of it killed, cut, stopped, flushed and rolled back, no run and no micro is lost",
+        command=(sys.executable, "-m", "tests.proving.chaos", "--seconds", "150", "--drain", "420"),
+        least_cases=200,
+        seconds=600,
+    ),
+    Proof(
+        name="constants",
+        shows="killed at each request, under real constants and a real beat, each run ends once, in its time",
+        command=(*PYTEST, "tests/crash/test_real_constants.py"),
+        least_cases=150,
+        seconds=520,
+    ),
+    Proof(
+        name="fuzz",
+        shows="no request, right or wrong, is answered 5xx, or with a status or a body that the document does not have",
+        command=("env", f"DPP_FUZZ_CASES={FUZZ_CASES}", *FUZZ),
+        least_cases=FUZZ_CASES,
+        seconds=280,
+    ),
+    Proof(
+        name="mutants",
+        shows="each planted fault is found by the tests that it names",
+        command=(sys.executable, "-m", "tests.proving.mutants"),
+        least_cases=30,
+        seconds=520,
+    ),
+)
+
+
+def report(*, cases: int, seed: object = "none") -> None:
+    """Told by a proof, from any process: how many cases it has run, and what repeats them."""
+    if path := os.environ.get(REPORT_VARIABLE):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"cases": cases, "seed": str(seed)}) + "\n")
+
+
+def read_report(path: Path) -> Told:
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    seeds = tuple(sorted({line["seed"] for line in lines} - {"none"}))
+    return Told(cases=sum(line["cases"] for line in lines), seeds=seeds)
+
+
+def verdict(proof: Proof, *, exit_code: int, told: Told, seconds: float) -> str | None:
+    """Why the proof failed, or None."""
+    if exit_code != 0:
+        return f"exit code {exit_code}"
+    if told.cases < proof.least_cases:
+        return f"{told.cases} cases, promised are {proof.least_cases}"
+    if seconds > proof.seconds:
+        return f"{seconds:.0f} s, allowed are {proof.seconds}"
+    return None
+
+
+def run(proof: Proof) -> str | None:
+    print(f"== {proof.name}: {proof.shows}", flush=True)  # noqa: T201
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        started = time.monotonic()
+        environ = os.environ | {REPORT_VARIABLE: file.name}
+        exit_code = subprocess.run(proof.command, env=environ, check=False).returncode
+        seconds = time.monotonic() - started
+        told = read_report(Path(file.name))
+    if exit_code == SKIPPED:
+        print(f"== {proof.name}: SKIPPED, shown is nothing; the reason stands above", flush=True)  # noqa: T201
+        return None
+    failed = verdict(proof, exit_code=exit_code, told=told, seconds=seconds)
+    said = f"cases={told.cases} seed={','.join(told.seeds) or 'none'} seconds={seconds:.0f}"
+    print(f"== {proof.name}: {said} {'FAILED: ' + failed if failed else 'holds'}", flush=True)  # noqa: T201
+    return failed
+
+
+def main() -> int:
+    names = [proof.name for proof in PROOFS]
+    parser = argparse.ArgumentParser(prog="make prove", description=__doc__)
+    parser.add_argument("only", nargs="*", help=f"some of: {', '.join(names)}")
+    chosen = parser.parse_args().only or names
+    if unknown := set(chosen) - set(names):
+        parser.error(f"no proof is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    started = time.monotonic()
+    failed = [proof.name for proof in PROOFS if proof.name in chosen and run(proof) is not None]
+    seconds = time.monotonic() - started
+    if seconds > BUDGET_SECONDS:
+        failed.append(f"all proofs together took {seconds:.0f} s, allowed are {BUDGET_SECONDS}")
+    print(f"prove: {'FAILED: ' + ', '.join(failed) if failed else 'all hold'}")  # noqa: T201
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
