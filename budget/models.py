@@ -11,13 +11,6 @@ from budget.money import MAX_MICROS
 from tenants.models import Tenant
 
 
-class ClockTimestamp(Func):
-    """The moment itself, not the start of the transaction: entries of one tenant line up as they were written."""
-
-    template = "clock_timestamp()"
-    output_field = models.DateTimeField()
-
-
 class LedgerEntry(models.Model):
     """Money that came (TOPUP), went (CHARGE) or was put right (ADJUST). A credit is positive, a charge negative."""
 
@@ -34,7 +27,10 @@ class LedgerEntry(models.Model):
     reference = models.TextField(null=True)  # noqa: DJ001  absent for charges, unique otherwise
     reason = models.TextField(default="", db_default="")
     actor = models.TextField()
-    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    # The moment itself, not the start of the transaction: entries of one tenant line up as they were written.
+    created_at = models.DateTimeField(
+        db_default=Func(function="clock_timestamp", output_field=models.DateTimeField()), editable=False
+    )
 
     class Meta:
         db_table = "ledger_entries"

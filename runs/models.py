@@ -16,7 +16,6 @@ from dpp_project.constants import (
     MINIMUM_FEE_PERCENT,
     TIMEBOX_SECONDS_MAX,
 )
-from runs import run_ids
 from runs.states import ENDED_MONEY, TERMINAL, UNENDED_MONEY, MoneyState, Stage, Status
 from tenants.models import Tenant
 
@@ -47,7 +46,7 @@ _FEE = Least(F("minimum_fee_usd_micros"), F("reservation_max_cost_usd_micros"))
 class Run(models.Model):
     """One paid piece of work, from the accepted request to the tombstone that says it once was."""
 
-    run_id = models.UUIDField(primary_key=True, default=run_ids.new, editable=False)
+    run_id = models.UUIDField(primary_key=True, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="runs", db_index=False)
     pack_type = models.TextField()
     profile_version = models.TextField(db_default="v0.4.2.2")

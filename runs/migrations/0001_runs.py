@@ -4,8 +4,6 @@ import django.contrib.postgres.functions
 import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.comparison
-import runs.run_ids
-import runs.states
 from django.db import migrations, models
 
 
@@ -21,11 +19,11 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Run',
             fields=[
-                ('run_id', models.UUIDField(default=runs.run_ids.new, editable=False, primary_key=True, serialize=False)),
+                ('run_id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
                 ('pack_type', models.TextField()),
                 ('profile_version', models.TextField(db_default='v0.4.2.2')),
-                ('status', models.TextField(choices=[(runs.states.Status['QUEUED'], runs.states.Status['QUEUED']), (runs.states.Status['PROCESSING'], runs.states.Status['PROCESSING']), (runs.states.Status['COMPLETED'], runs.states.Status['COMPLETED']), (runs.states.Status['FAILED'], runs.states.Status['FAILED']), (runs.states.Status['EXPIRED'], runs.states.Status['EXPIRED'])])),
-                ('money_state', models.TextField(choices=[(runs.states.MoneyState['NONE'], runs.states.MoneyState['NONE']), (runs.states.MoneyState['RESERVED'], runs.states.MoneyState['RESERVED']), (runs.states.MoneyState['SETTLED'], runs.states.MoneyState['SETTLED']), (runs.states.MoneyState['REFUNDED'], runs.states.MoneyState['REFUNDED']), (runs.states.MoneyState['DISPUTED'], runs.states.MoneyState['DISPUTED'])])),
+                ('status', models.TextField(choices=[('QUEUED', 'QUEUED'), ('PROCESSING', 'PROCESSING'), ('COMPLETED', 'COMPLETED'), ('FAILED', 'FAILED'), ('EXPIRED', 'EXPIRED')])),
+                ('money_state', models.TextField(choices=[('NONE', 'NONE'), ('RESERVED', 'RESERVED'), ('SETTLED', 'SETTLED'), ('REFUNDED', 'REFUNDED'), ('DISPUTED', 'DISPUTED')])),
                 ('idempotency_key', models.TextField(null=True)),
                 ('payload_hash', models.TextField()),
                 ('version', models.BigIntegerField(db_default=0)),
@@ -40,7 +38,7 @@ class Migration(migrations.Migration):
                 ('lease_token', models.TextField(null=True)),
                 ('lease_expires_at', models.DateTimeField(null=True)),
                 ('finalize_token', models.TextField(null=True)),
-                ('finalize_stage', models.TextField(choices=[(runs.states.Stage['CLAIMED'], runs.states.Stage['CLAIMED']), (runs.states.Stage['COMMITTED'], runs.states.Stage['COMMITTED'])], null=True)),
+                ('finalize_stage', models.TextField(choices=[('CLAIMED', 'CLAIMED'), ('COMMITTED', 'COMMITTED')], null=True)),
                 ('finalize_claimed_at', models.DateTimeField(null=True)),
                 ('intent_status', models.TextField(null=True)),
                 ('intent_money_state', models.TextField(null=True)),
@@ -125,39 +123,39 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('lease_expires_at'), condition=models.Q(('finalize_stage__isnull', True), ('status', runs.states.Status['PROCESSING'])), name='idx_runs_leased'),
+            index=models.Index(models.F('lease_expires_at'), condition=models.Q(('finalize_stage__isnull', True), ('status', 'PROCESSING')), name='idx_runs_leased'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('created_at'), condition=models.Q(('finalize_stage__isnull', True), ('status', runs.states.Status['QUEUED'])), name='idx_runs_queued'),
+            index=models.Index(models.F('created_at'), condition=models.Q(('finalize_stage__isnull', True), ('status', 'QUEUED')), name='idx_runs_queued'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('updated_at'), condition=models.Q(('finalize_stage__isnull', True), ('money_state', runs.states.MoneyState['NONE'])), name='idx_runs_unheld'),
+            index=models.Index(models.F('updated_at'), condition=models.Q(('finalize_stage__isnull', True), ('money_state', 'NONE')), name='idx_runs_unheld'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('next_send_at'), condition=models.Q(('finalize_stage__isnull', True), ('dead_lettered_at__isnull', True), ('money_state', runs.states.MoneyState['RESERVED']), ('status', runs.states.Status['QUEUED'])), name='idx_runs_unsent'),
+            index=models.Index(models.F('next_send_at'), condition=models.Q(('finalize_stage__isnull', True), ('dead_lettered_at__isnull', True), ('money_state', 'RESERVED'), ('status', 'QUEUED')), name='idx_runs_unsent'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('finalize_claimed_at'), condition=models.Q(('finalize_stage', runs.states.Stage['CLAIMED'])), name='idx_runs_claimed'),
+            index=models.Index(models.F('finalize_claimed_at'), condition=models.Q(('finalize_stage', 'CLAIMED')), name='idx_runs_claimed'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('retention_until'), condition=models.Q(('finalize_stage', runs.states.Stage['COMMITTED']), models.Q(('status', runs.states.Status['EXPIRED']), _negated=True)), name='idx_runs_retained'),
+            index=models.Index(models.F('retention_until'), condition=models.Q(('finalize_stage', 'COMMITTED'), models.Q(('status', 'EXPIRED'), _negated=True)), name='idx_runs_retained'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('retention_until'), condition=models.Q(('status', runs.states.Status['EXPIRED'])), name='idx_runs_tombstones'),
+            index=models.Index(models.F('retention_until'), condition=models.Q(('status', 'EXPIRED')), name='idx_runs_tombstones'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('tenant'), condition=models.Q(('money_state__in', [runs.states.MoneyState['NONE'], runs.states.MoneyState['RESERVED']])), name='idx_runs_open_money'),
+            index=models.Index(models.F('tenant'), condition=models.Q(('money_state__in', ['NONE', 'RESERVED'])), name='idx_runs_open_money'),
         ),
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(models.F('updated_at'), condition=models.Q(('finalize_stage', runs.states.Stage['COMMITTED'])), name='idx_runs_committed'),
+            index=models.Index(models.F('updated_at'), condition=models.Q(('finalize_stage', 'COMMITTED')), name='idx_runs_committed'),
         ),
         migrations.AddConstraint(
             model_name='run',
@@ -165,19 +163,19 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', [runs.states.Status['COMPLETED'], runs.states.Status['EXPIRED'], runs.states.Status['FAILED'], runs.states.Status['PROCESSING'], runs.states.Status['QUEUED']])), name='runs_status_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['COMPLETED', 'EXPIRED', 'FAILED', 'PROCESSING', 'QUEUED'])), name='runs_status_known'),
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('money_state__in', [runs.states.MoneyState['DISPUTED'], runs.states.MoneyState['NONE'], runs.states.MoneyState['REFUNDED'], runs.states.MoneyState['RESERVED'], runs.states.MoneyState['SETTLED']])), name='runs_money_state_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('money_state__in', ['DISPUTED', 'NONE', 'REFUNDED', 'RESERVED', 'SETTLED'])), name='runs_money_state_known'),
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('finalize_stage__isnull', True), ('finalize_stage__in', [runs.states.Stage['CLAIMED'], runs.states.Stage['COMMITTED']]), _connector='OR'), name='runs_finalize_stage_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('finalize_stage__isnull', True), ('finalize_stage__in', ['CLAIMED', 'COMMITTED']), _connector='OR'), name='runs_finalize_stage_known'),
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('money_state__in', [runs.states.MoneyState['NONE'], runs.states.MoneyState['RESERVED']]), ('status', runs.states.Status['QUEUED']), models.Q(('finalize_stage__isnull', True), models.Q(('finalize_stage', runs.states.Stage['CLAIMED']), ('finalize_stage__isnull', False)), _connector='OR')), models.Q(('money_state', runs.states.MoneyState['RESERVED']), ('status', runs.states.Status['PROCESSING']), models.Q(('finalize_stage__isnull', True), models.Q(('finalize_stage', runs.states.Stage['CLAIMED']), ('finalize_stage__isnull', False)), _connector='OR')), models.Q(('money_state__in', [runs.states.MoneyState['DISPUTED'], runs.states.MoneyState['REFUNDED'], runs.states.MoneyState['SETTLED']]), ('status__in', [runs.states.Status['COMPLETED'], runs.states.Status['EXPIRED'], runs.states.Status['FAILED']]), ('finalize_stage', runs.states.Stage['COMMITTED']), ('finalize_stage__isnull', False)), _connector='OR'), name='runs_terminal_means_money_ended'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('money_state__in', ['NONE', 'RESERVED']), ('status', 'QUEUED'), models.Q(('finalize_stage__isnull', True), models.Q(('finalize_stage', 'CLAIMED'), ('finalize_stage__isnull', False)), _connector='OR')), models.Q(('money_state', 'RESERVED'), ('status', 'PROCESSING'), models.Q(('finalize_stage__isnull', True), models.Q(('finalize_stage', 'CLAIMED'), ('finalize_stage__isnull', False)), _connector='OR')), models.Q(('money_state__in', ['DISPUTED', 'REFUNDED', 'SETTLED']), ('status__in', ['COMPLETED', 'EXPIRED', 'FAILED']), ('finalize_stage', 'COMMITTED'), ('finalize_stage__isnull', False)), _connector='OR'), name='runs_terminal_means_money_ended'),
         ),
         migrations.AddConstraint(
             model_name='run',
@@ -197,7 +195,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finalize_stage', runs.states.Stage['COMMITTED']), ('finalize_stage__isnull', False), ('actual_cost_usd_micros__isnull', False), ('actual_cost_usd_micros__lte', models.F('intent_charge_usd_micros')), ('intent_charge_usd_micros__isnull', False)), models.Q(models.Q(('finalize_stage__isnull', True), models.Q(('finalize_stage', runs.states.Stage['CLAIMED']), ('finalize_stage__isnull', False)), _connector='OR'), ('actual_cost_usd_micros__isnull', True)), _connector='OR'), name='runs_actual_known_when_committed'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finalize_stage', 'COMMITTED'), ('finalize_stage__isnull', False), ('actual_cost_usd_micros__isnull', False), ('actual_cost_usd_micros__lte', models.F('intent_charge_usd_micros')), ('intent_charge_usd_micros__isnull', False)), models.Q(models.Q(('finalize_stage__isnull', True), models.Q(('finalize_stage', 'CLAIMED'), ('finalize_stage__isnull', False)), _connector='OR'), ('actual_cost_usd_micros__isnull', True)), _connector='OR'), name='runs_actual_known_when_committed'),
         ),
         migrations.AddConstraint(
             model_name='run',
@@ -205,7 +203,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('intent_status__isnull', True), models.Q(('intent_charge_usd_micros__gte', 0), ('intent_charge_usd_micros__lte', models.F('reservation_max_cost_usd_micros')), ('intent_money_state', runs.states.MoneyState['SETTLED']), ('intent_reason_code__isnull', True), ('intent_status', runs.states.Status['COMPLETED']), models.Q(models.Q(('result_bucket__isnull', False), ('result_key__isnull', False), ('result_sha256__isnull', False)), ('status', runs.states.Status['EXPIRED']), _connector='OR'), models.Q(('status', runs.states.Status['QUEUED']), _negated=True)), models.Q(('intent_charge_usd_micros', django.db.models.functions.comparison.Least(models.F('minimum_fee_usd_micros'), models.F('reservation_max_cost_usd_micros'))), ('intent_money_state', runs.states.MoneyState['SETTLED']), ('intent_reason_code__isnull', False), ('intent_status', runs.states.Status['FAILED']), models.Q(('status', runs.states.Status['QUEUED']), _negated=True)), models.Q(('intent_charge_usd_micros', 0), ('intent_money_state', runs.states.MoneyState['REFUNDED']), ('intent_reason_code__isnull', False), ('intent_status', runs.states.Status['FAILED'])), _connector='OR'), name='runs_intent_is_one_of_three'),
+            constraint=models.CheckConstraint(condition=models.Q(('intent_status__isnull', True), models.Q(('intent_charge_usd_micros__gte', 0), ('intent_charge_usd_micros__lte', models.F('reservation_max_cost_usd_micros')), ('intent_money_state', 'SETTLED'), ('intent_reason_code__isnull', True), ('intent_status', 'COMPLETED'), models.Q(models.Q(('result_bucket__isnull', False), ('result_key__isnull', False), ('result_sha256__isnull', False)), ('status', 'EXPIRED'), _connector='OR'), models.Q(('status', 'QUEUED'), _negated=True)), models.Q(('intent_charge_usd_micros', django.db.models.functions.comparison.Least(models.F('minimum_fee_usd_micros'), models.F('reservation_max_cost_usd_micros'))), ('intent_money_state', 'SETTLED'), ('intent_reason_code__isnull', False), ('intent_status', 'FAILED'), models.Q(('status', 'QUEUED'), _negated=True)), models.Q(('intent_charge_usd_micros', 0), ('intent_money_state', 'REFUNDED'), ('intent_reason_code__isnull', False), ('intent_status', 'FAILED')), _connector='OR'), name='runs_intent_is_one_of_three'),
         ),
         migrations.AddConstraint(
             model_name='run',
@@ -217,15 +215,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', runs.states.Status['EXPIRED']), _negated=True), models.Q(('result_bucket__isnull', True), ('result_key__isnull', True), ('result_sha256__isnull', True), ('idempotency_key__isnull', True)), _connector='OR'), name='runs_tombstone_points_nowhere'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'EXPIRED'), _negated=True), models.Q(('result_bucket__isnull', True), ('result_key__isnull', True), ('result_sha256__isnull', True), ('idempotency_key__isnull', True)), _connector='OR'), name='runs_tombstone_points_nowhere'),
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', runs.states.Status['PROCESSING']), _negated=True), models.Q(('lease_expires_at__isnull', False), ('lease_token__isnull', False)), _connector='OR'), name='runs_processing_has_a_lease'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'PROCESSING'), _negated=True), models.Q(('lease_expires_at__isnull', False), ('lease_token__isnull', False)), _connector='OR'), name='runs_processing_has_a_lease'),
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('money_state', runs.states.MoneyState['RESERVED']), _negated=True), ('next_send_at__isnull', False), _connector='OR'), name='runs_reserved_has_a_next_send'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('money_state', 'RESERVED'), _negated=True), ('next_send_at__isnull', False), _connector='OR'), name='runs_reserved_has_a_next_send'),
         ),
         migrations.AddConstraint(
             model_name='run',

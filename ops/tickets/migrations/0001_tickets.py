@@ -2,7 +2,6 @@
 
 import django.contrib.postgres.functions
 import django.db.models.deletion
-import ops.tickets.states
 import uuid
 from django.db import migrations, models
 
@@ -68,7 +67,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('request_id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('request_type', models.TextField(choices=[('EXECUTION_ENABLE', 'EXECUTION_ENABLE'), ('EXECUTION_DISABLE', 'EXECUTION_DISABLE'), ('BUDGET_TOPUP', 'BUDGET_TOPUP'), ('BUDGET_ADJUST', 'BUDGET_ADJUST'), ('BUDGET_REBUILD', 'BUDGET_REBUILD'), ('KEY_REVOKE', 'KEY_REVOKE'), ('DLQ_REDRIVE', 'DLQ_REDRIVE'), ('RUN_CANCEL', 'RUN_CANCEL')])),
-                ('status', models.TextField(choices=[('OPEN', 'OPEN'), ('IN_PROGRESS', 'IN_PROGRESS'), ('DONE', 'DONE'), ('FAILED', 'FAILED')], default=ops.tickets.states.TicketStatus['OPEN'])),
+                ('status', models.TextField(choices=[('OPEN', 'OPEN'), ('IN_PROGRESS', 'IN_PROGRESS'), ('DONE', 'DONE'), ('FAILED', 'FAILED')], default='OPEN')),
                 ('payload', models.JSONField()),
                 ('reason', models.TextField(blank=True, db_default='', default='')),
                 ('requested_by', models.TextField()),
