@@ -71,7 +71,7 @@ def format_entry_usd(micros: int) -> str:
 
 
 def minimum_fee_micros(reserved_micros: int) -> int:
-    """What a failed run costs before its hold caps it (§12.2): 2 % of the hold, from 5,000 to 100,000."""
+    """What a failed run costs before its hold caps it (DPP-35): 2 % of the hold, from 5,000 to 100,000."""
     percent = reserved_micros * MINIMUM_FEE_PERCENT // 100
     return min(max(MINIMUM_FEE_FLOOR_MICROS, percent), MINIMUM_FEE_CAP_MICROS)
 

@@ -94,7 +94,7 @@ def set_up_django(sender: Any, **_: Any) -> None:
 
 @signals.celeryd_init.connect
 def speak_in_lines(**_: Any) -> None:
-    """Celery announces a shutdown from its signal handler in plain text; every line of ours is JSON (§15.1)."""
+    """Celery announces a shutdown from its signal handler in plain text; every line of ours is JSON (DPP-73)."""
     from celery.apps import worker
 
     announcer: Any = worker

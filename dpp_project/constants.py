@@ -1,4 +1,4 @@
-"""The platform's fixed numbers (§0.2 of the specification). One place, exactly these values."""
+"""The platform's fixed numbers (DPP-79). One place, exactly these values."""
 
 from typing import Final
 

@@ -49,7 +49,7 @@ def json_formatter() -> logging.Formatter:
 
 PARTS: dict[str, Callable[[Environment], list[str]]] = {"api": api, "worker": worker, "beat": beat}
 
-# Beat's process runs the recovery jobs; the logs call it by what it does (§15.1).
+# Beat's process runs the recovery jobs; the logs call it by what it does (DPP-73).
 SERVICE_NAMES = {"api": "api", "worker": "worker", "beat": "reaper"}
 
 

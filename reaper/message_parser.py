@@ -11,7 +11,7 @@ from runs.submit.wake_worker import TASK
 
 TEXT_MAX: Final = 256
 KWARGS: Final = frozenset({"run_id", "tenant_id", "pack_type", "enqueued_at", "schema_version"})
-"""What our message carries (§8.2): ids and a time, nothing of what a caller sent."""
+"""What our message carries (DPP-38): ids and a time, nothing of what a caller sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The one task: a message says which run is due. Its kwargs are exactly the documented message (§8.2)."""
+"""The one task: a message says which run is due. Its kwargs are exactly the documented message (DPP-38)."""
 
 import uuid
 from typing import Any

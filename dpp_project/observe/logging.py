@@ -109,7 +109,7 @@ def _drop_unset(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def configuration(*, service: str, level: str) -> dict[str, Any]:
-    """The `logging` configuration; `service` stands in every line (§15.1)."""
+    """The `logging` configuration; `service` stands in every line (DPP-73)."""
     # A command's stdout is its answer, which a script may read as JSON or as a key.
     stream = "ext://sys.stderr" if service == "command" else "ext://sys.stdout"
 

@@ -1,4 +1,4 @@
-"""What tenants read of a run (§7.3), made from one row and one glance at the balance."""
+"""What tenants read of a run (DPP-20), made from one row and one glance at the balance."""
 
 import json
 from datetime import datetime, timedelta

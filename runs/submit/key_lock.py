@@ -1,4 +1,4 @@
-"""The caller's key in Redis (§11): a lock that spares two handlers a race, and a mapping that spares them a query.
+"""The caller's key in Redis (DPP-05): a lock that spares two handlers a race, and a mapping that spares them a query.
 
 Neither decides anything. The unique index on (tenant, key) makes one run of many submits; the lock may lapse under a
 slow handler, and the mapping may be lost or out of date, so it is believed only as far as the row it names agrees.

@@ -1,4 +1,4 @@
-"""The answer to a submit (§7.2): the same bytes whether the run is new, replayed, or read from the database alone."""
+"""The answer to a submit (DPP-04): the same bytes whether the run is new, replayed, or read from the database alone."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""The body of `POST /v1/runs` (§7.2): one compiled model for each pack, so that one pass checks the whole request.
+"""The body of `POST /v1/runs` (DPP-02): one compiled model for each pack, so that one pass checks the whole request.
 
 These models are the validation and the OpenAPI document at once. What passes here is normalised: every default is
 filled in, so that two requests that mean the same are the same.

@@ -1,4 +1,4 @@
-"""Wakes a worker for a run: one message, whose kwargs are exactly the documented ones (§8.2).
+"""Wakes a worker for a run: one message, whose kwargs are exactly the documented ones (DPP-38).
 
 The message carries nothing that decides anything: the row does. It may be lost (the requeuer sends again), doubled or
 late (a run starts by compare-and-set).

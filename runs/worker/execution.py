@@ -232,7 +232,7 @@ def _lost_or_done_before(claim: Claim, *, tried: int) -> End:
     return End.COMMITTED if mine else End.COMMIT_LOST
 
 
-# What is said about it (§15.1).
+# The lines that the log has of it (DPP-73).
 
 
 def _say(event: str, run: Run, **more: object) -> None:
@@ -248,7 +248,7 @@ def _say(event: str, run: Run, **more: object) -> None:
 
 
 def _tell(run: Run, intent: Intent, end: End) -> None:
-    """One line with all that §15.1 asks for; of money only what has moved."""
+    """One line with every field that DPP-73 asks for; of money only what has moved."""
     if end in (End.CLAIM_LOST, End.COMMIT_LOST):
         metrics.FINALIZE_LOSERS.labels(step=end.value.partition(" ")[0]).inc()
     if end is not End.COMMITTED:

@@ -1,4 +1,4 @@
-"""The envelope: what a run leaves in the bucket, as one JSON document of at most a megabyte (§9.3).
+"""The envelope: what a run leaves in the bucket, as one JSON document of at most a megabyte (DPP-33).
 
 What does not fit moves, whole and largest first, into a file of its own beside it; the document names each file with
 its size and SHA-256. Pure: nothing here reads a clock, a table or the bucket.

@@ -1,7 +1,8 @@
 """The ways in which the document's scripts lose or mint money: shown on their own text, and gone in ours.
 
-`literal/` keeps §6.2 and §6.3 letter by letter (§6.4 has no text; its file says so). Each test runs one story on both:
-the literal script must show the defect, ours must not. docs/money.md lists them in this order.
+`literal/` keeps the specified reserve and settle letter by letter (the refund has no text; its file says so).
+Each test runs one story on both: the literal script must show the defect, ours must not.
+docs/money.md lists them in this order.
 """
 
 from collections.abc import Callable
@@ -160,7 +161,7 @@ def test_defect_11_a_crash_before_expire_leaves_a_key_for_ever(literal: ScriptSi
 
 
 def test_the_literal_scripts_work_where_the_document_looked(literal: ScriptSide) -> None:
-    """They are kept to the letter: on the plain path they answer as §6 says."""
+    """They are kept to the letter: on the plain path they answer as specified."""
     fresh(literal)
     assert reserve(literal, 250_000) == ["OK", "750000"]
     assert reserve(literal, 250_000) == ["ERR_ALREADY_RESERVED"]

@@ -1,4 +1,4 @@
-"""The envelope of §9.3: its fields, its place, its size."""
+"""The envelope (DPP-33): its fields, its place, its size."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The message of §8.2 inside Celery's envelope."""
+"""The message (DPP-38) inside Celery's envelope."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
--- Give a whole hold back; where there is none, make sure none can come. (§6.4, hardened: docs/money.md)
+-- Give a whole hold back; where there is none, make sure none can come. (DPP-51 and DPP-53; docs/money.md)
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate

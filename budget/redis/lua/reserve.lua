@@ -1,4 +1,4 @@
--- Hold money for a run: off the balance, onto the tenant's holds. (§6.2, hardened: docs/money.md)
+-- Hold money for a run: off the balance, onto the tenant's holds. (DPP-51 and DPP-52; docs/money.md)
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate

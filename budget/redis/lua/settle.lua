@@ -1,4 +1,4 @@
--- End a hold: take the charge, never more than was held, give the rest back. (§6.3, hardened: docs/money.md)
+-- End a hold: take the charge, never more than was held, give the rest back. (DPP-51 and DPP-53; docs/money.md)
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate

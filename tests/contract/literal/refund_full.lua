@@ -1,4 +1,4 @@
--- The document gives keys and answers only (§6.4); this is its settle with the charge at zero.
+-- The document gives keys and answers only; this is its settle with the charge at zero.
 local budget_key = KEYS[1]
 local reserve_key = KEYS[2]
 
