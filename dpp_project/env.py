@@ -1,4 +1,4 @@
-"""The environment, read once and typed. A wrong value names itself and stops the start.
+"""The environment variables, read once and typed. A wrong value is named and stops the start.
 
 Every variable the platform reads is a field here; its description is the line that docs/operations.md carries.
 """
@@ -52,7 +52,7 @@ Tcp = Annotated[int, Field(ge=1, le=65_535)]
 
 
 class Environment(BaseModel):
-    """What may be set from outside."""
+    """Every variable that the platform reads."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -185,7 +185,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Environment:
 
 
 def refuse(name: str, said: str) -> NoReturn:
-    """For an app that alone knows what a variable may say: stops the start as `read` does."""
+    """Stop the start as `read` does, for a check that only an app can make."""
     raise _invalid([f"  {name}: {said}. {Environment.model_fields[name].description}"])
 
 

@@ -1,1 +1,1 @@
-"""Who: tenants, their keys, what a key may do, and how often."""
+"""Tenants, their API keys, scopes and rate limits."""

@@ -37,7 +37,7 @@ def actor_of(request: HttpRequest) -> str:
 
 
 def state_of(key: ApiKey, now: datetime) -> str:
-    """What a person wants to know of a key: ENDING is a rotated key in its grace period."""
+    """The state of a key as the console shows it; ENDING is a rotated key in its grace period."""
     if key.status == ApiKey.Status.REVOKED:
         return "REVOKED"
     if key.expires_at is not None and key.expires_at <= now:
@@ -46,7 +46,7 @@ def state_of(key: ApiKey, now: datetime) -> str:
 
 
 class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    """Rows that are never deleted, and whose actions go to people who may change them."""
+    """Rows cannot be deleted; only people with the change permission see the actions."""
 
     formfield_overrides = {models.TextField: {"widget": UnfoldAdminTextInputWidget}}
     show_full_result_count = False
@@ -64,7 +64,7 @@ class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         return subject
 
     def report(self, request: HttpRequest, subject: Any, answer: object, done: str) -> HttpResponse:
-        """Back to the subject's page, with what became of the action."""
+        """Redirect to the object's page with a message that says what the action did."""
         if isinstance(answer, Refusal):
             self.message_user(request, answer.detail, messages.ERROR)
         else:
@@ -128,7 +128,7 @@ class TenantAdmin(_Kept):
         return [] if obj is None else list(self.inlines)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """Of the two, the one that would change something."""
+        """Show only the action that would change something: suspend or resume, enable or disable."""
         suspended = Tenant.objects.filter(pk=unquote(object_id), status=Tenant.Status.SUSPENDED).exists()
         idle = "suspend" if suspended else "resume"
         return [item for item in super().get_actions_detail(request, object_id) if item.path != idle]
@@ -225,7 +225,7 @@ class ApiKeyAdmin(_Kept):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[ApiKey], search_term: str
     ) -> tuple[QuerySet[ApiKey], bool]:
-        """Keys are known by `dpp_` and their prefix; the column holds the prefix alone."""
+        """Search by `dpp_` and the prefix too; the column holds the prefix alone."""
         found: tuple[QuerySet[ApiKey], bool] = super().get_search_results(
             request, queryset, search_term.strip().removeprefix("dpp_")
         )
@@ -250,7 +250,7 @@ class ApiKeyAdmin(_Kept):
         return self._show_once(request, request.issued_key)  # type: ignore[attr-defined]
 
     def _show_once(self, request: HttpRequest, issued: IssuedKey, *, remark: str = "") -> HttpResponse:
-        """The answer to the very POST that made the key: no redirect, so no cookie or session ever holds it."""
+        """Answer the POST that made the key with the key itself: without a redirect no cookie or session holds it."""
         context = self.admin_site.each_context(request) | {
             "title": "New API key",
             "original": issued.key,
@@ -304,7 +304,7 @@ class ApiKeyAdmin(_Kept):
 
 
 def _require_done(answer: Any) -> Any:
-    """A form asked the services before; refused now means that the ground moved in between, within milliseconds."""
+    """The form's validation asked the services already; a refusal here means that the row changed in between."""
     if isinstance(answer, Refusal):
         raise RuntimeError(f"{answer.field}: {answer.detail}")  # noqa: TRY004  not a matter of types
     return answer

@@ -1,4 +1,4 @@
-"""`GET /v1/whoami`: what the platform makes of the key at hand. The first thing to try with a new one."""
+"""`GET /v1/whoami`: the tenant and scopes of the key in the request. The first thing to try with a new key."""
 
 from datetime import datetime
 from typing import Final

@@ -1,4 +1,4 @@
-"""From an Authorization header to a principal, without a database query on a warm path (DPP-11)."""
+"""Authenticates the Authorization header; a key seen lately costs no database query (DPP-11)."""
 
 from typing import Final, NoReturn
 
@@ -20,7 +20,7 @@ log = structlog.get_logger("dpp.tenants")
 
 CHALLENGE: Final = 'Bearer realm="dpp"'
 RETRY_AFTER_SECONDS: Final = 2
-# Unknown, revoked, expired and suspended read alike: the answer must not tell a finder of a key what became of it.
+# Unknown, revoked, expired and suspended get the same answer: a thief must not learn a key's state from it.
 _NO_VALID_KEY: Final = "The API key is not valid."
 _DETAILS: Final = {
     RefusedKey.MISSING: "The Authorization header is missing. Send `Authorization: Bearer dpp_...`.",
@@ -32,7 +32,7 @@ last_used = LastUsed()
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """DRF's hook. No header at all is no decision: permissions refuse it where a key is needed."""
+    """DRF's hook. A request without the header is not refused here; permissions refuse it where a key is needed."""
 
     def authenticate(self, request: Request) -> tuple[Principal, Principal] | None:
         header = request.headers.get("Authorization")
@@ -48,7 +48,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 def authenticate_header(header: str) -> Principal:
-    """The principal behind `Bearer <key>`, or a Problem: 401, or 503 where only the database could have told."""
+    """Return the principal of `Bearer <key>`, or raise a Problem: 401, or 503 if the database is needed and away."""
     scheme, _, credentials = header.partition(" ")
     presented = credentials.strip(" ")
     prefix = keys.prefix_of(presented) if scheme.lower() == "bearer" else None

@@ -1,4 +1,4 @@
-"""The console's forms for tenants and keys. What is right is decided by the services; a form only asks them first."""
+"""The console's forms for tenants and keys. The services validate; a form calls their checks before it is saved."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,8 +1,8 @@
-"""The API key itself: `dpp_<prefix, 8>_<secret, 43>`, letters and digits only. Pure.
+"""The format of an API key: `dpp_<prefix, 8>_<secret, 43>`, letters and digits only. Pure.
 
-The prefix is public: it finds the row and names the key in logs and lists. The secret carries 256 bits, so a plain
-SHA-256 of the whole key is a safe thing to store: there is no dictionary to try against it. Neither half holds `_` or
-`-`: a key reads in one way only, and a double click selects all of it.
+The prefix is public: it finds the row and names the key in logs and lists. The secret has 256 random bits, so a plain
+SHA-256 of the whole key is safe to store: a dictionary attack cannot work. Neither half contains `_` or `-`, so a key
+parses in one way only, and a double click selects it whole.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _NO_ROW: Final = hashlib.sha256(b"no row has this prefix").hexdigest()
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key that was just made. `plaintext` exists here and with its owner, nowhere else."""
+    """A key that was just made. `plaintext` is never stored; only this object and the key's owner have it."""
 
     plaintext: str
     prefix: str
@@ -44,7 +44,7 @@ def _random(length: int) -> str:
 
 
 def prefix_of(text: str) -> str | None:
-    """The prefix of a well-formed key, None for anything else. Costs nothing on garbage of any size."""
+    """Return the prefix of a well-formed key, None for anything else, in constant time whatever its length."""
     form = _FORM.fullmatch(text) if len(text) == KEY_LENGTH else None
     return None if form is None else form[1]
 
@@ -58,6 +58,6 @@ def hash_of(plaintext: str) -> str:
 
 
 def matches(presented_hash: str, stored_hash: str | None) -> bool:
-    """Whether the hashes are the same, in constant time, also when there is no row to compare with (None)."""
+    """Compare the hashes in constant time, also when no row was found (None)."""
     same = hmac.compare_digest(presented_hash, _NO_ROW if stored_hash is None else stored_hash)
     return same and stored_hash is not None

@@ -1,8 +1,8 @@
 """`api_keys.last_used_at`, without a write per request.
 
-Each process notes in memory which keys it saw and writes them in one statement: a second after the first note, and at
-most once a minute. What was noted and not yet written is lost when the process ends; the column is for people deciding
-whether a key is still in use, and a minute makes no difference to them.
+Each process collects in memory which keys it saw and writes them in one statement: a second after the first, and at
+most once a minute. A process that ends loses what it has not written yet; people read the column to decide whether a
+key is still in use, and a minute makes no difference to that.
 """
 
 import threading
@@ -38,7 +38,7 @@ def in_background(seconds: float, flush: Callable[[], None]) -> None:
 
 
 class LastUsed:
-    """The notes of one process. At most one flush is under way or waiting; there is none while no key is used."""
+    """The times collected by one process. At most one flush runs or is scheduled; none while no key is used."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LastUsed:
             connection.close()  # back to the pool: this thread ends here
 
     def flush(self) -> None:
-        """Write and forget the notes. A database that does not answer costs these notes and one warning, no more."""
+        """Write the collected times and clear them. If the database is away, they are lost and a warning is logged."""
         with self._lock:
             seen, self._seen, self._armed = self._seen, {}, False
             self._flushed_at = self._monotonic()
@@ -77,7 +77,7 @@ class LastUsed:
             return
         try:
             _write(seen)
-        except Exception as error:  # nobody waits for this write; the next minute tries anew
+        except Exception as error:  # no request waits for this write; the next minute tries again
             log.warning("last use of keys not written", keys=len(seen), exc_info=error)
 
 

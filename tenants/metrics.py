@@ -1,4 +1,4 @@
-"""What the front door counts."""
+"""Metrics of authentication and rate limits."""
 
 from prometheus_client import Counter
 

@@ -1,4 +1,4 @@
-"""Tenants and their API keys, by the documented DDL; what the database can refuse, it refuses."""
+"""Tenants and their API keys, by the specified DDL; constraints refuse every row that must not exist."""
 
 import uuid
 
@@ -18,7 +18,7 @@ _TENANT_SCOPES = sorted(scope.value for scope in TENANT_SCOPES)
 
 
 class Tenant(models.Model):
-    """One customer. Never deleted: its money and its runs refer to it for ever."""
+    """One customer. Never deleted: ledger entries and runs refer to it for ever."""
 
     class Status(models.TextChoices):
         ACTIVE = "ACTIVE"
@@ -35,7 +35,7 @@ class Tenant(models.Model):
         default=RATE_LIMIT_PER_MINUTE_DEFAULT, db_default=RATE_LIMIT_PER_MINUTE_DEFAULT
     )
     submits_enabled = models.BooleanField(default=True, db_default=True)
-    """Off: its keys stay valid and read on, but no new run is taken."""
+    """Off: the tenant's keys stay valid for reading, and new runs are refused."""
 
     class Meta:
         db_table = "tenants"
@@ -58,10 +58,10 @@ class Tenant(models.Model):
 
 
 class ApiKey(models.Model):
-    """A key's public half and the hash of the whole; the key itself was shown once and is nowhere.
+    """A key's public prefix and the SHA-256 of the whole key. The key itself is shown once and never stored.
 
-    A key ends in one of two ways: `revoked_at` (at once) or `expires_at` (by the clock, which is also how a rotated key
-    runs out its grace period). The status column says only which of the two it was not: ACTIVE may well be expired.
+    A key ends by `revoked_at` (at once) or by `expires_at` (by the clock, also at the end of a rotated key's grace
+    period). The status column records revocation only: a key that is ACTIVE may have expired.
     """
 
     class Status(models.TextChoices):

@@ -1,4 +1,4 @@
-"""How the OpenAPI document describes the key. Imported when the apps are ready, since drf-spectacular imports DRF."""
+"""Describes the API key in the OpenAPI document. Imported when the apps are ready: drf-spectacular imports DRF."""
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema

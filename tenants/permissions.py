@@ -1,4 +1,4 @@
-"""Which key may do what. Every view says so itself, or it is refused."""
+"""Scopes that a view requires. A view that declares none is refused."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -57,7 +57,7 @@ class HasScope(BasePermission):
 
 
 def requirement_of(view: "APIView | type[APIView]", method: str) -> Any:
-    """What the view asks of callers of this method; `is_declared` tells whether it says so at all."""
+    """The view's requirement for this method, and whether the view declares one (`is_declared`)."""
     declared: Any = getattr(view, "required_scopes", _UNDECLARED)
     if not isinstance(declared, Mapping):
         return declared
@@ -74,7 +74,7 @@ def is_declared(view: "APIView | type[APIView]", method: str) -> bool:
 
 
 def principal_of(request: Request) -> Principal:
-    """The caller. Raises 401 where there is none: only a PUBLIC view is reached without one."""
+    """The authenticated caller. Raises 401 without one: only a PUBLIC view is reached without a key."""
     principal: Any = request.user
     if not isinstance(principal, Principal):
         authentication.refuse(RefusedKey.MISSING)

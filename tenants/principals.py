@@ -1,4 +1,4 @@
-"""Who is asking, as far as one process remembers. Pure but for the monotonic clock."""
+"""The principal of a request, and each process's cache of them. Pure but for the monotonic clock."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ class Principal:
 
 
 class RefusedKey(StrEnum):
-    """Why a request has no principal. For our metrics and logs; the caller is told one thing for all lookups."""
+    """Why a request has no principal, for metrics and logs; callers get the same answer for every cause."""
 
     MISSING = "missing"
     MALFORMED = "malformed"
@@ -54,14 +54,13 @@ Finding = Principal | RefusedKey
 
 
 class Memory:
-    """Findings by SHA-256 of the presented key, each for REMEMBERED_SECONDS, so that a warm request asks no database.
+    """Cache of lookups by SHA-256 of the presented key, each for REMEMBERED_SECONDS: a cached key costs no query.
 
     A revocation or suspension is therefore effective everywhere REMEMBERED_SECONDS after its commit: an entry's time
     starts before its row is read. That is below the promised 5 s by a second, for requests already on their way.
 
-    Valid and refused keys are kept apart, each bounded, the least recently used leaving first: whoever tries random
-    keys pushes out his own refusals and nobody's key. Each of his tries costs one read of a unique index; holding
-    down the number of tries per address is the proxy's business.
+    Valid and refused keys have a bounded LRU cache each: a client that tries random keys evicts its own refusals and no
+    valid key. Each try costs one read of a unique index; the proxy in front limits tries per address.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Memory:
         return sum(len(shelf) for shelf in self._shelves.values())
 
     def started(self) -> float:
-        """To be taken before the row is read, and handed to `keep`."""
+        """Call it before the row is read, and pass the result to `keep`."""
         return self._monotonic()
 
     def find(self, key_hash: str) -> Finding | None:

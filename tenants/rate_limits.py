@@ -1,6 +1,6 @@
-"""How often a tenant may ask: two token buckets each, one for polling and one for submitting (DPP-10).
+"""Rate limits: each tenant has two token buckets, one for polling and one for submitting (DPP-10).
 
-Requests without a valid key are not metered here, they have no tenant; limits per address are the proxy's business.
+Requests without a valid key have no tenant and are not metered here; the proxy in front limits them by address.
 """
 
 import time
@@ -44,7 +44,7 @@ class Bucket(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the bucket said to one request."""
+    """The bucket's answer to one request."""
 
     bucket: Bucket
     limit: int
@@ -92,7 +92,7 @@ def check(principal: Principal, bucket: Bucket) -> Decision:
 
 
 def queue_check(pipeline: Pipeline, principal: Principal, bucket: Bucket) -> None:
-    """Put the taking of a token into a pipeline that carries other commands; read its answer with `decide`.
+    """Add the token's script to a pipeline with other commands; read its answer with `decide`.
 
     The source goes along: EVALSHA might find the script gone, and a pipeline whose other commands have run cannot
     simply be sent again.
@@ -106,7 +106,7 @@ def decide(answer: Sequence[int], *, bucket: Bucket, limit: int) -> Decision:
 
 
 class _Reporter:
-    """Says that requests are not metered: counted each time, logged once in a while."""
+    """Reports unmetered requests: counts each, logs once in a while."""
 
     def __init__(self) -> None:
         self._logged_at = float("-inf")
@@ -124,7 +124,7 @@ _reporter = _Reporter()
 
 
 def unmetered(error: Exception, *, bucket: Bucket) -> None:
-    """Redis gave no answer: let the request pass (open) or raise 503 (closed), as the operator has set."""
+    """Redis did not answer: let the request pass (open) or raise 503 (closed), as the setting says."""
     mode = settings.RATE_LIMIT_ON_REDIS_FAILURE
     _reporter.report(error, mode=mode, bucket=bucket)
     if mode == "closed":
@@ -136,7 +136,7 @@ def unmetered(error: Exception, *, bucket: Bucket) -> None:
 
 
 def enforce(request: Request, decision: Decision) -> None:
-    """Put the decision's headers on whatever the answer will be, and raise 429 if the bucket was empty."""
+    """Put the decision's headers on the answer, and raise 429 if the bucket was empty."""
     answers.promise(request._request, decision.headers())  # noqa: SLF001  DRF offers no public way to it
     if not decision.allowed:
         metrics.RATE_LIMITED.labels(decision.bucket.value).inc()
@@ -148,7 +148,7 @@ def enforce(request: Request, decision: Decision) -> None:
 
 
 class TenantRateThrottle(BaseThrottle):
-    """DRF's hook, after authentication and permission. The view names its bucket in `rate_bucket`, or one by method.
+    """DRF's hook, after authentication and permission. The view's `rate_bucket` names one bucket, or one a method.
 
     A view that meters inside a pipeline of its own (queue_check, decide, enforce) declares its bucket and sets
     `throttle_classes = ()`.
@@ -168,6 +168,6 @@ class TenantRateThrottle(BaseThrottle):
 
 
 def bucket_of(view: "APIView | type[APIView]", method: str) -> Bucket:
-    """The bucket this method draws from; what the view does not say counts as polling."""
+    """The bucket of this method; polling unless the view says otherwise."""
     declared: Bucket | Mapping[str, Bucket] = getattr(view, "rate_bucket", Bucket.POLL)
     return declared if isinstance(declared, Bucket) else declared.get(method, Bucket.POLL)

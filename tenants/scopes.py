@@ -1,8 +1,8 @@
-"""What a key may do. Two families that never meet on one key.
+"""Scopes. A key has scopes of one family only: the tenant's or the operator's.
 
 Tenant scopes say what a tenant may do with its own runs, money and files. Operator scopes belong to the reserved tenant
-`t_operator`, whose keys run the platform and own nothing: an operator key cannot submit a run, a tenant key cannot look
-behind the counter. The database holds both rules (see `ApiKey.Meta.constraints`), so a new scope is a migration.
+`t_operator`, whose keys operate the platform and own nothing: an operator key cannot submit a run, a tenant key cannot
+call an operator's address. Constraints hold both rules (see `ApiKey.Meta.constraints`), so a new scope is a migration.
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""What is done to tenants and keys, by whomever: commands, admin, seeding. One writer for both tables.
+"""Use cases of tenants and keys, for commands, admin and seeding alike. The only writer of both tables.
 
-Each use case answers what it made or a `Refusal` that names the field and the cure; nothing is half done. The audit
-line is logged when the transaction commits, so a dry run (which rolls back) leaves none. A revocation or suspension
+Each use case returns what it made, or a `Refusal` that names the field and the cure and changed nothing. The audit line
+is logged when the transaction commits, so a dry run (which rolls back) leaves none. A revocation or suspension
 reaches every process within 5 s of its commit (see `tenants.principals.Memory`).
 """
 
@@ -51,7 +51,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class IssuedKey:
-    """A stored key and, this once, its plaintext. Whoever receives it shows it once and drops it."""
+    """A stored key with its plaintext. The caller shows the plaintext once and drops it."""
 
     key: ApiKey
     plaintext: str
@@ -68,7 +68,7 @@ def create_tenant(
     submit_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
     actor: str,
 ) -> Tenant | Refusal:
-    """A new ACTIVE tenant without money or keys. Its id is the idempotency key: taken once, refused ever after."""
+    """A new ACTIVE tenant without money or keys. Its id is the idempotency key: a second call with it is refused."""
     fault = (
         tenant_id_fault(tenant_id)
         or text_fault("display_name", display_name)
@@ -94,7 +94,7 @@ def create_tenant(
 def update_tenant(
     *, tenant_id: str, display_name: str, poll_rate_per_minute: int, submit_rate_per_minute: int, actor: str
 ) -> Tenant | Refusal:
-    """A new name and new rates. The buckets follow with the next request of each process's fresh principal."""
+    """Change the name and the rates. Each process follows when it reads the principal again (within 5 s)."""
     fault = (
         text_fault("display_name", display_name)
         or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
@@ -114,19 +114,19 @@ def update_tenant(
 
 
 def suspend_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
-    """From now on none of its keys is valid; what was accepted before runs on and is charged. Safe to repeat."""
+    """Make all its keys invalid from now on; runs accepted before go on and are charged. Safe to repeat."""
     if tenant_id == OPERATOR_TENANT_ID:
         return Refusal(Reason.TENANT_RESERVED, "tenant_id", f"{tenant_id} runs the platform and cannot be suspended")
     return _set_status(tenant_id, Tenant.Status.SUSPENDED, "tenant suspended", actor)
 
 
 def resume_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
-    """Its keys are valid again, as far as they have not ended themselves. Safe to repeat."""
+    """Make its keys valid again, except those revoked or expired. Safe to repeat."""
     return _set_status(tenant_id, Tenant.Status.ACTIVE, "tenant resumed", actor)
 
 
 def enable_submits(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Refusal:
-    """New runs of the tenant are taken, or refused as EXECUTION_DISABLED; accepted ones go on. Safe to repeat.
+    """Accept new runs of the tenant, or refuse them as EXECUTION_DISABLED; accepted ones go on. Safe to repeat.
 
     Effective everywhere within 5 s, as a suspension is.
     """
@@ -192,7 +192,7 @@ def rotate_key(*, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, actor: st
 
 
 def revoke_key(*, key_id: uuid.UUID, actor: str) -> ApiKey | Refusal:
-    """The key ends at once; its successor, if it was rotated, does not. Safe to repeat: the first time stands."""
+    """Revoke the key at once; a successor made by rotation stays valid. Safe to repeat: the first time stands."""
     changed = ApiKey.objects.filter(key_id=key_id, status=ApiKey.Status.ACTIVE).update(
         status=ApiKey.Status.REVOKED, revoked_at=clock.now()
     )
@@ -205,7 +205,7 @@ def revoke_key(*, key_id: uuid.UUID, actor: str) -> ApiKey | Refusal:
 
 
 def find_key(reference: str) -> ApiKey | Refusal:
-    """A key by its id, its prefix (with or without `dpp_`), or by the whole key, as one holds a leaked one."""
+    """Find a key by its id, its prefix (with or without `dpp_`), or the whole key (for a leaked one)."""
     text = reference.strip()
     prefix = keys.prefix_of(text) or text.removeprefix("dpp_")
     found = ApiKey.objects.filter(prefix=prefix).first() if keys.is_prefix(prefix) else None
@@ -228,7 +228,7 @@ def _rotation_fault(old: ApiKey | None, now: datetime) -> Refusal | None:
 
 
 def _store_new_key(*, tenant_id: str, scopes: list[str], label: str | None, expires_at: datetime | None) -> IssuedKey:
-    """Of 62^8 prefixes the made one may be taken already; then another is made."""
+    """Store the key; if its prefix (one of 62^8) is taken already, make another."""
     for attempt in range(3):
         new = keys.make()
         try:
@@ -252,7 +252,7 @@ def _store_new_key(*, tenant_id: str, scopes: list[str], label: str | None, expi
 def key_fault(
     *, tenant_id: str, scopes: Sequence[str], label: str | None, expires_at: datetime | None
 ) -> Refusal | None:
-    """What is wrong with a key that is asked for, if anything; forms ask before they submit."""
+    """Validate the arguments of a new key: the fault, or None. Forms call it before they save."""
     fault = _scope_fault(tenant_id, scopes)
     if fault is None and label is not None:
         fault = text_fault("label", label)

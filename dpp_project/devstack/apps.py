@@ -13,7 +13,7 @@ SETTLES_SECONDS = 2.0
 
 
 def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_folder: Path) -> list[Program]:
-    """They start when what they need answers, and again when they die; a service that goes and returns they survive."""
+    """They start once the services they need answer, restart when they die, and survive a service's outage."""
     values = env.read(environ)
     shared = {"DPP_METRICS_DIR": values.DPP_METRICS_DIR or str(metrics_folder)}
     return [
@@ -33,7 +33,7 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_fold
             environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["worker"]},
             needs=needs,
             settles_seconds=SETTLES_SECONDS,
-            # It bounds its own grace; only a worker that does not even do that is killed from here.
+            # The worker bounds its own grace; this kills only a worker that failed to.
             stop_seconds=WORKER_GRACE_SECONDS + 5,
         ),
         Program(

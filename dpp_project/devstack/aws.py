@@ -18,7 +18,7 @@ class AccessKey:
 
 @dataclass(frozen=True)
 class Aws:
-    """Its one account's root has this key: ministack checks the signature and the expiry of presigned URLs by it."""
+    """ministack's one account has this key, and checks signature and expiry of presigned URLs with it."""
 
     folder: Path
     port: int

@@ -1,4 +1,4 @@
-"""How long to wait before starting again what ended."""
+"""How long to wait before restarting a program that ended."""
 
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 5.0
@@ -6,7 +6,7 @@ STEADY_SECONDS = 20.0
 
 
 def delay(failures: int) -> float:
-    """Nothing after the first failure, then doubling: a kill is mended at once, a broken program does not spin."""
+    """No delay after the first failure, then doubling: a killed program restarts at once, a broken one seldom."""
     if failures <= 1:
         return 0.0
     # Bounded before it is raised: a program that fails all night must not overflow the power.
@@ -14,5 +14,5 @@ def delay(failures: int) -> float:
 
 
 def failures_after(failures: int, *, lived_seconds: float) -> int:
-    """How many failures in a row, now that a program has ended which lived this long."""
+    """The number of failures in a row after a program that lived this long has ended."""
     return 1 if lived_seconds >= STEADY_SECONDS else failures + 1

@@ -1,5 +1,5 @@
 # ruff: noqa: T201  commands print
-"""What a person types: `python -m dpp_project.devstack COMMAND`. The Makefile's targets are these."""
+"""The devstack's command line: `python -m dpp_project.devstack COMMAND`. The Makefile calls it."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"devstack: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output has seen enough; the interpreter must not complain about it at its end.
+        # The reader of our output closed the pipe; the interpreter must not complain about that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -83,7 +83,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def is_supervised(status: dict[str, Any]) -> bool:
-    """Whether the supervisor that wrote this status still lives."""
+    """Whether the supervisor that wrote this status is still running."""
     known = status.get("supervisor")
     return isinstance(known, str) and process_identity.identity(int(known.split("/")[1])) == known
 

@@ -1,4 +1,4 @@
-"""The environment of a devstack: where its services are, its secrets, and `.devstack/env`, which tells others."""
+"""The environment of a devstack: addresses, secrets, and the file `.devstack/env` that publishes them."""
 
 import secrets
 import string
@@ -32,7 +32,7 @@ class Services:
     aws: Aws | None
 
     def is_incomplete(self) -> bool:
-        """Whether some of the data is not there yet, or not any more."""
+        """Whether some of the data is missing."""
         return (self.postgres is not None and not self.postgres.exists()) or (
             self.aws is not None and not self.aws.folder.exists()
         )
@@ -56,7 +56,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 def write(path: Path, values: Mapping[str, str]) -> None:
-    """For the owner's eyes: it holds keys and passwords."""
+    """Readable by the owner only: the file holds keys and passwords."""
     for name, value in values.items():
         if not set(value) <= _SAFE:
             raise ValueError(f"{name} has characters that a shell or a reader of KEY=VALUE would take differently")
@@ -64,7 +64,7 @@ def write(path: Path, values: Mapping[str, str]) -> None:
 
 
 def named_outside(environ: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
-    """Addresses given to us that are not our own: a shell that has read `.devstack/env` names our own services back."""
+    """Addresses set from outside. Our own do not count: a shell that has read `.devstack/env` passes them back."""
     given = {name: environ[name] for name in ADDRESSES if environ.get(name)}
     return {name: value for name, value in given.items() if told.get(name) != value or _was_given(name, told)}
 
@@ -76,7 +76,7 @@ def _was_given(name: str, told: Mapping[str, str]) -> bool:
 def services(
     folder: Folder, environ: Mapping[str, str], *, durable: bool = True, names: tuple[str, ...] = ()
 ) -> tuple[Services, dict[str, str]]:
-    """What to run, and the environment for whatever uses it. `names` are further ports to keep."""
+    """The services to run, and the environment for programs that use them. `names` are further ports to keep."""
     told = read(folder.env)
     given = named_outside(environ, told)
     own_aws = "SQS_ENDPOINT_URL" not in given or "S3_ENDPOINT_URL" not in given
@@ -108,7 +108,7 @@ def services(
 
 
 def _access_key(told: Mapping[str, str]) -> AccessKey:
-    """Of our own invention: a stray key of a real account must not reach the logs."""
+    """A made-up key: one of a real AWS account must not reach the logs."""
     return AccessKey(
         told.get("AWS_ACCESS_KEY_ID") or f"dpp{secrets.token_hex(15)}",
         told.get("AWS_SECRET_ACCESS_KEY") or f"dpp{secrets.token_hex(30)}",
@@ -152,7 +152,7 @@ def _api_values(port: int, told: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_programs(environ: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
-    """What a program of ours is given: the caller's environment with ours over it, less what is told to people only."""
+    """The environment of our programs: the caller's with ours over it, without what only people need."""
     given = values.get("DEVSTACK_GIVEN", "")
     foreign = frozenset() if "SQS_ENDPOINT_URL" in given or "S3_ENDPOINT_URL" in given else FOREIGN_CREDENTIALS
     kept = {name: value for name, value in environ.items() if name not in TOLD_ONLY | foreign}

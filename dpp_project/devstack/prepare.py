@@ -1,5 +1,5 @@
 # ruff: noqa: T201  its output is the progress that a person sees
-"""Bring database, queues, bucket and static files to where the code is, and seed; Django starts once for all of it.
+"""Migrate the database, provision queues and bucket, collect static files, seed; Django starts once for all of it.
 
 Run as `python -m dpp_project.devstack.prepare FOLDER`. Each step is safe to repeat. `is_due` tells without Django
 whether there is anything to do: most starts find everything as they left it.
@@ -24,7 +24,7 @@ NOT_OURS = frozenset({"tests", "staticfiles", "bench", "docs", "models"})
 
 
 def is_due(folder: Folder, values: Mapping[str, str]) -> bool:
-    """Whether code or addresses changed since the last preparation; services named from outside are always asked."""
+    """Whether code or addresses changed since the last preparation; always true for services named from outside."""
     if values["DEVSTACK_GIVEN"] or not values["DPP_API_KEY"]:
         return True
     try:
@@ -34,7 +34,7 @@ def is_due(folder: Folder, values: Mapping[str, str]) -> bool:
 
 
 def fingerprint(values: Mapping[str, str]) -> str:
-    """Of the code that shapes data and static files, and of where they go."""
+    """Hash of the code that shapes data and static files, and of the addresses."""
     digest = hashlib.sha256(repr(sorted(values.items())).encode())
     for path in sorted(_shaping_files()):
         stat = path.stat()

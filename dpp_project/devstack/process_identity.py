@@ -1,4 +1,4 @@
-"""Which process a number means. Pids are reused; a number alone is never a reason to send a signal."""
+"""Identifies processes: pids are reused, so a pid alone is never a reason to send a signal."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ _START_TIME = 19  # field 22 of proc_pid_stat(5), counted after the name in brac
 
 
 def identity(pid: int) -> str | None:
-    """What tells this process from every other that had or will have its pid; None when there is no such process."""
+    """A string that tells this process from others with the same pid; None when there is no such process."""
     fields = _stat(pid)
     if fields is None or fields[0] in {"Z", "X"}:
         return None
@@ -55,7 +55,7 @@ def living_in(folder: Path) -> list[int]:
 
 
 def kill_group(pid: int) -> None:
-    """End a process and its group. Only while its leader is there, if only as a zombie: its pid is not reused."""
+    """Kill a process and its group. Safe only while its leader exists, also as a zombie: its pid is not reused yet."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):

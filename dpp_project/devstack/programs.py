@@ -1,4 +1,4 @@
-"""A program the devstack runs, and how one is started."""
+"""A program that the devstack runs, and starting it."""
 
 import os
 import shutil
@@ -20,12 +20,12 @@ Privilege = Literal["plain", "userns", "setpriv"]
 
 
 class DevstackError(Exception):
-    """Something a person must put right; the message says what."""
+    """A fault that a person must repair; the message says which."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """What to run, how to know that it answers, how to end it."""
+    """A command, its readiness check and how to stop it."""
 
     name: str
     command: Sequence[str]
@@ -86,7 +86,7 @@ def from_wheel(pattern: str) -> Path:
 
 
 def answers_at(port: int, said: bytes, expected: bytes, *, seconds: float = 0.5) -> bool:
-    """Whether what listens on a loopback port answers as its protocol would."""
+    """Whether the server on a loopback port answers in its protocol."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
             connection.sendall(said)

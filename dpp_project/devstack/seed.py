@@ -1,4 +1,4 @@
-"""What a devstack holds from its first minute: a tenant with a key, an operator's key, someone to enter the admin."""
+"""Seed data of a devstack: a tenant with a key, an operator's key, an admin user."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -22,7 +22,7 @@ Thing = TypeVar("Thing")
 
 
 def seed(told: Mapping[str, str]) -> dict[str, str]:
-    """Make what is missing and answer the keys; safe to repeat. `told` is what an earlier run answered.
+    """Make what is missing and return the keys; safe to repeat. `told` has the keys of an earlier run.
 
     Keys that are still good are kept, since a key is shown only once.
     """
@@ -45,7 +45,7 @@ def seed(told: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fund() -> None:
-    """Once, by its reference. A Redis that knows nothing yet is rebuilt, so that the money can be spent at once."""
+    """Top up once, by reference. An empty Redis is rebuilt first, so that the money can be spent at once."""
     _made(
         money.top_up(
             tenant_id=DEMO_TENANT_ID,
@@ -78,7 +78,7 @@ def _made(result: Thing | services.Refusal | money.Refusal) -> Thing:
 
 
 def _admin(name: str, password: str) -> None:
-    """The password is set again only when it is another: setting it ends the admin's open sessions."""
+    """Set the password only if it changed: setting it ends the admin's open sessions."""
     users = get_user_model().objects
     user = users.filter(username=name).first()
     if user is None:

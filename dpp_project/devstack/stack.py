@@ -1,5 +1,5 @@
 # ruff: noqa: T201  its output is the progress that a person sees
-"""The whole platform under one supervisor: the process that `up` starts and `down` ends."""
+"""The whole platform under one supervisor: the process that `up` starts and `down` stops."""
 
 import os
 import sys
@@ -28,8 +28,8 @@ class Progress:
 def supervise(folder: Folder) -> int:
     """Services, then preparation where something changed, then the platform; until told to stop.
 
-    Killed at any point it leaves nothing that the next start does not find and mend: data are only ever added to, the
-    preparation is repeated when its mark is missing, and the mark is removed before anything it vouches for is made.
+    The next start repairs what a kill at any point leaves: data are only added to, the preparation is repeated when its
+    mark is missing, and the mark is removed before the preparation changes anything.
     """
     folder.make()
     lock = folder.lock_within("supervisor", seconds=1)

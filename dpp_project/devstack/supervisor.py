@@ -1,6 +1,6 @@
-"""Keeps programs running: starts them in order, starts again what dies, ends them in order, leaves nobody behind.
+"""Keeps programs running: starts them in order, restarts those that die, stops them in order, leaves no process behind.
 
-One thread and one loop. Whoever dies, how:
+One thread and one loop. What happens when a process dies:
 - a program: its group is killed, orphans it left come to us (PR_SET_CHILD_SUBREAPER) and are killed, it starts again.
 - the supervisor by SIGTERM: it ends all, apps before the services they need.
 - the supervisor by SIGKILL: the kernel kills each program (dpp_project/processes/parent_death.py); what escapes that is
@@ -34,7 +34,7 @@ State = Literal["waiting", "starting", "ready", "backoff", "stopping", "down"]
 
 @dataclass
 class Unit:
-    """A program and its present life."""
+    """A program and its current process."""
 
     program: Program
     state: State = "waiting"
@@ -59,7 +59,7 @@ class Supervisor:
         self.stop_requests = 0
         self._said = ""
         self._logs_checked = 0.0
-        self._guests = set(process_identity.children(os.getpid()))  # whoever was here before is not ours to end
+        self._guests = set(process_identity.children(os.getpid()))  # children from before are not ours to end
         adopt_orphans()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
 
@@ -120,7 +120,7 @@ class Supervisor:
         self._end_orphans()
 
     def close(self) -> None:
-        """Give signals and orphans back to how they were."""
+        """Restore signal handlers and the handling of orphans."""
         disown_orphans()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
@@ -157,7 +157,7 @@ class Supervisor:
                     os.waitpid(pid, 0)
 
     def _reap_strangers(self) -> None:
-        """Orphans that came to us and ended by themselves would stay as zombies."""
+        """Reap adopted orphans that ended by themselves; they would stay as zombies."""
         known = self._guests | {unit.process.pid for unit in self.units.values() if unit.process is not None}
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
@@ -246,7 +246,7 @@ def end_leftovers(folder: Folder) -> list[int]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a child is dead, leaving it unreaped: until then nobody else can get its pid."""
+    """Whether a child is dead, leaving it unreaped: until it is reaped its pid is not reused."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

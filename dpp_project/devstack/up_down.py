@@ -41,7 +41,7 @@ def up(folder: Folder) -> None:
 
 
 def _await_money(folder: Folder) -> None:
-    """A Redis that has restarted holds no money anybody may trust until beat has rebuilt it from the ledger."""
+    """Wait for the rebuild: balances in a restarted Redis count only after beat has rebuilt them from the ledger."""
     values = environment.read(folder.env)
     end = time.monotonic() + MONEY_SECONDS
     while time.monotonic() < end:
@@ -125,7 +125,7 @@ def _await_ready(folder: Folder, started: subprocess.Popen[bytes] | None) -> Non
 
 
 def _pass_on(folder: Folder, said: int | None) -> int | None:
-    """Print what the supervisor has said since; None means nobody wants to hear it."""
+    """Print the supervisor's new output; None prints nothing."""
     if said is None:
         return None
     with suppress(OSError):

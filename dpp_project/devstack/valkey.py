@@ -50,7 +50,7 @@ class Valkey:
 
 @contextlib.contextmanager
 def running(folder: Path, *, port: int | None = None, options: Mapping[str, str] | None = None) -> Iterator[Valkey]:
-    """A Valkey of one's own on a free port for the length of a block; ended hard, its folder is left."""
+    """Run a Valkey on a free port for the length of a block; it is killed at the end, its folder stays."""
     with contextlib.ExitStack() as stack:
         server, process = start(folder, port=port, options=options)
         stack.callback(process.wait)

@@ -1,4 +1,4 @@
-"""What all commands for operators share: --json, --dry-run, one form of answer, one meaning of exit codes.
+"""Base class of all operators' commands: --json, --dry-run, one form of output, one meaning of exit codes.
 
 Exit codes: 0 done; 1 refused, nothing changed; 2 wrong usage (argparse); 3 a service did not answer. An answer may
 carry a code of its own (a check that found differences, a job already running elsewhere).
@@ -43,7 +43,7 @@ class OpsCommand(BaseCommand):
     """A subclass declares its arguments and answers from `run`. One that changes something sets `changes`."""
 
     changes: ClassVar[bool] = False
-    requires_system_checks: tuple[str, ...] = ()  # a command must be of use exactly when something is wrong
+    requires_system_checks: tuple[str, ...] = ()  # a command must work exactly when something is wrong
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON document")

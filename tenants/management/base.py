@@ -42,7 +42,7 @@ def key_document(key: ApiKey) -> dict[str, Any]:
 
 
 def issued_document(issued: IssuedKey, *, dry_run: bool) -> dict[str, Any]:
-    """With the plaintext under `key`; a dry run's key is thrown away, so it is not shown."""
+    """The key's document with the plaintext under `key`; a dry run discards its key and does not show it."""
     return key_document(issued.key) | {"key": None if dry_run else issued.plaintext}
 
 
