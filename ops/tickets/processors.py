@@ -224,7 +224,7 @@ def _redrive(ticket: Ticket) -> Answer:
         if refusal is not None and refusal.reason is ReasonCode.SERVICE_UNAVAILABLE:
             return Later(refusal.detail)
         if refusal is not None and refusal.reason is ReasonCode.CONFLICT and ticket.attempts:
-            return Done(f"an earlier try has sent it, or nobody need: {refusal.detail}", {"letter": number})
+            return Done(f"an earlier try has sent it, or no recovery needed: {refusal.detail}", {"letter": number})
         if refusal is not None:
             return Refused(refusal.detail)
     return Done(f"dead letter {number} was sent again", {"letter": number})
