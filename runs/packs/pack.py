@@ -1,4 +1,4 @@
-"""What a pack is, and what it is given while it works. No pack sees the database, Redis, the queue or a key."""
+"""The interface of a pack, and the object it works with. No pack sees the database, Redis, the queue or a key."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ class EngineUnavailable(Exception):  # noqa: N818  an outcome, told to the opera
 
 
 class HoldExhausted(Exception):  # noqa: N818  an outcome: the work stops before it costs more than is held
-    """The next charge would pass the hold. What was charged before stands."""
+    """The next charge would pass the hold. Earlier charges stand."""
 
 
 class Meter:
@@ -83,7 +83,7 @@ class Artifact:
 
 
 def is_file_name(name: str) -> bool:
-    """What may stand behind a run's prefix in the bucket, as one name."""
+    """Whether the name may follow a run's prefix in the bucket."""
     return 0 < len(name) <= FILE_NAME_LENGTH_MAX and name.isprintable() and name[0] != "." and "/" not in name
 
 
@@ -98,7 +98,7 @@ class Work(Generic[Inputs]):
     """On time.monotonic()'s scale. The box kills at the timebox; a pack that ends before keeps its partial result."""
     meter: Meter
     fetch_upload: Callable[[str], bytes]
-    """The tenant's own uploaded file by its key; anything else is refused by whoever built this."""
+    """Returns the tenant's own uploaded file by its key; the box refuses any other key."""
     log: Callable[..., None] = lambda *_args, **_kwargs: None
     """Event name and plain values. Inputs do not belong here."""
     discard_log: list[dict[str, JsonValue]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Price:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What these inputs will cost at least and at most, before any hold caps it."""
+    """The least and most that these inputs can cost, before the hold caps it."""
 
     least_micros: int
     most_micros: int
@@ -157,4 +157,4 @@ class Pack(Generic[Inputs]):
     preload: tuple[str, ...] = ()
     """Modules that only its execution needs, loaded once where packs are forked from and never in the API."""
     missing: Callable[[], Sequence[str]] = tuple
-    """What must be installed before this pack can work, each with how; empty means ready."""
+    """The things to install before this pack can work, each with how; empty means ready."""

@@ -1,4 +1,4 @@
-"""The pack that tests make slow, wrong, dead or hungry. It exists only with DPP_ENABLE_PROBE_PACK=1."""
+"""The tests' pack: slow, failing, crashing or hungry on request. It exists only with DPP_ENABLE_PROBE_PACK=1."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Finds the packs. Nothing else in the platform knows one by name."""
+"""Finds the packs. No other part of the platform knows a pack by name."""
 
 import pkgutil
 from collections.abc import Mapping

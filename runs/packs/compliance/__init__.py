@@ -1,7 +1,7 @@
-"""Holds a text or a JSON document to rules, and says where it breaks them without repeating what it found.
+"""Checks a text or a JSON document against rules and reports where it breaks them, without repeating the matches.
 
-A rule that could not be carried out counts as broken: a verdict of pass means that every rule was. No match leaves
-this module but masked, and nothing of the inputs is logged.
+A rule that could not run counts as broken, so a verdict of pass means that every rule ran. Matches leave this module
+masked only, and no input is logged.
 """
 
 from typing import Any, Final
@@ -28,14 +28,14 @@ FINDINGS_MAX: Final = 1_000
 FINDINGS_OF_A_RULE_MAX: Final = 200
 RULE_SECONDS: Final = 10.0
 LAST_SECONDS: Final = 1.0
-"""Kept for the answer. A rule that is not begun by then is not carried out."""
+"""Seconds kept for the answer. A rule that has not begun by then does not run."""
 HOLD_EXHAUSTED: Final = "HOLD_EXHAUSTED"
 OUT_OF_TIME: Final = "OUT_OF_TIME"
 _WORST_FIRST: Final = {"error": "fail", "warning": "warn", "info": "pass"}
 
 
 class Report:
-    """What was found so far. Places are written at the end, when every match in a name is known."""
+    """The findings so far. Places are written at the end, when every match in a name is known."""
 
     def __init__(self, inputs: ComplianceInputs) -> None:
         self.inputs = inputs
@@ -76,7 +76,7 @@ class Report:
         return answer | (self._redacted(redaction) if self.inputs.redact else {})
 
     def _redacted(self, redaction: Redaction) -> dict[str, JsonValue]:
-        """None where a rule that redacts was not carried out: half redacted would pass for clean."""
+        """None if a rule that redacts did not run: a half-redacted text would look clean."""
         is_whole = not any(isinstance(rule, TextRule) for rule, _ in self.stopped)
         if self.inputs.text is not None:
             return {"redacted_text": redaction.text(self.inputs.text) if is_whole else None}
@@ -84,7 +84,7 @@ class Report:
 
 
 def _execute(work: Work[ComplianceInputs]) -> dict[str, JsonValue]:
-    """Rule by rule, each charged before it is begun. What the hold or the time does not reach is said."""
+    """Run the rules one by one, each charged before it begins; report the rules that hold or time did not reach."""
     inputs = work.inputs
     report = Report(inputs)
     characters = _size(inputs, report.pieces)
@@ -165,7 +165,7 @@ def _size(inputs: ComplianceInputs, looked_at: list[Piece]) -> int:
 
 
 def _rule_micros(rule: Rule, characters: int) -> int:
-    """Each thousand begun counts, an empty text as one."""
+    """Each thousand characters begun counts; an empty text counts as one."""
     each = TEXT_RULE_MICROS if isinstance(rule, TextRule) else DOCUMENT_RULE_MICROS
     return each * max(1, -(-characters // CHARACTERS_EACH))
 

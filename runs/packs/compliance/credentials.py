@@ -1,8 +1,8 @@
-"""Secrets by their own marks, on RE2.
+"""Finds secrets by their issuers' documented forms, with RE2.
 
-Ours and not a library's: detect-secrets had its last release in May 2024, reads files rather than texts, keeps its
-settings in globals of the process, and runs backtracking patterns over text that a stranger chose. Each line here is a
-form that its issuer documents. A value without such a mark is a secret only behind a name that says so.
+No library serves: detect-secrets had its last release in May 2024, reads files rather than texts, keeps its settings in
+globals of the process, and runs backtracking patterns over untrusted text. Each pattern here is a form that its issuer
+documents. A value without such a form counts as a secret only after a name such as `password`.
 """
 
 import base64
@@ -82,7 +82,7 @@ def _in_addresses(data: bytes) -> Iterator[Match]:
 
 
 def _passwords(data: bytes) -> Iterator[Match]:
-    """However plain it is: behind that word it is one."""
+    """After that word every value is a password, however plain."""
     return _named(_PASSWORD, data, least_bits=0.0)
 
 
@@ -108,7 +108,7 @@ def _is_placeholder(value: bytes) -> bool:
 
 
 def _bits(value: bytes) -> float:
-    """Shannon's, for each character."""
+    """Shannon entropy for each character, in bits."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())
 

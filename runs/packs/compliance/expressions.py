@@ -15,7 +15,7 @@ Subject = Literal["text", "document"]
 
 
 class ExpressionRefused(ValueError):  # noqa: N818  a refusal is named for what was refused
-    """Not an expression that answers true or false; the message says why, for the one who wrote it."""
+    """Not an expression of type bool; the message tells the caller why."""
 
 
 @cache
@@ -25,7 +25,7 @@ def _environment(subject: Subject) -> Any:
 
 
 def compiled(expression: str, subject: Subject) -> Any:
-    """Checked for what is sent; the other name is not known to it."""
+    """Compile it for the subject that was sent (text or document); the other name is unknown to it."""
     try:
         made = _environment(subject).compile(expression)
     except RuntimeError as refused:

@@ -1,7 +1,7 @@
-"""What a compliance run reads. A rule that could never work is refused at submit, by its field.
+"""The inputs of a compliance run. A rule that could never work is refused at submit, by its field.
 
-To know that, the API compiles each rule, and so a request is bounded twice: what its rules may have together is counted
-before any is compiled, and compiling ends with the fifth that is refused.
+The API compiles each rule to find that out, so a request is bounded twice: the rules' total size is counted before any
+is compiled, and compiling stops after the fifth refused rule.
 """
 
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ AnyRule = Annotated[
 
 
 class ComplianceInputs(_Part):
-    """A text or a JSON document, and the rules it is held to."""
+    """A text or a JSON document, and the rules to check it against."""
 
     text: Annotated[str | None, Field(description="Plain text. Send this or `document`.")] = None
     document: Annotated[JsonValue, Field(description="Any JSON value but null. Send this or `text`.")] = None
@@ -119,7 +119,7 @@ class ComplianceInputs(_Part):
         return self
 
     def _misplaced(self) -> Iterator[InitErrorDetails]:
-        """What can be told without compiling anything."""
+        """The faults found without compiling anything."""
         seen: set[str] = set()
         count, patterns, characters = 0, 0, 0
         for index, rule in enumerate(self.rules):
@@ -142,7 +142,7 @@ class ComplianceInputs(_Part):
                     yield wrong(("rules", index, "expression"), said)
 
     def _unworkable(self) -> Iterator[InitErrorDetails]:
-        """An expression over what was not sent would answer an error at every run, so it is held to what was."""
+        """An expression over a subject that was not sent would fail in every run: compile it for the one that was."""
         subject: expressions.Subject = "text" if self.document is None else "document"
         for index, rule in enumerate(self.rules):
             name = "pattern"

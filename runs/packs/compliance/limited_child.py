@@ -1,4 +1,4 @@
-"""Carries out one rule of the caller's in a child process, for so long and in so much memory.
+"""Runs one of the caller's rules in a child process, with limits of time and memory.
 
 A rule is a small program. Native code cannot be stopped from inside, so a schema that doubles at every reference or an
 expression that hoards would take the whole run, and every other rule's answer, with it.
@@ -33,7 +33,7 @@ class RuleStopped(Exception):  # noqa: N818  named for what happened
 
 
 def carried_out(rule: Callable[[], Any], *, seconds: float) -> Any:
-    """What `rule` answers, through JSON."""
+    """Run `rule` in a child and return its answer, passed through JSON."""
     until = time.monotonic() + seconds
     reading, writing = os.pipe()
     child = os.fork()
@@ -60,7 +60,7 @@ def _why(code: int) -> str:
 
 
 def _answer(rule: Callable[[], Any], writing: int) -> None:
-    """In the child. It leaves without a word, whatever happens: a message could quote the inputs."""
+    """In the child. It exits silently on any error: a message could quote the inputs."""
     code = 1
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""How a match is shown: enough to find it again, never enough to use it."""
+"""Masks a match: enough is left to find it again, never enough to use it."""
 
 from typing import Final
 
@@ -20,5 +20,5 @@ def masked(match: str, kind: str) -> str:
 
 
 def _plain(piece: str) -> str:
-    """No line breaks, and nothing that turns the direction of what follows."""
+    """Without line breaks and characters that change the writing direction."""
     return "".join(character if character.isprintable() else "*" for character in piece)

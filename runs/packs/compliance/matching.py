@@ -10,11 +10,11 @@ from runs.packs.compliance.subjects import Piece
 from runs.packs.shared import regexes
 
 REGEX_MATCHES_MAX: Final = 250_000
-"""Over all pieces. A pattern that matches more has matched everything, and could not be redacted whole."""
+"""Most matches over all pieces. A pattern with more matches everything, and could not be redacted whole."""
 
 
 class Found(NamedTuple):
-    """In characters of the piece's text."""
+    """A match, in characters of the piece's text."""
 
     piece: Piece
     start: int

@@ -1,8 +1,8 @@
-"""Personal data by its form and its check digits.
+"""Finds personal data by form and check digits.
 
 Where a number can be checked it is, and `certainty` says so. The Korean resident number is the exception: since October
 2020 its last six digits are drawn at random, for newborns and for everyone whose number is changed, so that a number
-without a valid check digit may be somebody's. Written with its hyphen and with a real birth date it is a finding
+without a valid check digit may be a person's. Written with its hyphen and with a real birth date it is a finding
 either way (`form` instead of `checksum`). Thirteen digits in a row need the check digit, or a birth since that month.
 """
 

@@ -17,7 +17,7 @@ SAID_MAX: Final = 200
 
 
 class SchemaRefused(ValueError):  # noqa: N818  a refusal is named for what was refused
-    """Not a schema, or one that points elsewhere; the message says why, for the one who wrote it."""
+    """Not a schema, or one with a remote reference; the message tells the caller why."""
 
 
 def compiled(schema: dict[str, JsonValue]) -> Any:

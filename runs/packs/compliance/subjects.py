@@ -1,4 +1,4 @@
-"""What is looked at: one text, or every text, name and number of a document; and the same with matches replaced."""
+"""The subject of the rules: one text, or every text, name and number of a document; and its redacted form."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ class Piece:
     path: Place | None
     is_name: bool = False
     covered: list[tuple[int, int, str]] = field(default_factory=list)
-    """Spans to be replaced, with what takes their place."""
+    """Spans to replace, each with its replacement."""
 
 
 def pieces(text: str | None, document: JsonValue) -> list[Piece]:

@@ -1,6 +1,6 @@
 """Answers a question from a context, or says that the context does not (DPP-61).
 
-inputs.py     what may be asked                 answers.py   the form of every answer
+inputs.py     the inputs                        answers.py   the form of every answer
 embedded.py   the engine that is always there: extractive.py finds, words.py and sentences.py read
 engine.py     the language model an operator may set; model.py asks it, completions.py speaks to it
 """
@@ -42,7 +42,7 @@ def _execute(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
 
 
 def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
-    """As this environment has it: what it costs, and whether it needs the network, depend on the engine."""
+    """The pack as this environment configures it: price and need of the network depend on the engine."""
     chosen = engine.read(environ)
     return Pack(
         name="decision",

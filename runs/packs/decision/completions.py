@@ -28,7 +28,7 @@ class EngineFailed(Exception):  # noqa: N818  named for what happened
 
 
 class FormRefused(Exception):  # noqa: N818  named for what happened
-    """The engine does not know something we sent beside the messages."""
+    """The engine does not support an option we sent beside the messages."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
@@ -39,7 +39,7 @@ class FormRefused(Exception):  # noqa: N818  named for what happened
 class Reply:
     text: str
     was_cut: bool
-    """It ended at max_tokens."""
+    """The reply ended at max_tokens."""
     tokens_in: int | None
     tokens_out: int | None
     """None where the engine does not count."""
@@ -116,6 +116,6 @@ def _reply(content: bytes) -> Reply:
 
 
 def _count(said: Any) -> int | None:
-    """None for what can be no count: it would be charged."""
+    """None for a value that cannot be a count: it would be charged."""
     is_count = isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= TOKENS_BELIEVED
     return said if is_count else None

@@ -13,7 +13,7 @@ NAME: Final = "embedded"
 
 
 def answer(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
-    """min(50,000 micros, hold) a run, as the document has it."""
+    """Answer the question; costs min(50,000 micros, hold) a run, as specified."""
     work.meter.charge(min(RUN_MICROS, work.meter.left_micros))
     question, context = work.inputs.question, work.inputs.context
     if context is None or not context.strip():

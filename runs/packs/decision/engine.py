@@ -1,4 +1,4 @@
-"""The language model an operator may put behind decision runs: where it is and what its tokens cost."""
+"""The language model that an operator may configure for decision runs: its address and the price of its tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Engine:
         return -(-(tokens_in * self.input_micros_per_1k + tokens_out * self.output_micros_per_1k) // 1_000)
 
     def affordable_tokens(self, *, tokens_in: int, micros: int) -> int | None:
-        """How many tokens may be written after so many were read; None for no limit."""
+        """The most output tokens the hold pays for after so many input tokens; None for no limit."""
         left = micros * 1_000 - tokens_in * self.input_micros_per_1k
         if left < 0:
             return 0
@@ -34,7 +34,7 @@ class Engine:
 
 
 def read(environ: Mapping[str, str]) -> Engine | None:
-    """None where none is configured, or not wholly: see `faults`."""
+    """The configured engine; None where it is absent or incomplete (see `faults`)."""
     if not environ.get(BASE_URL) or faults(environ):
         return None
     return Engine(
@@ -47,7 +47,7 @@ def read(environ: Mapping[str, str]) -> Engine | None:
 
 
 def faults(environ: Mapping[str, str]) -> list[str]:
-    """What is missing beside an address: tokens without a price would be given away."""
+    """The settings that are missing beside an address: tokens without a price would be given away."""
     if not environ.get(BASE_URL):
         return []
     found = [

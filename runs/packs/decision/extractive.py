@@ -1,8 +1,8 @@
 """The embedded engine: the sentences of a context that answer a question, or none.
 
-BM25 over sentences, then a score of the best one: how much of what was asked it holds, weighed by how rare that is, and
-whether it has the kind of thing asked for, such as a number. A question whose words the context knows only in part
-scores low, and below a threshold the answer is that there is none.
+BM25 ranks the sentences; then the best one is scored by the share of the question's words it contains, weighted by
+their rarity, and by whether it has the kind of thing asked for, such as a number. Below a threshold the engine answers
+that the context has no answer.
 """
 
 import math
@@ -18,12 +18,12 @@ from runs.packs.decision.sentences import Span
 from runs.packs.decision.words import Word
 
 ANSWERED_FROM: Final = 0.5
-"""Least score of an answer. Set on the tuning half of tests/data/decision_questions.json, proven on the other."""
+"""Least score of an answer. Tuned on one half of tests/data/decision_questions.json, verified on the other."""
 PASSAGES_MAX: Final = 5
 _K1: Final = 1.2
 _B: Final = 0.4
 _BEFORE: Final = 0.5
-"""What a word in the sentence before counts: `The fee is fixed. It is 3 dollars.`"""
+"""Weight of a word in the sentence before: `The fee is fixed. It is 3 dollars.`"""
 _PASSAGE_SHARE: Final = 0.5
 _HEADING_CHARACTERS: Final = 40
 
@@ -40,7 +40,7 @@ _TIME: Final = (
     r"october|november|december|when|after|before|until|during|only)\b|하루|이틀|일주일|한 ?달|한 ?시간|요일|아침|저녁|"
     r"정오|자정|매일|매주|매월|매년|봄|여름|가을|겨울|때|후|전|까지|부터|에만"
 )
-# What a question asks for, and what a passage that answers it has. Compiled here: each run is a process of its own.
+# What questions ask for, and the pattern of a passage that has it. Compiled here: each run is a process of its own.
 _CUES: Final = tuple(
     (re.compile(asking, re.IGNORECASE), re.compile(having, re.IGNORECASE))
     for asking, having in (
@@ -153,7 +153,7 @@ class _Index:
 
 @dataclass(frozen=True)
 class _Known:
-    """What the context knows of one word, by sentence: how often it is there, and which share of its parts."""
+    """Where one word stands in the context, by sentence: how often, and which share of its parts."""
 
     rarity: float
     times: Mapping[int, float]

@@ -1,4 +1,4 @@
-"""What a decision run reads."""
+"""The inputs of a decision run."""
 
 from typing import Annotated, Final, Literal
 

@@ -1,8 +1,8 @@
 """Answers by a language model, within the time and the money of its run.
 
 The most that a request can cost is known before it is sent: no tokenizer makes more tokens than there are bytes, and
-max_tokens bounds the rest. A request that could cost more than is left is not sent. What is charged is what the engine
-says it used. What it quotes is looked up in the context, and only what stands there, letter by letter, is evidence.
+max_tokens bounds the rest. A request that could cost more than is left is not sent. The charge is the usage that the
+engine reports. Each quote is looked up in the context; only a literal quote is evidence.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
 NAME: Final = "llm"
 TOKENS_MAX: Final = {"brief": 500, "full": 2_000}
 TOKENS_LEAST: Final = 64
-"""Fewer hold no answer: such a hold is too small."""
+"""Fewer tokens cannot hold an answer: the hold is too small."""
 _MESSAGE_TOKENS: Final = 16
 _FINISH_SECONDS: Final = 1.0
 _FIRST_SHARE: Final = 0.6
@@ -47,7 +47,7 @@ _UNGROUNDED: Final = (
 
 
 class Said(BaseModel):
-    """What the model is asked to reply."""
+    """The reply that the model is asked for."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -93,7 +93,7 @@ def tokens_in_at_most(sent: Sequence[dict[str, str]]) -> int:
 
 @dataclass
 class _Form:
-    """What the engine is asked for beside the messages; less after it refused some of it."""
+    """The options sent beside the messages; fewer after the engine refused some."""
 
     structured: bool = True
     limit: str = "max_tokens"
@@ -168,7 +168,7 @@ class _Asking:
         await asyncio.sleep(wait)
 
     def _charge(self, reply: Reply, limit: int) -> None:
-        """What the engine counted; the most it can have been where it does not count."""
+        """Charge the engine's count, or the most it can have been if the engine does not count."""
         tokens_in = self._most_in if reply.tokens_in is None else reply.tokens_in
         tokens_out = min(limit, len(reply.text.encode())) if reply.tokens_out is None else reply.tokens_out
         cost = self._engine.cost_micros(tokens_in=tokens_in, tokens_out=tokens_out)
@@ -194,7 +194,7 @@ def answer(work: Work[DecisionInputs], engine: Engine) -> dict[str, JsonValue]:
 
 
 def _score(*, quoted: int, found: int) -> float:
-    """How far the answer shows what it rests on. Without a passage that stands in the context: little."""
+    """Score the answer by its evidence; low without a passage found in the context."""
     return round(0.3 + 0.6 * found / quoted, 3) if found else 0.3
 
 

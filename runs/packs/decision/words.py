@@ -47,7 +47,7 @@ class Word:
 
 
 def asked(question: str) -> list[Word]:
-    """What the question asks about, each word once."""
+    """The words the question asks about, each once."""
     found: dict[str, Word] = {}
     for token in _TOKEN.findall(question):
         word = _korean(token) if "가" <= token[0] <= "힣" else _of_letters(token)
@@ -89,7 +89,7 @@ def _pairs(word: str) -> tuple[str, ...]:
 
 
 def stem(word: str) -> str:
-    """What the forms of an English word begin with: policies and policy, stopped and stop, stored and storage."""
+    """The common beginning of an English word's forms: policies and policy, stopped and stop, stored and storage."""
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= _STEM_LEAST and not word.endswith("ss"):
             word = word[: -len(suffix)]

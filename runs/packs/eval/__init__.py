@@ -1,4 +1,4 @@
-"""Scores outputs against what they should have been. Scores are for people and gates; they touch no money."""
+"""Scores outputs against expected ones. Scores are for people and gates; they do not affect money."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ PAIR_MICROS: Final = 10
 CHARACTERS_EACH: Final = 1_000
 DECIMALS: Final = 6
 LAST_SECONDS: Final = 1.0
-"""Kept for the answer. An item that is not begun by then is not scored."""
+"""Seconds kept for the answer. An item that has not begun by then is not scored."""
 HOLD_EXHAUSTED: Final = "HOLD_EXHAUSTED"
 OUT_OF_TIME: Final = "OUT_OF_TIME"
 _OF_ALL: Final[dict[type, Callable[[Sequence[Counts]], float]]] = {
@@ -50,7 +50,7 @@ class Scored:
 
 
 def _execute(work: Work[EvalInputs]) -> dict[str, JsonValue]:
-    """Item by item, each charged before it is begun. What the hold or the time does not reach is said."""
+    """Score item by item, each charged before it begins; report the items that hold or time did not reach."""
     inputs = work.inputs
     work.meter.charge(RUN_MICROS)
     scored: list[Scored] = []
@@ -132,7 +132,7 @@ def _is_right(metric: ExactMatch | JsonEqual | Regex | Numeric, item: Item) -> b
 
 
 def _answer(inputs: EvalInputs, scored: list[Scored], stopped: str | None) -> dict[str, JsonValue]:
-    """What was not scored did not pass."""
+    """Items without a score did not pass."""
     whole = [_of_all(inputs, index, scored) for index in range(len(inputs.metrics))]
     verdicts = [one["passed"] for one in whole if one["passed"] is not None]
     return {

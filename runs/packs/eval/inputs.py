@@ -1,4 +1,4 @@
-"""What an eval run reads. What could not be scored is refused at submit, by its field."""
+"""The inputs of an eval run. An item that could not be scored is refused at submit, by its field."""
 
 from collections.abc import Iterator
 from itertools import islice

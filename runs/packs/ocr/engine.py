@@ -143,7 +143,7 @@ class Engine:
         return (int(found["orient_deg"]), float(found["orient_conf"])) if found else (0, 0.0)
 
     def read(self, gray: Gray, *, psm: int, seconds: float, language: str = BOTH) -> Reading:
-        """What stands there. Out of time, it answers what it has read until then."""
+        """Read the text. When time runs out, return the words read until then."""
         api = self._api(language, psm)
         _show(api, gray)
         complete = api.Recognize(max(1, round(seconds * 1_000)))

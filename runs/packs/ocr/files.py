@@ -1,4 +1,4 @@
-"""Bytes that somebody uploaded, as gray pages one by one. They may be anything, and may be meant to harm.
+"""Turns uploaded bytes into gray pages, one by one. They may be anything, and may be meant to harm.
 
 What a file is, its first bytes say; its name only says how many pages it was priced for. Limits come before decoding:
 the formats that are tried at all, and the pixels of a page.
@@ -28,7 +28,7 @@ BROKEN: Final = (
     *(OSError, EOFError, ValueError, SyntaxError, KeyError, TypeError, IndexError, struct.error, zlib.error),
     Image.DecompressionBombError,
 )
-"""What Pillow's decoders raise for bytes that are not what they should be."""
+"""The exceptions Pillow's decoders raise for malformed bytes."""
 PDF_DPI: Final = 200
 POINTS_PER_INCH: Final = 72
 

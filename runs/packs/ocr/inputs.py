@@ -1,4 +1,4 @@
-"""What an ocr run reads: the tenant's own uploads, by their keys."""
+"""The inputs of an ocr run: the tenant's own uploads, by their keys."""
 
 import os
 from pathlib import PurePosixPath
@@ -58,7 +58,7 @@ class Source(BaseModel):
 
     @property
     def name(self) -> str:
-        """What the tenant called the file."""
+        """The file name the tenant gave."""
         return PurePosixPath(self.key).name
 
     @property

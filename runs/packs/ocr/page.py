@@ -104,7 +104,7 @@ class PageReader:
         return max(0.001, self._ends - time.monotonic())
 
     def _in_time(self) -> bool:
-        """False leaves its mark: what was skipped for want of time is told."""
+        """Whether there is time; if not, the page is marked as incomplete."""
         if time.monotonic() < self._ends:
             return True
         self._found.complete = False
@@ -214,7 +214,7 @@ class PageReader:
 
 
 def _factor(size: float, pixels: int) -> float:
-    """What brings the page's letters near the size that the engine reads best, within what it reads in time."""
+    """The factor that brings the page's letters near the size the engine reads best, bounded by the time it takes."""
     if not size or cleaning.GLYPH_SMALL <= size <= cleaning.GLYPH_LARGE:
         return 1.0
     largest = max(1.0, math.sqrt(SHEET_PIXELS_MAX / pixels))

@@ -1,11 +1,11 @@
-"""How much is done for a page. The document names the profiles only; what each does is decided here."""
+"""The ocr profiles: how much work a page gets. The specification names them; their content is decided here."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
 Name = Literal["P1", "P2A", "P2B", "P3"]
 PAGE_MICROS: Final = 2_000
-"""The same for each: who wants more of a page pays with time."""
+"""Pages cost the same in each profile; more work on a page takes more time."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""All files of a run, page by page, within its time and its hold. What was not read is said, never left out.
+"""Reads all files of a run, page by page, within time and hold. Pages that were not read are reported.
 
 Each page is charged before it is read. When the hold or the time ends, the result is what was read until then; a run
 that could not read a single page fails.
@@ -21,7 +21,7 @@ from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
 
 KEPT_SHARE: Final = 0.2
 KEPT_SECONDS_MAX: Final = 4.0
-"""Of the time, for the end of the page that is being read and for the result; no page is begun in it."""
+"""Seconds kept to end the current page and write the result; no page begins in them."""
 NOTES_MAX: Final = 200
 
 

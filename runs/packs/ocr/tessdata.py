@@ -1,4 +1,4 @@
-"""Where the engine's language files lie. Loads nothing: the API asks this too."""
+"""Finds the engine's language files, without loading them: the API calls this too."""
 
 import os
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def folder() -> Path | None:
 
 
 def missing() -> Sequence[str]:
-    """What must be installed, each with how; empty when the engine can work."""
+    """The files to install, each with how; empty when the engine can work."""
     lost = [f"the Python package {name} (requirements/base.txt)" for name in _lost(MODULES)]
     if folder() is None:
         best = min(places(), key=lambda place: len(_lacking(place)))

@@ -1,4 +1,4 @@
-"""Where there is ink and no word was read. The engine's confidence knows nothing of what it passed by."""
+"""Finds ink without a word. The engine's confidence says nothing about text it skipped."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from runs.packs.ocr.engine import Box, Word
 
 MOST: Final = 40
-"""More in one part of a page are told as one: a picture, or text that there was no time for."""
+"""More in one part of a page count as one: a picture, or text that time did not reach."""
 FILL_LEAST: Final = 0.08
 FILL_MOST: Final = 0.85
 LONG: Final = 60

@@ -1,1 +1,1 @@
-"""What more than one pack uses."""
+"""Code that more than one pack uses."""

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 exchange over a connection that the caller opened, whoever it trusted to do so.
+"""One HTTP/1.1 exchange over a connection that the caller opened and checked.
 
 Nothing here waits longer than the caller's own deadline lets it: all of it runs inside the caller's asyncio.timeout().
 What the other side sends is bounded: its head by h11 (16 KiB), the answers before the answer, the pieces of the body.
@@ -20,7 +20,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class ProtocolBroken(Exception):  # noqa: N818  named for what was met
-    """What came is not HTTP, or ended before it was whole."""
+    """The answer is not HTTP, or ended early."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Exchange:
         return event
 
     def close(self) -> None:
-        """At once: a polite end of TLS would wait for the other side."""
+        """Close at once: a proper end of TLS would wait for the peer."""
         self._writer.transport.abort()
 
 

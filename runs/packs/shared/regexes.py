@@ -1,4 +1,4 @@
-"""Patterns that callers write, by RE2: the time of a search grows with text times pattern, never beyond.
+"""Callers' regular expressions, run by RE2: a search takes time linear in text times pattern.
 
 Everything works on UTF-8 bytes: over str the library counts characters at each match, which costs more than matching.
 """
@@ -20,7 +20,7 @@ LINEAR: Final = "lookaround and backreferences do not exist there"
 
 
 class PatternRefused(ValueError):  # noqa: N818  a refusal is named for what was refused
-    """The pattern is not one of RE2, or too large; the message says why, for the one who wrote it."""
+    """RE2 does not support the pattern, or it is too large; the message tells the caller why."""
 
 
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:

@@ -29,5 +29,5 @@ def by_type(*models: type[BaseModel]) -> WrapValidator:
 
 
 def wrong(place: tuple[int | str, ...], why: str) -> InitErrorDetails:
-    """A field that is wrong, and why, for the one who sent it."""
+    """An error at a field, with the message for the caller."""
     return InitErrorDetails(type=PydanticCustomError("wrong", "{why}", {"why": why}), loc=place, input=None)

@@ -1,6 +1,6 @@
-"""Fetches web pages for somebody who is not trusted to say where to: public addresses over HTTPS only (DPP-62).
+"""Fetches web pages for untrusted callers: public addresses over HTTPS only (DPP-62).
 
-inputs.py       what may be asked
+inputs.py       the inputs
 locations.py    a URL to its one reading       addresses.py   which addresses may be reached
 fetching.py     hop by hop to a page           network.py     names and connections, the operator's allowance
 content.py      unpacking within limits        reading.py     title and text, in processes of their own

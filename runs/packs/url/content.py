@@ -1,4 +1,4 @@
-"""A body as it comes off the wire: unpacked within a limit, and known for what it is."""
+"""Reads a response body: decompressed within a limit, with its content type and charset."""
 
 import codecs
 import re
@@ -68,7 +68,7 @@ def kind_of(content_type: str) -> Kind:
 
 
 def sniffed(body: bytes) -> Kind:
-    """What a body without a content type is."""
+    """Guess the content type of a body that was sent without one."""
     start = body[:_SNIFFED].lstrip()
     if re.match(rb"<(!doctype html|html|head|body|title|!--|meta|p|div|h1)\b", start, re.IGNORECASE):
         return Kind.HTML

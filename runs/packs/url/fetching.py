@@ -1,4 +1,4 @@
-"""One URL to its page, each hop checked anew.
+"""Fetches one URL, checking each hop.
 
 For every hop, the first as well as each redirect: the URL is read strictly, its name resolved once, all its addresses
 checked, and the connection made to an address that was checked, never to the name again. So a name server that answers
@@ -35,7 +35,7 @@ _HEADERS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What came. `body` is empty where the kind is none that text is read from."""
+    """The response. `body` is empty for content types without text."""
 
     final_url: str
     status_code: int
@@ -106,7 +106,7 @@ class Fetcher:
             exchange.close()
 
     async def _admit(self, here: Location) -> _Place:
-        """The only door. Every address of a name must be public: one that is not shows what the name is for."""
+        """The only way to a connection. One address of the name that is not public refuses the name."""
         if (allowed := self._allowance.hosts.get(here.host)) is not None:
             return _Place([allowed[0]], allowed[1], is_allowed_private=True)
         if here.is_internal_name:

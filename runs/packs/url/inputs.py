@@ -1,4 +1,4 @@
-"""What a url run reads. Its rules may be made narrower by the caller and never wider."""
+"""The inputs of a url run. The caller may tighten its rules, never loosen them."""
 
 from typing import Annotated, Any, Final
 

@@ -1,4 +1,4 @@
-"""From the text of a URL to the one reading of it that everything afterwards uses: name, port and request target.
+"""Parses a URL once, into the name, port and request target that all later steps use.
 
 Two programs that read the same URL differently are how such checks are passed by. So what is odd is refused rather than
 read, and the text itself is not looked at again.
@@ -39,7 +39,7 @@ class Location:
     """ASCII, lower case, no dot at the end; or an address without brackets."""
     is_address: bool
     target: str
-    """What the request line names: path and query, ASCII."""
+    """The request target: path and query, ASCII."""
 
     @property
     def authority(self) -> str:
@@ -126,7 +126,7 @@ def _ascii(text: str) -> str:
 
 
 def _disguised(name: str) -> Refused:
-    """127.1, 0x7f000001, 0177.0.0.1, 2130706433: told as what the C library would have made of it."""
+    """127.1, 0x7f000001, 0177.0.0.1, 2130706433: reported as the address the C library would parse."""
     try:
         meant = socket.inet_ntoa(socket.inet_aton(name))
     except OSError:

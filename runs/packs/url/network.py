@@ -1,4 +1,4 @@
-"""The way out: names to addresses, addresses to connections. Nothing here decides what may be reached."""
+"""Resolves names and connects to addresses. The checks of addresses are in fetching.py."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Allowance:
-    """What the operator, and no request, allows beside the public internet: single names, each at one address."""
+    """The operator's exceptions to public addresses only: single names, each at one address."""
 
     hosts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     ca_file: str | None = None

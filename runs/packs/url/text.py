@@ -1,4 +1,4 @@
-"""Title and text of a page. Only the reader's own processes come here: what it parses may break it."""
+"""Title and text of a page. Runs only in the reader's processes, since a hostile page may crash the parser."""
 
 import contextlib
 import re
