@@ -1,27 +1,41 @@
 """The jobs' own job: their reports do not pile up for ever."""
 
 from datetime import datetime
+from typing import Final
+
+from django.db.models import QuerySet
 
 from dpp_project import retention
+from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, Report
+
+AT_ONCE: Final = 10_000
 
 
 def delete_old_reports(*, now: datetime, limit: int) -> Report:
     """Deletes the oldest reports past their period. Two at once find the same rows and delete each once."""
-    old = _old(now=now, limit=limit)
-    deleted, _ = JobReport.objects.filter(pk__in=old).delete()
-    return Report(seen=len(old), changed=deleted)
+    seen = changed = 0
+    while seen < limit and not (seen and deadline.is_over()):
+        old = _old(now=now, limit=min(AT_ONCE, limit - seen))
+        if not old:
+            break
+        deleted, _ = JobReport.objects.filter(pk__in=old).delete()
+        seen, changed = seen + len(old), changed + deleted
+    return Report(seen=seen, changed=changed)
 
 
 def preview_old_reports(*, now: datetime, limit: int) -> Report:
-    count = len(_old(now=now, limit=limit))
+    count = _past(now)[:limit].count()
     return Report(seen=count, changed=count)
 
 
 def _old(*, now: datetime, limit: int) -> list[int]:
-    past = JobReport.objects.filter(started_at__lt=retention.cutoff("job_reports", now=now))
-    return list(past.order_by("started_at").values_list("pk", flat=True)[:limit])
+    return list(_past(now).values_list("pk", flat=True)[:limit])
+
+
+def _past(now: datetime) -> QuerySet[JobReport]:
+    return JobReport.objects.filter(started_at__lt=retention.cutoff("job_reports", now=now)).order_by("started_at")
 
 
 JOBS = (
@@ -31,6 +45,5 @@ JOBS = (
         every_seconds=3_600,
         run_once=delete_old_reports,
         preview=preview_old_reports,
-        limit=10_000,
     ),
 )

@@ -1,14 +1,21 @@
 """Which jobs there are: each installed app's `jobs.py` declares them in `JOBS`."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib import import_module
-from typing import Protocol
+from typing import Final, Protocol
 
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
+
+EVERYTHING: Final = sys.maxsize
+"""The limit of a pass that goes on until nothing is due or its deadline comes."""
+
+PASS_SHARE: Final = 0.8
+"""How much of its interval a pass may take: one that took all of it would still run when the next one is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +29,10 @@ class Report:
 
 
 class RunOnce(Protocol):
-    """One pass over what is due, at most `limit` of it.
+    """One pass over what is due, at most `limit` of it, and no longer than dpp_project.jobs.deadline allows.
 
-    Safe beside itself, after itself and late: it selects by the state it finds, never by what it remembers.
+    Safe beside itself, after itself and late: it selects by the state it finds. What a process remembers of earlier
+    passes may change the order, never the choice.
     """
 
     def __call__(self, *, now: datetime, limit: int) -> Report: ...
@@ -36,13 +44,17 @@ class Job:
     summary: str
     every_seconds: int
     run_once: RunOnce
-    limit: int
+    limit: int = EVERYTHING
     preview: RunOnce | None = None
     """The same pass with `changed` as what would change; nothing is written. It is what --dry-run runs."""
 
     def __post_init__(self) -> None:
         if self.every_seconds < 1 or self.limit < 1:
             raise ValueError(f"job {self.name}: every_seconds and limit must be positive")
+
+    @property
+    def deadline_seconds(self) -> float:
+        return self.every_seconds * PASS_SHARE
 
 
 class UnknownJob(LookupError):  # noqa: N818  named for the finding

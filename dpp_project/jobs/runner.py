@@ -3,6 +3,7 @@
 import enum
 import os
 import socket
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import structlog
 from django.db import DatabaseError, InterfaceError, connection
 
 from dpp_project import clock
+from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, Report
 
@@ -34,8 +36,10 @@ class Ran:
     report: Report | None = None
 
 
-def run(job: Job, *, limit: int | None = None, dry_run: bool = False) -> Ran:
+def run(job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: threading.Event | None = None) -> Ran:
     """One pass of `job`, its report row written. Raises nothing.
+
+    The pass ends at the job's deadline, or at the next row once `stopping` is set.
 
     Two at once, on this machine or another: the second answers BUSY and leaves no row. A crash between start and end
     leaves a row without an end, and Postgres frees the lock with the session. If the session is lost while the job
@@ -54,7 +58,8 @@ def run(job: Job, *, limit: int | None = None, dry_run: bool = False) -> Ran:
             )
             failed = False
             try:
-                report = run_once(now=started_at, limit=limit or job.limit)
+                with deadline.within(seconds=job.deadline_seconds, stopping=stopping):
+                    report = run_once(now=started_at, limit=limit or job.limit)
             except Exception as error:  # one job's failure is its own
                 log.warning("job failed", job=job.name, exc_info=error)
                 report, failed = Report(errors=1, detail={"error": type(error).__name__}), True

@@ -14,7 +14,7 @@ import pytest
 from django.db import connection, connections
 
 from dpp_project.celery import app
-from dpp_project.jobs import registry
+from dpp_project.jobs import deadline, registry
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, Report
 from dpp_project.jobs.scheduler import JobScheduler
@@ -70,6 +70,53 @@ def test_dpp_46_every_job_runs_at_the_start_of_beat_and_one_that_hangs_or_raises
         scheduler.close()
         connections.close_all()
     assert JobReport.objects.count() == 3
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_twenty_jobs_that_hang_delay_no_other_and_each_has_its_connection(known: dict[str, Job]) -> None:
+    finish = threading.Event()
+
+    def hang(*, now: datetime, limit: int) -> Report:
+        assert finish.wait(20)
+        return Report()
+
+    def work(*, now: datetime, limit: int) -> Report:
+        return Report(seen=1)
+
+    hanging = [f"hangs {number}" for number in range(20)]
+    known |= {name: job(name, hang) for name in hanging}
+    known["works"] = job("works", work)
+    scheduler = JobScheduler(app=app)
+    try:
+        wait_until(lambda: reports("works") == 1, what="the report of the job that works")
+        wait_until(lambda: JobReport.objects.count() == 21, what="twenty jobs at once")
+        assert sum(map(reports, hanging)) == 0
+    finally:
+        finish.set()
+        scheduler.close()
+        connections.close_all()
+    assert sum(map(reports, hanging)) == 20
+
+
+@pytest.mark.contract("DPP-46", "DPP-73")
+def test_dpp_46_a_stop_of_beat_ends_each_pass_at_its_next_row(known: dict[str, Job]) -> None:
+    begun = threading.Event()
+
+    def endless(*, now: datetime, limit: int) -> Report:
+        begun.set()
+        seen = 0
+        while not deadline.is_over():
+            seen += 1
+        return Report(seen=min(seen, 1))
+
+    known["endless"] = job("endless", endless)
+    scheduler = JobScheduler(app=app)
+    try:
+        assert begun.wait(10)
+    finally:
+        scheduler.close()
+        connections.close_all()
+    assert reports("endless") == 1
 
 
 @pytest.mark.contract("DPP-46")

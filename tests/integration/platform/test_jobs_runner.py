@@ -14,7 +14,7 @@ from django.db import OperationalError, connection
 
 from dpp_project import clock as time_source
 from dpp_project.clock import FixedClock
-from dpp_project.jobs import registry, runner
+from dpp_project.jobs import deadline, registry, runner
 from dpp_project.jobs.metrics import job_ages
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, Report, RunOnce
@@ -82,6 +82,22 @@ def test_dpp_46_two_at_once_are_one_and_a_normal_answer() -> None:
     assert outcomes == [Outcome.DONE]
     assert JobReport.objects.filter(job="probe").count() == 1
     assert runner.run(job(answers(Report()))).outcome is Outcome.DONE
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_a_pass_has_four_fifths_of_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, asked = [0.0], []
+    monkeypatch.setattr(deadline, "monotonic", lambda: seconds[0])
+
+    def once(*, now: datetime, limit: int) -> Report:
+        for passed in (0.0, 23.9, 24.0, 30.0):
+            seconds[0] = passed
+            asked.append(deadline.is_over())
+        return Report()
+
+    assert runner.run(job(once)).outcome is Outcome.DONE
+    assert asked == [False, False, True, True]
+    assert not deadline.is_over()
 
 
 @pytest.mark.contract("DPP-46")
