@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from dpp_project.processes import process_tree
+from dpp_project.processes import child_limits, process_tree
 from runs.box import network
 from runs.box.wire import MEBIBYTE
 
@@ -48,23 +48,17 @@ def impose(limits: Limits) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds_left + ALARM_GRACE_SECONDS)
     cpu_seconds = int(seconds_left + 1) * _CPUS + 1
     own = process_tree.memory()
-    _limit(resource.RLIMIT_CPU, cpu_seconds)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)
-    _limit(resource.RLIMIT_FSIZE, FILE_BYTES_MAX)
+    child_limits.lower(resource.RLIMIT_CPU, cpu_seconds)
+    child_limits.lower(resource.RLIMIT_CORE, 0)
+    child_limits.lower(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)
+    child_limits.lower(resource.RLIMIT_FSIZE, FILE_BYTES_MAX)
     if sys.platform == "linux":
-        _limit(resource.RLIMIT_DATA, own.data + limits.memory_bytes)
-        _limit(resource.RLIMIT_AS, own.mapped + ADDRESS_SPACE_FACTOR * limits.memory_bytes)
+        child_limits.lower_memory(limits.memory_bytes)
+        child_limits.lower(resource.RLIMIT_AS, own.mapped + ADDRESS_SPACE_FACTOR * limits.memory_bytes)
         _offer_to_the_oom_killer()
     threading.stack_size(THREAD_STACK_BYTES)
     if not limits.network and network.can_be_cut():
         network.cut()
-
-
-def _limit(which: int, wanted: int) -> None:
-    _, hard = resource.getrlimit(which)
-    least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(which, (least, least))
 
 
 def _offer_to_the_oom_killer() -> None:

@@ -10,12 +10,11 @@ import os
 import resource
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from dpp_project.processes import process_tree
+from dpp_project.processes import child_limits
 from runs.packs.pack import MEBIBYTE
 
 ANSWER_BYTES_MAX: Final = 16 * MEBIBYTE
@@ -63,12 +62,8 @@ def _answer(rule: Callable[[], Any], writing: int) -> None:
     """In the child. It exits silently on any error: a message could quote the inputs."""
     code = 1
     try:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if sys.platform == "linux":
-            most = process_tree.memory().data + MEMORY_BYTES
-            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(resource.RLIMIT_DATA, (least, least))
+        child_limits.lower(resource.RLIMIT_CORE, 0)
+        child_limits.lower_memory(MEMORY_BYTES)
         with os.fdopen(writing, "wb") as answer:
             answer.write(json.dumps(rule()).encode() + b"\n")
         code = 0

@@ -13,10 +13,9 @@ import os
 import resource
 import socket
 import struct
-import sys
 from typing import Any, Final, NoReturn
 
-from dpp_project.processes import parent_death
+from dpp_project.processes import child_limits, parent_death
 from runs.packs.pack import MEBIBYTE
 from runs.packs.url.content import Kind
 from runs.packs.url.fetching import Page
@@ -25,7 +24,6 @@ CPU_SECONDS: Final = 3
 MEMORY_BYTES: Final = 192 * MEBIBYTE
 _START_BYTES: Final = 65_536
 _SIZE: Final = struct.Struct("!I")
-_PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Reader:
@@ -84,7 +82,8 @@ def _in_a_child(body: bytes, kind: Kind, charset: str) -> bytes:
     if pid == 0:
         try:
             parent_death.die_with_parent(parent)
-            _limit()
+            child_limits.lower(resource.RLIMIT_CPU, CPU_SECONDS)
+            child_limits.lower_memory(MEMORY_BYTES)
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(_read(body, kind, charset))
         finally:
@@ -109,18 +108,6 @@ def _unread(body: bytes, kind: Kind, charset: str) -> bytes:
 
     title = text.title_of(body[:_START_BYTES], charset) if kind is Kind.HTML else None
     return json.dumps({"title": title, "excerpt": None, "characters": None}).encode()
-
-
-def _limit() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    cpu = CPU_SECONDS if hard == resource.RLIM_INFINITY else min(CPU_SECONDS, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu, hard))
-    if sys.platform == "linux":
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
-            data = int(statm.read().split()[5]) * _PAGE_SIZE + MEMORY_BYTES
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = data if hard == resource.RLIM_INFINITY else min(data, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def _framed(content: bytes) -> bytes:
