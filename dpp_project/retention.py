@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from importlib import import_module
 
-from django.apps import apps
-from django.utils.module_loading import module_has_submodule
+from dpp_project import discovery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +26,8 @@ class Period:
 @cache
 def periods() -> Mapping[str, Period]:
     found: dict[str, Period] = {}
-    for config in apps.get_app_configs():
-        if config.name == "dpp_project" or config.module is None:
-            continue
-        if not module_has_submodule(config.module, "retention"):
-            continue
-        for period in import_module(f"{config.name}.retention").PERIODS:
+    for module in discovery.modules("retention"):
+        for period in getattr(module, "PERIODS", ()):  # this very module has none
             if period.kind in found:
                 raise ValueError(f"two periods are declared for {period.kind}")
             found[period.kind] = period

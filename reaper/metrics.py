@@ -1,4 +1,4 @@
-"""What recovery counts (DPP-74). How deep the queues are is read by dpp_project.aws.queue_depth."""
+"""What recovery counts (DPP-74). How deep the queues are is read by dpp_project.aws.metrics."""
 
 from prometheus_client import Counter
 

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import structlog
 from django.http import HttpRequest
+
+from dpp_project import discovery
 
 log = structlog.get_logger("dpp.console")
 
@@ -107,7 +110,14 @@ def panel(*, title: str, order: int) -> Callable[[Build], Build]:
     return register
 
 
+@cache
+def _discover() -> None:
+    """When the page is first asked for: a process without a console never imports a dashboard."""
+    list(discovery.modules("dashboard"))
+
+
 def panels() -> list[Panel]:
+    _discover()
     shown = []
     for registered in sorted(_panels, key=lambda item: (item.order, item.title)):
         try:

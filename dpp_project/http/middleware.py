@@ -7,10 +7,10 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from dpp_project.http import answers, problems
+from dpp_project.http import answers, metrics, problems
 from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS, for_browsers
 from dpp_project.http.problems import Problem
-from dpp_project.observe import metrics, tracing
+from dpp_project.observe import tracing
 from dpp_project.reasons import ReasonCode
 
 log = structlog.get_logger("dpp.request")

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from importlib import import_module
 from typing import Final, Protocol
 
-from django.apps import apps
-from django.utils.module_loading import module_has_submodule
+from dpp_project import discovery
 
 EVERYTHING: Final = sys.maxsize
 """The limit of a pass that goes on until nothing is due or its deadline comes."""
@@ -65,10 +63,8 @@ class UnknownJob(LookupError):  # noqa: N818  named for the finding
 def jobs() -> Mapping[str, Job]:
     """Every declared job by its name, in the order of their names."""
     found: dict[str, Job] = {}
-    for config in apps.get_app_configs():
-        if config.module is None or not module_has_submodule(config.module, "jobs"):
-            continue
-        for job in getattr(import_module(f"{config.name}.jobs"), "JOBS", ()):
+    for module in discovery.modules("jobs"):
+        for job in getattr(module, "JOBS", ()):
             if job.name in found:
                 raise ValueError(f"two jobs are called {job.name}")
             found[job.name] = job

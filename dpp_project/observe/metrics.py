@@ -4,8 +4,8 @@ Counters and histograms live in prometheus_client's registry. With DPP_METRICS_D
 several processes, keeps a folder of its own in it (serve.py), and every page adds all of them up. What a killed child
 counted stays in the sums; what a service counted goes when it starts again, which a scraper takes for the reset it is.
 
-Levels (queue depth, job ages) are read at the scrape by collectors that each app's `metrics.py` registers here; a
-collector that fails is counted, and the rest of the page stands.
+Levels (queue depth, job ages) are read at the scrape by collectors that each `metrics.py` registers here; a collector
+that fails is counted, and the rest of the page stands. `dpp_project.discovery` finds every `metrics.py`.
 """
 
 import os
@@ -15,19 +15,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
-from prometheus_client import REGISTRY, CollectorRegistry, Histogram, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 log = structlog.get_logger("dpp.metrics")
-
-REQUEST_SECONDS = Histogram(
-    "dpp_http_request_seconds",
-    "Time to answer one HTTP request.",
-    ["method", "route", "status"],
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
-)
 
 Collect = Callable[[], Iterable[Metric]]
 _collectors: dict[str, Collect] = {}
