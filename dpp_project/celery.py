@@ -34,8 +34,8 @@ from django.db import connections
 from dpp_project import clock, constants
 from dpp_project.observe import logging as dpp_logging
 from dpp_project.observe import tracing
+from dpp_project.process_env import ENV
 from dpp_project.processes import parent_death
-from dpp_project.settings import ENV
 from dpp_project.stores import redis
 
 if TYPE_CHECKING:

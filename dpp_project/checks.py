@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection
 
 from dpp_project import constants, env
 from dpp_project.aws import sqs_client
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 from dpp_project.stores import redis
 
 Configs = Sequence[AppConfig] | None

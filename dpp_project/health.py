@@ -18,8 +18,8 @@ from dpp_project.aws import sqs_client
 from dpp_project.env import Environment
 from dpp_project.http import problems
 from dpp_project.http.problems import Problem
+from dpp_project.process_env import ENV
 from dpp_project.reasons import ReasonCode
-from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs.packs import registry
 

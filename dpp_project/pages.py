@@ -14,8 +14,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from dpp_project.http import problems
 from dpp_project.http.problems import Problem
 from dpp_project.observe import metrics
+from dpp_project.process_env import ENV
 from dpp_project.reasons import REASONS, ReasonCode, type_uri
-from dpp_project.settings import ENV
 
 
 @require_safe

@@ -1,4 +1,4 @@
-"""Django settings, made from the environment (dpp_project/env.py) and from nothing else."""
+"""Django settings, made from the environment (dpp_project/process_env.py) and from nothing else."""
 
 import tomllib
 from pathlib import Path
@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from botocore.config import Config
 
-from dpp_project import env
+from dpp_project import process_env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 from dpp_project.observe import logging
 from dpp_project.stores.postgres import BoundedConnection
@@ -18,7 +18,7 @@ def version() -> str:
 
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-ENV = env.read()
+ENV = process_env.ENV
 
 SECRET_KEY = ENV.DPP_SECRET_KEY
 DEBUG = ENV.DPP_DEBUG
@@ -98,8 +98,6 @@ DATABASES = {
     },
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-
-ENABLE_PROBE_PACK = ENV.DPP_ENABLE_PROBE_PACK
 
 REDIS_URL = ENV.REDIS_URL
 REDIS_TIMEOUT_SECONDS = ENV.DPP_REDIS_TIMEOUT_MS / 1_000

@@ -21,8 +21,8 @@ from django.db import transaction
 
 from dpp_project.aws import queue_depth, receipt_handles, sqs_client
 from dpp_project.jobs.registry import Report
+from dpp_project.process_env import ENV
 from dpp_project.reasons import ReasonCode
-from dpp_project.settings import ENV
 from reaper import message_parser, metrics
 from reaper.models import RAW_BYTES_MAX, DeadLetter
 from reaper.tally import Tally

@@ -22,7 +22,7 @@ from django.db.models.functions import Now
 from dpp_project.aws import queue_depth
 from dpp_project.aws.sqs_sender import BATCH
 from dpp_project.jobs.registry import Report
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 from reaper.tally import Tally
 from runs import transitions
 from runs.models import Run

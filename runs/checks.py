@@ -7,7 +7,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Info, Warning, register  # noqa: A004  Django's own name
 
 from dpp_project.checks import require_trigger
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 from runs.packs import registry
 
 TRIGGERS: Final = (

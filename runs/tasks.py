@@ -6,7 +6,7 @@ from typing import Any
 from celery import shared_task, signals
 from celery.exceptions import Reject
 
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 from runs.submit import wake_worker
 from runs.worker import execution
 from runs.worker.leases import Message

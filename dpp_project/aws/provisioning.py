@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 from dpp_project import constants
 from dpp_project.aws import sqs_client
 from dpp_project.env import Environment
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

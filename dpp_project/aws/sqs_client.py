@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from boto3.session import Session
 from botocore.config import Config
 
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -31,7 +31,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.httpsession import get_cert_path
 
 from dpp_project.aws import sqs_client
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 
 BATCH: Final = 10
 ATTEMPTS: Final = 2

@@ -49,7 +49,7 @@ from kombu.transport import SQS as KOMBU_SQS
 from kombu.transport import virtual
 
 from dpp_project.aws import receipt_handles, sqs_client
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -19,11 +19,11 @@ from dpp_project.stores import redis
 from runs import transitions
 from runs.finish.finalization import Claim, Finish, finish, new_token
 from runs.intents import Intent
+from runs.lease_key import lease_key
 from runs.models import Run
 from runs.reads import for_tenant
 from runs.states import Status
 from runs.transitions import Outcome
-from runs.worker import leases
 
 log = structlog.get_logger("dpp.run")
 
@@ -83,6 +83,6 @@ def _intent(run: Run, reason: ReasonCode) -> Intent:
 def _tell_worker(run_id: UUID) -> None:
     """The lease in Redis is the signal it watches each second."""
     try:
-        redis.client().delete(leases.key(run_id))
+        redis.client().delete(lease_key(run_id))
     except RedisError as error:
         log.warning("worker not told, it stops at its next heartbeat", run_id=str(run_id), exc_info=error)

@@ -6,9 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from django.conf import settings
-
 import runs.packs
+from dpp_project.process_env import ENV
 from runs.packs.pack import Pack
 
 ONLY_FOR_TESTS = frozenset({"probe"})
@@ -24,7 +23,7 @@ def modules() -> Mapping[str, str]:
     """The module of every pack for sale, by the pack's name."""
     found: dict[str, str] = {}
     for module in pkgutil.iter_modules(runs.packs.__path__):
-        if module.name in _NOT_PACKS or (module.name in ONLY_FOR_TESTS and not settings.ENABLE_PROBE_PACK):
+        if module.name in _NOT_PACKS or (module.name in ONLY_FOR_TESTS and not ENV.DPP_ENABLE_PROBE_PACK):
             continue
         path = f"runs.packs.{module.name}"
         found[import_module(path).PACK.name] = path

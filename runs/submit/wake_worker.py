@@ -13,7 +13,7 @@ from dpp_project import clock
 from dpp_project.aws import sqs_sender
 from dpp_project.aws.sqs_sender import BATCH, Message, SendFailed
 from dpp_project.celery_sqs import celery_message
-from dpp_project.settings import ENV
+from dpp_project.process_env import ENV
 from runs.models import Run
 
 TASK: Final = "runs.tasks.execute"

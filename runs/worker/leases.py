@@ -18,13 +18,12 @@ its worker at the claim, which comes before any money.
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from django.db import connections
@@ -35,7 +34,11 @@ from dpp_project.stores import redis
 from dpp_project.stores.redis import RedisError
 from dpp_project.stores.retry_while_away import DATABASE_AWAY
 from runs import transitions
+from runs.lease_key import lease_key
 from runs.transitions import Lease
+
+if TYPE_CHECKING:
+    import uuid
 
 log = structlog.get_logger("dpp.lease")
 
@@ -44,14 +47,10 @@ WATCH_SECONDS: Final = 0.75
 _SCRIPT: Final = Path(__file__).parents[1] / "lua" / "renew_lease.lua"
 
 
-def key(run_id: uuid.UUID) -> str:
-    return f"lease:{run_id}"
-
-
 def take(lease: Lease) -> bool:
     """The signal that a cancel takes away. Without Redis the run goes on without it."""
     try:
-        return bool(redis.client().set(key(lease.run_id), lease.token, nx=True, ex=LEASE_TTL_SECONDS))
+        return bool(redis.client().set(lease_key(lease.run_id), lease.token, nx=True, ex=LEASE_TTL_SECONDS))
     except RedisError as error:
         log.warning("lease without its signal", run_id=str(lease.run_id), exc_info=error)
         return False
@@ -142,7 +141,7 @@ class Keeper:
         if signalled:
             try:
                 redis.script(_SCRIPT)(
-                    keys=[key(one.lease.run_id) for one in signalled],
+                    keys=[lease_key(one.lease.run_id) for one in signalled],
                     args=[LEASE_TTL_SECONDS, *(one.lease.token for one in signalled)],
                 )
             except RedisError as error:
@@ -160,7 +159,7 @@ class Keeper:
         if not signalled:
             return
         try:
-            found = redis.client().mget([key(one.lease.run_id) for one in signalled])
+            found = redis.client().mget([lease_key(one.lease.run_id) for one in signalled])
         except RedisError as error:
             log.warning("signals of leases not read", count=len(signalled), exc_info=error)
             return

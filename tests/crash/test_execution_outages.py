@@ -24,6 +24,7 @@ from reaper import claim_reconciler, lease_reaper
 from runs import transitions
 from runs.box.box import Box
 from runs.bucket import storage
+from runs.lease_key import lease_key
 from runs.models import Run
 from runs.states import MoneyState, Stage, Status
 from runs.worker import execution, leases, store_result
@@ -416,7 +417,7 @@ def test_dpp_31_a_lease_lost_while_the_bucket_is_away_ends_the_waiting(
                     actor="tenant",
                 )
             )
-            redis.client().delete(leases.key(run.run_id))
+            redis.client().delete(lease_key(run.run_id))
         return put(*args, **values)
 
     monkeypatch.setattr(storage.RunStorage, "put", and_the_owner_cancels)

@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project.jobs import registry
-from dpp_project.jobs.job_command import run_job
 from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project.management.job_command import run_job
 
 
 class Command(OpsCommand):

@@ -1,6 +1,6 @@
 """manage.py audit_holds --dry-run"""
 
-from dpp_project.jobs.job_command import JobCommand
+from dpp_project.management.job_command import JobCommand
 
 
 class Command(JobCommand):

@@ -1,6 +1,6 @@
 """manage.py expire_runs --dry-run"""
 
-from dpp_project.jobs.job_command import JobCommand
+from dpp_project.management.job_command import JobCommand
 
 
 class Command(JobCommand):

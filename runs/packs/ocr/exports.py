@@ -3,13 +3,11 @@
 import io
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dpp_project import clock
+from runs.packs.ocr.read_page import ReadPage
 from runs.packs.pack import Work
-
-if TYPE_CHECKING:
-    from runs.packs.ocr.reading import Read
 
 MARKDOWN: Final = "include_markdown"
 DOCX: Final = "include_docx"
@@ -18,14 +16,14 @@ _DOCX_TYPE: Final = "application/vnd.openxmlformats-officedocument.wordprocessin
 _SPECIAL: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>#|"})
 
 
-def add(work: Work[Any], pages: Sequence["Read"]) -> None:
+def add(work: Work[Any], pages: Sequence[ReadPage]) -> None:
     if work.artifacts_wanted.get(MARKDOWN):
         work.add_artifact("text.md", markdown(pages).encode(), "text/markdown; charset=utf-8")
     if work.artifacts_wanted.get(DOCX):
         work.add_artifact("text.docx", docx(pages), _DOCX_TYPE)
 
 
-def markdown(pages: Sequence["Read"]) -> str:
+def markdown(pages: Sequence[ReadPage]) -> str:
     parts = []
     for page in pages:
         parts.append(f"## {_heading(page).translate(_SPECIAL)}")
@@ -35,7 +33,7 @@ def markdown(pages: Sequence["Read"]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def docx(pages: Sequence["Read"]) -> bytes:
+def docx(pages: Sequence[ReadPage]) -> bytes:
     from docx import Document  # half a second of imports that only this artifact needs
 
     document = Document()
@@ -55,7 +53,7 @@ def docx(pages: Sequence["Read"]) -> bytes:
     return buffer.getvalue()
 
 
-def _heading(page: "Read") -> str:
+def _heading(page: ReadPage) -> str:
     return f"{PurePosixPath(page.source).name}, page {page.page}"
 
 

@@ -16,6 +16,7 @@ from runs.packs.ocr.files import NotReadable
 from runs.packs.ocr.inputs import OcrInputs, Source
 from runs.packs.ocr.page import PageReader, PageText
 from runs.packs.ocr.profiles import PAGE_MICROS, PROFILES
+from runs.packs.ocr.read_page import ReadPage
 from runs.packs.ocr.tessdata import folder, missing
 from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
 
@@ -25,41 +26,10 @@ KEPT_SECONDS_MAX: Final = 4.0
 NOTES_MAX: Final = 200
 
 
-@dataclass(frozen=True)
-class Read:
-    """One page that was read."""
-
-    source: str
-    page: int
-    text: PageText
-
-    def document(self) -> dict[str, JsonValue]:
-        found = self.text
-        return {
-            "source": self.source,
-            "page": self.page,
-            "width": found.width,
-            "height": found.height,
-            "rotated_degrees": found.turned,
-            "deskewed_degrees": round(found.tilt, 1),
-            "mended": list(found.mended),
-            "complete": found.complete,
-            "blocks": [
-                {
-                    "text": block.text,
-                    "confidence": round(block.confidence, 3),
-                    "kind": block.kind,
-                    "box": [block.box.left, block.box.top, block.box.width, block.box.height],
-                }
-                for block in found.blocks
-            ],
-        }
-
-
 @dataclass
 class Reader:
     work: Work[OcrInputs]
-    read: list[Read] = field(default_factory=list)
+    read: list[ReadPage] = field(default_factory=list)
     notes: list[dict[str, JsonValue]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     """Why files and pages could not be read, for a run that read none."""
@@ -99,7 +69,7 @@ class Reader:
                 self._stopped("HOLD_EXHAUSTED", image, number)
                 return
             text = PageReader(engine, profile, seconds=min(profile.page_seconds, left)).read(page)
-            self.read.append(Read(image.key, number, text))
+            self.read.append(ReadPage(image.key, number, text))
             self._note_page(image, number, text)
 
     def _pages(self) -> Iterator[tuple[Source, int, Gray | NotReadable]]:

@@ -10,9 +10,10 @@ from budget.redis import keys as money_keys
 from dpp_project.stores import redis
 from runs.box.box import Box
 from runs.bucket import storage
+from runs.lease_key import lease_key
 from runs.models import Run
 from runs.packs import registry
-from runs.worker import execution, leases
+from runs.worker import execution
 from runs.worker.execution import End
 from tenants.models import Tenant
 from tests.gear.builders import recovery
@@ -67,5 +68,5 @@ def receipt(run: Run) -> dict[str, str]:
 
 
 def lease_signal(run: Run) -> str | None:
-    found: Any = redis.client().get(leases.key(run.run_id))
+    found: Any = redis.client().get(lease_key(run.run_id))
     return None if found is None else str(found)

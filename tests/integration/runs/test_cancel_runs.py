@@ -15,6 +15,7 @@ from runs.finish import cancellation
 from runs.finish.cancellation import Canceled, NotCancelable
 from runs.finish.finalization import Claim, Finish, finish
 from runs.intents import Intent
+from runs.lease_key import lease_key
 from runs.models import Run
 from runs.transitions import Lease, Outcome
 from runs.worker import leases
@@ -87,7 +88,7 @@ def test_dpp_27_a_run_at_work_is_canceled_for_the_minimum_fee_and_its_worker_tol
     response = shop.cancel(str(run.run_id))
     assert (response.status_code, response.json()["money_state"]) == (200, "SETTLED")
     assert response.json()["cost"]["used"] == "0.0050"
-    assert redis.client().get(leases.key(run.run_id)) is None
+    assert redis.client().get(lease_key(run.run_id)) is None
     assert transitions.renew(leases=[Lease(run.run_id, "lease")]) == set()
     costs_the_fee(shop, run)
 
@@ -136,7 +137,7 @@ def test_dpp_27_a_run_that_is_being_finished_cannot_be_canceled(shop: Shop) -> N
     response = shop.cancel(str(run.run_id))
     assert (response.status_code, response.json()["detail"]) == (409, "The run is PROCESSING and being finished.")
     assert gear.everything(run.run_id) == before
-    assert redis.client().get(leases.key(run.run_id)) == "lease", "a worker that finishes is left alone"
+    assert redis.client().get(lease_key(run.run_id)) == "lease", "a worker that finishes is left alone"
 
 
 def cancel(shop: Shop, run: Run) -> Any:

@@ -16,6 +16,7 @@ from runs import transitions
 from runs.box.box import Box
 from runs.bucket import storage
 from runs.intents import Intent
+from runs.lease_key import lease_key
 from runs.models import Run
 from runs.packs import registry
 from runs.packs.pack import EngineUnavailable, PackFailed
@@ -311,10 +312,10 @@ def test_dpp_31_a_worker_that_loses_its_lease_stops_the_pack_and_touches_nothing
     run = work.queued(tenant, sleep_ms=60_000, timebox_sec=90)
     working = OnAnotherConnection(lambda: work.execute(run))
     wait_until(lambda: gear.row(run.run_id).status == Status.PROCESSING and work.lease_signal(run), what="the start")
-    assert int(str(valkey.ttl(leases.key(run.run_id)))) > LEASE_TTL_SECONDS - 10
+    assert int(str(valkey.ttl(lease_key(run.run_id)))) > LEASE_TTL_SECONDS - 10
     claimed_by(run, actor="tenant")
     before = gear.everything(run.run_id)
-    valkey.delete(leases.key(run.run_id))
+    valkey.delete(lease_key(run.run_id))
     wait_until(working.is_done, seconds=2.5, what="the pack to be stopped")
     assert working.answer() is End.STOPPED
     assert gear.everything(run.run_id) == before

@@ -15,6 +15,7 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs import transitions
+from runs.lease_key import lease_key
 from runs.models import Run
 from runs.transitions import Lease
 from runs.worker import leases
@@ -121,12 +122,12 @@ def test_dpp_31_one_beat_renews_all_leases_everywhere(
     runs = [gear.aged(gear.working(), lease_expires_at=-20) for _ in range(3)]
     mine = [held(run, message=Message("queue", f"receipt-{at}")) for at, run in enumerate(runs)]
     for run in runs:
-        valkey.expire(leases.key(run.run_id), 20)
+        valkey.expire(lease_key(run.run_id), 20)
     with django_assert_num_queries(1):
         keeper.beat(mine)
     for run in runs:
         assert LEASE_TTL_SECONDS - 5 < seconds_left(run) <= LEASE_TTL_SECONDS
-        assert int(str(valkey.ttl(leases.key(run.run_id)))) > LEASE_TTL_SECONDS - 5
+        assert int(str(valkey.ttl(lease_key(run.run_id)))) > LEASE_TTL_SECONDS - 5
         assert gear.row(run.run_id).version == run.version
     assert kept == [("queue", ["receipt-0", "receipt-1", "receipt-2"], QUEUE_VISIBILITY_SECONDS)]
     assert not any(one.lost for one in mine)
@@ -135,9 +136,9 @@ def test_dpp_31_one_beat_renews_all_leases_everywhere(
 def test_dpp_31_a_beat_renews_no_signal_but_its_own(valkey: Redis, keeper: Keeper) -> None:
     run = gear.working()
     mine = held(run)
-    valkey.set(leases.key(run.run_id), "another's", ex=20)
+    valkey.set(lease_key(run.run_id), "another's", ex=20)
     keeper.beat([mine])
-    assert int(str(valkey.ttl(leases.key(run.run_id)))) <= 20
+    assert int(str(valkey.ttl(lease_key(run.run_id)))) <= 20
 
 
 def test_dpp_31_a_dead_lease_is_never_revived(valkey: Redis, keeper: Keeper, kept: Kept) -> None:
@@ -146,12 +147,12 @@ def test_dpp_31_a_dead_lease_is_never_revived(valkey: Redis, keeper: Keeper, kep
     with keeper.holding(
         lease_of(run), message=Message("queue", "r"), stop=stops, has_signal=leases.take(lease_of(run))
     ) as mine:
-        valkey.expire(leases.key(run.run_id), 20)
+        valkey.expire(lease_key(run.run_id), 20)
         keeper.beat([mine])
         assert mine.lost
     assert stops.times == 1
     assert gear.everything(run.run_id) == before
-    assert int(str(valkey.ttl(leases.key(run.run_id)))) <= 20
+    assert int(str(valkey.ttl(lease_key(run.run_id)))) <= 20
     assert kept == []
 
 
@@ -235,7 +236,7 @@ def test_dpp_27_a_cancel_stops_the_pack_within_two_seconds(valkey: Redis) -> Non
         lease_of(run), message=None, stop=stops, has_signal=leases.take(lease_of(run))
     ) as mine:  # fmt: skip
         canceled(run)
-        valkey.delete(leases.key(run.run_id))
+        valkey.delete(lease_key(run.run_id))
         assert stops.called.wait(2.0)
         assert mine.lost
     assert stops.times == 1
@@ -252,7 +253,7 @@ def test_lease_survives_a_redis_that_lost_everything_and_is_not_asked_about_agai
         wait_until(lambda: not mine.has_signal, what="the watch to notice")
         assert not mine.lost
     assert stops.times == 0
-    assert valkey.get(leases.key(run.run_id)) is None
+    assert valkey.get(lease_key(run.run_id)) is None
 
 
 @pytest.mark.contract("DPP-27")
@@ -281,7 +282,7 @@ def test_lease_watch_goes_on_after_an_outage_of_redis(
                 assert seen.wait(5)
             assert not mine.lost
             canceled(run)
-            valkey.delete(leases.key(run.run_id))
+            valkey.delete(lease_key(run.run_id))
             assert stops.called.wait(5)
     redis.disconnect()
 
