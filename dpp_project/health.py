@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from functools import cache
 from typing import Any
 
 import structlog
@@ -19,6 +18,7 @@ from dpp_project.env import Environment
 from dpp_project.http import problems
 from dpp_project.http.problems import Problem
 from dpp_project.process_env import ENV
+from dpp_project.processes.per_process import PerProcess
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs.packs import registry
@@ -51,9 +51,9 @@ def _sqs(env: Environment = ENV) -> None:
 PROBES: dict[str, Callable[[], None]] = {"database": _database, "redis": _redis, "s3": _s3, "sqs": _sqs}
 
 
-@cache
+@PerProcess
 def _pool() -> ThreadPoolExecutor:
-    """Made in the process that asks. A probe that hangs keeps its thread until its own timeout; the rest go on."""
+    """A probe that hangs keeps its thread until its own timeout; the rest go on."""
     return ThreadPoolExecutor(max_workers=2 * len(PROBES), thread_name_prefix="readyz")
 
 

@@ -1,17 +1,15 @@
 """One boto3 client for SQS in each process, made when first asked for and never carried over a fork.
 
-Building a client costs about 36 ms of CPU, so it is shared; a boto3 client is thread-safe. A forked child would share
-its parent's sockets and locks, so the process id is checked on every call and the child makes its own.
+Building a client costs about 36 ms of CPU, so it is shared; a boto3 client is thread-safe.
 """
 
-import os
-import threading
 from typing import TYPE_CHECKING
 
 from boto3.session import Session
 from botocore.config import Config
 
 from dpp_project.process_env import ENV
+from dpp_project.processes.per_process import PerProcess
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -20,20 +18,10 @@ POOL_CONNECTIONS = 32
 ATTEMPTS = 2
 
 
-class _Made:
-    pid: int | None = None
-    client: "SQSClient"
-    lock = threading.Lock()
-
-
+@PerProcess
 def client() -> "SQSClient":
     """This process's client. A call gives up after two attempts of DPP_SQS_TIMEOUT_MS each."""
-    if _Made.pid != os.getpid():
-        with _Made.lock:
-            if _Made.pid != os.getpid():
-                _Made.client = build(read_timeout_seconds=ENV.DPP_SQS_TIMEOUT_MS / 1_000, attempts=ATTEMPTS)
-                _Made.pid = os.getpid()
-    return _Made.client
+    return build(read_timeout_seconds=ENV.DPP_SQS_TIMEOUT_MS / 1_000, attempts=ATTEMPTS)
 
 
 def build(*, read_timeout_seconds: float, attempts: int) -> "SQSClient":
@@ -53,11 +41,3 @@ def build(*, read_timeout_seconds: float, attempts: int) -> "SQSClient":
             tcp_keepalive=True,
         ),
     )
-
-
-def _forget_inherited_lock() -> None:
-    """Another thread may have been building at the fork: its lock would stay shut in the child."""
-    _Made.lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_inherited_lock)

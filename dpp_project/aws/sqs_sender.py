@@ -14,14 +14,12 @@ import hashlib
 import hmac
 import http.client
 import json
-import os
 import random
 import select
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -32,6 +30,7 @@ from botocore.httpsession import get_cert_path
 
 from dpp_project.aws import sqs_client
 from dpp_project.process_env import ENV
+from dpp_project.processes.per_process import PerProcess
 
 BATCH: Final = 10
 ATTEMPTS: Final = 2
@@ -246,7 +245,7 @@ def _credentials() -> Callable[[], Any]:
     return found.get_frozen_credentials
 
 
-@cache
+@PerProcess
 def shared() -> Sender:
     """This process's sender to the queue of runs."""
     return Sender(
@@ -256,6 +255,3 @@ def shared() -> Sender:
         credentials=_credentials(),
         timeout_seconds=ENV.DPP_SQS_TIMEOUT_MS / 1_000,
     )
-
-
-os.register_at_fork(after_in_child=shared.cache_clear)

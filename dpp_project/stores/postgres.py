@@ -9,11 +9,16 @@ from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
 import psycopg
+from django.db import InterfaceError, OperationalError
 from psycopg import errors
 
 ANSWER_SECONDS: Final = 20.0
 """Far above any statement of ours, and low enough that whatever met a dead connection is well again in a minute."""
 _LOOK_SECONDS: Final = 0.1
+
+DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalError)
+"""What a statement raises when Postgres does not answer: what it asked may have been done, and asking again later is
+right. Psycopg's own come from outside Django's cursor: the pool, and a connection that is given up."""
 
 Answer = TypeVar("Answer")
 

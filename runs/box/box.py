@@ -11,9 +11,7 @@ later, and this side a second later, should the zygote itself be sick. A zygote 
 """
 
 import contextlib
-import os
 import threading
-import weakref
 from collections.abc import Iterable
 
 import structlog
@@ -25,7 +23,7 @@ log = structlog.get_logger("dpp.box")
 
 
 class Box:
-    """One nursery, started when first needed, for as many threads as like. A forked child gets one of its own.
+    """One nursery, started when first needed, for as many threads as like. A forked child leaves it, and makes a Box.
 
     `modules` are the packs that it has zygotes for.
     """
@@ -34,7 +32,6 @@ class Box:
         self._modules = tuple(modules)
         self._lock = threading.Lock()
         self._nursery: Nursery | None = None
-        _boxes.add(self)
 
     def warm(self) -> None:
         """Begin to start the zygotes, and do not wait for them: the first run finds its own there."""
@@ -81,20 +78,7 @@ class Box:
             dead.end()
         return made
 
-    def forget_parents(self) -> None:
-        """In a forked child."""
-        self._lock = threading.Lock()
+    def leave(self) -> None:
+        """In a forked child: the nursery is the parent's."""
         if self._nursery is not None:
             self._nursery.leave()
-            self._nursery = None
-
-
-_boxes: "weakref.WeakSet[Box]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for box in list(_boxes):
-        box.forget_parents()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -5,7 +5,6 @@ Presigned addresses use S3_PUBLIC_ENDPOINT_URL where clients reach the bucket by
 
 import base64
 import hashlib
-import os
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,7 @@ from storages.backends.s3 import S3Storage
 
 from dpp_project import clock
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
+from dpp_project.processes.per_process import PerProcess
 from runs.bucket.signed_put import Putter
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._clients: dict[tuple[int, str | None], S3Client] = {}
-        self._putters: dict[tuple[int, str | None, str], Putter] = {}
+        self._clients: PerProcess[dict[str | None, S3Client]] = PerProcess(dict)
+        self._putters: PerProcess[dict[tuple[str | None, str], Putter]] = PerProcess(dict)
 
     def get_default_settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = super().get_default_settings()
@@ -160,20 +160,19 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         return self._client_for(self.public_endpoint_url or self.endpoint_url)
 
     def _putter(self) -> Putter:
-        """By process, as the clients are."""
-        made = (os.getpid(), self.endpoint_url, self.bucket_name)
-        if made not in self._putters:
-            self._putters[made] = Putter(self.client(), self.bucket_name)
-        return self._putters[made]
+        putters, where = self._putters(), (self.endpoint_url, self.bucket_name)
+        if where not in putters:
+            putters[where] = Putter(self.client(), self.bucket_name)
+        return putters[where]
 
     def _client_for(self, endpoint: str | None) -> "S3Client":
-        """By process: a forked child would share its parent's sockets. Two threads at once may make two; one stays."""
-        made = (os.getpid(), endpoint)
-        if made not in self._clients:
-            self._clients[made] = self._create_session().client(
+        """Two threads at once may make two; one stays."""
+        clients = self._clients()
+        if endpoint not in clients:
+            clients[endpoint] = self._create_session().client(
                 "s3", region_name=self.region_name, endpoint_url=endpoint, config=self.client_config
             )
-        return self._clients[made]
+        return clients[endpoint]
 
 
 def shared() -> RunStorage:

@@ -18,7 +18,7 @@ import enum
 import os
 import time
 import uuid
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -26,7 +26,9 @@ from pydantic import JsonValue
 
 from dpp_project import clock
 from dpp_project.observe import tracing
-from dpp_project.stores.retry_while_away import DATABASE_AWAY, Patience
+from dpp_project.processes.per_process import PerProcess
+from dpp_project.stores.postgres import DATABASE_AWAY
+from dpp_project.stores.retry_while_away import Patience
 from runs import metrics, transitions
 from runs.box.box import Box
 from runs.box.outcomes import Done, Outcome, Stopped
@@ -67,10 +69,11 @@ class End(enum.Enum):
     WAITING = "waiting"  # claimed, and its money cannot move now; the reconciler comes back to it
 
 
-@cache
-def box() -> Box:
-    """This process's."""
+def _make_box() -> Box:
     return Box(registry.modules().values())
+
+
+box = PerProcess(_make_box, in_child=Box.leave)
 
 
 def execute(run_id: uuid.UUID, *, message: Message | None) -> End:

@@ -138,8 +138,8 @@ class Forge:
         settings.REDIS_URL = f"redis://127.0.0.1:{self._wire.ports['redis']}/0"
         bucket = storage.shared()
         bucket.endpoint_url = self._aws
-        bucket._clients[os.getpid(), self._aws] = self._s3
-        sqs._Made.client, sqs._Made.pid = self._sqs, os.getpid()
+        bucket._clients()[self._aws] = self._s3
+        sqs.client._made = self._sqs
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
         connections.close_all()

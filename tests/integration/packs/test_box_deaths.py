@@ -126,13 +126,15 @@ def test_box_stopping_signals_do_not_reach_the_packs(box: Box) -> None:
 _WORKER = """
 import json, os, sys
 sys.path.insert(0, {root!r})
+from dpp_project.processes.per_process import PerProcess
 from runs.box.box import Box
 from tests.gear.builders.box import MODULE, a_job, begin
 
 def tell(event, /, **values):
     print(json.dumps(values | {{"nursery": box.nursery_pid()}}), flush=True)
 
-box = Box([MODULE])
+the_box = PerProcess(lambda: Box([MODULE]), in_child=Box.leave)
+box = the_box()
 begin(box, a_job("FREE")).wait()
 parent = box.nursery_pid()
 if {forks} and os.fork() != 0:
@@ -140,6 +142,7 @@ if {forks} and os.fork() != 0:
     outcome = begin(box, a_job("FREE")).wait()
     print(json.dumps({{"still": type(outcome).__name__, "same": box.nursery_pid() == parent}}), flush=True)
     sys.exit()
+box = the_box()
 outcome = box.start(a_job({attribute!r}, timebox_seconds=60), fetch_upload=None, log=tell).wait()
 print(json.dumps({{"outcome": type(outcome).__name__, "apart": box.nursery_pid() != parent}}), flush=True)
 box.close()

@@ -19,7 +19,7 @@ def queue() -> Iterator[Queues]:
 
 
 def test_threads_share_one_client() -> None:
-    sqs_client._Made.pid = None
+    sqs_client.client.forget()
     found: list[object] = []
     threads = [threading.Thread(target=lambda: found.append(sqs_client.client())) for _ in range(8)]
     for thread in threads:
@@ -33,7 +33,7 @@ def test_threads_share_one_client() -> None:
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_child_makes_its_own_even_if_the_lock_was_held() -> None:
     mine = sqs_client.client()
-    with sqs_client._Made.lock:
+    with sqs_client.client._lock:
         child = os.fork()
         if child == 0:
             os._exit(0 if sqs_client.client() is not mine else 1)
