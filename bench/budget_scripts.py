@@ -24,9 +24,9 @@ from typing import Any
 
 import redis
 
-from budget.redis import keys, scripts
+from budget.redis import keys
 from dpp_project.devstack import valkey
-from tests.gear.reference.money import EPOCH, TENANT, run_keys
+from tests.gear.reference.money import EPOCH, SCRIPTS, TENANT, run_keys
 
 ROUNDS = 20
 PAIRS = 500
@@ -38,7 +38,7 @@ class Side:
         self.client = client
         self.sha = {
             name: client.script_load(
-                (LITERAL / f"{name}.lua").read_text(encoding="utf-8") if literal else scripts.read(name)
+                (LITERAL / f"{name}.lua").read_text(encoding="utf-8") if literal else SCRIPTS[name].text
             )
             for name in ("reserve", "settle")
         }

@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
-from django.db import DatabaseError
+from django.db import Error
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from redis import RedisError
@@ -213,7 +213,7 @@ def _entries_of(tenant_id: str) -> str:
 def _proof(tenant_id: str) -> tuple[int, str]:
     try:
         proof = verify.verify(tenant_id)
-    except (RedisError, DatabaseError) as error:
+    except (RedisError, Error) as error:
         return messages.ERROR, f"A service does not answer ({type(error).__name__})."
     if proof.verdict is verify.Verdict.DIFFERS:
         rows = "; ".join(
@@ -227,7 +227,7 @@ def _proof(tenant_id: str) -> tuple[int, str]:
 def _rebuilt(tenant_id: str) -> tuple[int, str]:
     try:
         made = rebuild.rebuild_tenant(tenant_id)
-    except (RedisError, DatabaseError, RebuildFailed) as error:
+    except (RedisError, Error, RebuildFailed) as error:
         return messages.ERROR, f"It could not be rebuilt ({type(error).__name__}); the gate watch tries again."
     if not isinstance(made, Rebuilt):
         return messages.WARNING, "Another rebuild is at work, or all money waits for one; try again when it has ended."

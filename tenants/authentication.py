@@ -3,13 +3,13 @@
 from typing import Final, NoReturn
 
 import structlog
-from django.db import InterfaceError, OperationalError
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from dpp_project import clock
 from dpp_project.http.problems import Problem
 from dpp_project.reasons import ReasonCode
+from dpp_project.stores.postgres import DATABASE_AWAY
 from tenants import keys, metrics
 from tenants.last_used import LastUsed
 from tenants.models import ApiKey, Tenant
@@ -77,7 +77,7 @@ def _look_up(prefix: str, key_hash: str) -> Finding:
     metrics.AUTH_LOOKUPS.inc()
     try:
         row = ApiKey.objects.select_related("tenant").filter(prefix=prefix).first()
-    except (OperationalError, InterfaceError) as error:
+    except DATABASE_AWAY as error:
         log.warning("key not looked up, the database does not answer", prefix=prefix, exc_info=error)
         raise Problem(
             ReasonCode.SERVICE_UNAVAILABLE,

@@ -7,14 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from django.conf import settings
 from redis.client import Pipeline
-from redis.commands.core import Script
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
@@ -23,6 +21,7 @@ from dpp_project.http import answers
 from dpp_project.http.problems import Problem
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
+from dpp_project.stores.lua import LuaScript
 from tenants import metrics
 from tenants.principals import Principal
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:  # rest_framework.views imports this module while it is itself
 
 log = structlog.get_logger("dpp.tenants")
 
-LUA: Final = Path(__file__).parent / "lua" / "token_bucket.lua"
+TAKE_TOKEN: Final = LuaScript(Path(__file__).parent / "lua" / "token_bucket.lua")
 WINDOW_SECONDS: Final = 60
 UNMETERED_RETRY_AFTER_SECONDS: Final = 2
 LOG_EVERY_SECONDS: Final = 10.0
@@ -74,30 +73,16 @@ def limit_of(principal: Principal, bucket: Bucket) -> int:
     return principal.submit_rate_per_minute if bucket is Bucket.SUBMIT else principal.poll_rate_per_minute
 
 
-@cache
-def _script() -> Script:
-    return redis.script(LUA)
-
-
-@cache
-def _source() -> str:
-    return LUA.read_text(encoding="utf-8")
-
-
 def check(principal: Principal, bucket: Bucket) -> Decision:
     """Take a token, in a round trip of its own. Raises RedisError."""
     limit = limit_of(principal, bucket)
-    answer = _script()(keys=[bucket_key(principal.tenant_id, bucket)], args=[limit], client=redis.client())
+    answer = TAKE_TOKEN(redis.client(), keys=[bucket_key(principal.tenant_id, bucket)], args=[limit])
     return decide(answer, bucket=bucket, limit=limit)
 
 
 def queue_check(pipeline: Pipeline, principal: Principal, bucket: Bucket) -> None:
-    """Add the token's script to a pipeline with other commands; read its answer with `decide`.
-
-    The source goes along: EVALSHA might find the script gone, and a pipeline whose other commands have run cannot
-    simply be sent again.
-    """
-    pipeline.eval(_source(), 1, bucket_key(principal.tenant_id, bucket), limit_of(principal, bucket))
+    """Add the token\'s script to a pipeline with other commands; read its answer with `decide`."""
+    TAKE_TOKEN.queue(pipeline, keys=[bucket_key(principal.tenant_id, bucket)], args=[limit_of(principal, bucket)])
 
 
 def decide(answer: Sequence[int], *, bucket: Bucket, limit: int) -> Decision:

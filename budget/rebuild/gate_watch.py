@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import redis
 import structlog
-from django.db import DatabaseError
+from django.db import Error
 
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import Busy, RebuildFailed, Rebuilt
@@ -31,7 +31,7 @@ class Watched:
         self.found += 1
         try:
             self.rebuilt += isinstance(attempt(), Rebuilt)
-        except (redis.RedisError, DatabaseError, RebuildFailed) as error:
+        except (redis.RedisError, Error, RebuildFailed) as error:
             log.warning("money could not be rebuilt", exc_info=error)
             self.failed += 1
 

@@ -15,14 +15,14 @@ meets; what was counted in vain is still on its way.
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 import redis
 import structlog
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import Error, OperationalError, connection, transaction
 from psycopg import errors
 
 from budget import ledger, metrics, ports
@@ -33,6 +33,7 @@ from budget.redis import keys, scripts
 from budget.redis.connection import one_connection
 from budget.redis.gate import GateClosed
 from dpp_project import clock
+from dpp_project.stores import advisory_lock
 
 log = structlog.get_logger("dpp.budget")
 
@@ -64,9 +65,9 @@ class RebuildFailed(RuntimeError):  # noqa: N818  named for what happened
 def rebuild_all() -> Rebuilt | Busy:
     """Every tenant's money anew, under a new epoch.
 
-    Raises RedisError, DatabaseError or RebuildFailed; money is closed then.
+    Raises RedisError, Django's database Error or RebuildFailed; money is closed then.
     """
-    with _alone() as first:
+    with advisory_lock.try_lock(LOCK) as first:
         if not first:
             return Busy()
         for _ in range(ATTEMPTS):
@@ -77,7 +78,7 @@ def rebuild_all() -> Rebuilt | Busy:
 
 def rebuild_tenant(tenant_id: str) -> Rebuilt | Busy:
     """One tenant's money anew, behind its own gate; the others go on. Fails as `rebuild_all` does."""
-    with _alone() as first:
+    with advisory_lock.try_lock(LOCK) as first:
         if not first:
             return Busy()
         for _ in range(ATTEMPTS):
@@ -92,7 +93,7 @@ def mended(tenant_id: str) -> bool:
     """Rebuild a tenant on the way, where a balance or hold was found missing; what fails is left to the gate watch."""
     try:
         return isinstance(rebuild_tenant(tenant_id), Rebuilt)
-    except (redis.RedisError, DatabaseError, RebuildFailed) as error:
+    except (redis.RedisError, Error, RebuildFailed) as error:
         log.warning("tenant's money could not be rebuilt now", tenant_id=tenant_id, exc_info=error)
         return False
 
@@ -213,24 +214,3 @@ def _summary(snapshot: list[TenantMoney]) -> Rebuilt:
 def _repeatable_read() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-
-
-@contextmanager
-def _alone() -> Iterator[bool]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", list(LOCK))
-        (first,) = cursor.fetchone()
-    try:
-        yield first
-    finally:
-        if first:
-            _unlock()
-
-
-def _unlock() -> None:
-    """A lost connection has unlocked by itself; closing makes sure that a pooled one keeps no lock."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", list(LOCK))
-    except (DatabaseError, InterfaceError):
-        connection.close()

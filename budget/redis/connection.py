@@ -5,9 +5,7 @@ answered from it. The new connection's first command compares the image's epoch 
 closes the gate on a difference, so no script of ours ever runs on such an image.
 """
 
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -15,13 +13,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from budget.redis import keys
-
-_CHECK: Final = Path(__file__).parent.joinpath("lua", "gate_check.lua").read_text(encoding="utf-8")
+from budget.redis.gate import CHECK
+from dpp_project.processes.per_process import PerProcess
 
 
 def guarded(connection: Any) -> None:
     connection.on_connect()
-    connection.send_command("EVAL", _CHECK, 1, keys.EPOCH)
+    connection.send_command("EVAL", CHECK.text, 1, keys.EPOCH)
     connection.read_response()
 
 
@@ -38,7 +36,7 @@ def open_client(url: str, *, timeout_seconds: Any) -> redis.Redis:
     )
 
 
-@cache
+@PerProcess
 def client() -> redis.Redis:
     return open_client(settings.REDIS_URL, timeout_seconds=settings.REDIS_TIMEOUT_SECONDS)
 
@@ -50,6 +48,6 @@ def one_connection(of: redis.Redis) -> redis.Redis:
 
 
 def disconnect() -> None:
-    if client.cache_info().currsize:
-        client().connection_pool.disconnect()
-    client.cache_clear()
+    """Close the pool and forget it: before a fork, or when the server has moved."""
+    if (old := client.forget()) is not None:
+        old.connection_pool.disconnect()

@@ -12,8 +12,13 @@ from typing import Final
 import redis
 
 from budget.redis import keys
+from dpp_project.stores.lua import LuaScript
 
-LUA: Final = Path(__file__).parent.joinpath("lua")
+_LUA: Final = Path(__file__).parent.joinpath("lua")
+CHECK: Final = LuaScript(_LUA.joinpath("gate_check.lua"))
+CLOSE: Final = LuaScript(_LUA.joinpath("gate_close.lua"))
+OPEN: Final = LuaScript(_LUA.joinpath("gate_open.lua"))
+OPEN_TENANT: Final = LuaScript(_LUA.joinpath("tenant_open.lua"))
 
 
 class GateClosed(Exception):  # noqa: N818  a state, not an error of ours
@@ -26,10 +31,6 @@ class Gate:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._known: str | None = None
-        self._check, self._close, self._open, self._open_tenant = (
-            client.register_script(LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
-            for name in ("gate_check", "gate_close", "gate_open", "tenant_open")
-        )
 
     def epoch(self) -> str:
         """The epoch as last seen. May be out of date: the scripts find out."""
@@ -38,7 +39,7 @@ class Gate:
 
     def renewed(self) -> str:
         """The epoch as it stands, asked from the server. Raises GateClosed."""
-        state, value = self._check(keys=[keys.EPOCH])
+        state, value = CHECK(self._client, keys=[keys.EPOCH])
         if state != "OPEN":
             self._known = None
             raise GateClosed(value)
@@ -47,11 +48,11 @@ class Gate:
 
     def close(self, client: redis.Redis) -> str:
         """Close the money of all tenants; the token is what opens it."""
-        return str(self._close(keys=[keys.EPOCH], args=[uuid.uuid4().hex], client=client)[1])
+        return str(CLOSE(client, keys=[keys.EPOCH], args=[uuid.uuid4().hex])[1])
 
     def open(self, client: redis.Redis, token: str) -> str | None:
         """Open under a new epoch, unless something came between; the epoch, or None."""
-        state, *value = self._open(keys=[keys.EPOCH], args=[token, uuid.uuid4().hex], client=client)
+        state, *value = OPEN(client, keys=[keys.EPOCH], args=[token, uuid.uuid4().hex])
         if state != "OPEN":
             return None
         self._known = str(value[0])
@@ -70,4 +71,4 @@ class Gate:
         return token if taken else None
 
     def open_tenant(self, client: redis.Redis, tenant_id: str, token: str) -> bool:
-        return bool(self._open_tenant(keys=[keys.gate(tenant_id)], args=[token], client=client)[0] == "OPEN")
+        return bool(OPEN_TENANT(client, keys=[keys.gate(tenant_id)], args=[token])[0] == "OPEN")

@@ -1,12 +1,10 @@
 """The Lua scripts as typed calls: one round trip each, the epoch filled in, the answer as an outcome.
 
-A script is called by its hash; a server that has lost it (a restart, SCRIPT FLUSH) says NOSCRIPT, and it is loaded and
-called once more. Redis not answering is `Unavailable(REDIS)`: the script may have run, and asking again is safe because
+Redis not answering is `Unavailable(REDIS)`: the script may have run, and asking again is safe because
 every script answers a repeated call with its first result.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -18,15 +16,17 @@ from budget.outcomes import Closed, CreditOutcome, HoldOutcome, RefundOutcome, S
 from budget.redis import connection, keys
 from budget.redis.gate import Gate, GateClosed
 from budget.redis.items import Item
+from dpp_project.processes.per_process import PerProcess
+from dpp_project.stores.lua import LuaScript
 
-LUA: Final = Path(__file__).parent.joinpath("lua")
-NAMES: Final = ("reserve", "settle", "refund_full", "credit", "rebuild")
+_LUA: Final = Path(__file__).parent.joinpath("lua")
+RESERVE: Final = LuaScript(_LUA.joinpath("reserve.lua"))
+SETTLE: Final = LuaScript(_LUA.joinpath("settle.lua"))
+REFUND_FULL: Final = LuaScript(_LUA.joinpath("refund_full.lua"))
+CREDIT: Final = LuaScript(_LUA.joinpath("credit.lua"))
+REBUILD: Final = LuaScript(_LUA.joinpath("rebuild.lua"))
 
 Outcome = TypeVar("Outcome")
-
-
-def read(name: str) -> str:
-    return LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
 class Scripts:
@@ -35,12 +35,11 @@ class Scripts:
     def __init__(self, client: redis.Redis, gate: Gate) -> None:
         self.client = client
         self.gate = gate
-        self._scripts = {name: client.register_script(read(name)) for name in NAMES}
 
     def reserve(self, *, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: int) -> HoldOutcome:
         amount = str(checked_micros(reserved_micros))
         return self._call(
-            "reserve",
+            RESERVE,
             _run_keys(tenant_id, run_id),
             lambda epoch: [tenant_id, amount, str(created_at_ms), run_id, epoch],
             outcomes.hold_outcome,
@@ -49,7 +48,7 @@ class Scripts:
     def settle(self, *, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
         charge = str(checked_micros(charge_micros, least=0))
         return self._call(
-            "settle",
+            SETTLE,
             _run_keys(tenant_id, run_id),
             lambda epoch: [charge, tenant_id, run_id, epoch],
             outcomes.settle_outcome,
@@ -57,7 +56,7 @@ class Scripts:
 
     def refund_full(self, *, tenant_id: str, run_id: str) -> RefundOutcome:
         return self._call(
-            "refund_full",
+            REFUND_FULL,
             _run_keys(tenant_id, run_id),
             lambda epoch: [tenant_id, run_id, epoch],
             outcomes.refund_outcome,
@@ -74,7 +73,7 @@ class Scripts:
             keys.gate(tenant_id),
         ]
         try:
-            answer = self._scripts["credit"](keys=names, args=[tenant_id, amount, entry_id, epoch])
+            answer = CREDIT(self.client, keys=names, args=[tenant_id, amount, entry_id, epoch])
         except redis.RedisError:
             return Unavailable(Closed.REDIS)
         return outcomes.credit_outcome(answer)
@@ -95,23 +94,23 @@ class Scripts:
         for item in items:
             names += item.key_pair()
             arguments += [item.kind, item.id, str(item.first), str(item.second)]
-        return outcomes.write_outcome(self._scripts["rebuild"](keys=names, args=arguments, client=client))
+        return outcomes.write_outcome(REBUILD(client, keys=names, args=arguments))
 
     def _call(
         self,
-        name: str,
+        script: LuaScript,
         names: Sequence[str],
         arguments: Callable[[str], list[str]],
         outcome_of: Callable[[Sequence[str]], Outcome],
     ) -> Outcome | Unavailable:
         try:
             epoch = self.gate.epoch()
-            outcome = outcome_of(self._scripts[name](keys=names, args=arguments(epoch)))
+            outcome = outcome_of(script(self.client, keys=names, args=arguments(epoch)))
             if outcome == Unavailable(Closed.EPOCH):
                 # Another epoch: rebuilt since this process last looked, or closed. Looking again tells which.
                 renewed = self.gate.renewed()
                 if renewed != epoch:
-                    outcome = outcome_of(self._scripts[name](keys=names, args=arguments(renewed)))
+                    outcome = outcome_of(script(self.client, keys=names, args=arguments(renewed)))
         except GateClosed:
             return Unavailable(Closed.EPOCH)
         except redis.RedisError:
@@ -131,7 +130,7 @@ def _run_keys(tenant_id: str, run_id: str) -> list[str]:
     ]
 
 
-@cache
+@PerProcess
 def shared() -> Scripts:
     """This process's scripts, on its guarded connections."""
     client = connection.client()
@@ -140,5 +139,5 @@ def shared() -> Scripts:
 
 def forget() -> None:
     """Drop connections, scripts and the known epoch: after a fork, or when the server has moved."""
-    shared.cache_clear()
+    shared.forget()
     connection.disconnect()

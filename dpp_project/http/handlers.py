@@ -4,11 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
-import psycopg_pool
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views import defaults
 from redis import RedisError
@@ -16,10 +13,11 @@ from rest_framework import exceptions
 
 from dpp_project.http.problems import Problem, response
 from dpp_project.reasons import ReasonCode
+from dpp_project.stores.postgres import DATABASE_AWAY
 
 log = structlog.get_logger("dpp.http")
 
-UNAVAILABLE = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg_pool.PoolTimeout, RedisError)
+UNAVAILABLE = (*DATABASE_AWAY, RedisError)
 RETRY_AFTER_SECONDS = 2
 
 

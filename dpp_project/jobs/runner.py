@@ -5,17 +5,16 @@ import os
 import socket
 import threading
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
-from django.db import DatabaseError, InterfaceError, connection
+from django.db import Error
 
 from dpp_project import clock
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, Report
+from dpp_project.stores import advisory_lock
 
 log = structlog.get_logger("dpp.job")
 
@@ -49,7 +48,7 @@ def run(job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: 
     if run_once is None:
         raise ValueError(f"job {job.name} has no preview, so it has no dry run")
     try:
-        with _alone(job.name) as first:
+        with advisory_lock.try_lock(lock_key(job.name)) as first:
             if not first:
                 return Ran(outcome=Outcome.BUSY)
             started_at = clock.now()
@@ -64,7 +63,7 @@ def run(job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: 
                 log.warning("job failed", job=job.name, exc_info=error)
                 report, failed = Report(errors=1, detail={"error": type(error).__name__}), True
             _end(row, report)
-    except (DatabaseError, InterfaceError) as error:
+    except Error as error:
         log.warning("job could not be reported, the database is away", job=job.name, exc_info=error)
         return Ran(outcome=Outcome.UNAVAILABLE)
     log.info("job", job=job.name, seen=report.seen, changed=report.changed, errors=report.errors, dry_run=dry_run)
@@ -81,24 +80,5 @@ def _end(row: JobReport, report: Report) -> None:
     )
 
 
-@contextmanager
-def _alone(name: str) -> Iterator[bool]:
-    """A session lock in Postgres, tried and not waited for. It lives on this thread's connection."""
-    key = zlib.crc32(name.encode()) - 2**31
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCK_CLASS, key])
-        (first,) = cursor.fetchone()
-    try:
-        yield first
-    finally:
-        if first:
-            _unlock(key)
-
-
-def _unlock(key: int) -> None:
-    """On a lost connection there is nothing left to unlock; closing makes sure that a pooled one keeps no lock."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS, key])
-    except (DatabaseError, InterfaceError):
-        connection.close()
+def lock_key(name: str) -> advisory_lock.Key:
+    return LOCK_CLASS, zlib.crc32(name.encode()) - 2**31

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from redis import RedisError
+
+from dpp_project.stores.postgres import DATABASE_AWAY
 
 EXIT_REFUSED: Final = 1
 EXIT_UNAVAILABLE: Final = 3
@@ -67,7 +69,7 @@ class OpsCommand(BaseCommand):
                     {"error": {"reason": refused.reason, "field": refused.field, "detail": refused.detail}}
                 )
             raise CommandError(f"{refused.field}: {refused.detail}", returncode=EXIT_REFUSED) from None
-        except (OperationalError, InterfaceError, RedisError) as error:
+        except (*DATABASE_AWAY, RedisError) as error:
             raise CommandError(
                 f"a service does not answer ({type(error).__name__}); check DATABASE_URL and REDIS_URL",
                 returncode=EXIT_UNAVAILABLE,

@@ -1,1 +1,1 @@
-"""Connections to Redis and Postgres, and retries while a store is away."""
+"""Redis and Postgres: connections, Lua scripts, advisory locks, and retries while a store is away."""

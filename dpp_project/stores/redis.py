@@ -1,18 +1,16 @@
-"""Redis for the whole process: one pool, one loader for the Lua scripts that stand beside their callers."""
-
-from functools import cache
-from pathlib import Path
+"""Redis for the whole process: one pool."""
 
 import redis
 from django.conf import settings
 from redis.backoff import NoBackoff
-from redis.commands.core import Script
 from redis.retry import Retry
+
+from dpp_project.processes.per_process import PerProcess
 
 RedisError = redis.RedisError
 
 
-@cache
+@PerProcess
 def client() -> redis.Redis:
     """The shared, thread-safe client. It never repeats a command by itself: a script that answered late has run."""
     return redis.Redis.from_url(
@@ -25,13 +23,7 @@ def client() -> redis.Redis:
     )
 
 
-def script(path: Path) -> Script:
-    """A script from its `.lua` file: EVALSHA, and on NOSCRIPT loaded and called again."""
-    return client().register_script(path.read_text(encoding="utf-8"))
-
-
 def disconnect() -> None:
-    """Forget the pool, so that a forked child or a moved server gets connections of its own."""
-    if client.cache_info().currsize:
-        client().connection_pool.disconnect()
-    client.cache_clear()
+    """Close the pool and forget it: before a fork, or when the server has moved."""
+    if (old := client.forget()) is not None:
+        old.connection_pool.disconnect()

@@ -3,11 +3,8 @@
 import time
 from typing import Final
 
-import psycopg
-import psycopg_pool
-from django.db import InterfaceError, OperationalError, connections
+from django.db import connections
 
-DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg_pool.PoolTimeout)
 PAUSE_FIRST_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 2.0
 

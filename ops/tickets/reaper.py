@@ -11,8 +11,7 @@ A report's name is exact to the second and belongs to it alone: a second run in 
 """
 
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -20,9 +19,10 @@ from typing import Final
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 
 from dpp_project import clock
+from dpp_project.stores import advisory_lock
 from ops.tickets import metrics, processors, reports, selectors, transitions
 from ops.tickets.models import ReaperReport, Ticket
 from ops.tickets.reports import CONTENT_TYPE, LATEST_PATH, CleanedItem, Report
@@ -88,8 +88,7 @@ def wait_for_the_next_second(now: datetime) -> None:
 def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection[str]) -> Report | None:
     """None: this second has a report already."""
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_CLASS, CLEANER])
+        advisory_lock.lock_until_commit((LOCK_CLASS, CLEANER))
         asof = clock.now().replace(microsecond=0)
         if ReaperReport.objects.filter(snapshot_path=reports.snapshot_path(asof)).exists():
             return None
@@ -130,7 +129,8 @@ def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedIte
 def publish_due() -> None:
     """Write what no run has written yet, newest first. Where the storage does not answer, the next run goes on."""
     bucket = storage.shared()
-    with _publishing():
+    # Waits for its turn: two at once could leave an older report as the latest.
+    with advisory_lock.lock((LOCK_CLASS, PUBLISHER)):
         newest = ReaperReport.objects.order_by("-pk").values_list("pk", flat=True).first()
         try:
             for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("-pk")[:PUBLISHED_AT_ONCE]:
@@ -147,23 +147,3 @@ def latest() -> bytes | None:
         return storage.shared().read(LATEST_PATH, max_bytes=REPORT_BYTES_MAX)
     except storage.ObjectMissing:
         return None
-
-
-@contextmanager
-def _publishing() -> Iterator[None]:
-    """Waits for its turn: two at once could leave an older report as the latest."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [LOCK_CLASS, PUBLISHER])
-    try:
-        yield
-    finally:
-        _unlock()
-
-
-def _unlock() -> None:
-    """A lost connection has unlocked by itself; closing makes sure that a pooled one keeps no lock."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS, PUBLISHER])
-    except (DatabaseError, InterfaceError):
-        connection.close()

@@ -7,18 +7,17 @@ slow handler, and the mapping may be lost or out of date, so it is believed only
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 import structlog
-from redis import Redis, RedisError
-from redis.commands.core import Script
+from redis import RedisError
 
 from budget.redis import balance_peek, connection
 from budget.redis.balance_peek import Glance
 from dpp_project.constants import IDEM_LOCK_TTL_SECONDS, IDEMPOTENCY_MAPPING_TTL_SECONDS
+from dpp_project.stores.lua import LuaScript
 from tenants import rate_limits
 from tenants.principals import Principal
 from tenants.rate_limits import Bucket, Decision
@@ -26,6 +25,8 @@ from tenants.rate_limits import Bucket, Decision
 log = structlog.get_logger("dpp.submit")
 
 _LUA: Final = Path(__file__).parents[1] / "lua"
+_WRITE_MAPPING: Final = LuaScript(_LUA / "write_mapping.lua")
+_UNLOCK: Final = LuaScript(_LUA / "unlock.lua")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +86,17 @@ def write_mapping(door: Door, *, run_id: UUID, payload_hash: str, created_at_ms:
     names = [door.mapping_name, door.lock_name]
     ends = created_at_ms // 1_000 + IDEMPOTENCY_MAPPING_TTL_SECONDS
     values: list[str | int] = [str(run_id), payload_hash, created_at_ms, ends, door.token]
-    _try(lambda: _script("write_mapping")(keys=names, args=values), "mapping not written")
+    _try(lambda: _WRITE_MAPPING(connection.client(), keys=names, args=values), "mapping not written")
 
 
 def release(door: Door) -> None:
     """Give the lock back, if it is still ours; without Redis it lapses."""
-    _try(lambda: _script("unlock")(keys=[door.lock_name], args=[door.token]), "lock not released")
+    _try(lambda: _UNLOCK(connection.client(), keys=[door.lock_name], args=[door.token]), "lock not released")
 
 
 def forget(door: Door) -> None:
     """The key is free again: drop its mapping. One that stays behind names a row that no longer has the key."""
     _try(lambda: connection.client().delete(door.mapping_name), "mapping not dropped")
-
-
-def _script(name: str) -> Script:
-    return _scripts(connection.client(), name)
-
-
-@lru_cache(maxsize=8)
-def _scripts(client: Redis, name: str) -> Script:
-    """By client: a forked child, or a test that moves the server, has another."""
-    return client.register_script((_LUA / f"{name}.lua").read_text(encoding="utf-8"))
 
 
 def _try(act: Callable[[], object], otherwise: str) -> None:

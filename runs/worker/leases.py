@@ -15,13 +15,11 @@ A thread that cannot reach Postgres goes on trying and stops nobody: a run that 
 its worker at the claim, which comes before any money.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,9 +28,11 @@ from django.db import connections
 
 from dpp_project.aws import receipt_handles
 from dpp_project.constants import LEASE_HEARTBEAT_INTERVAL_SECONDS, LEASE_TTL_SECONDS, QUEUE_VISIBILITY_SECONDS
+from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores import redis
+from dpp_project.stores.lua import LuaScript
+from dpp_project.stores.postgres import DATABASE_AWAY
 from dpp_project.stores.redis import RedisError
-from dpp_project.stores.retry_while_away import DATABASE_AWAY
 from runs import transitions
 from runs.lease_key import lease_key
 from runs.transitions import Lease
@@ -44,7 +44,7 @@ log = structlog.get_logger("dpp.lease")
 
 WATCH_SECONDS: Final = 0.75
 """A run that is over within it costs no look at all, and a cancel is noticed within twice that."""
-_SCRIPT: Final = Path(__file__).parents[1] / "lua" / "renew_lease.lua"
+_RENEW: Final = LuaScript(Path(__file__).parents[1] / "lua" / "renew_lease.lua")
 
 
 def take(lease: Lease) -> bool:
@@ -82,10 +82,6 @@ class Keeper:
     def __init__(self, *, watch_seconds: float = WATCH_SECONDS, beat_seconds: float | None = None) -> None:
         self._watch_seconds = watch_seconds
         self._beat_seconds = LEASE_HEARTBEAT_INTERVAL_SECONDS if beat_seconds is None else beat_seconds
-        self._begin_afresh()
-        os.register_at_fork(after_in_child=self._begin_afresh)
-
-    def _begin_afresh(self) -> None:
         self._held: dict[uuid.UUID, Held] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -140,7 +136,8 @@ class Keeper:
         signalled = [one for one in mine if one.has_signal]
         if signalled:
             try:
-                redis.script(_SCRIPT)(
+                _RENEW(
+                    redis.client(),
                     keys=[lease_key(one.lease.run_id) for one in signalled],
                     args=[LEASE_TTL_SECONDS, *(one.lease.token for one in signalled)],
                 )
@@ -194,7 +191,4 @@ class Keeper:
             return self._held.get(one.lease.run_id) is one
 
 
-@cache
-def keeper() -> Keeper:
-    """This process's."""
-    return Keeper()
+keeper = PerProcess(Keeper)

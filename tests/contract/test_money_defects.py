@@ -12,8 +12,19 @@ import pytest
 import redis
 
 from budget.money import MAX_MICROS
-from budget.redis import keys, scripts
-from tests.gear.reference.money import OTHER, RUN, TENANT, ScriptSide, balance_of, open_tenant, refund, reserve, settle
+from budget.redis import keys
+from tests.gear.reference.money import (
+    OTHER,
+    RUN,
+    SCRIPTS,
+    TENANT,
+    ScriptSide,
+    balance_of,
+    open_tenant,
+    refund,
+    reserve,
+    settle,
+)
 
 pytestmark = pytest.mark.contract("DPP-52", "DPP-53")
 
@@ -190,4 +201,4 @@ def test_ours_takes_the_documents_keys_and_arguments_first() -> None:
         ("settle", ("1 charge_usd_micros", "as documented")),
         ("refund_full", ("1 budget:{tenant}:balance_usd_micros   2 reserve:{run}", "as documented")),
     ):
-        assert all(part in scripts.read(name) for part in locked)
+        assert all(part in SCRIPTS[name].text for part in locked)

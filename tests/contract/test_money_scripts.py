@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from budget.money import MAX_MICROS
-from budget.redis import keys, scripts
+from budget.redis import keys
 from budget.redis.items import Item
 from dpp_project import constants
 from tests.gear.reference.money import (
@@ -17,6 +17,7 @@ from tests.gear.reference.money import (
     EPOCH,
     OTHER,
     RUN,
+    SCRIPTS,
     TENANT,
     ModelSide,
     ScriptSide,
@@ -449,9 +450,9 @@ def test_rebuild_refuses_a_wrong_item_whole(side: Side, item: Sequence[str], wro
 # The files themselves
 
 
-@pytest.mark.parametrize("name", scripts.NAMES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_scripts_header_names_keys_arguments_and_answers(name: str) -> None:
-    text = scripts.read(name)
+    text = SCRIPTS[name].text
     header = text[: text.index("\n\n")]
     assert "-- KEYS " in header
     assert "-- ARGV " in header
@@ -462,16 +463,16 @@ def test_a_scripts_header_names_keys_arguments_and_answers(name: str) -> None:
 def test_the_scripts_expire_by_the_platforms_constants() -> None:
     assert keys.RESERVE_TTL_SECONDS == constants.RESERVATION_TTL_SECONDS == 3_600
     assert keys.RECEIPT_TTL_SECONDS == 86_400
-    for name in scripts.NAMES:
-        lines = scripts.read(name).splitlines()
+    for name in SCRIPTS:
+        lines = SCRIPTS[name].text.splitlines()
         ttls = [line.split(",")[-1].strip(" )") for line in lines if "'EXPIRE'" in line or "'EX'" in line]
         assert set(ttls) <= {"3600", "86400"}, name
 
 
-@pytest.mark.parametrize("name", scripts.NAMES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_dpp_52_no_script_writes_an_amount_through_fourteen_digits(name: str) -> None:
     """`tostring` and `..` round from 1e14 on; `%.0f` writes what a Lua number holds, exact up to 2^53."""
-    text = scripts.read(name)
+    text = SCRIPTS[name].text
     assert "tostring(" not in text
     assert text.count("string.format(") == text.count("string.format('%.0f', ")
 

@@ -19,7 +19,7 @@ from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
-from dpp_project.stores.retry_while_away import DATABASE_AWAY
+from dpp_project.stores.postgres import DATABASE_AWAY
 from reaper import claim_reconciler, lease_reaper
 from runs import transitions
 from runs.box.box import Box

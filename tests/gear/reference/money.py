@@ -78,13 +78,22 @@ class ModelSide:
         return {key: (value, _up_to_ten(self.model.expires_in.get(key, -1))) for key, value in values.items()}
 
 
+SCRIPTS: Final = {
+    "reserve": scripts.RESERVE,
+    "settle": scripts.SETTLE,
+    "refund_full": scripts.REFUND_FULL,
+    "credit": scripts.CREDIT,
+    "rebuild": scripts.REBUILD,
+}
+
+
 class ScriptSide:
     """`texts` replaces our scripts by others, such as the document's own."""
 
     def __init__(self, client: redis.Redis, texts: dict[str, str] | None = None) -> None:
         self.client = client
         self._scripts = {
-            name: client.register_script((texts or {}).get(name) or scripts.read(name)) for name in scripts.NAMES
+            name: client.register_script((texts or {}).get(name) or script.text) for name, script in SCRIPTS.items()
         }
         self._dump = client.register_script(_DUMP)
         self._pass = client.register_script(_PASS)

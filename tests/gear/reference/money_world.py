@@ -10,8 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 import redis
 
 from budget.rebuild.plan import TenantMoney
-from budget.redis import keys
-from budget.redis.gate import LUA
+from budget.redis import gate, keys
 from tests.gear.reference.books import Books, Row
 from tests.gear.reference.money import (
     OTHER,
@@ -44,10 +43,6 @@ class World:
         self.image: State | None = None
         self.seconds = 0
         self.known_epoch = "none"
-        self._gates = {
-            name: client.register_script(LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
-            for name in ("gate_check", "gate_close", "gate_open", "tenant_open")
-        }
 
     # One effect on both sides.
 
@@ -57,7 +52,7 @@ class World:
         return answer
 
     def gate_check(self) -> str | None:
-        answer = self._gates["gate_check"](keys=[keys.EPOCH])
+        answer = gate.CHECK(self.client, keys=[keys.EPOCH])
         assert answer == self.model.gate_check()
         return str(answer[1]) if answer[0] == "OPEN" else None
 
@@ -160,7 +155,7 @@ class World:
     def rebuild(self) -> Actor:
         """Close, fence and snapshot, write, open: each an effect of its own."""
         name = uuid.uuid4().hex
-        answer = self._gates["gate_close"](keys=[keys.EPOCH], args=[name])
+        answer = gate.CLOSE(self.client, keys=[keys.EPOCH], args=[name])
         assert answer == self.model.gate_close(name)
         yield
         snapshot = self.books.fence_and_snapshot()
@@ -168,7 +163,7 @@ class World:
             if not (yield from self._write(money, answer[1])):
                 return
         yield
-        opened = self._gates["gate_open"](keys=[keys.EPOCH], args=[answer[1], name])
+        opened = gate.OPEN(self.client, keys=[keys.EPOCH], args=[answer[1], name])
         assert opened == self.model.gate_open(answer[1], name)
 
     def rebuild_one(self, tenant_id: str) -> Actor:
@@ -178,7 +173,7 @@ class World:
         (money,) = self.books.fence_and_snapshot(tenant_id)
         if (yield from self._write(money, token)):
             yield
-            if self._gates["tenant_open"](keys=[keys.gate(tenant_id)], args=[token]) == ["OPEN"]:
+            if gate.OPEN_TENANT(self.client, keys=[keys.gate(tenant_id)], args=[token]) == ["OPEN"]:
                 self.mirror.drop(keys.gate(tenant_id))
 
     def _write(self, money: TenantMoney, token: str) -> Generator[None, None, bool]:

@@ -148,7 +148,7 @@ def test_rate_limit_script_refuses_a_limit_that_is_none_and_writes_nothing(
     valkey: redis_library.Redis, limit: str
 ) -> None:
     with pytest.raises(redis_library.ResponseError, match="ERR_LIMIT"):
-        valkey.eval(rate_limits.LUA.read_text(encoding="utf-8"), 1, KEY, limit)
+        valkey.eval(rate_limits.TAKE_TOKEN.text, 1, KEY, limit)
     assert valkey.keys() == []
 
 

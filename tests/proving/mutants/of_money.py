@@ -199,8 +199,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "two rebuilds work at once",
-        "budget/rebuild/rebuild.py",
-        "        yield first\n",
+        "dpp_project/stores/advisory_lock.py",
+        "        yield locked\n",
         "        yield True\n",
         rebuilds("test_one_rebuild_at_a_time"),
     ),

@@ -1,0 +1,51 @@
+"""A Lua script costs one trip, and one that the server has lost is loaded and called again."""
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from dpp_project.stores.lua import LuaScript
+from tests.gear.round_trips import counted
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> LuaScript:
+    path = tmp_path / "append.lua"
+    path.write_text("return {redis.call('APPEND', KEYS[1], ARGV[1]), 'ü' .. ARGV[1]}", encoding="utf-8")
+    return LuaScript(path)
+
+
+@pytest.mark.django_db
+def test_a_script_is_called_in_one_trip_and_loaded_once(script: LuaScript, valkey: redis.Redis) -> None:
+    valkey.script_flush()
+    with counted() as first:
+        assert script(valkey, keys=["said"], args=["once"]) == [4, "üonce"]
+    assert first.redis == 3  # not there, loaded, called
+    with counted() as second:
+        assert script(valkey, keys=["said"], args=[5]) == [5, "ü5"]
+    assert second.redis == 1
+
+
+@pytest.mark.contract("DPP-51")
+def test_dpp_51_a_script_that_the_server_has_lost_runs_once(script: LuaScript, valkey: redis.Redis) -> None:
+    script(valkey, keys=["said"], args=["a"])
+    valkey.script_flush()
+    assert script(valkey, keys=["said"], args=["b"]) == [2, "üb"]
+    assert valkey.get("said") == "ab"
+
+
+def test_in_a_pipeline_a_script_needs_nothing_loaded(script: LuaScript, valkey: redis.Redis) -> None:
+    valkey.script_flush()
+    pipeline = valkey.pipeline(transaction=False)
+    pipeline.set("said", "a")
+    script.queue(pipeline, keys=["said"], args=["b"])
+    assert pipeline.execute() == [True, [2, "üb"]]
+
+
+def test_an_error_in_a_script_is_raised_and_not_tried_again(tmp_path: Path, valkey: redis.Redis) -> None:
+    path = tmp_path / "fails.lua"
+    path.write_text("redis.call('INCR', KEYS[1]) return redis.error_reply('ERR_LIMIT no')", encoding="utf-8")
+    with pytest.raises(redis.ResponseError, match="ERR_LIMIT no"):
+        LuaScript(path)(valkey, keys=["calls"])
+    assert valkey.get("calls") == "1"
