@@ -24,12 +24,11 @@ from reaper import metrics
 from reaper.tally import Tally, money_is_closed
 from runs import transitions
 from runs.bucket import storage
+from runs.claims import LOST, Claim
 from runs.finish import finalization
-from runs.finish.finalization import Claim
 from runs.models import Run
 from runs.reads import for_recovery
-from runs.states import MoneyState, Status
-from runs.transitions import Outcome
+from runs.states import Status
 
 log = structlog.get_logger("dpp.reaper")
 
@@ -55,7 +54,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
                 continue
             metrics.TAKEOVERS.inc()
             tally.noted["result lost"] += result_lost
-            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+            if not tally.goes_on_after(finalization.finish(claim)):
                 break
     return tally.report()
 
@@ -74,16 +73,10 @@ def _result_is_lost(run: Run) -> bool:
 
 def _taken_over(run: Run, *, result_lost: bool) -> Claim | None:
     """The claim as ours now, or None where its finisher, or another reconciler, was faster."""
-    token = finalization.new_token()
-    if transitions.retake(run_id=run.run_id, version=run.version, token=token, actor=ACTOR) is Outcome.LOST:
-        return None
-    run.version, run.finalize_token = run.version + 1, token
-    if not result_lost:
-        return Claim.stored(run)
-    if transitions.reintend(run_id=run.run_id, version=run.version, token=token, actor=ACTOR) is Outcome.LOST:
-        return None
-    run.version, run.intent_money_state = run.version + 1, MoneyState.SETTLED
-    run.intent_charge_usd_micros = capped_charge_micros(
-        run.minimum_fee_usd_micros, reserved_micros=run.reservation_max_cost_usd_micros
-    )
-    return Claim.stored(run)
+    claimed = transitions.retake(run=run, actor=ACTOR)
+    if claimed is not LOST and result_lost:
+        fee_micros = capped_charge_micros(
+            run.minimum_fee_usd_micros, reserved_micros=run.reservation_max_cost_usd_micros
+        )
+        claimed = transitions.reintend(claim=claimed.claim, charge_micros=fee_micros)
+    return None if claimed is LOST else claimed.claim

@@ -27,14 +27,14 @@ from reaper import message_parser, metrics
 from reaper.models import RAW_BYTES_MAX, DeadLetter
 from reaper.tally import Tally
 from runs import transitions
+from runs.claims import LOST, Claim
 from runs.finish import finalization
-from runs.finish.finalization import Claim
+from runs.finish.finalization import Committed
 from runs.intents import Intent
 from runs.models import Run
 from runs.states import MoneyState, Status
 from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
-from runs.transitions import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,9 +97,9 @@ def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
     if stored.outcome == DeadLetter.Outcome.REQUEUED and run is not None and _is_waiting(run):
         wake_worker.send(Wakeup.of(run))
     if claim is not None:
-        finish = finalization.finish(claim, actor=ACTOR)
-        if finish is not finalization.Finish.COMMITTED:
-            tally.noted[finish.value] += 1
+        finished = finalization.finish(claim)
+        if not isinstance(finished, Committed):
+            tally.noted[finished.value] += 1
     return stored.outcome
 
 
@@ -113,7 +113,7 @@ def _decide(
         return stored, None
     claim = None
     if run.dead_lettered_at is None:
-        if transitions.mark_dead_lettered(run_id=run.run_id) is Outcome.WON:
+        if transitions.mark_dead_lettered(run_id=run.run_id) is not LOST:
             stored.outcome = DeadLetter.Outcome.REQUEUED
     elif (claim := _claimed(run)) is not None:
         stored.outcome = DeadLetter.Outcome.REFUNDED
@@ -126,14 +126,11 @@ def _is_waiting(run: Run) -> bool:
 
 
 def _claimed(run: Run) -> Claim | None:
-    token = finalization.new_token()
     intent = Intent.full_refund(
         reason=ReasonCode.DEAD_LETTERED, detail="The run's message failed repeatedly, and so did its one requeue."
     )
-    outcome = transitions.claim_dead_lettered(
-        run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
-    )
-    return Claim.won(run, token=token, intent=intent) if outcome is Outcome.WON else None
+    claimed = transitions.claim_dead_lettered(run=run, intent=intent, actor=ACTOR)
+    return None if claimed is LOST else claimed.claim
 
 
 def _store(

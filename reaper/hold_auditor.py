@@ -27,13 +27,12 @@ from dpp_project.reasons import ReasonCode
 from reaper import metrics
 from reaper.tally import Tally, money_is_closed
 from runs import transitions
+from runs.claims import LOST
 from runs.finish import finalization
-from runs.finish.finalization import Claim
 from runs.intents import Intent
 from runs.models import Run
 from runs.reads import for_recovery
 from runs.states import UNENDED_MONEY
-from runs.transitions import Outcome
 from tenants.models import Tenant
 
 log = structlog.get_logger("dpp.reaper")
@@ -81,15 +80,11 @@ def _end_abandoned(tally: Tally, limit: int) -> None:
     )
     for run in for_recovery.abandoned()[:limit]:
         with tally.each(run):
-            token = finalization.new_token()
-            claimed = transitions.claim_abandoned(
-                run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
-            )
-            if claimed is Outcome.LOST:
+            claimed = transitions.claim_abandoned(run=run, intent=intent, actor=ACTOR)
+            if claimed is LOST:
                 tally.lost()
                 continue
-            claim = Claim.won(run, token=token, intent=intent)
-            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+            if not tally.goes_on_after(finalization.finish(claimed.claim)):
                 break
 
 

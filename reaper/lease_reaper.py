@@ -16,12 +16,11 @@ from dpp_project.reasons import ReasonCode
 from reaper import metrics
 from reaper.tally import Tally, money_is_closed
 from runs import transitions
+from runs.claims import LOST
 from runs.finish import finalization
-from runs.finish.finalization import Claim
 from runs.intents import Intent
 from runs.models import Run
 from runs.reads import for_recovery
-from runs.transitions import Outcome
 
 ACTOR: Final = "reaper"
 
@@ -33,16 +32,12 @@ def run_once(*, now: datetime, limit: int) -> Report:
         return tally.report(waits_for="money")
     for run in for_recovery.lease_expired()[:limit]:
         with tally.each(run):
-            token, intent = finalization.new_token(), _intent(run)
-            claimed = transitions.claim_lease_expired(
-                run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
-            )
-            if claimed is Outcome.LOST:
+            claimed = transitions.claim_lease_expired(run=run, intent=_intent(run), actor=ACTOR)
+            if claimed is LOST:
                 tally.lost()
                 continue
             metrics.LEASES_EXPIRED.inc()
-            claim = Claim.won(run, token=token, intent=intent)
-            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+            if not tally.goes_on_after(finalization.finish(claimed.claim)):
                 break
     return tally.report()
 

@@ -25,11 +25,11 @@ from dpp_project.jobs.registry import Report
 from dpp_project.process_env import ENV
 from reaper.tally import Tally
 from runs import transitions
+from runs.claims import LOST
 from runs.models import Run
 from runs.reads import for_recovery
 from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
-from runs.transitions import Outcome
 
 log = structlog.get_logger("dpp.reaper")
 
@@ -69,7 +69,7 @@ def _to_send() -> QuerySet[Run]:
 
 def _postponed(tally: Tally, run: Run) -> bool:
     with tally.each(run):
-        if transitions.postpone_send(run_id=run.run_id, send_count=run.send_count) is Outcome.WON:
+        if transitions.postpone_send(run_id=run.run_id, send_count=run.send_count) is not LOST:
             return True
         tally.lost()
     return False

@@ -14,11 +14,10 @@ from dpp_project.jobs.registry import Report
 from dpp_project.reasons import ReasonCode
 from reaper.tally import Tally, money_is_closed
 from runs import transitions
+from runs.claims import LOST
 from runs.finish import finalization
-from runs.finish.finalization import Claim
 from runs.intents import Intent
 from runs.reads import for_recovery
-from runs.transitions import Outcome
 
 ACTOR: Final = "sweeper"
 
@@ -31,15 +30,11 @@ def run_once(*, now: datetime, limit: int) -> Report:
     intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="No worker started the run in an hour.")
     for run in for_recovery.never_started()[:limit]:
         with tally.each(run):
-            token = finalization.new_token()
-            claimed = transitions.claim_never_started(
-                run_id=run.run_id, version=run.version, token=token, intent=intent, actor=ACTOR
-            )
-            if claimed is Outcome.LOST:
+            claimed = transitions.claim_never_started(run=run, intent=intent, actor=ACTOR)
+            if claimed is LOST:
                 tally.lost()
                 continue
-            claim = Claim.won(run, token=token, intent=intent)
-            if not tally.goes_on_after(finalization.finish(claim, actor=ACTOR)):
+            if not tally.goes_on_after(finalization.finish(claimed.claim)):
                 break
     return tally.report()
 

@@ -22,9 +22,9 @@ from reaper.models import DeadLetter
 from reaper.tally import Tally
 from runs import transitions
 from runs.bucket import storage
+from runs.claims import LOST
 from runs.models import Run
 from runs.reads import for_recovery
-from runs.transitions import Outcome
 
 log = structlog.get_logger("dpp.reaper")
 
@@ -69,7 +69,7 @@ def _expire(tally: Tally, limit: int) -> None:
     for run in for_recovery.past_retention()[:limit]:
         objects = bucket.delete_prefix(_prefix(run))
         with tally.each(run):
-            if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is Outcome.LOST:
+            if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is LOST:
                 tally.lost()
                 continue
             tally.changed += 1
@@ -80,7 +80,7 @@ def _expire(tally: Tally, limit: int) -> None:
 def _forget(tally: Tally, limit: int) -> None:
     for run in for_recovery.old_tombstones()[:limit]:
         with tally.each(run):
-            if transitions.forget(run_id=run.run_id, version=run.version) is Outcome.LOST:
+            if transitions.forget(run_id=run.run_id, version=run.version) is LOST:
                 tally.lost()
                 continue
             tally.changed += 1

@@ -12,7 +12,7 @@ from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from dpp_project.jobs.registry import Report
 from reaper import metrics
-from runs.finish.finalization import Finish
+from runs.finish.finalization import Committed, Unfinished
 
 log = structlog.get_logger("dpp.reaper")
 
@@ -47,11 +47,11 @@ class Tally:
         self.noted["lost"] += 1
         metrics.LOST.labels(loop=self.loop).inc()
 
-    def goes_on_after(self, finish: Finish) -> bool:
+    def goes_on_after(self, finished: Committed | Unfinished) -> bool:
         """Count it. When money has closed meanwhile, the rest of the pass is left to the next one, unclaimed."""
-        if finish is Finish.COMMITTED:
+        if isinstance(finished, Committed):
             self.changed += 1
-        elif finish is Finish.LOST:
+        elif finished is Unfinished.LOST:
             self.lost()
         else:
             self.noted["waiting"] += 1

@@ -8,13 +8,12 @@ when the same plan, or the same stale statistics, meets thousands of queued rows
 
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec
 
 from django.db import connection
 from django.db.models import Expression, Q, TextField, Transform
 
 P = ParamSpec("P")
-Answer = TypeVar("Answer")
 
 
 class Compared(Transform):
@@ -44,40 +43,38 @@ class _Given(Expression):
         return "%s", (self,)
 
 
-def written_once(answered: Callable[[int], Answer]) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]:
-    """For an edge that makes one `.update()` of its keyword arguments as they are.
+def written_once(edge: Callable[P, int]) -> Callable[P, int]:
+    """For a function that makes one `.update()` of its keyword arguments as they are, and answers the rows it changed.
 
     The first call has Django write the statement, with placeholders for the arguments; every call then sends it with
-    its own. `answered` makes the edge's answer of the number of rows that changed.
+    its own.
     """
 
-    def of(edge: Callable[P, Answer]) -> Callable[P, Answer]:
-        @cache
-        def statement(names: tuple[str, ...]) -> tuple[str, tuple[Any, ...]]:
-            written: list[tuple[str, tuple[Any, ...]]] = []
+    @cache
+    def statement(names: tuple[str, ...]) -> tuple[str, tuple[Any, ...]]:
+        written: list[tuple[str, tuple[Any, ...]]] = []
 
-            def keep(_execute: Any, sql: str, values: Any, *_: Any) -> None:
-                written.append((sql, tuple(values)))
+        def keep(_execute: Any, sql: str, values: Any, *_: Any) -> None:
+            written.append((sql, tuple(values)))
 
-            placeholders: Any = {name: _Given(name) for name in names}
-            write: Callable[..., Answer] = edge
-            # In the place of all others: who counts, traces or breaks statements must not take this for one.
-            others, connection.execute_wrappers = connection.execute_wrappers, [keep]
-            try:
-                write(**placeholders)
-            finally:
-                connection.execute_wrappers = others
-            (only,) = written
-            return only
+        placeholders: Any = {name: _Given(name) for name in names}
+        write: Callable[..., int] = edge
+        # In the place of all others: who counts, traces or breaks statements must not take this for one.
+        others, connection.execute_wrappers = connection.execute_wrappers, [keep]
+        try:
+            write(**placeholders)
+        finally:
+            connection.execute_wrappers = others
+        (only,) = written
+        return only
 
-        @wraps(edge)
-        def send(*_: P.args, **given: P.kwargs) -> Answer:
-            sql, values = statement(tuple(given))
-            arguments: list[Any] = [given[value.name] if isinstance(value, _Given) else value for value in values]
-            with connection.cursor() as cursor:
-                cursor.execute(sql, arguments)
-                return answered(cursor.rowcount)
+    @wraps(edge)
+    def send(*_: P.args, **given: P.kwargs) -> int:
+        sql, values = statement(tuple(given))
+        arguments: list[Any] = [given[value.name] if isinstance(value, _Given) else value for value in values]
+        with connection.cursor() as cursor:
+            cursor.execute(sql, arguments)
+            changed: int = cursor.rowcount
+            return changed
 
-        return send
-
-    return of
+    return send

@@ -1,28 +1,29 @@
 """Every edge of a run's life, one function each. Nobody else writes status, money state or stage.
 
 Each edge is one statement with its guard in the WHERE: it moves the row from the version its caller saw, or it moves
-nothing and answers LOST. Losing is normal; the loser reads again, or stops. After WON the row's version is the seen one
-plus one. Leases and ages are measured by the database's clock, so that a machine with a wrong one can do no harm.
+nothing and answers LOST. Losing is normal; the loser reads again, or stops. The winner gets the row's new version, or
+the claim it has won (claims.py). Leases and ages are measured by the database's clock, so that a machine with a wrong
+one can do no harm.
 `docs/state_machine.md` lists the edges; a test compares.
 """
 
-import enum
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection, transaction
 from django.db.models import F, Q
-from django.db.models.functions import Least, Now
+from django.db.models.functions import Now
 
 from budget.ledger import ENTRIES_OF_ENDED_RUN
 from budget.money import minimum_fee_micros
 from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS, RETENTION_DAYS
 from dpp_project.reasons import ReasonCode
 from runs import timing
+from runs.claims import LOST, Claim, Claimed, Lost, Moved, Seen, Won, new_token
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
 from runs.statements import compared, written_once
@@ -30,11 +31,6 @@ from runs.states import MoneyState, Stage, Status
 
 FREES_ITS_KEY: Final = (ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED)
 """A run that ended so never reached its caller: the same Idempotency-Key may be used again."""
-
-
-class Outcome(enum.Enum):
-    WON = "won"
-    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,12 @@ class Lease:
     token: str
 
 
-def _of(changed: int) -> Outcome:
-    return Outcome.WON if changed else Outcome.LOST
+def _moved(changed: int, version: int) -> Moved | Lost:
+    return Moved(version + 1) if changed else LOST
+
+
+def _won(changed: int) -> Won | Lost:
+    return Won() if changed else LOST
 
 
 def _step(actor: str) -> dict[str, Any]:
@@ -163,42 +163,46 @@ def accept(
             return AlreadyAccepted(found_id, found_hash)
 
 
-def drop(*, run_id: uuid.UUID, version: int) -> Outcome:
+def drop(*, run_id: uuid.UUID, version: int) -> Won | Lost:
     """402: the money was not there, so the row was never. Its inputs and history go with it."""
     changed, _ = Run.objects.filter(_unclaimed(run_id, version), _UNHELD).delete()
-    return _of(changed)
+    return _won(changed)
 
 
-def resume(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
+def resume(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """A retry of the same key takes the row over before it reserves: whoever had it can neither drop nor reserve it."""
-    return _of(Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(**_step(actor)))
+    return _moved(Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(**_step(actor)), version)
 
 
-@written_once(_of)
-def reserve(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
+def reserve(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """The hold stands in Redis; from now on a worker may start the run."""
-    return _of(
-        Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(
-            money_state=MoneyState.RESERVED,
-            next_send_at=_in_seconds(timing.FIRST_SEND_AGAIN_SECONDS),
-            **_step(actor),
-        )
+    return _moved(_reserve(run_id=run_id, version=version, actor=actor), version)
+
+
+@written_once
+def _reserve(*, run_id: uuid.UUID, version: int, actor: str) -> int:
+    return Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(
+        money_state=MoneyState.RESERVED,
+        next_send_at=_in_seconds(timing.FIRST_SEND_AGAIN_SECONDS),
+        **_step(actor),
     )
 
 
 # At work.
 
 
-@written_once(_of)
-def start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> Outcome:
+def start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> Moved | Lost:
     """One worker takes the run, whose money is held and which nobody has claimed. The loser acks and does nothing."""
-    return _of(
-        Run.objects.filter(_unclaimed(run_id, version), _WAITING).update(
-            status=Status.PROCESSING,
-            lease_token=lease_token,
-            lease_expires_at=_in_seconds(LEASE_TTL_SECONDS),
-            **_step(actor),
-        )
+    return _moved(_start(run_id=run_id, version=version, lease_token=lease_token, actor=actor), version)
+
+
+@written_once
+def _start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> int:
+    return Run.objects.filter(_unclaimed(run_id, version), _WAITING).update(
+        status=Status.PROCESSING,
+        lease_token=lease_token,
+        lease_expires_at=_in_seconds(LEASE_TTL_SECONDS),
+        **_step(actor),
     )
 
 
@@ -252,105 +256,136 @@ def _decided(intent: Intent) -> Columns:
     }
 
 
-def _claim(guard: Q, token: str, decided: Columns, actor: str) -> Outcome:
-    return _of(
-        Run.objects.filter(guard).update(
-            finalize_stage=Stage.CLAIMED, finalize_token=token, finalize_claimed_at=Now(), **decided, **_step(actor)
+def _claimed(seen: Seen, *, token: str, intent: Intent, actor: str) -> Claimed:
+    """The claim that has been won on the row as it was seen."""
+    return Claimed(
+        Claim(
+            run_id=seen.run_id,
+            tenant_id=seen.tenant_id,
+            version=seen.version + 1,
+            token=token,
+            actor=actor,
+            money_state=intent.money_state,
+            charge_micros=intent.charge_micros,
         )
     )
 
 
-def claim_worked(
-    *, run_id: uuid.UUID, version: int, lease_token: str, token: str, intent: Intent, actor: str
-) -> Outcome:
-    """The worker that holds the lease has finished, well or badly. An expired lease still wins if nobody reaped it."""
-    return _claim_worked(
-        run_id=run_id, version=version, lease_token=lease_token, token=token, actor=actor, **_decided(intent)
+def _write_claim(guard: Q, token: str, decided: Columns, actor: str) -> int:
+    return Run.objects.filter(guard).update(
+        finalize_stage=Stage.CLAIMED, finalize_token=token, finalize_claimed_at=Now(), **decided, **_step(actor)
     )
 
 
-@written_once(_of)
+def _claim(run: Seen, guard: Q, *, intent: Intent, actor: str) -> Claimed | Lost:
+    token = new_token()
+    changed = _write_claim(_unclaimed(run.run_id, run.version) & guard, token, _decided(intent), actor)
+    return _claimed(run, token=token, intent=intent, actor=actor) if changed else LOST
+
+
+def claim_worked(*, run: Seen, lease_token: str, token: str, intent: Intent, actor: str) -> Claimed | Lost:
+    """The worker that holds the lease has finished, well or badly. An expired lease still wins if nobody reaped it.
+
+    The token is the worker's own: should the answer get lost, it knows its claim by it.
+    """
+    changed = _claim_worked(
+        run_id=run.run_id,
+        version=run.version,
+        lease_token=lease_token,
+        token=token,
+        actor=actor,
+        **_decided(intent),
+    )
+    return _claimed(run, token=token, intent=intent, actor=actor) if changed else LOST
+
+
+@written_once
 def _claim_worked(
     *, run_id: uuid.UUID, version: int, lease_token: str, token: str, actor: str, **decided: str | int | None
-) -> Outcome:
+) -> int:
     guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_token=lease_token)
-    return _claim(guard, token, decided, actor)
+    return _write_claim(guard, token, decided, actor)
 
 
-def claim_lease_expired(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
+def claim_lease_expired(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The reaper's: nobody renewed the lease."""
-    guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_expires_at__lt=Now())
-    return _claim(guard, token, _decided(intent), actor)
+    return _claim(run, _PROCESSING & Q(lease_expires_at__lt=Now()), intent=intent, actor=actor)
 
 
-def claim_never_started(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
+def claim_never_started(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The sweeper's: queued for as long as a reservation stands."""
-    guard = _unclaimed(run_id, version) & _WAITING & Q(created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS))
-    return _claim(guard, token, _decided(intent), actor)
+    guard = _WAITING & Q(created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS))
+    return _claim(run, guard, intent=intent, actor=actor)
 
 
-def claim_abandoned(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
+def claim_abandoned(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """A submit that died before it marked its money: the refund finds the hold, or leaves a tombstone against it."""
-    guard = _unclaimed(run_id, version) & _UNHELD & Q(updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS))
-    return _claim(guard, token, _decided(intent), actor)
+    guard = _UNHELD & Q(updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS))
+    return _claim(run, guard, intent=intent, actor=actor)
 
 
-def claim_unsent(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
+def claim_unsent(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The submitter's, when the queue refused the message, or seemed to: a worker may have started the run already."""
-    guard = _unclaimed(run_id, version) & _WAITING
-    return _claim(guard, token, _decided(intent), actor)
+    return _claim(run, _WAITING, intent=intent, actor=actor)
 
 
-def claim_dead_lettered(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
+def claim_dead_lettered(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The dead-letter consumer's: the run's message died twice and no worker ever started it."""
-    guard = _unclaimed(run_id, version) & _WAITING & Q(dead_lettered_at__isnull=False)
-    return _claim(guard, token, _decided(intent), actor)
+    return _claim(run, _WAITING & Q(dead_lettered_at__isnull=False), intent=intent, actor=actor)
 
 
-def claim_canceled(*, run_id: uuid.UUID, version: int, token: str, intent: Intent, actor: str) -> Outcome:
+def claim_canceled(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The owner's: everything back while the run is queued, the minimum fee once a worker has it."""
     seen = Status.QUEUED if intent.money_state is MoneyState.REFUNDED else Status.PROCESSING
-    guard = _unclaimed(run_id, version) & compared(status=seen, money_state=MoneyState.RESERVED)
-    return _claim(guard, token, _decided(intent), actor)
+    guard = compared(status=seen, money_state=MoneyState.RESERVED)
+    return _claim(run, guard, intent=intent, actor=actor)
 
 
 # From the claim to the end.
 
 
-def retake(*, run_id: uuid.UUID, version: int, token: str, actor: str, held_token: str | None = None) -> Outcome:
-    """Take a claim over, intent and all: one that has stood too long, or one's own whose version a rebuild raised."""
+def retake(*, run: Run, actor: str, own_token: str | None = None) -> Claimed | Lost:
+    """Take a claim over, intent and all: one that has stood too long, or one's own whose version a rebuild raised.
+
+    One's own keeps its token, so that whoever asked for this finish still knows the claim when an answer gets lost.
+    """
+    token = own_token or new_token()
     right = Q(finalize_claimed_at__lt=_seconds_ago(timing.RECONCILE_AFTER_SECONDS))
-    if held_token is not None:
-        right |= Q(finalize_token=held_token)
-    return _of(
-        Run.objects.filter(right, compared(finalize_stage=Stage.CLAIMED), run_id=run_id, version=version).update(
-            finalize_token=token, finalize_claimed_at=Now(), **_step(actor)
-        )
-    )
+    if own_token is not None:
+        right |= Q(finalize_token=own_token)
+    changed = Run.objects.filter(
+        right, compared(finalize_stage=Stage.CLAIMED), run_id=run.run_id, version=run.version
+    ).update(finalize_token=token, finalize_claimed_at=Now(), **_step(actor))
+    if not changed:
+        return LOST
+    return Claimed(replace(Claim.stored(run, actor=actor), version=run.version + 1, token=token))
 
 
-def reintend(*, run_id: uuid.UUID, version: int, token: str, actor: str) -> Outcome:
-    """The stored result is gone for good: what was to be completed fails, at the minimum fee.
+def reintend(*, claim: Claim, charge_micros: int) -> Claimed | Lost:
+    """The stored result is gone for good: what was to be completed fails, at the minimum fee, which is what it charges.
 
     The one exception to "nobody decides twice": a compare-and-set of its own, before this finisher moves any money.
     """
-    return _of(
-        Run.objects.filter(
-            compared(finalize_stage=Stage.CLAIMED),
-            run_id=run_id,
-            version=version,
-            finalize_token=token,
-            intent_status=Status.COMPLETED,
-        ).update(
-            intent_status=Status.FAILED,
-            intent_money_state=MoneyState.SETTLED,
-            intent_charge_usd_micros=Least(F("minimum_fee_usd_micros"), F("reservation_max_cost_usd_micros")),
-            intent_reason_code=ReasonCode.RESULT_LOST,
-            result_bucket=None,
-            result_key=None,
-            result_sha256=None,
-            **_step(actor),
-        )
+    changed = Run.objects.filter(
+        compared(finalize_stage=Stage.CLAIMED),
+        run_id=claim.run_id,
+        version=claim.version,
+        finalize_token=claim.token,
+        intent_status=Status.COMPLETED,
+    ).update(
+        intent_status=Status.FAILED,
+        intent_money_state=MoneyState.SETTLED,
+        intent_charge_usd_micros=charge_micros,
+        intent_reason_code=ReasonCode.RESULT_LOST,
+        result_bucket=None,
+        result_key=None,
+        result_sha256=None,
+        **_step(claim.actor),
+    )
+    if not changed:
+        return LOST
+    return Claimed(
+        replace(claim, version=claim.version + 1, money_state=MoneyState.SETTLED, charge_micros=charge_micros)
     )
 
 
@@ -375,7 +410,7 @@ SELECT count(*) FROM ended
 """  # noqa: S608  no value is written into it
 
 
-def commit(*, run_id: uuid.UUID, version: int, token: str, taken_micros: int, actor: str) -> Outcome:
+def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
     """Write the end that the claim decided, with its ledger entries, in one statement.
 
     `taken_micros` is what the receipt of the settle or refund says. Where that is more than the intent, the ledger gets
@@ -385,70 +420,66 @@ def commit(*, run_id: uuid.UUID, version: int, token: str, taken_micros: int, ac
         cursor.execute(
             _COMMIT,
             {
-                "run_id": run_id,
-                "version": version,
-                "token": token,
+                "run_id": claim.run_id,
+                "version": claim.version,
+                "token": claim.token,
                 "taken": taken_micros,
-                "actor": actor,
+                "actor": claim.actor,
                 "frees": list(FREES_ITS_KEY),
             },
         )
         (ended,) = cursor.fetchone()
-    return _of(ended)
+    return _moved(ended, claim.version)
 
 
 # After the end.
 
 
-def dispute(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
+def dispute(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """A settled charge is doubted; until it is resolved nothing moves."""
-    return _of(
-        Run.objects.filter(
-            compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.SETTLED), run_id=run_id, version=version
-        ).update(money_state=MoneyState.DISPUTED, **_step(actor))
-    )
+    changed = Run.objects.filter(
+        compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.SETTLED), run_id=run_id, version=version
+    ).update(money_state=MoneyState.DISPUTED, **_step(actor))
+    return _moved(changed, version)
 
 
-def resolve(*, run_id: uuid.UUID, version: int, refunded: bool, actor: str) -> Outcome:
+def resolve(*, run_id: uuid.UUID, version: int, refunded: bool, actor: str) -> Moved | Lost:
     """Upheld: the charge stands. Refunded: the caller writes the ADJUST entry in the same transaction."""
-    return _of(
-        Run.objects.filter(
-            compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.DISPUTED), run_id=run_id, version=version
-        ).update(money_state=MoneyState.REFUNDED if refunded else MoneyState.SETTLED, **_step(actor))
-    )
+    changed = Run.objects.filter(
+        compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.DISPUTED), run_id=run_id, version=version
+    ).update(money_state=MoneyState.REFUNDED if refunded else MoneyState.SETTLED, **_step(actor))
+    return _moved(changed, version)
 
 
-def expire(*, run_id: uuid.UUID, version: int, actor: str) -> Outcome:
+def expire(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """Past its retention the run becomes a tombstone: key, pointer, inputs and earlier history go; its money stays.
 
     Delete the stored result first: after this nobody knows where it lay.
     """
     with transaction.atomic():
-        outcome = _of(
-            Run.objects.filter(
-                compared(finalize_stage=Stage.COMMITTED),
-                run_id=run_id,
-                version=version,
-                status__in=[Status.COMPLETED, Status.FAILED],
-                retention_until__lt=Now(),
-            ).update(
-                status=Status.EXPIRED,
-                idempotency_key=None,
-                result_bucket=None,
-                result_key=None,
-                result_sha256=None,
-                last_error_detail=None,
-                **_step(actor),
-            )
+        changed = Run.objects.filter(
+            compared(finalize_stage=Stage.COMMITTED),
+            run_id=run_id,
+            version=version,
+            status__in=[Status.COMPLETED, Status.FAILED],
+            retention_until__lt=Now(),
+        ).update(
+            status=Status.EXPIRED,
+            idempotency_key=None,
+            result_bucket=None,
+            result_key=None,
+            result_sha256=None,
+            last_error_detail=None,
+            **_step(actor),
         )
-        if outcome is Outcome.WON:
+        if changed:
             _allow_retention()
             RunInputs.objects.filter(run_id=run_id).delete()
             RunHistory.objects.filter(run_id=run_id, version__lte=version).delete()
-    return outcome
+    return _moved(changed, version)
 
 
-def forget(*, run_id: uuid.UUID, version: int) -> Outcome:
+def forget(*, run_id: uuid.UUID, version: int) -> Won | Lost:
     """A tombstone has stood for a year: the row goes. Its ledger entries never do."""
     with transaction.atomic():
         _allow_retention()
@@ -462,7 +493,7 @@ def forget(*, run_id: uuid.UUID, version: int) -> Outcome:
             .exclude(money_state=MoneyState.DISPUTED)
             .delete()
         )
-    return _of(changed)
+    return _won(changed)
 
 
 def _allow_retention() -> None:
@@ -474,27 +505,25 @@ def _allow_retention() -> None:
 # Beside the edges: who may be woken when. The version stays, so a worker that is just starting is not disturbed.
 
 
-def postpone_send(*, run_id: uuid.UUID, send_count: int) -> Outcome:
+def postpone_send(*, run_id: uuid.UUID, send_count: int) -> Won | Lost:
     """The one who wins sends the message again; the next time is further off. `send_count` is what its caller saw."""
-    return _of(
-        Run.objects.filter(
-            _WAITING,
-            run_id=run_id,
-            send_count=send_count,
-            finalize_stage__isnull=True,
-            dead_lettered_at__isnull=True,
-            next_send_at__lte=Now(),
-        ).update(send_count=F("send_count") + 1, next_send_at=_in_seconds(timing.send_again_seconds(send_count + 1)))
-    )
+    changed = Run.objects.filter(
+        _WAITING,
+        run_id=run_id,
+        send_count=send_count,
+        finalize_stage__isnull=True,
+        dead_lettered_at__isnull=True,
+        next_send_at__lte=Now(),
+    ).update(send_count=F("send_count") + 1, next_send_at=_in_seconds(timing.send_again_seconds(send_count + 1)))
+    return _won(changed)
 
 
-def mark_dead_lettered(*, run_id: uuid.UUID) -> Outcome:
+def mark_dead_lettered(*, run_id: uuid.UUID) -> Won | Lost:
     """The run's message died for the first time: the one who wins sends it once more. The requeuer keeps off."""
-    return _of(
-        Run.objects.filter(_WAITING, run_id=run_id, finalize_stage__isnull=True, dead_lettered_at__isnull=True).update(
-            dead_lettered_at=Now()
-        )
-    )
+    changed = Run.objects.filter(
+        _WAITING, run_id=run_id, finalize_stage__isnull=True, dead_lettered_at__isnull=True
+    ).update(dead_lettered_at=Now())
+    return _won(changed)
 
 
 def fence(*, tenant_id: str | None, actor: str) -> int:

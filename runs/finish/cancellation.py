@@ -17,13 +17,13 @@ from redis import RedisError
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
-from runs.finish.finalization import Claim, Finish, finish, new_token
+from runs.claims import LOST
+from runs.finish.finalization import Committed, Unfinished, finish
 from runs.intents import Intent
 from runs.lease_key import lease_key
 from runs.models import Run
 from runs.reads import for_tenant
 from runs.states import Status
-from runs.transitions import Outcome
 
 log = structlog.get_logger("dpp.run")
 
@@ -56,16 +56,14 @@ def cancel(
             return None
         if run.finalize_stage is not None:
             return NotCancelable(run)
-        intent, token = _intent(run, reason), new_token()
-        claimed = transitions.claim_canceled(
-            run_id=run.run_id, version=run.version, token=token, intent=intent, actor=actor
-        )
-        if claimed is Outcome.WON:
+        claimed = transitions.claim_canceled(run=run, intent=_intent(run, reason), actor=actor)
+        if claimed is not LOST:
             if run.status == Status.PROCESSING:
                 _tell_worker(run_id)
-            finished = finish(Claim.won(run, token=token, intent=intent), actor=actor)
-            log.info("run canceled", run_id=str(run_id), tenant_id=tenant_id, finished=finished.value)
-            return Canceled(for_tenant.one(tenant_id, run_id) or run, ended=finished is not Finish.WAITING)
+            finished = finish(claimed.claim)
+            how = "committed" if isinstance(finished, Committed) else finished.value
+            log.info("run canceled", run_id=str(run_id), tenant_id=tenant_id, finished=how)
+            return Canceled(for_tenant.one(tenant_id, run_id) or run, ended=finished is not Unfinished.WAITING)
     assert run is not None  # noqa: S101  it was read in every turn
     return NotCancelable(run)  # it moved under us each time: start and finish have been faster
 

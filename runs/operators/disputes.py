@@ -12,9 +12,9 @@ from django.db import transaction
 from budget import ledger, services
 from budget.models import LedgerEntry, PendingCredit
 from runs import transitions
+from runs.claims import LOST, Moved
 from runs.models import Run, RunDispute
 from runs.states import MoneyState
-from runs.transitions import Outcome
 
 log = structlog.get_logger("dpp.runs")
 
@@ -46,9 +46,10 @@ def open_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal
     if run.money_state != MoneyState.SETTLED:
         return Refusal(Why.NOT_SETTLED, "run_id", f"its money is {run.money_state}; only a settled charge is disputed")
     with transaction.atomic():
-        if transitions.dispute(run_id=run_id, version=run.version, actor=actor) is Outcome.LOST:
+        moved = transitions.dispute(run_id=run_id, version=run.version, actor=actor)
+        if moved is LOST:
             return _changed(run)
-        _record(run, RunDispute.Step.OPENED, reason, actor)
+        _record(run, moved, RunDispute.Step.OPENED, reason, actor)
     return Run.objects.get(run_id=run_id)
 
 
@@ -58,9 +59,10 @@ def uphold(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     if isinstance(run, Refusal):
         return run
     with transaction.atomic():
-        if transitions.resolve(run_id=run_id, version=run.version, refunded=False, actor=actor) is Outcome.LOST:
+        moved = transitions.resolve(run_id=run_id, version=run.version, refunded=False, actor=actor)
+        if moved is LOST:
             return _changed(run)
-        _record(run, RunDispute.Step.UPHELD, reason, actor)
+        _record(run, moved, RunDispute.Step.UPHELD, reason, actor)
     return Run.objects.get(run_id=run_id)
 
 
@@ -78,7 +80,8 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     epoch = services.open_epoch()
     # Durable: inside someone's transaction the balance could rise for an entry that is rolled back.
     with transaction.atomic(durable=True):
-        if transitions.resolve(run_id=run_id, version=run.version, refunded=True, actor=actor) is Outcome.LOST:
+        moved = transitions.resolve(run_id=run_id, version=run.version, refunded=True, actor=actor)
+        if moved is LOST:
             return _changed(run)
         if charge_micros:
             ledger.append_credit(
@@ -90,7 +93,7 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
                 reason=reason,
                 actor=actor,
             )
-        _record(run, RunDispute.Step.REFUNDED, reason, actor)
+        _record(run, moved, RunDispute.Step.REFUNDED, reason, actor)
     for pending in PendingCredit.objects.filter(entry__run_id=run_id):
         services.bring_to_balance(pending, epoch=epoch)
     return Run.objects.get(run_id=run_id)
@@ -111,8 +114,8 @@ def _changed(run: Run) -> Refusal:
     return Refusal(Why.CHANGED, "run_id", f"run {run.run_id} changed meanwhile; look at it and decide again")
 
 
-def _record(run: Run, step: RunDispute.Step, reason: str, actor: str) -> None:
-    RunDispute.objects.create(run_id=run.run_id, version=run.version + 1, step=step, actor=actor, reason=reason)
+def _record(run: Run, moved: Moved, step: RunDispute.Step, reason: str, actor: str) -> None:
+    RunDispute.objects.create(run_id=run.run_id, version=moved.version, step=step, actor=actor, reason=reason)
     transaction.on_commit(
         partial(
             log.info,

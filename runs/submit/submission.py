@@ -16,7 +16,7 @@ its next step, reads again and answers what it finds. A failed send may have bee
 (DPP-09), and whoever loses it finds the run started.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -28,7 +28,8 @@ from budget.outcomes import AlreadyHeld, Closed, Held, HoldLost, Insufficient, R
 from dpp_project.aws.sqs_sender import SendFailed
 from dpp_project.reasons import ReasonCode
 from runs import run_ids, transitions
-from runs.finish.finalization import Claim, Finish, finish, new_token
+from runs.claims import LOST, Seen
+from runs.finish.finalization import Committed, finish
 from runs.intents import Intent
 from runs.models import Run
 from runs.packs import registry
@@ -41,7 +42,7 @@ from runs.submit.receipt import RunReceipt, receipt, receipt_of
 from runs.submit.request_body import RunCreateRequest
 from runs.submit.request_hash import Payload
 from runs.submit.wake_worker import Wakeup
-from runs.transitions import FREES_ITS_KEY, Accepted, Outcome
+from runs.transitions import FREES_ITS_KEY, Accepted
 
 log = structlog.get_logger("dpp.submit")
 
@@ -120,6 +121,7 @@ class _Row:
     """A row on its way to RESERVED, as this handler knows it."""
 
     run_id: UUID
+    tenant_id: str
     version: int
     created_at_ms: int
     trace_id: str | None
@@ -189,6 +191,7 @@ class _Handler:
             return IN_PROGRESS if run is None else self._judge(run)
         return _Row(
             run_id=run_id,
+            tenant_id=asked.tenant_id,
             version=0,
             created_at_ms=created_at_ms(accepted.created_at),
             trace_id=asked.trace_id,
@@ -245,11 +248,13 @@ class _Handler:
             return EXECUTION_DISABLED
         if not self._opening.locked:
             return IN_PROGRESS
-        if transitions.resume(run_id=run.run_id, version=run.version, actor=ACTOR) is Outcome.LOST:
+        resumed = transitions.resume(run_id=run.run_id, version=run.version, actor=ACTOR)
+        if resumed is LOST:
             return IN_PROGRESS
         return _Row(
             run_id=run.run_id,
-            version=run.version + 1,
+            tenant_id=run.tenant_id,
+            version=resumed.version,
             created_at_ms=created_at_ms(run.created_at),
             trace_id=run.trace_id,
             receipt=receipt_of(run),
@@ -269,11 +274,11 @@ class _Handler:
             match outcome:
                 case Held() | AlreadyHeld():
                     marked = transitions.reserve(run_id=row.run_id, version=row.version, actor=ACTOR)
-                    if marked is Outcome.WON:
+                    if marked is not LOST:
                         left = outcome.balance_micros if isinstance(outcome, Held) else None
-                        return self._announce(row, balance_micros=left)
+                        return self._announce(replace(row, version=marked.version), balance_micros=left)
                 case Insufficient(balance_micros):
-                    if transitions.drop(run_id=row.run_id, version=row.version) is Outcome.WON:
+                    if transitions.drop(run_id=row.run_id, version=row.version) is not LOST:
                         # A hold that is still on its way to this row finds a tombstone, or is found and given back.
                         money.refund(tenant_id=self._asked.tenant_id, run_id=str(row.run_id))
                         return self._drained(balance_micros)
@@ -291,7 +296,7 @@ class _Handler:
         return IN_PROGRESS
 
     def _announce(self, row: _Row, *, balance_micros: int | None) -> Answer:
-        """The row is RESERVED, one version up: make it known by its key, and wake a worker."""
+        """The row is RESERVED: make it known by its key, and wake a worker."""
         self._write_mapping(run_id=row.run_id, made_at_ms=row.created_at_ms)
         try:
             wake_worker.send(
@@ -308,7 +313,7 @@ class _Handler:
                 return refusal
         return Submitted(
             receipt=row.receipt,
-            version=row.version + 1,
+            version=row.version,
             replayed=False,
             reserved_micros=self._asked.price_micros,
             balance_micros=self._opening.money.balance_micros if balance_micros is None else balance_micros,
@@ -320,22 +325,12 @@ class _Handler:
         None: a worker has started it, or someone ended it; it stands. Dying after the claim leaves its intent to the
         reconciler, and the key answers "in progress" until the run has ended.
         """
-        version, intent = row.version + 1, Intent.full_refund(reason=ReasonCode.QUEUE_ENQUEUE_FAILED)
+        seen: Seen = row
+        intent = Intent.full_refund(reason=ReasonCode.QUEUE_ENQUEUE_FAILED)
         for _ in range(TURNS):
-            token = new_token()
-            claimed = transitions.claim_unsent(
-                run_id=row.run_id, version=version, token=token, intent=intent, actor=ACTOR
-            )
-            if claimed is Outcome.WON:
-                claim = Claim(
-                    run_id=row.run_id,
-                    tenant_id=self._asked.tenant_id,
-                    version=version + 1,
-                    token=token,
-                    money_state=intent.money_state,
-                    charge_micros=intent.charge_micros,
-                )
-                if finish(claim, actor=ACTOR) is Finish.COMMITTED:
+            claimed = transitions.claim_unsent(run=seen, intent=intent, actor=ACTOR)
+            if claimed is not LOST:
+                if isinstance(finish(claimed.claim), Committed):
                     key_lock.forget(self._opening.door)
                 return Refusal(
                     reason=ReasonCode.QUEUE_ENQUEUE_FAILED,
@@ -347,7 +342,7 @@ class _Handler:
             run = self._read(run_id=row.run_id)
             if run is None or run.status != Status.QUEUED or run.finalize_stage is not None:
                 return None
-            version = run.version
+            seen = run
         return None
 
     # What several steps need.

@@ -33,7 +33,8 @@ from runs import metrics, transitions
 from runs.box.box import Box
 from runs.box.outcomes import Done, Outcome, Stopped
 from runs.box.running import Job
-from runs.finish.finalization import Claim, Finish, finish, new_token
+from runs.claims import LOST, Claim, new_token
+from runs.finish.finalization import Committed, Unfinished, finish
 from runs.intents import Intent
 from runs.models import Run
 from runs.packs import registry
@@ -41,7 +42,6 @@ from runs.packs.pack import Pack
 from runs.reads import for_worker
 from runs.states import MoneyState, Stage, Status
 from runs.transitions import Lease
-from runs.transitions import Outcome as Edge
 from runs.worker import leases, store_result
 from runs.worker.leases import Message
 
@@ -98,7 +98,10 @@ def execute(run_id: uuid.UUID, *, message: Message | None) -> End:
     claim = _claimed(run, lease, intent)
     end = _finished(claim) if isinstance(claim, Claim) else claim
     metrics.FINISH_SECONDS.observe(time.monotonic() - begun)
-    _tell(run, intent, end)
+    if isinstance(end, Committed):
+        _tell_end(run, intent, end)
+        return End.COMMITTED
+    _tell_left(run, end)
     return end
 
 
@@ -117,8 +120,8 @@ def _started(lease: Lease) -> Run | None:
                 started = transitions.start(
                     run_id=run.run_id, version=run.version, lease_token=lease.token, actor=ACTOR
                 )
-                if started is Edge.WON:
-                    run.status, run.version = Status.PROCESSING, run.version + 1
+                if started is not LOST:
+                    run.status, run.version = Status.PROCESSING, started.version
                     return run
         except DATABASE_AWAY as error:
             log.warning("run not started yet", run_id=str(lease.run_id), tried=patience.tried, exc_info=error)
@@ -186,53 +189,45 @@ def _claimed(run: Run, lease: Lease, intent: Intent) -> Claim | End:
     patience = Patience(seconds=CLAIM_PATIENCE_SECONDS)
     while True:
         try:
-            outcome = transitions.claim_worked(
-                run_id=run.run_id,
-                version=run.version,
-                lease_token=lease.token,
-                token=token,
-                intent=intent,
-                actor=ACTOR,
+            claimed = transitions.claim_worked(
+                run=run, lease_token=lease.token, token=token, intent=intent, actor=ACTOR
             )
-            if outcome is Edge.LOST and patience.tried > 1:
+            if claimed is LOST and patience.tried > 1:
                 return _won_before(run, token)
         except DATABASE_AWAY as error:
             log.warning("run not claimed yet", run_id=str(run.run_id), tried=patience.tried, exc_info=error)
             if not patience.lasts():
                 return End.UNCLAIMED
         else:
-            return Claim.won(run, token=token, intent=intent) if outcome is Edge.WON else End.CLAIM_LOST
+            return End.CLAIM_LOST if claimed is LOST else claimed.claim
 
 
 def _won_before(run: Run, token: str) -> Claim | End:
     """A claim whose answer got lost has been won all the same."""
     mine = Run.objects.filter(run_id=run.run_id, finalize_stage=Stage.CLAIMED, finalize_token=token).first()
-    return End.CLAIM_LOST if mine is None else Claim.stored(mine)
+    return End.CLAIM_LOST if mine is None else Claim.stored(mine, actor=ACTOR)
 
 
-def _finished(claim: Claim) -> End:
+def _finished(claim: Claim) -> Committed | End:
     patience = Patience(seconds=FINISH_PATIENCE_SECONDS)
     while True:
         try:
-            finished = finish(claim, actor=ACTOR)
+            finished = finish(claim)
         except DATABASE_AWAY as error:
             log.warning("run not finished yet", run_id=str(claim.run_id), tried=patience.tried, exc_info=error)
-            finished = Finish.WAITING
-        if finished is Finish.COMMITTED:
-            return End.COMMITTED
-        if finished is Finish.LOST:
-            return _lost_or_done_before(claim, tried=patience.tried)
+            finished = Unfinished.WAITING
+        if isinstance(finished, Committed):
+            return finished
+        if finished is Unfinished.LOST:
+            return (patience.tried > 1 and _committed_before(claim)) or End.COMMIT_LOST
         if not patience.lasts():
             return End.WAITING
 
 
-def _lost_or_done_before(claim: Claim, *, tried: int) -> End:
+def _committed_before(claim: Claim) -> Committed | None:
     """A commit whose answer got lost is met again as a loss."""
-    mine = (
-        tried > 1
-        and Run.objects.filter(run_id=claim.run_id, finalize_stage=Stage.COMMITTED, finalize_token=claim.token).exists()
-    )
-    return End.COMMITTED if mine else End.COMMIT_LOST
+    mine = Run.objects.filter(run_id=claim.run_id, finalize_stage=Stage.COMMITTED, finalize_token=claim.token).first()
+    return None if mine is None else Committed(mine.version)
 
 
 # The lines that the log has of it (DPP-73).
@@ -250,20 +245,21 @@ def _say(event: str, run: Run, **more: object) -> None:
     )
 
 
-def _tell(run: Run, intent: Intent, end: End) -> None:
-    """One line with every field that DPP-73 asks for; of money only what has moved."""
+def _tell_left(run: Run, end: End) -> None:
     if end in (End.CLAIM_LOST, End.COMMIT_LOST):
         metrics.FINALIZE_LOSERS.labels(step=end.value.partition(" ")[0]).inc()
-    if end is not End.COMMITTED:
-        _say("run left", run, end=end.value, finalize_stage=Stage.CLAIMED.value if end is End.WAITING else None)
-        return
+    _say("run left", run, end=end.value, finalize_stage=Stage.CLAIMED.value if end is End.WAITING else None)
+
+
+def _tell_end(run: Run, intent: Intent, end: Committed) -> None:
+    """One line with every field that DPP-73 asks for; of money only what has moved."""
     log.info(
         "run ended",
         run_id=str(run.run_id),
         tenant_id=run.tenant_id,
         status=intent.status.value,
         version_before=run.version,
-        version_after=run.version + 2,
+        version_after=end.version,
         finalize_stage=Stage.COMMITTED.value,
         money_state=intent.money_state.value,
         reserved_usd_micros=run.reservation_max_cost_usd_micros,

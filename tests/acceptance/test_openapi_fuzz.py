@@ -30,9 +30,10 @@ from schemathesis.specs.openapi.checks import (
 from dpp_project import pages
 from ops.tickets import reaper
 from runs.bucket import storage
-from runs.finish.finalization import Claim, Finish, finish
+from runs.claims import Claim
+from runs.finish.finalization import Committed, finish
 from tenants.models import Tenant
-from tests.gear.builders import recovery, runs, tickets
+from tests.gear.builders import recovery, tickets
 from tests.gear.builders.shop import Shop, top_up
 from tests.gear.builders.tenants import an_operator_key, bearer
 from tests.proving import proofs
@@ -98,8 +99,8 @@ class Caller:
 
 def _with_a_file(tenant: Tenant) -> str:
     run = recovery.worker_claimed(tenant)
-    claim = Claim.won(run, token=runs.TOKEN, intent=recovery.completed(run))
-    assert finish(claim, actor="worker") is Finish.COMMITTED
+    recovery.completed(run)
+    assert finish(Claim.stored(run, actor="worker")) == Committed(4)
     storage.shared().put(storage.artifact_key(str(run.result_key), FILE), b"# a page", content_type="text/markdown")
     return str(run.run_id)
 

@@ -14,6 +14,7 @@ from reaper import claim_reconciler, hold_auditor, lease_reaper, requeuer, reser
 from runs import transitions
 from runs.box.box import Box
 from runs.bucket import storage
+from runs.claims import Claimed, Lost
 from runs.models import Run
 from runs.states import MoneyState, Stage, Status
 from runs.worker import leases
@@ -128,7 +129,7 @@ def test_dpp_53_a_hold_lost_between_claim_and_settle_is_made_again_and_charged_o
     run = work.queued(tenant)
     claim = transitions.claim_worked
 
-    def and_the_hold_is_lost(**values: Any) -> transitions.Outcome:
+    def and_the_hold_is_lost(**values: Any) -> Claimed | Lost:
         outcome = claim(**values)
         valkey.delete(keys.holds(tenant.tenant_id), keys.reserve(str(run.run_id)))
         return outcome

@@ -24,6 +24,7 @@ from reaper import claim_reconciler, lease_reaper
 from runs import transitions
 from runs.box.box import Box
 from runs.bucket import storage
+from runs.claims import Lost, Won
 from runs.lease_key import lease_key
 from runs.models import Run
 from runs.states import MoneyState, Stage, Status
@@ -205,10 +206,10 @@ def test_dpp_39_an_answer_of_postgres_that_got_lost_is_looked_up(
 ) -> None:
     """The edge was won, and its worker was told of a broken connection."""
     run = work.queued(tenant)
-    does: Callable[..., transitions.Outcome] = getattr(transitions, step)
-    calls: list[transitions.Outcome] = []
+    does: Callable[..., Won | Lost] = getattr(transitions, step)
+    calls: list[Won | Lost] = []
 
-    def loses_the_first_answer(**values: Any) -> transitions.Outcome:
+    def loses_the_first_answer(**values: Any) -> Won | Lost:
         calls.append(does(**values))
         if len(calls) == 1:
             raise OperationalError("the connection is lost")
@@ -216,7 +217,7 @@ def test_dpp_39_an_answer_of_postgres_that_got_lost_is_looked_up(
 
     monkeypatch.setattr(transitions, step, loses_the_first_answer)
     assert work.execute(run) is End.COMMITTED
-    assert calls[0] is transitions.Outcome.WON
+    assert isinstance(calls[0], Won)
     completed(run, tenant)
     assert [version for version, *_ in gear.timeline(run.run_id)] == [0, 1, 2, 3, 4]
 
@@ -334,6 +335,7 @@ def test_dpp_34_a_worker_keeps_its_claim_through_a_rebuild_and_an_outage(
     money: Proxy,
     valkey: Redis,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Before each of its settles something happens; it ends the run by itself all the same, at once."""
     run, settle, coming = work.queued(tenant), services.settle, list(meanwhile)
@@ -347,6 +349,9 @@ def test_dpp_34_a_worker_keeps_its_claim_through_a_rebuild_and_an_outage(
     assert work.execute(run) is End.COMMITTED
     assert coming == []
     completed(run, tenant)
+    said: list[Any] = [record.msg for record in caplog.records if record.name == "dpp.run"]
+    (ended,) = [line for line in said if line["event"] == "run ended"]
+    assert ended["version_after"] == gear.row(run.run_id).version > run.version + 3
 
 
 @pytest.mark.contract("DPP-34", "DPP-55")
@@ -356,12 +361,12 @@ def test_dpp_34_a_claim_taken_back_is_kept_when_the_answer_to_it_gets_lost(
     run, retake, answers = work.queued(tenant), transitions.retake, [OperationalError("the connection is lost")]
     claim = transitions.claim_worked
 
-    def and_the_hold_is_lost(**values: Any) -> transitions.Outcome:
+    def and_the_hold_is_lost(**values: Any) -> Won | Lost:
         outcome = claim(**values)
         valkey.delete(keys.holds(tenant.tenant_id), keys.reserve(str(run.run_id)))
         return outcome
 
-    def loses_the_first_answer(**values: Any) -> transitions.Outcome:
+    def loses_the_first_answer(**values: Any) -> Won | Lost:
         outcome = retake(**values)
         if answers:
             raise answers.pop()
@@ -410,9 +415,7 @@ def test_dpp_31_a_lease_lost_while_the_bucket_is_away_ends_the_waiting(
         if gear.row(run.run_id).finalize_stage is None:
             gear.won(
                 transitions.claim_canceled(
-                    run_id=run.run_id,
-                    version=run.version + 1,
-                    token="theirs",
+                    run=gear.row(run.run_id),
                     intent=gear.fee(ReasonCode.CANCELED_BY_OWNER),
                     actor="tenant",
                 )
@@ -425,6 +428,6 @@ def test_dpp_31_a_lease_lost_while_the_bucket_is_away_ends_the_waiting(
     assert work.execute(run) is End.STOPPED
     s3.set(Mode.PASS)
     found = gear.row(run.run_id)
-    assert (found.finalize_token, found.result_key) == ("theirs", None)
+    assert (found.last_actor, found.result_key) == ("tenant", None)
     assert work.objects(run) == []
     assert work.receipt(run) == {}

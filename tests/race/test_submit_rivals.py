@@ -1,6 +1,7 @@
 """Rivals let in at a named step of a submit: a second handler, a rebuild, a sweep, a worker, an owner who cancels."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -363,8 +364,8 @@ def test_dpp_09_an_unclaimed_row_that_moved_is_claimed_at_its_new_version(
     claim, tried = transitions.claim_unsent, []
 
     def once_late(**arguments: Any) -> Any:
-        tried.append(arguments["version"])
-        return claim(**(arguments | {"version": -1} if len(tried) == 1 else arguments))
+        tried.append(arguments["run"])
+        return claim(**(arguments | {"run": replace(tried[0], version=-1)} if len(tried) == 1 else arguments))
 
     monkeypatch.setattr(transitions, "claim_unsent", once_late)
     assert shop.submit().status_code == 503

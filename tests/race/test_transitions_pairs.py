@@ -9,9 +9,10 @@ from django.db.models.functions import Now
 
 from dpp_project.reasons import ReasonCode
 from runs import transitions
+from runs.claims import LOST, Lost, Moved, Won
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
-from runs.transitions import AlreadyAccepted, Lease, Outcome
+from runs.transitions import AlreadyAccepted, Lease
 from tests.gear.builders import runs as gear
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection, one_after_the_other
@@ -19,22 +20,21 @@ from tests.gear.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Call = Callable[[Run], Outcome]
+Call = Callable[[Run], Won | Lost]
 OLD = {"created_at": 7_200, "updated_at": 7_200, "retention_until": 86_400}
 
 
-def fenced(run: Run) -> Outcome:
-    return Outcome.WON if transitions.fence(tenant_id=run.tenant_id, actor="rebuild") else Outcome.LOST
+def fenced(run: Run) -> Won | Lost:
+    return Won() if transitions.fence(tenant_id=run.tenant_id, actor="rebuild") else LOST
 
 
-def claim(edge: Callable[..., Outcome], intent: Intent, token: str) -> Call:
-    return lambda run: edge(run_id=run.run_id, version=run.version, token=token, intent=intent, actor=token)
+def claim(edge: Callable[..., Won | Lost], intent: Intent, actor: str) -> Call:
+    return lambda run: edge(run=run, intent=intent, actor=actor)
 
 
-def worked(run: Run) -> Outcome:
+def worked(run: Run) -> Won | Lost:
     return transitions.claim_worked(
-        run_id=run.run_id,
-        version=run.version,
+        run=run,
         lease_token=gear.LEASE_TOKEN,
         token="worker",
         intent=gear.COMPLETED,
@@ -42,14 +42,12 @@ def worked(run: Run) -> Outcome:
     )
 
 
-def retaken(run: Run) -> Outcome:
-    return transitions.retake(run_id=run.run_id, version=run.version, token="reconciler", actor="reconciler")
+def retaken(run: Run) -> Won | Lost:
+    return transitions.retake(run=run, actor="reconciler")
 
 
-def committed(run: Run) -> Outcome:
-    return transitions.commit(
-        run_id=run.run_id, version=run.version, token=gear.TOKEN, taken_micros=gear.ACTUAL_MICROS, actor="worker"
-    )
+def committed(run: Run) -> Won | Lost:
+    return transitions.commit(claim=gear.claim_of(run), taken_micros=gear.ACTUAL_MICROS)
 
 
 UNHELD: dict[str, Call] = {
@@ -73,9 +71,7 @@ WORKING: dict[str, Call] = {
 CLAIMED: dict[str, Call] = {
     "commit": committed,
     "retake": retaken,
-    "reintend": lambda run: transitions.reintend(
-        run_id=run.run_id, version=run.version, token=gear.TOKEN, actor="worker"
-    ),
+    "reintend": lambda run: transitions.reintend(claim=gear.claim_of(run), charge_micros=gear.FEE_MICROS),
 }
 ENDED: dict[str, Call] = {
     "dispute": lambda run: transitions.dispute(run_id=run.run_id, version=run.version, actor="operator:kim"),
@@ -104,13 +100,14 @@ def test_dpp_34_of_two_edges_at_once_the_second_loses_and_leaves_no_trace(arena:
         run = make()
         seen: list[object] = []
 
-        def winning(run: Run = run, first: Call = first, seen: list[object] = seen) -> Outcome:
+        def winning(run: Run = run, first: Call = first, seen: list[object] = seen) -> Won | Lost:
             outcome = first(run)
             seen.append(gear.everything(run.run_id))
             return outcome
 
         outcomes = one_after_the_other(winning, lambda run=run, second=second: second(run))  # type: ignore[misc]
-        assert outcomes == (Outcome.WON, Outcome.LOST), (first_name, second_name)
+        assert isinstance(outcomes[0], Won), (first_name, second_name)
+        assert outcomes[1] is LOST, (first_name, second_name)
         assert gear.everything(run.run_id) == seen[0], (first_name, second_name)
 
 
@@ -121,7 +118,7 @@ def test_dpp_55_a_fence_stops_every_step_under_way(arena: str) -> None:
     for name, edge in edges.items():
         run = make()
         outcomes = one_after_the_other(lambda run=run: fenced(run), lambda run=run, edge=edge: edge(run))  # type: ignore[misc]
-        assert outcomes == (Outcome.WON, Outcome.LOST), name
+        assert outcomes == (Won(), LOST), name
         assert gear.row(run.run_id).version == run.version + 1
 
 
@@ -136,7 +133,7 @@ def test_dpp_31_a_lease_renewed_in_time_is_not_reaped() -> None:
         wait_until(expired_to_others(run), what="the old lease to run out")
         return set(held)
 
-    assert one_after_the_other(renew, lambda: reap(run)) == ({run.run_id}, Outcome.LOST)
+    assert one_after_the_other(renew, lambda: reap(run)) == ({run.run_id}, LOST)
     after = gear.row(run.run_id)
     assert (after.status, after.finalize_stage, after.version) == ("PROCESSING", None, run.version)
 
@@ -156,17 +153,18 @@ def test_dpp_31_a_worker_hears_from_its_renewal_that_the_run_was_claimed(edge: s
     outcomes = one_after_the_other(
         lambda: WORKING[edge](run), lambda: transitions.renew(leases=[Lease(run.run_id, gear.LEASE_TOKEN)])
     )
-    assert outcomes == (Outcome.WON, set())
+    assert isinstance(outcomes[0], Won)
+    assert outcomes[1] == set()
 
 
 @pytest.mark.contract("DPP-43")
 def test_dpp_43_two_requeuers_send_once() -> None:
     run = gear.aged(gear.reserved(), next_send_at=1)
 
-    def send() -> Outcome:
+    def send() -> Won | Lost:
         return transitions.postpone_send(run_id=run.run_id, send_count=0)
 
-    assert one_after_the_other(send, send) == (Outcome.WON, Outcome.LOST)
+    assert one_after_the_other(send, send) == (Won(), LOST)
     assert gear.row(run.run_id).send_count == 1
 
 
@@ -176,7 +174,7 @@ def test_dpp_43_a_send_again_does_not_disturb_the_start() -> None:
     outcomes = one_after_the_other(
         lambda: transitions.postpone_send(run_id=run.run_id, send_count=0), lambda: HELD["start"](run)
     )
-    assert outcomes == (Outcome.WON, Outcome.WON)
+    assert outcomes == (Won(), Moved(run.version + 1))
     assert gear.row(run.run_id).status == "PROCESSING"
 
 
@@ -184,10 +182,10 @@ def test_dpp_43_a_send_again_does_not_disturb_the_start() -> None:
 def test_dpp_45_two_consumers_requeue_a_dead_letter_once() -> None:
     run = gear.reserved()
 
-    def mark() -> Outcome:
+    def mark() -> Won | Lost:
         return transitions.mark_dead_lettered(run_id=run.run_id)
 
-    assert one_after_the_other(mark, mark) == (Outcome.WON, Outcome.LOST)
+    assert one_after_the_other(mark, mark) == (Won(), LOST)
 
 
 # accept
@@ -213,7 +211,7 @@ def test_dpp_08_a_key_dropped_while_another_waits_for_it_is_the_others() -> None
         return gear.accept(tenant_id=run.tenant_id, idempotency_key="the-same-key")
 
     outcome, answer = one_after_the_other(lambda: transitions.drop(run_id=run.run_id, version=0), accept)
-    assert outcome is Outcome.WON
+    assert outcome == Won()
     found = Run.objects.get()
     assert (found.run_id, found.run_id == run.run_id) == (answer.run_id, False)
     assert RunInputs.objects.get().run_id == found.run_id
@@ -235,7 +233,7 @@ def test_dpp_06_fifty_at_once_make_one_run() -> None:
 def test_dpp_54_twenty_commits_at_once_charge_once() -> None:
     run = gear.claimed()
     rivals = [OnAnotherConnection(lambda: committed(run)) for _ in range(20)]
-    assert sum(rival.answer() is Outcome.WON for rival in rivals) == 1
+    assert sum(isinstance(rival.answer(), Won) for rival in rivals) == 1
     with connection.cursor() as cursor:
         cursor.execute("SELECT kind, amount_usd_micros FROM ledger_entries WHERE run_id = %s", [run.run_id])
         assert cursor.fetchall() == [("CHARGE", -gear.ACTUAL_MICROS)]

@@ -140,6 +140,8 @@ def columns_written(function: ast.FunctionDef) -> set[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"_claim", "_claim_worked"}:
             return {"the claim"}
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"_reserve", "_start"}:
+            return columns_written(edge_functions()[ast.unparse(node.func)])
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
             return {keyword.arg for keyword in node.keywords if keyword.arg}
     statement: str = getattr(transitions, f"_{function.name.upper()}")
@@ -179,5 +181,5 @@ def test_state_machine_page_says_what_a_claim_writes() -> None:
     said = re.search(r"\*\*The claim\*\* writes (.*?)\. It decides", PAGE, re.DOTALL)
     assert said is not None
     decided = transitions._decided(Intent.full_refund(reason=ReasonCode.SUBMIT_ABANDONED))
-    written = columns_written(edge_functions()["_claim"]) | set(decided)
+    written = columns_written(edge_functions()["_write_claim"]) | set(decided)
     assert set(re.findall(r"[a-z_0-9]+", said[1])) - {"and"} == written

@@ -78,8 +78,7 @@ def worker_claimed(tenant: Tenant, *, intent: Intent | None = None) -> Run:
     run = at_work(tenant)
     gear.won(
         transitions.claim_worked(
-            run_id=run.run_id,
-            version=run.version,
+            run=run,
             lease_token=gear.LEASE_TOKEN,
             token=gear.TOKEN,
             intent=intent or completed(run),
@@ -128,15 +127,7 @@ def past_retention(tenant: Tenant) -> Run:
         tenant_id=tenant.tenant_id, run_id=str(run.run_id), charge_micros=run.intent_charge_usd_micros or 0
     )
     assert isinstance(settled, Settled)
-    gear.won(
-        transitions.commit(
-            run_id=run.run_id,
-            version=run.version,
-            token=gear.TOKEN,
-            taken_micros=settled.charge_micros,
-            actor="worker",
-        )
-    )
+    gear.won(transitions.commit(claim=gear.claim_of(run), taken_micros=settled.charge_micros))
     return gear.aged(gear.row(run.run_id), retention_until=1)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 from django.db import connection
 
 from runs import transitions
+from runs.claims import Lost, Won
 from runs.intents import Intent
 from runs.models import Run
 from runs.states import MoneyState, Status
-from runs.transitions import Outcome
 from tests.gear.builders import runs as gear
 
 HOUR = 3_600
@@ -43,15 +43,15 @@ def seconds_from_now(run: Run, column: str) -> float:
         return float(cursor.fetchone()[0])
 
 
-Call = Callable[[Run], Outcome]
+Call = Callable[[Run], Won | Lost]
 
 
-def on(edge: Callable[..., Outcome], **arguments: Any) -> Call:
+def on(edge: Callable[..., Won | Lost], **arguments: Any) -> Call:
     return lambda run: edge(run_id=run.run_id, version=run.version, **arguments)
 
 
-def claim(edge: Callable[..., Outcome], intent: Intent, **arguments: Any) -> Call:
-    return on(edge, token="another-claim", intent=intent, actor="test", **arguments)
+def claim(edge: Callable[..., Won | Lost], intent: Intent, **arguments: Any) -> Call:
+    return lambda run: edge(run=run, intent=intent, actor="test", **arguments)
 
 
 CALLS: dict[str, Call] = {
@@ -59,16 +59,18 @@ CALLS: dict[str, Call] = {
     "resume": on(transitions.resume, actor="test"),
     "reserve": on(transitions.reserve, actor="test"),
     "start": on(transitions.start, lease_token="another-lease", actor="test"),
-    "claim_worked": claim(transitions.claim_worked, gear.COMPLETED, lease_token=gear.LEASE_TOKEN),
+    "claim_worked": claim(
+        transitions.claim_worked, gear.COMPLETED, lease_token=gear.LEASE_TOKEN, token="another-claim"
+    ),
     "claim_lease_expired": claim(transitions.claim_lease_expired, gear.fee()),
     "claim_never_started": claim(transitions.claim_never_started, gear.REFUND),
     "claim_abandoned": claim(transitions.claim_abandoned, gear.REFUND),
     "claim_unsent": claim(transitions.claim_unsent, gear.REFUND),
     "claim_dead_lettered": claim(transitions.claim_dead_lettered, gear.REFUND),
     "claim_canceled": claim(transitions.claim_canceled, gear.REFUND),
-    "retake": on(transitions.retake, token="another-claim", actor="test"),
-    "reintend": on(transitions.reintend, token=gear.TOKEN, actor="test"),
-    "commit": on(transitions.commit, token=gear.TOKEN, taken_micros=gear.ACTUAL_MICROS, actor="test"),
+    "retake": lambda run: transitions.retake(run=run, actor="test"),
+    "reintend": lambda run: transitions.reintend(claim=gear.claim_of(run, actor="test"), charge_micros=gear.FEE_MICROS),
+    "commit": lambda run: transitions.commit(claim=gear.claim_of(run, actor="test"), taken_micros=gear.ACTUAL_MICROS),
     "dispute": on(transitions.dispute, actor="test"),
     "resolve": on(transitions.resolve, refunded=False, actor="test"),
     "expire": on(transitions.expire, actor="test"),

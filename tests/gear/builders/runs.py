@@ -3,16 +3,17 @@
 import secrets
 import uuid
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection
 from django.db.models.functions import Now
 
 from dpp_project.reasons import ReasonCode
 from runs import run_ids, transitions
+from runs.claims import Claim, Lost, Won
 from runs.intents import Intent, ResultPointer
 from runs.models import Run, RunDispute, RunHistory, RunInputs
-from runs.transitions import Accepted, Outcome
+from runs.transitions import Accepted
 from tests.gear.builders.tenants import a_tenant
 
 RESERVED_MICROS = 250_000
@@ -33,8 +34,26 @@ def fee(reason: ReasonCode = ReasonCode.WORKER_TIMEOUT) -> Intent:
     return Intent.minimum_fee(minimum_fee_micros=FEE_MICROS, reserved_micros=RESERVED_MICROS, reason=reason)
 
 
-def won(outcome: Outcome) -> None:
-    assert outcome is Outcome.WON
+Edge = TypeVar("Edge", bound=Won)
+
+
+def won(answer: Edge | Lost) -> Edge:
+    assert isinstance(answer, Won)
+    return answer
+
+
+def claim_of(run: Run, *, intent: Intent | None = None, token: str = TOKEN, actor: str = "worker") -> Claim:
+    """The claim on a row in whatever state, as somebody would hold it who takes the row for claimed."""
+    intent = intent or COMPLETED
+    return Claim(
+        run_id=run.run_id,
+        tenant_id=run.tenant_id,
+        version=run.version,
+        token=token,
+        actor=actor,
+        money_state=intent.money_state,
+        charge_micros=intent.charge_micros,
+    )
 
 
 def accept(**values: Any) -> transitions.Accepted | transitions.AlreadyAccepted:
@@ -83,20 +102,14 @@ def working(**values: Any) -> Run:
 def claimed(*, intent: Intent = COMPLETED, **values: Any) -> Run:
     """Claimed by its worker under TOKEN, version 3."""
     run = working(**values)
-    won(
-        transitions.claim_worked(
-            run_id=run.run_id, version=2, lease_token=LEASE_TOKEN, token=TOKEN, intent=intent, actor="worker"
-        )
-    )
+    won(transitions.claim_worked(run=run, lease_token=LEASE_TOKEN, token=TOKEN, intent=intent, actor="worker"))
     return row(run.run_id)
 
 
 def committed(*, intent: Intent = COMPLETED, **values: Any) -> Run:
     """Ended as its worker meant it, version 4."""
     run = claimed(intent=intent, **values)
-    won(
-        transitions.commit(run_id=run.run_id, version=3, token=TOKEN, taken_micros=intent.charge_micros, actor="worker")
-    )
+    won(transitions.commit(claim=claim_of(run, intent=intent), taken_micros=intent.charge_micros))
     return row(run.run_id)
 
 

@@ -91,11 +91,7 @@ def test_dpp_45_the_second_letter_ends_the_run_and_everything_goes_back(tenant: 
 
 def canceled_while_queued(tenant: Tenant) -> Run:
     run = recovery.queued(tenant)
-    gear.won(
-        transitions.claim_canceled(
-            run_id=run.run_id, version=run.version, token=gear.TOKEN, intent=gear.REFUND, actor="api"
-        )
-    )
+    gear.won(transitions.claim_canceled(run=run, intent=gear.REFUND, actor="api"))
     return gear.row(run.run_id)
 
 

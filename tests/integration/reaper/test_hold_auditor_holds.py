@@ -18,11 +18,10 @@ from budget.verify import Verdict
 from dpp_project.jobs import registry
 from reaper import hold_auditor, metrics
 from runs import transitions
+from runs.claims import LOST, Claim, Lost, Won
 from runs.finish import finalization
-from runs.finish.finalization import Claim
 from runs.models import Run
 from runs.reads.for_budget import created_at_ms
-from runs.transitions import Outcome
 from tenants.models import Tenant
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
@@ -61,7 +60,7 @@ def test_dpp_44_a_submit_that_comes_back_too_late_can_neither_hold_nor_go_on(ten
         created_at_ms=created_at_ms(run.created_at),
     )
     assert late == RunClosed(charge_micros=0)
-    assert transitions.reserve(run_id=run.run_id, version=run.version, actor="submit") is Outcome.LOST
+    assert transitions.reserve(run_id=run.run_id, version=run.version, actor="submit") is LOST
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
     recovery.law_holds(tenant)
 
@@ -72,7 +71,7 @@ def test_dpp_44_a_submit_that_marks_its_money_at_the_last_moment_keeps_its_hold(
     """The claim is lost, so nothing goes back, and there is nothing to be made right after it."""
     run, claim = recovery.abandoned(tenant), transitions.claim_abandoned
 
-    def at_the_last_moment(**values: Any) -> Outcome:
+    def at_the_last_moment(**values: Any) -> Won | Lost:
         gear.won(transitions.reserve(run_id=run.run_id, version=run.version, actor="submit"))
         return claim(**values)
 
@@ -120,11 +119,7 @@ def hold_of_no_run(tenant: Tenant) -> None:
 
 def hold_of_an_ended_run(tenant: Tenant) -> None:
     run = recovery.worker_claimed(tenant)
-    gear.won(
-        transitions.commit(
-            run_id=run.run_id, version=run.version, token=gear.TOKEN, taken_micros=50_000, actor="a fault"
-        )
-    )
+    gear.won(transitions.commit(claim=gear.claim_of(run, actor="a fault"), taken_micros=50_000))
 
 
 def hold_gone(tenant: Tenant) -> None:
@@ -190,7 +185,7 @@ def test_dpp_44_under_load_it_sees_no_fault_where_there_is_none(tenant: Tenant) 
     def work() -> None:
         try:
             while not stop.is_set():
-                finalization.finish(Claim.stored(recovery.worker_claimed(tenant, intent=gear.fee())), actor="worker")
+                finalization.finish(Claim.stored(recovery.worker_claimed(tenant, intent=gear.fee()), actor="worker"))
         except BaseException as error:
             errors.append(error)
             raise

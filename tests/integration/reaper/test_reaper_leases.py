@@ -12,8 +12,9 @@ from dpp_project.clock import FixedClock
 from dpp_project.jobs import registry
 from reaper import lease_reaper, metrics
 from runs import transitions
+from runs.claims import LOST, Lost, Won
 from runs.models import Run
-from runs.transitions import Lease, Outcome
+from runs.transitions import Lease
 from tenants.models import Tenant
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
@@ -82,11 +83,10 @@ def test_dpp_40_the_worker_that_claims_first_keeps_its_result(tenant: Tenant, mo
     run = recovery.lease_ran_out(tenant)
     intent, edge = recovery.completed(run), transitions.claim_lease_expired
 
-    def worker_first(**values: object) -> Outcome:
+    def worker_first(**values: object) -> Won | Lost:
         gear.won(
             transitions.claim_worked(
-                run_id=run.run_id,
-                version=run.version,
+                run=run,
                 lease_token=gear.LEASE_TOKEN,
                 token=gear.TOKEN,
                 intent=intent,
@@ -113,14 +113,13 @@ def test_dpp_31_a_worker_that_comes_back_late_can_neither_renew_nor_claim(tenant
     before = gear.everything(run.run_id)
     assert transitions.renew(leases=[Lease(run.run_id, gear.LEASE_TOKEN)]) == set()
     late = transitions.claim_worked(
-        run_id=run.run_id,
-        version=run.version,
+        run=run,
         lease_token=gear.LEASE_TOKEN,
         token="late",
         intent=intent,
         actor="worker",
     )
-    assert late is Outcome.LOST
+    assert late is LOST
     assert gear.everything(run.run_id) == before
 
 

@@ -94,7 +94,7 @@ def test_dpp_46_one_bad_row_does_not_stop_the_rest(loop: Loop, tenant: Tenant, m
     edge, bad = getattr(transitions, loop.edge), rows[1].run_id
 
     def breaks(**values: Any) -> Any:
-        if values["run_id"] == bad:
+        if (values["run"].run_id if "run" in values else values["run_id"]) == bad:
             raise ValueError("this row is bad")
         return edge(**values)
 
@@ -181,8 +181,8 @@ def test_dpp_42_what_a_death_leaves_the_reconciler_finishes(
     loop: Loop, dies: str, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = loop.due(tenant)
-    name = "_committed" if dies == "after the commit" else "_move_money"
-    real = getattr(finalization, name)
+    module, name = (transitions, "commit") if dies == "after the commit" else (finalization, "_move_money")
+    real = getattr(module, name)
 
     def dying(*arguments: Any, **values: Any) -> Any:
         if dies != "before the money moves":
@@ -190,7 +190,7 @@ def test_dpp_42_what_a_death_leaves_the_reconciler_finishes(
         raise recovery.Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(finalization, name, dying)
+        patch.setattr(module, name, dying)
         with pytest.raises(recovery.Died):
             recovery.run_loop(loop.run_once)
     left = gear.row(run.run_id)

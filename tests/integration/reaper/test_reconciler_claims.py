@@ -1,6 +1,7 @@
 """What a finisher left unfinished is carried out as it was meant, once, whatever became of Redis or S3 (DPP-42)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,11 +19,11 @@ from dpp_project.reasons import ReasonCode
 from reaper import claim_reconciler, metrics
 from runs import transitions
 from runs.bucket import storage
+from runs.claims import Claim, Lost, Won
 from runs.finish import finalization
-from runs.finish.finalization import Claim, Finish
+from runs.finish.finalization import Committed, Unfinished
 from runs.intents import Intent
 from runs.models import Run
-from runs.transitions import Outcome
 from tenants.models import Tenant
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
@@ -187,9 +188,9 @@ def test_dpp_42_a_finisher_that_was_only_slow_loses_its_commit_to_the_takeover(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = recovery.left_claimed(tenant)
-    claim, commit = Claim.stored(run), transitions.commit
+    claim, commit = Claim.stored(run, actor="worker"), transitions.commit
 
-    def overtaken(**values: Any) -> Outcome:
+    def overtaken(**values: Any) -> Won | Lost:
         with monkeypatch.context() as patch:
             patch.setattr(transitions, "commit", commit)
             assert reconcile() == (1, 1, 0)
@@ -197,7 +198,7 @@ def test_dpp_42_a_finisher_that_was_only_slow_loses_its_commit_to_the_takeover(
 
     with monkeypatch.context() as patch:
         patch.setattr(transitions, "commit", overtaken)
-        assert finalization.finish(claim, actor="worker") is Finish.LOST
+        assert finalization.finish(claim) is Unfinished.LOST
     assert recovery.charges(run) == [-50_000]
     assert gear.row(run.run_id).last_actor == "reconciler"
     recovery.law_holds(tenant)
@@ -213,9 +214,9 @@ def test_dpp_34_a_reconciler_that_loses_the_claim_settles_nothing(
     if edge == "reintend":
         result_vanishes(run)
 
-    def second_to_step(**values: Any) -> Outcome:
-        gear.won(step(**values | {"actor": "another"}))
-        lost: Outcome = step(**values)
+    def second_to_step(**values: Any) -> Won | Lost:
+        gear.won(step(**by_another(values)))
+        lost: Won | Lost = step(**values)
         return lost
 
     monkeypatch.setattr(transitions, edge, second_to_step)
@@ -225,11 +226,17 @@ def test_dpp_34_a_reconciler_that_loses_the_claim_settles_nothing(
     recovery.law_holds(tenant)
 
 
+def by_another(values: dict[str, Any]) -> dict[str, Any]:
+    if "claim" in values:
+        return values | {"claim": replace(values["claim"], actor="another")}
+    return values | {"actor": "another"}
+
+
 def test_dpp_42_without_faults_nothing_is_taken_over(tenant: Tenant) -> None:
     taken_over = metrics.TAKEOVERS._value.get()
     for _ in range(10):
-        claim = Claim.stored(recovery.worker_claimed(tenant))
-        assert finalization.finish(claim, actor="worker") is Finish.COMMITTED
+        claim = Claim.stored(recovery.worker_claimed(tenant), actor="worker")
+        assert finalization.finish(claim) == Committed(4)
         assert reconcile() == (0, 0, 0)
     assert metrics.TAKEOVERS._value.get() == taken_over
 
@@ -290,7 +297,7 @@ def test_dpp_55_a_rebuild_between_settle_and_commit_is_followed_and_charged_once
 ) -> None:
     run, commit, left = recovery.left_claimed(tenant), transitions.commit, [times]
 
-    def rebuilt_before(**values: Any) -> Outcome:
+    def rebuilt_before(**values: Any) -> Won | Lost:
         if left[0]:
             left[0] -= 1
             rebuild.rebuild_all()

@@ -86,11 +86,7 @@ def started(tenant: Tenant) -> Run:
 
 def claimed_while_queued(tenant: Tenant) -> Run:
     run = recovery.unsent(tenant)
-    gear.won(
-        transitions.claim_canceled(
-            run_id=run.run_id, version=run.version, token=gear.TOKEN, intent=gear.REFUND, actor="api"
-        )
-    )
+    gear.won(transitions.claim_canceled(run=run, intent=gear.REFUND, actor="api"))
     return gear.row(run.run_id)
 
 

@@ -10,8 +10,8 @@ from budget.redis import keys, scripts
 from dpp_project.jobs import registry
 from reaper import reservation_sweeper
 from runs import transitions
+from runs.claims import LOST, Lost, Won
 from runs.models import Run
-from runs.transitions import Outcome
 from tenants.models import Tenant
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
@@ -52,11 +52,7 @@ def started_after_an_hour(tenant: Tenant) -> Run:
 
 def claimed_while_queued(tenant: Tenant) -> Run:
     run = recovery.waited_an_hour(tenant)
-    gear.won(
-        transitions.claim_canceled(
-            run_id=run.run_id, version=run.version, token=gear.TOKEN, intent=gear.REFUND, actor="api"
-        )
-    )
+    gear.won(transitions.claim_canceled(run=run, intent=gear.REFUND, actor="api"))
     return gear.row(run.run_id)
 
 
@@ -84,7 +80,7 @@ def test_dpp_41_what_is_under_way_or_ended_is_not_touched(kept: Callable[[Tenant
 def test_dpp_41_a_worker_that_starts_first_keeps_the_run(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     run, edge = recovery.waited_an_hour(tenant), transitions.claim_never_started
 
-    def worker_first(**values: object) -> Outcome:
+    def worker_first(**values: object) -> Won | Lost:
         gear.won(
             transitions.start(run_id=run.run_id, version=run.version, lease_token=gear.LEASE_TOKEN, actor="worker")
         )
@@ -102,7 +98,7 @@ def test_dpp_41_a_message_that_comes_later_starts_nothing(tenant: Tenant) -> Non
     assert recovery.run_loop(reservation_sweeper.run_once).changed == 1
     for version in (run.version, gear.row(run.run_id).version):
         late = transitions.start(run_id=run.run_id, version=version, lease_token="late", actor="worker")
-        assert late is Outcome.LOST
+        assert late is LOST
 
 
 def test_dpp_41_a_dead_lettered_run_is_swept_like_any_other(tenant: Tenant) -> None:

@@ -11,13 +11,14 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from reaper import claim_reconciler
 from runs import transitions
+from runs.claims import LOST, Lost, Moved
 from runs.finish import cancellation
 from runs.finish.cancellation import Canceled, NotCancelable
-from runs.finish.finalization import Claim, Finish, finish
+from runs.finish.finalization import Committed, finish
 from runs.intents import Intent
 from runs.lease_key import lease_key
 from runs.models import Run
-from runs.transitions import Lease, Outcome
+from runs.transitions import Lease
 from runs.worker import leases
 from tenants.scopes import Scope
 from tests.gear.builders import recovery
@@ -80,7 +81,7 @@ def test_dpp_27_a_queued_run_is_canceled_for_nothing(shop: Shop) -> None:
     }
     assert response.headers["X-DPP-Budget-Remaining"] == "10.0000"
     costs_nothing(shop, run)
-    assert transitions.start(run_id=run.run_id, version=run.version, lease_token="x", actor="worker") is Outcome.LOST
+    assert transitions.start(run_id=run.run_id, version=run.version, lease_token="x", actor="worker") is LOST
 
 
 def test_dpp_27_a_run_at_work_is_canceled_for_the_minimum_fee_and_its_worker_told(shop: Shop) -> None:
@@ -121,13 +122,9 @@ def worker_fails(run: Run, *, commit: bool = True) -> None:
         reserved_micros=run.reservation_max_cost_usd_micros,
         reason=ReasonCode.PACK_FAILED,
     )
-    gear.won(
-        transitions.claim_worked(
-            run_id=run.run_id, version=run.version, lease_token="lease", token="t", intent=intent, actor="worker"
-        )
-    )
+    claimed = gear.won(transitions.claim_worked(run=run, lease_token="lease", token="t", intent=intent, actor="worker"))
     if commit:
-        assert finish(Claim.won(run, token="t", intent=intent), actor="worker") is Finish.COMMITTED
+        assert finish(claimed.claim) == Committed(run.version + 2)
 
 
 def test_dpp_27_a_run_that_is_being_finished_cannot_be_canceled(shop: Shop) -> None:
@@ -147,11 +144,11 @@ def cancel(shop: Shop, run: Run) -> Any:
 def test_dpp_27_of_cancel_and_start_one_wins(shop: Shop) -> None:
     run = submitted(shop)
 
-    def start() -> Outcome:
+    def start() -> Moved | Lost:
         return transitions.start(run_id=run.run_id, version=run.version, lease_token="lease", actor="worker")
 
     started_first, canceled = rivals.one_after_the_other(start, lambda: cancel(shop, run))
-    assert started_first is Outcome.WON
+    assert started_first == Moved(run.version + 1)
     assert isinstance(canceled, Canceled)
     costs_the_fee(shop, run)
 
@@ -173,7 +170,7 @@ def test_dpp_27_ten_cancels_at_once_end_the_run_once(shop: Shop) -> None:
 
 def test_dpp_27_a_run_that_keeps_moving_is_not_canceled_by_force(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     run = submitted(shop)
-    monkeypatch.setattr(transitions, "claim_canceled", lambda **_: Outcome.LOST)
+    monkeypatch.setattr(transitions, "claim_canceled", lambda **_: LOST)
     assert isinstance(cancel(shop, run), NotCancelable)
     assert gear.row(run.run_id).finalize_stage is None
 

@@ -12,11 +12,11 @@ from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import rebuild
 from budget.services import Available, Entered
 from runs import transitions
+from runs.claims import Lost, Won
 from runs.intents import Intent
 from runs.models import Run, RunDispute
 from runs.operators import disputes
 from runs.operators.disputes import Refusal, Why
-from runs.transitions import Outcome
 from tests.gear.builders import runs as gear
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection
@@ -49,15 +49,11 @@ def ended(tenant_id: str, intent: Intent = gear.COMPLETED) -> Run:
     run = gear.reserved(tenant_id=tenant_id)
     services.hold(tenant_id=tenant_id, run_id=str(run.run_id), reserved_micros=gear.RESERVED_MICROS, created_at_ms=1)
     gear.won(transitions.start(run_id=run.run_id, version=1, lease_token="l", actor="worker"))
-    gear.won(
-        transitions.claim_worked(
-            run_id=run.run_id, version=2, lease_token="l", token="t", intent=intent, actor="worker"
-        )
+    claimed = gear.won(
+        transitions.claim_worked(run=gear.row(run.run_id), lease_token="l", token="t", intent=intent, actor="worker")
     )
     services.settle(tenant_id=tenant_id, run_id=str(run.run_id), charge_micros=intent.charge_micros)
-    gear.won(
-        transitions.commit(run_id=run.run_id, version=3, token="t", taken_micros=intent.charge_micros, actor="worker")
-    )
+    gear.won(transitions.commit(claim=claimed.claim, taken_micros=intent.charge_micros))
     return gear.row(run.run_id)
 
 
@@ -170,12 +166,12 @@ def test_dpp_58_a_rival_between_reading_and_writing_makes_the_second_lose(
     edge = getattr(transitions, name)
     seen = []
 
-    def rivalled(**arguments: object) -> Outcome:
+    def rivalled(**arguments: object) -> Won | Lost:
         monkeypatch.setattr(transitions, name, edge)
         rival = OnAnotherConnection(lambda: use(run_id=run.run_id, reason="first", actor="operator:rival"))
         assert isinstance(rival.answer(), Run)
         seen.append(gear.everything(run.run_id))
-        outcome: Outcome = edge(**arguments)
+        outcome: Won | Lost = edge(**arguments)
         return outcome
 
     monkeypatch.setattr(transitions, name, rivalled)

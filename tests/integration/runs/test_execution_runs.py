@@ -15,6 +15,7 @@ from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.box.box import Box
 from runs.bucket import storage
+from runs.claims import Claim, Lost, Moved
 from runs.intents import Intent
 from runs.lease_key import lease_key
 from runs.models import Run
@@ -184,7 +185,7 @@ def test_dpp_30_the_loser_of_the_start_does_nothing(tenant: Tenant, monkeypatch:
     run = work.queued(tenant)
     start = transitions.start
 
-    def a_rival_is_faster(**values: Any) -> transitions.Outcome:
+    def a_rival_is_faster(**values: Any) -> Moved | Lost:
         gear.won(start(**(values | {"lease_token": "theirs", "actor": "rival"})))
         return start(**values)
 
@@ -241,14 +242,10 @@ def claimed_by(run: Run, *, actor: str) -> None:
     intent = gear.fee(ReasonCode.WORKER_TIMEOUT if actor == "reaper" else ReasonCode.CANCELED_BY_OWNER)
     if actor == "reaper":
         gear.aged(now, lease_expires_at=1)
-        outcome = transitions.claim_lease_expired(
-            run_id=run.run_id, version=now.version, token="theirs", intent=intent, actor=actor
-        )
+        claimed = transitions.claim_lease_expired(run=now, intent=intent, actor=actor)
     else:
-        outcome = transitions.claim_canceled(
-            run_id=run.run_id, version=now.version, token="theirs", intent=intent, actor=actor
-        )
-    gear.won(outcome)
+        claimed = transitions.claim_canceled(run=now, intent=intent, actor=actor)
+    gear.won(claimed)
 
 
 @pytest.mark.contract("DPP-34")
@@ -267,7 +264,7 @@ def test_dpp_34_the_loser_of_the_claim_settles_nothing_and_points_at_nothing(
     monkeypatch.setattr(transitions, "commit", never)
     assert work.execute(run) is End.CLAIM_LOST
     found = gear.row(run.run_id)
-    assert (found.finalize_token, found.result_key, found.version) == ("theirs", None, run.version + 2)
+    assert (found.last_actor, found.result_key, found.version) == (actor, None, run.version + 2)
     assert found.intent_charge_usd_micros == FEE
     assert recovery.held_micros(tenant) == {str(run.run_id): HELD}
     assert recovery.charges(run) == []
@@ -283,25 +280,18 @@ def test_dpp_34_the_loser_of_the_commit_does_nothing_further(tenant: Tenant, mon
     def while_the_other_takes_over(**values: Any) -> Any:
         now = gear.row(run.run_id)
         recovery.minutes_pass(now)
-        gear.won(transitions.retake(run_id=run.run_id, version=now.version, token="theirs", actor="reconciler"))
+        gear.won(transitions.retake(run=now, actor="reconciler"))
         return settle(**values)
 
     monkeypatch.setattr(services, "settle", while_the_other_takes_over)
     assert work.execute(run) is End.COMMIT_LOST
     found = gear.row(run.run_id)
-    assert (found.finalize_stage, found.finalize_token) == (Stage.CLAIMED, "theirs")
+    assert (found.finalize_stage, found.last_actor) == (Stage.CLAIMED, "reconciler")
     assert recovery.charges(run) == []
     assert work.receipt(run)["charge_usd_micros"] == str(work.PROBE_COST_MICROS)
     monkeypatch.setattr(services, "settle", settle)
-    gear.won(
-        transitions.commit(
-            run_id=run.run_id,
-            version=found.version,
-            token="theirs",
-            taken_micros=work.PROBE_COST_MICROS,
-            actor="reconciler",
-        )
-    )
+    theirs = Claim.stored(found, actor="reconciler")
+    assert transitions.commit(claim=theirs, taken_micros=work.PROBE_COST_MICROS) == Moved(found.version + 1)
     ended(run, tenant, status=Status.COMPLETED, money=MoneyState.SETTLED, charge=work.PROBE_COST_MICROS)
 
 

@@ -12,7 +12,7 @@ from dpp_project.constants import IDEMPOTENCY_MAPPING_TTL_SECONDS
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
-from runs.finish.finalization import Claim, Finish, finish
+from runs.finish.finalization import Committed, finish
 from runs.intents import Intent
 from runs.models import Run
 from tests.gear.builders import recovery
@@ -197,12 +197,9 @@ def test_dpp_06_the_mapping_lives_as_long_as_the_key(shop: Shop) -> None:
 
 def ended_as(shop: Shop, run: Run, code: ReasonCode, *, commit: bool = True) -> None:
     intent = Intent.full_refund(reason=code)
-    gear.won(
-        transitions.claim_unsent(run_id=run.run_id, version=run.version, token=gear.TOKEN, intent=intent, actor="test")
-    )
+    claimed = gear.won(transitions.claim_unsent(run=run, intent=intent, actor="test"))
     if commit:
-        claim = Claim.won(run, token=gear.TOKEN, intent=intent)
-        assert finish(claim, actor="test") is Finish.COMMITTED
+        assert finish(claimed.claim) == Committed(run.version + 2)
 
 
 @pytest.mark.parametrize("code", [ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED])

@@ -51,11 +51,7 @@ def seconds_left(run: Run) -> float:
 
 def canceled(run: Run) -> None:
     intent = gear.fee(ReasonCode.CANCELED_BY_OWNER)
-    gear.won(
-        transitions.claim_canceled(
-            run_id=run.run_id, version=run.version, token="theirs", intent=intent, actor="tenant"
-        )
-    )
+    gear.won(transitions.claim_canceled(run=run, intent=intent, actor="tenant"))
 
 
 @pytest.fixture

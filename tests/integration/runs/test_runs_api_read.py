@@ -16,7 +16,7 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
 from runs.bucket import storage
-from runs.finish.finalization import Claim, Finish, finish
+from runs.finish.finalization import Committed, finish
 from runs.intents import Intent, ResultPointer
 from runs.models import Run
 from tenants.services import IssuedKey
@@ -46,12 +46,8 @@ def started(shop: Shop, **changes: Any) -> Run:
 
 
 def ended(run: Run, intent: Intent) -> Run:
-    gear.won(
-        transitions.claim_worked(
-            run_id=run.run_id, version=run.version, lease_token="lease", token="t", intent=intent, actor="worker"
-        )
-    )
-    assert finish(Claim.won(run, token="t", intent=intent), actor="worker") is Finish.COMMITTED
+    claimed = gear.won(transitions.claim_worked(run=run, lease_token="lease", token="t", intent=intent, actor="worker"))
+    assert finish(claimed.claim) == Committed(run.version + 2)
     return gear.row(run.run_id)
 
 
@@ -108,11 +104,7 @@ def test_dpp_20_a_run_at_work_and_one_being_finished(shop: Shop) -> None:
     run = started(shop)
     assert read(shop, run).json()["status"] == "PROCESSING"
     intent = Intent.full_refund(reason=ReasonCode.CANCELED_BY_OWNER)
-    gear.won(
-        transitions.claim_worked(
-            run_id=run.run_id, version=run.version, lease_token="lease", token="t", intent=intent, actor="worker"
-        )
-    )
+    gear.won(transitions.claim_worked(run=run, lease_token="lease", token="t", intent=intent, actor="worker"))
     body = read(shop, run).json()
     assert (body["status"], body["money_state"], body["result"]) == ("PROCESSING", "RESERVED", None)
     assert body["cost"]["used"] == "0.0000"

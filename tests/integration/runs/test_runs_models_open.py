@@ -12,9 +12,9 @@ from budget.redis import keys
 from budget.services import Available, Entered
 from dpp_project import clock
 from runs import transitions
+from runs.claims import LOST, Moved
 from runs.models import Run
 from runs.reads.for_budget import OpenRunsOfTheTable, created_at_ms
-from runs.transitions import Outcome
 from tests.gear.builders import runs as gear
 from tests.gear.builders.tenants import a_tenant
 
@@ -95,7 +95,7 @@ def test_dpp_55_a_rebuild_finds_the_holds_of_real_runs_again(tenant_id: str, val
     moved = {state: gear.row(run.run_id).version - run.version for state, run in runs.items()}
     assert moved == {"reserved": 0, "working": 0, "claimed": 1}
     assert gear.row(unheld.run_id).version == 1
-    assert transitions.reserve(run_id=unheld.run_id, version=0, actor="api") is Outcome.LOST
+    assert transitions.reserve(run_id=unheld.run_id, version=0, actor="api") is LOST
 
 
 def test_dpp_55_after_a_rebuild_the_fenced_claim_is_carried_out_once(
@@ -104,11 +104,12 @@ def test_dpp_55_after_a_rebuild_the_fenced_claim_is_carried_out_once(
     run = gear.claimed(tenant_id=tenant_id)
     valkey.flushall()
     rebuild.rebuild_all()
-    stale = transitions.commit(run_id=run.run_id, version=3, token=gear.TOKEN, taken_micros=50_000, actor="worker")
-    assert stale is Outcome.LOST
-    gear.won(transitions.retake(run_id=run.run_id, version=4, token="again", held_token=gear.TOKEN, actor="worker"))
+    stale = transitions.commit(claim=gear.claim_of(run), taken_micros=50_000)
+    assert stale is LOST
+    fenced = gear.row(run.run_id)
+    again = gear.won(transitions.retake(run=fenced, own_token=gear.TOKEN, actor="worker"))
     settled = services.settle(tenant_id=tenant_id, run_id=str(run.run_id), charge_micros=gear.ACTUAL_MICROS)
     assert getattr(settled, "charge_micros", None) == gear.ACTUAL_MICROS
-    gear.won(transitions.commit(run_id=run.run_id, version=5, token="again", taken_micros=50_000, actor="worker"))
+    assert transitions.commit(claim=again.claim, taken_micros=50_000) == Moved(6)
     assert services.balance(tenant_id=tenant_id) == Available(FUNDS - gear.ACTUAL_MICROS)
     assert not Run.objects.exclude(finalize_stage="COMMITTED").exists()

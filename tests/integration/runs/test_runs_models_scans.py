@@ -257,18 +257,17 @@ class Explaining:
         return execute(sql, params, many, context)
 
 
-RUN, TOKEN = uuid.UUID(int=7), "token"
+RUN = uuid.UUID(int=7)
+SEEN = Run(run_id=RUN, tenant_id="t", version=2)
 INTENT = Intent.full_refund(reason=ReasonCode.SUBMIT_ABANDONED)
 BY_KEY: dict[str, Callable[[], object]] = {
     "reserve": lambda: transitions.reserve(run_id=RUN, version=0, actor="a"),
     "resume": lambda: transitions.resume(run_id=RUN, version=0, actor="a"),
     "start": lambda: transitions.start(run_id=RUN, version=1, lease_token="l", actor="a"),
-    "claim_worked": lambda: transitions.claim_worked(
-        run_id=RUN, version=2, lease_token="l", token=TOKEN, intent=INTENT, actor="a"
-    ),
-    "claim_unsent": lambda: transitions.claim_unsent(run_id=RUN, version=1, token=TOKEN, intent=INTENT, actor="a"),
-    "claim_canceled": lambda: transitions.claim_canceled(run_id=RUN, version=1, token=TOKEN, intent=INTENT, actor="a"),
-    "retake": lambda: transitions.retake(run_id=RUN, version=3, token=TOKEN, actor="a"),
+    "claim_worked": lambda: transitions.claim_worked(run=SEEN, lease_token="l", token="t", intent=INTENT, actor="a"),
+    "claim_unsent": lambda: transitions.claim_unsent(run=SEEN, intent=INTENT, actor="a"),
+    "claim_canceled": lambda: transitions.claim_canceled(run=SEEN, intent=INTENT, actor="a"),
+    "retake": lambda: transitions.retake(run=SEEN, actor="a"),
     "dispute": lambda: transitions.dispute(run_id=RUN, version=4, actor="a"),
 }
 

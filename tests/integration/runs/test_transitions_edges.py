@@ -8,10 +8,11 @@ import pytest
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.reasons import ReasonCode
 from runs import timing, transitions
+from runs.claims import LOST, Claim, Claimed, Moved, Won
 from runs.intents import Intent
 from runs.models import Run, RunInputs
 from runs.states import EDGES, MoneyState, Stage, Status
-from runs.transitions import Accepted, AlreadyAccepted, Lease, Outcome
+from runs.transitions import Accepted, AlreadyAccepted, Lease
 from tests.gear.builders import runs as gear
 from tests.gear.builders.run_edges import CALLS, HOUR, STATES, WON_FROM, claim, ledger, ripe, seconds_from_now
 from tests.gear.builders.tenants import a_tenant
@@ -30,10 +31,10 @@ def test_dpp_34_an_edge_is_won_from_its_states_and_leaves_all_others_untouched(e
     before = gear.everything(run.run_id)
     outcome = CALLS[edge](run)
     if state in WON_FROM[edge]:
-        assert outcome is Outcome.WON
+        assert isinstance(outcome, Won)
         assert gear.everything(run.run_id) != before
     else:
-        assert outcome is Outcome.LOST
+        assert outcome is LOST
         assert gear.everything(run.run_id) == before
 
 
@@ -43,25 +44,29 @@ def test_dpp_34_another_version_loses_every_edge(edge: str, off_by: int) -> None
     run = ripe(STATES[min(WON_FROM[edge])]())
     before = gear.everything(run.run_id)
     run.version += off_by
-    assert CALLS[edge](run) is Outcome.LOST
+    assert CALLS[edge](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
 @pytest.mark.parametrize("edge", [edge for edge in CALLS if edge not in {"drop", "forget"}])
 def test_transitions_a_won_edge_is_lost_the_second_time(edge: str) -> None:
     run = ripe(STATES[min(WON_FROM[edge])]())
-    assert CALLS[edge](run) is Outcome.WON
+    gear.won(CALLS[edge](run))
     after = gear.everything(run.run_id)
-    assert CALLS[edge](run) is Outcome.LOST
+    assert CALLS[edge](run) is LOST
     assert gear.everything(run.run_id) == after
 
 
 @pytest.mark.parametrize("edge", [edge for edge in CALLS if edge not in {"drop", "forget"}])
 def test_transitions_a_won_edge_adds_one_version_and_one_line_of_history_with_its_actor(edge: str) -> None:
     run = ripe(STATES[min(WON_FROM[edge])]())
-    assert CALLS[edge](run) is Outcome.WON
+    answer = CALLS[edge](run)
     after = gear.row(run.run_id)
     assert after.version == run.version + 1
+    if after.finalize_stage == Stage.CLAIMED:
+        assert answer == Claimed(Claim.stored(after, actor="test"))
+    else:
+        assert answer == Moved(after.version)
     assert after.updated_at > run.updated_at
     assert gear.timeline(run.run_id)[-1] == (
         after.version,
@@ -122,7 +127,7 @@ def test_dpp_06_the_same_key_of_another_tenant_is_another_run() -> None:
 @pytest.mark.contract("DPP-08")
 def test_dpp_08_drop_leaves_nothing_and_frees_the_key() -> None:
     run = gear.accepted(idempotency_key="a-key-of-mine")
-    assert transitions.drop(run_id=run.run_id, version=0) is Outcome.WON
+    assert transitions.drop(run_id=run.run_id, version=0) == Won()
     assert gear.everything(run.run_id) == {"run": [], "inputs": [], "history": [], "disputes": [], "entries": []}
     assert isinstance(gear.accept(tenant_id=run.tenant_id, idempotency_key="a-key-of-mine"), Accepted)
 
@@ -132,8 +137,8 @@ def test_dpp_08_a_resumed_row_is_neither_dropped_nor_reserved_by_who_had_it() ->
     run = gear.accepted()
     gear.won(transitions.resume(run_id=run.run_id, version=0, actor="api"))
     before = gear.everything(run.run_id)
-    assert transitions.drop(run_id=run.run_id, version=0) is Outcome.LOST
-    assert transitions.reserve(run_id=run.run_id, version=0, actor="api") is Outcome.LOST
+    assert transitions.drop(run_id=run.run_id, version=0) is LOST
+    assert transitions.reserve(run_id=run.run_id, version=0, actor="api") is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -163,7 +168,7 @@ def test_dpp_30_start_leases_the_run_by_the_databases_clock(clock: Any, django_a
 def test_dpp_30_a_row_whose_money_is_not_held_is_not_started() -> None:
     run = gear.accepted()
     before = gear.everything(run.run_id)
-    assert transitions.start(run_id=run.run_id, version=0, lease_token="mine", actor="worker") is Outcome.LOST
+    assert transitions.start(run_id=run.run_id, version=0, lease_token="mine", actor="worker") is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -225,8 +230,8 @@ def test_dpp_34_a_claim_writes_the_whole_intent_and_moves_nothing_yet(django_ass
 def test_dpp_34_a_worker_without_the_lease_claims_nothing() -> None:
     run = gear.working()
     before = gear.everything(run.run_id)
-    call = claim(transitions.claim_worked, gear.COMPLETED, lease_token="not-mine")
-    assert call(run) is Outcome.LOST
+    call = claim(transitions.claim_worked, gear.COMPLETED, lease_token="not-mine", token="another-claim")
+    assert call(run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -234,7 +239,7 @@ def test_dpp_34_a_worker_without_the_lease_claims_nothing() -> None:
 def test_dpp_40_a_live_lease_is_not_reaped() -> None:
     run = gear.aged(gear.working(), lease_expires_at=-1)
     before = gear.everything(run.run_id)
-    assert CALLS["claim_lease_expired"](run) is Outcome.LOST
+    assert CALLS["claim_lease_expired"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -242,7 +247,7 @@ def test_dpp_40_a_live_lease_is_not_reaped() -> None:
 def test_dpp_41_a_run_younger_than_an_hour_is_not_swept() -> None:
     run = gear.aged(gear.reserved(), created_at=HOUR - 5)
     before = gear.everything(run.run_id)
-    assert CALLS["claim_never_started"](run) is Outcome.LOST
+    assert CALLS["claim_never_started"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -250,7 +255,7 @@ def test_dpp_41_a_run_younger_than_an_hour_is_not_swept() -> None:
 def test_dpp_44_a_submit_under_way_is_not_taken_for_abandoned() -> None:
     run = gear.aged(gear.accepted(), created_at=HOUR, updated_at=timing.ABANDONED_AFTER_SECONDS - 5)
     before = gear.everything(run.run_id)
-    assert CALLS["claim_abandoned"](run) is Outcome.LOST
+    assert CALLS["claim_abandoned"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -258,7 +263,7 @@ def test_dpp_44_a_submit_under_way_is_not_taken_for_abandoned() -> None:
 def test_dpp_45_a_run_that_no_letter_names_is_not_refunded_as_dead() -> None:
     run = gear.reserved()
     before = gear.everything(run.run_id)
-    assert CALLS["claim_dead_lettered"](run) is Outcome.LOST
+    assert CALLS["claim_dead_lettered"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -267,7 +272,7 @@ def test_dpp_45_a_run_that_no_letter_names_is_not_refunded_as_dead() -> None:
 def test_dpp_27_a_cancel_that_saw_another_state_decides_nothing(state: str, intent: Intent) -> None:
     run = STATES[state]()
     before = gear.everything(run.run_id)
-    assert claim(transitions.claim_canceled, intent)(run) is Outcome.LOST
+    assert claim(transitions.claim_canceled, intent)(run) is LOST
     assert gear.everything(run.run_id) == before
 
 

@@ -7,9 +7,10 @@ from django.db import connection
 
 from dpp_project.reasons import ReasonCode
 from runs import timing, transitions
+from runs.claims import LOST, Won
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
-from runs.transitions import Accepted, Outcome
+from runs.transitions import Accepted
 from tests.gear.builders import runs as gear
 from tests.gear.builders.run_edges import CALLS, HOUR, MINUTE, STATES, ledger, on, ripe, seconds_from_now
 
@@ -20,9 +21,9 @@ pytestmark = pytest.mark.django_db
 def test_dpp_42_retake_keeps_the_intent_and_takes_the_token(django_assert_num_queries: Any) -> None:
     run = ripe(gear.claimed())
     with django_assert_num_queries(1):
-        gear.won(CALLS["retake"](run))
+        taken = gear.won(transitions.retake(run=run, actor="test"))
     after = gear.row(run.run_id)
-    assert after.finalize_token == "another-claim"
+    assert after.finalize_token == taken.claim.token != gear.TOKEN
     assert seconds_from_now(run, "finalize_claimed_at") == pytest.approx(0, abs=5)
     for column in ("intent_status", "intent_money_state", "intent_charge_usd_micros", "result_key", "status"):
         assert getattr(after, column) == getattr(run, column)
@@ -32,8 +33,8 @@ def test_dpp_42_retake_keeps_the_intent_and_takes_the_token(django_assert_num_qu
 def test_dpp_42_a_young_claim_is_not_taken_over() -> None:
     run = gear.aged(gear.claimed(), finalize_claimed_at=timing.RECONCILE_AFTER_SECONDS - 5)
     before = gear.everything(run.run_id)
-    assert CALLS["retake"](run) is Outcome.LOST
-    assert on(transitions.retake, token="t", held_token="not-mine", actor="test")(run) is Outcome.LOST
+    assert CALLS["retake"](run) is LOST
+    assert transitions.retake(run=run, actor="test", own_token="not-mine") is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -42,8 +43,9 @@ def test_dpp_53_a_finisher_takes_its_own_fenced_claim_again_at_once() -> None:
     run = gear.claimed()
     assert transitions.fence(tenant_id=run.tenant_id, actor="rebuild") == 1
     fenced = gear.row(run.run_id)
-    gear.won(on(transitions.retake, token="mine-again", held_token=gear.TOKEN, actor="worker")(fenced))
-    assert gear.row(run.run_id).finalize_token == "mine-again"
+    retaken = gear.won(transitions.retake(run=fenced, actor="worker", own_token=gear.TOKEN))
+    assert retaken.claim == gear.claim_of(gear.row(run.run_id))
+    assert gear.row(run.run_id).finalize_token == gear.TOKEN
 
 
 @pytest.mark.contract("DPP-42")
@@ -62,7 +64,7 @@ def test_dpp_42_reintend_turns_a_completion_into_the_minimum_fee() -> None:
 def test_dpp_42_a_failure_is_not_decided_again(intent: Intent) -> None:
     run = gear.claimed(intent=intent)
     before = gear.everything(run.run_id)
-    assert CALLS["reintend"](run) is Outcome.LOST
+    assert CALLS["reintend"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -70,11 +72,11 @@ def test_dpp_42_a_failure_is_not_decided_again(intent: Intent) -> None:
 @pytest.mark.parametrize("edge", ["commit", "reintend"])
 def test_dpp_34_only_the_holder_of_the_claim_goes_on(edge: str) -> None:
     run = gear.aged(gear.claimed(), finalize_claimed_at=HOUR)
-    gear.won(transitions.retake(run_id=run.run_id, version=run.version, token="new", actor="reconciler"))
+    gear.won(transitions.retake(run=run, actor="reconciler"))
     before = gear.everything(run.run_id)
     stale = gear.row(run.run_id)
-    assert CALLS[edge](stale) is Outcome.LOST
-    assert CALLS[edge](run) is Outcome.LOST
+    assert CALLS[edge](stale) is LOST
+    assert CALLS[edge](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -119,7 +121,7 @@ def test_dpp_42_the_receipt_decides_what_was_taken(
     intent: Intent, taken: int, actual: int, entries: list[tuple[str, int]]
 ) -> None:
     run = gear.claimed(intent=intent)
-    gear.won(on(transitions.commit, token=gear.TOKEN, taken_micros=taken, actor="test")(run))
+    gear.won(transitions.commit(claim=gear.claim_of(run), taken_micros=taken))
     assert gear.row(run.run_id).actual_cost_usd_micros == actual
     assert ledger(run) == entries
     adjusted = [micros for kind, micros in entries if kind == "ADJUST"]
@@ -163,7 +165,7 @@ def test_dpp_58_a_dispute_is_resolved_one_way_or_the_other(refunded: bool) -> No
 def test_dpp_58_a_refunded_run_is_not_disputed() -> None:
     run = gear.committed(intent=gear.REFUND)
     before = gear.everything(run.run_id)
-    assert CALLS["dispute"](run) is Outcome.LOST
+    assert CALLS["dispute"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -189,7 +191,7 @@ def test_dpp_23_a_tombstone_keeps_its_money_and_nothing_else() -> None:
 def test_dpp_23_within_its_retention_a_run_stays() -> None:
     run = gear.aged(gear.committed(), retention_until=-5)
     before = gear.everything(run.run_id)
-    assert CALLS["expire"](run) is Outcome.LOST
+    assert CALLS["expire"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -197,7 +199,7 @@ def test_dpp_23_within_its_retention_a_run_stays() -> None:
 def test_dpp_23_a_tombstone_stands_for_a_year() -> None:
     run = gear.aged(gear.expired(), retention_until=86_400 * 365 - 60)
     before = gear.everything(run.run_id)
-    assert CALLS["forget"](run) is Outcome.LOST
+    assert CALLS["forget"](run) is LOST
     assert gear.everything(run.run_id) == before
     gear.won(CALLS["forget"](gear.aged(run, retention_until=86_400 * 365 + 60)))
     assert gear.everything(run.run_id)["run"] == gear.everything(run.run_id)["history"] == []
@@ -210,7 +212,7 @@ def test_dpp_23_a_disputed_tombstone_is_not_forgotten() -> None:
     gear.won(CALLS["dispute"](run))
     run = gear.aged(gear.row(run.run_id), retention_until=86_400 * 400)
     before = gear.everything(run.run_id)
-    assert CALLS["forget"](run) is Outcome.LOST
+    assert CALLS["forget"](run) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -223,7 +225,7 @@ def test_dpp_43_each_send_is_further_off_than_the_last(seen: int, minutes: int) 
     run = gear.aged(gear.reserved(), next_send_at=1)
     Run.objects.filter(pk=run.pk).update(send_count=seen)
     trace = gear.timeline(run.run_id)
-    assert transitions.postpone_send(run_id=run.run_id, send_count=seen) is Outcome.WON
+    assert transitions.postpone_send(run_id=run.run_id, send_count=seen) == Won()
     after = gear.row(run.run_id)
     assert (after.send_count, after.version) == (seen + 1, run.version)
     assert seconds_from_now(run, "next_send_at") == pytest.approx(minutes * MINUTE, abs=5)
@@ -235,7 +237,7 @@ def test_dpp_43_each_send_is_further_off_than_the_last(seen: int, minutes: int) 
 def test_dpp_43_only_a_queued_run_whose_money_is_held_is_sent_again(state: str) -> None:
     run = gear.aged(STATES[state](), next_send_at=1)
     before = gear.everything(run.run_id)
-    won = transitions.postpone_send(run_id=run.run_id, send_count=0) is Outcome.WON
+    won = transitions.postpone_send(run_id=run.run_id, send_count=0) == Won()
     assert won is (state == "reserved")
     assert (gear.everything(run.run_id) != before) is won
 
@@ -248,7 +250,7 @@ def test_dpp_43_a_send_that_is_not_ours_to_make_is_refused(case: str) -> None:
         gear.won(transitions.mark_dead_lettered(run_id=run.run_id))
     before = gear.everything(run.run_id)
     seen = 1 if case == "sent meanwhile" else 0
-    assert transitions.postpone_send(run_id=run.run_id, send_count=seen) is Outcome.LOST
+    assert transitions.postpone_send(run_id=run.run_id, send_count=seen) is LOST
     assert gear.everything(run.run_id) == before
 
 
@@ -258,8 +260,8 @@ def test_dpp_45_a_queued_run_is_marked_once(state: str) -> None:
     run = STATES[state]()
     before = gear.everything(run.run_id)
     first = transitions.mark_dead_lettered(run_id=run.run_id)
-    assert first is (Outcome.WON if state == "reserved" else Outcome.LOST)
-    assert transitions.mark_dead_lettered(run_id=run.run_id) is Outcome.LOST
+    assert first == (Won() if state == "reserved" else LOST)
+    assert transitions.mark_dead_lettered(run_id=run.run_id) is LOST
     assert (gear.everything(run.run_id) != before) is (state == "reserved")
     assert gear.row(run.run_id).version == run.version
 
@@ -273,7 +275,7 @@ def test_dpp_55_a_fence_raises_what_stands_between_two_effects_and_nothing_else(
         if state in {"accepted", "claimed"}:
             assert gear.row(run.run_id).version == run.version + 1
             assert gear.timeline(run.run_id)[-1][-1] == "rebuild"
-            assert CALLS["commit" if state == "claimed" else "reserve"](run) is Outcome.LOST
+            assert CALLS["commit" if state == "claimed" else "reserve"](run) is LOST
         else:
             assert gear.everything(run.run_id) == untouched[state]
 

@@ -21,7 +21,7 @@ letters = In("integration/reaper/test_dead_letters_consumer")
 expiries = In("integration/reaper/test_retention_runs")
 
 MONEY_IS_CLOSED: Final = '    if money_is_closed():\n        return tally.report(waits_for="money")\n'
-LOST: Final = "            if claimed is Outcome.LOST:\n"
+LOST: Final = "            if claimed is LOST:\n"
 LOST_GOES_ON: Final = "            if claimed is None:\n"
 
 MUTANTS: Final = (
@@ -70,23 +70,22 @@ MUTANTS: Final = (
     Mutant(
         "a lost result costs what it would have",
         RECONCILER,
-        "    run.intent_charge_usd_micros = capped_charge_micros(\n"
-        "        run.minimum_fee_usd_micros, reserved_micros=run.reservation_max_cost_usd_micros\n    )\n",
-        "",
+        "            run.minimum_fee_usd_micros, reserved_micros=",
+        "            run.reservation_max_cost_usd_micros, reserved_micros=",
         claims("test_dpp_42_a_result_that_is_gone_fails_at_the_minimum_fee"),
     ),
     Mutant(
         "a reconciler that lost moves the money",
         RECONCILER,
-        "transitions.retake(run_id=run.run_id, version=run.version, token=token, actor=ACTOR) is Outcome.LOST",
-        "transitions.retake(run_id=run.run_id, version=run.version, token=token, actor=ACTOR) is None",
+        "    return None if claimed is LOST else claimed.claim\n",
+        "    return claimed.claim if claimed is not LOST else Claim.stored(Run.objects.get(pk=run.pk), actor=ACTOR)\n",
         claims("test_dpp_34_a_reconciler_that_loses_the_claim_settles_nothing"),
     ),
     Mutant(
         "a reconciler settles what another decided anew",
         RECONCILER,
-        "transitions.reintend(run_id=run.run_id, version=run.version, token=token, actor=ACTOR) is Outcome.LOST",
-        "transitions.reintend(run_id=run.run_id, version=run.version, token=token, actor=ACTOR) is None",
+        "        claimed = transitions.reintend(",
+        "        transitions.reintend(",
         claims("test_dpp_34_a_reconciler_that_loses_the_claim_settles_nothing"),
     ),
     Mutant(

@@ -43,8 +43,8 @@ MUTANTS: Final = (
     Mutant(
         "a worker starts a run whose money is not held",
         TRANSITIONS,
-        "Run.objects.filter(_unclaimed(run_id, version), _WAITING).update(\n            status=Status.PROCESSING,",
-        "Run.objects.filter(_unclaimed(run_id, version)).update(\n            status=Status.PROCESSING,",
+        "Run.objects.filter(_unclaimed(run_id, version), _WAITING).update(\n        status=Status.PROCESSING,",
+        "Run.objects.filter(_unclaimed(run_id, version)).update(\n        status=Status.PROCESSING,",
         edges("test_dpp_30_a_row_whose_money_is_not_held_is_not_started"),
     ),
     Mutant(
@@ -71,22 +71,22 @@ MUTANTS: Final = (
     Mutant(
         "the reaper takes a live lease",
         TRANSITIONS,
-        "guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_expires_at__lt=Now())",
-        "guard = _unclaimed(run_id, version) & _PROCESSING",
+        "_claim(run, _PROCESSING & Q(lease_expires_at__lt=Now()), ",
+        "_claim(run, _PROCESSING, ",
         edges("test_dpp_40_a_live_lease_is_not_reaped"),
     ),
     Mutant(
         "the sweeper takes a run of this minute",
         TRANSITIONS,
-        " & _WAITING & Q(created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS))\n",
-        " & _WAITING\n",
+        "guard = _WAITING & Q(created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS))\n",
+        "guard = _WAITING\n",
         edges("test_dpp_41_a_run_younger_than_an_hour_is_not_swept"),
     ),
     Mutant(
         "a submit is called abandoned while it runs",
         TRANSITIONS,
-        " & _UNHELD & Q(updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS))\n",
-        " & _UNHELD\n",
+        "guard = _UNHELD & Q(updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS))\n",
+        "guard = _UNHELD\n",
         edges("test_dpp_44_a_submit_under_way_is_not_taken_for_abandoned"),
     ),
     Mutant(
@@ -106,29 +106,29 @@ MUTANTS: Final = (
     Mutant(
         "a failed send ends what a worker has started",
         TRANSITIONS,
-        "guard = _unclaimed(run_id, version) & _WAITING\n",
-        "guard = _unclaimed(run_id, version)\n",
+        "return _claim(run, _WAITING, ",
+        "return _claim(run, Q(), ",
         edges(f"{EACH_EDGE}[claim_unsent-working]"),
     ),
     Mutant(
         "a cancel takes a run it did not see at work",
         TRANSITIONS,
-        "& compared(status=seen, money_state=MoneyState.RESERVED)",
-        "& compared(money_state=MoneyState.RESERVED)",
+        "guard = compared(status=seen, money_state=MoneyState.RESERVED)",
+        "guard = compared(money_state=MoneyState.RESERVED)",
         edges(f"{EACH_EDGE}[claim_canceled-working]"),
     ),
     Mutant(
         "a run is refunded as dead that no letter names",
         TRANSITIONS,
-        " & _WAITING & Q(dead_lettered_at__isnull=False)\n",
-        " & _WAITING\n",
+        "_claim(run, _WAITING & Q(dead_lettered_at__isnull=False), ",
+        "_claim(run, _WAITING, ",
         edges("test_dpp_45_a_run_that_no_letter_names_is_not_refunded_as_dead"),
     ),
     Mutant(
         "two requeuers both may send",
         TRANSITIONS,
-        "            send_count=send_count,\n            finalize_stage",
-        "            finalize_stage",
+        "        send_count=send_count,\n        finalize_stage",
+        "        finalize_stage",
         ends("test_dpp_43_a_send_that_is_not_ours_to_make_is_refused"),
     ),
     # How a run ends.
@@ -142,8 +142,8 @@ MUTANTS: Final = (
     Mutant(
         "a failure is decided again",
         TRANSITIONS,
-        "            intent_status=Status.COMPLETED,\n        ).update(",
-        "        ).update(",
+        "        intent_status=Status.COMPLETED,\n    ).update(",
+        "    ).update(",
         ends("test_dpp_42_a_failure_is_not_decided_again"),
     ),
     Mutant(
@@ -184,15 +184,15 @@ MUTANTS: Final = (
     Mutant(
         "a lost result is charged in full",
         TRANSITIONS,
-        'intent_charge_usd_micros=Least(F("minimum_fee_usd_micros"), F("reservation_max_cost_usd_micros")),',
-        'intent_charge_usd_micros=F("reservation_max_cost_usd_micros"),',
+        "        intent_charge_usd_micros=charge_micros,\n",
+        '        intent_charge_usd_micros=F("reservation_max_cost_usd_micros"),\n',
         ends("test_dpp_42_reintend_turns_a_completion_into_the_minimum_fee"),
     ),
     Mutant(
         "a run expires before its time",
         TRANSITIONS,
-        "                retention_until__lt=Now(),\n            ).update(",
-        "            ).update(",
+        "            retention_until__lt=Now(),\n        ).update(",
+        "        ).update(",
         ends("test_dpp_23_within_its_retention_a_run_stays"),
     ),
     Mutant(
@@ -212,8 +212,8 @@ MUTANTS: Final = (
     Mutant(
         "a claim whose money waits is called lost",
         FINALIZATION,
-        "closed=moved.closed)\n            return Finish.WAITING\n",
-        "closed=moved.closed)\n            return Finish.LOST\n",
+        "closed=moved.closed)\n            return Unfinished.WAITING\n",
+        "closed=moved.closed)\n            return Unfinished.LOST\n",
         cancels("test_dpp_27_while_money_is_closed_the_claim_stands_and_the_reconciler_pays"),
     ),
     Mutant(
@@ -234,21 +234,21 @@ MUTANTS: Final = (
     Mutant(
         "a resumer goes on without the row",
         SUBMISSION,
-        "transitions.resume(run_id=run.run_id, version=run.version, actor=ACTOR) is Outcome.LOST:\n",
-        "transitions.resume(run_id=run.run_id, version=run.version, actor=ACTOR) is None:\n",
+        "        if resumed is LOST:\n            return IN_PROGRESS\n",
+        "        if resumed is LOST:\n            resumed = run\n",
         locks("test_dpp_08_a_retry_that_lost_the_row_to_another_holds_nothing"),
     ),
     Mutant(
         "a run whose mark was lost is announced",
         SUBMISSION,
-        "                    if marked is Outcome.WON:\n",
-        "                    if marked:\n",
+        "                    if marked is not LOST:\n",
+        "                    if marked := replace(row, version=row.version + 1):\n",
         rivals("test_dpp_53_a_sweep_after_the_hold_gives_it_back"),
     ),
     Mutant(
         "a refused hold leaves its row",
         SUBMISSION,
-        "if transitions.drop(run_id=row.run_id, version=row.version) is Outcome.WON:\n",
+        "if transitions.drop(run_id=row.run_id, version=row.version) is not LOST:\n",
         "if transitions.drop:\n",
         rivals("test_dpp_08_money_that_went_between_the_glance_and_the_hold_is_402_and_no_row"),
     ),
@@ -298,8 +298,8 @@ MUTANTS: Final = (
     Mutant(
         "a worker that lost the start works on",
         EXECUTION,
-        "                if started is Edge.WON:\n",
-        "                if started:\n",
+        "                if started is not LOST:\n",
+        "                if started := run:\n",
         executed("test_dpp_30_the_loser_of_the_start_does_nothing"),
     ),
     Mutant(
@@ -312,8 +312,8 @@ MUTANTS: Final = (
     Mutant(
         "a worker that lost the claim moves the money",
         EXECUTION,
-        "if outcome is Edge.WON else End.CLAIM_LOST",
-        "if outcome else End.CLAIM_LOST",
+        "            return End.CLAIM_LOST if claimed is LOST else",
+        "            return Claim.stored(Run.objects.get(pk=run.pk), actor=ACTOR) if claimed is LOST else",
         executed("test_dpp_34_the_loser_of_the_claim_settles_nothing_and_points_at_nothing"),
     ),
     Mutant(

@@ -1,0 +1,86 @@
+"""What an edge of transitions.py answers: that it won the row, and with it what its winner goes on with, or LOST.
+
+A claiming edge answers `Claimed(claim)`. The claim is all that `finish` needs: whoever holds it moves the money as the
+claim says and commits the row at the version that the claim names.
+"""
+
+import enum
+import uuid
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+from runs.models import Run
+from runs.states import MoneyState, Stage
+
+
+class Lost(enum.Enum):
+    """The row is not in the state, or at the version, that the caller saw; nothing was changed."""
+
+    LOST = "lost"
+
+
+LOST: Final = Lost.LOST
+
+
+class Seen(Protocol):
+    """A row as its caller read it: the version is the guard of the edge that it asks for."""
+
+    @property
+    def run_id(self) -> uuid.UUID: ...
+    @property
+    def tenant_id(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claimed row as its finisher knows it: what carrying out its intent needs, and no more."""
+
+    run_id: uuid.UUID
+    tenant_id: str
+    version: int
+    """The row's, after the claim."""
+    token: str
+    actor: str
+    money_state: MoneyState
+    charge_micros: int
+
+    @classmethod
+    def stored(cls, run: Run, *, actor: str) -> Self:
+        """What the claimed row itself says."""
+        token, money_state, charge_micros = run.finalize_token, run.intent_money_state, run.intent_charge_usd_micros
+        if run.finalize_stage != Stage.CLAIMED or token is None or money_state is None or charge_micros is None:
+            raise ValueError(f"run {run.run_id} is not claimed")
+        return cls(
+            run_id=run.run_id,
+            tenant_id=run.tenant_id,
+            version=run.version,
+            token=token,
+            actor=actor,
+            money_state=MoneyState(money_state),
+            charge_micros=charge_micros,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """The edge changed the row and left its version alone, or deleted it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Won):
+    """The edge moved the row, which is at this version now."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(Won):
+    """The caller decides how the run ends: this is its claim."""
+
+    claim: Claim
+
+
+def new_token() -> str:
+    return uuid.uuid4().hex
