@@ -48,11 +48,11 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "dpp_project.http.middleware.RequestMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "dpp_project.http.browsers.SessionMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "dpp_project.http.browsers.AuthenticationMiddleware",
-    "dpp_project.http.browsers.MessageMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -147,7 +147,6 @@ LOGGING = logging.configuration(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL
 REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["dpp_project.http.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "dpp_project.http.negotiation.PlainFirst",
     "EXCEPTION_HANDLER": "dpp_project.http.handlers.exception_handler",
     "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["tenants.permissions.HasScope"],

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import IO, Any
 
+from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.parsers import BaseParser
 
 from dpp_project.http.problems import FieldError, Problem, printable
@@ -22,6 +23,8 @@ class StrictJSONParser(BaseParser):
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
+        if (media_type or "").partition(";")[0].strip().lower() != self.media_type:
+            raise UnsupportedMediaType(media_type)  # DRF lets `*/*` pass; a body is of one type
         coding = _coding(parser_context)
         if coding not in ("", "identity"):
             raise Problem(ReasonCode.UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")

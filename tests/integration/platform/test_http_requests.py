@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from django.core.wsgi import get_wsgi_application
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from dpp_project.http import chunked_bodies
 from dpp_project.http.parsers import MAX_BODY_BYTES
@@ -93,3 +95,14 @@ def test_dpp_03_a_method_that_is_refused_is_not_listed_as_allowed(
     response = getattr(shop.client, method)(path, headers=bearer(shop.issued))
     assert (response.status_code, response.json()["reason_code"]) == (405, "METHOD_NOT_ALLOWED")
     assert response.headers["Allow"] == allowed
+
+
+def test_a_request_of_the_api_opens_no_session_and_sets_no_cookie(shop: Shop) -> None:
+    """Django's session, login and messages stand before every view, and load nothing until a page asks."""
+    shop.client.cookies["sessionid"] = "a" * 32
+    with CaptureQueriesContext(connection) as queries:
+        response = shop.submit()
+    assert response.status_code == 202
+    assert [query["sql"] for query in queries if "django_session" in query["sql"]] == []
+    assert not response.cookies
+    assert "Cookie" not in response.headers.get("Vary", "")
