@@ -9,7 +9,8 @@ import bench
 
 
 def names() -> list[str]:
-    return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if not module.name.startswith("_"))
+    found = pkgutil.iter_modules(bench.__path__)
+    return sorted(one.name for one in found if not one.name.startswith("_") and not one.ispkg)
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """What the box costs: a pack that does nothing, from start() to the end of its process tree, against a bare fork.
 
-make bench ARGS=box
+make bench B=box
 """
 
 import os

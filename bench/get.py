@@ -105,8 +105,8 @@ def main() -> None:
     seen: dict[int, dict[str, Seen]] = {}
     with stage() as here, ExitStack() as stack:
         ours = stack.enter_context(running("ours", "dpp_project.wsgi:application", here))
-        view = stack.enter_context(running("bare view", "bench._bare_view:application", here))
-        driver = stack.enter_context(running("bare driver", "bench._bare_get:application", here))
+        view = stack.enter_context(running("bare view", "bench.peers.bare_view:application", here))
+        driver = stack.enter_context(running("bare driver", "bench.peers.bare_get:application", here))
         there = 0
         for rows in (FEW, given.rows):
             began = time.perf_counter()

@@ -2,7 +2,7 @@
 
 The processor's time, of the rules' own processes too, so that a busy machine does not matter.
 
-make bench B=pack_compliance
+    make bench B=pack_compliance
 """
 
 import resource

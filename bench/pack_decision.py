@@ -1,6 +1,6 @@
 """The embedded decision engine over 50 KB: milliseconds of a question, Korean and English, and through the box.
 
-    python bench/pack_decision.py
+    make bench B=pack_decision
 
 Promised: 20 ms. Each question of tests/data/decision_questions.json over the contexts of its language, repeated up to
 50 KB; the median and the worst of the best of three.

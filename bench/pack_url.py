@@ -1,6 +1,6 @@
 """A url run of 30 pages on loopback, two of them too slow: seconds beyond the deadline of a page.
 
-    python bench/pack_url.py [--runs 3] [--timeout 2]
+    make bench B=pack_url
 
 Through the box, with TLS and text extraction, servers and pack on the same cores. Promised: deadline + 1 s. The memory
 is the largest private memory of the job and of all it started.

@@ -1,4 +1,7 @@
-"""Random or time-ordered run ids: rate and WAL of inserts into a table that is already large."""
+"""Random or time-ordered run ids: rate and WAL of inserts into a table that is already large.
+
+make bench B=run_keys
+"""
 
 import os
 import time

@@ -42,12 +42,12 @@ def requests(api_key: str, name: str) -> Callable[[], bytes]:
 def servers(stack: ExitStack, here: Stage) -> list[Server]:
     found = [
         stack.enter_context(running("ours", "dpp_project.wsgi:application", here)),
-        stack.enter_context(running("bare", "bench._bare_submit:application", here)),
+        stack.enter_context(running("bare", "bench.peers.bare_submit:application", here)),
     ]
     if Path(OTHER_PYTHON).exists():
         found.append(
             stack.enter_context(
-                running("fastapi", "bench._fastapi_submit:app", here, interface="asgi", python=str(OTHER_PYTHON))
+                running("fastapi", "bench.peers.fastapi_submit:app", here, interface="asgi", python=str(OTHER_PYTHON))
             )
         )
     return found

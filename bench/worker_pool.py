@@ -1,6 +1,6 @@
 """Tasks a second through a Celery worker: stock SQS transport and ours, prefork and threads, in one run.
 
-    python bench/worker_pool.py [--messages 1500] [--latency-ms 8] [--concurrency 4]
+    make bench B=worker_pool
 
 The queue is tests/gear/servers/fakesqs.py with the latency of SQS in the same region; the task does nothing, so what is
 measured is receiving, handing over and acknowledging. `lost` are messages received and not finished when progress

@@ -1,6 +1,6 @@
 """Whole lives of runs through one worker, against tasks that do nothing on the same transport and queue.
 
-    make bench ARGS=worker_throughput
+    make bench B=worker_throughput
 
 A life is what a worker does for a run of the probe pack that does nothing: start, lease, a process of its own for the
 pack, envelope to S3, claim, settle, commit. The queue is tests/gear/servers/fakesqs.py with the latency of SQS in the

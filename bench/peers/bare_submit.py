@@ -14,8 +14,8 @@ from typing import Any
 import psycopg_pool
 import redis
 
-from bench._statements import ACCEPT, MARK, values_of
-from bench._statements import TENANT_ID as TENANT
+from bench.peers.statements import ACCEPT, MARK, values_of
+from bench.peers.statements import TENANT_ID as TENANT
 from dpp_project.aws.sqs_sender import Message, shared
 
 POOL: Any = psycopg_pool.ConnectionPool(

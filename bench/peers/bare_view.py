@@ -10,7 +10,7 @@ from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 
-from bench._statements import TENANT_ID
+from bench.peers.statements import TENANT_ID
 from dpp_project import settings
 
 settings.MIDDLEWARE = []

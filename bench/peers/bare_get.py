@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg_pool
 
-from bench._statements import TENANT_ID
+from bench.peers.statements import TENANT_ID
 
 POOL: Any = psycopg_pool.ConnectionPool(
     os.environ["DATABASE_URL"], min_size=8, max_size=8, kwargs={"autocommit": True, "prepare_threshold": 0}, open=True

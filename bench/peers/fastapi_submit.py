@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from bench._statements import TENANT_ID
+from bench.peers.statements import TENANT_ID
 from dpp_project import clock
 from dpp_project.aws.sqs_sender import Message, shared
 
