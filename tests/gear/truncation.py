@@ -1,23 +1,43 @@
-"""What a test with committed data leaves behind is emptied with one statement.
+"""What a test with committed data leaves behind is deleted where it is, and only there.
 
 Django's own way flushes every table and then makes content types and permissions anew, half a second each time. They
-depend on the code alone, so here they stay.
+depend on the code alone, so here they stay. TRUNCATE of all tables gives each of them and of their indexes a new file:
+25 ms of Postgres for each test, whatever it wrote. So rows are deleted from the tables that have any; a table that has
+grown large is truncated.
 """
 
 from functools import cache
 
-from django.db import connection
+from django.db import connection, transaction
 from django.test import TransactionTestCase
 
 KEPT = frozenset({"django_migrations", "django_content_type", "auth_permission"})
+LARGE_BYTES = 4 * 1024 * 1024
 
 
 def empty_tables(_test_case: TransactionTestCase) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"TRUNCATE {_tables()}")
+    """Waits, as TRUNCATE does, for whoever still writes: no row comes after."""
+    names = _tables()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {', '.join(names)} IN EXCLUSIVE MODE")
+        cursor.execute(_question())
+        row = cursor.fetchone()
+        if max(row[::2]) > LARGE_BYTES:
+            cursor.execute(f"TRUNCATE {', '.join(names)}")
+        elif filled := [name for name, has_rows in zip(names, row[1::2], strict=True) if has_rows]:
+            # Neither the ledger's triggers, which refuse a DELETE, nor foreign keys: all of it goes.
+            cursor.execute("SET LOCAL session_replication_role = replica")
+            for name in filled:
+                cursor.execute(f"DELETE FROM {name}")  # noqa: S608  the name comes from the catalogue
 
 
 @cache
-def _tables() -> str:
-    names = sorted(set(connection.introspection.django_table_names(only_existing=True)) - KEPT)
-    return ", ".join(connection.ops.quote_name(name) for name in names)
+def _question() -> str:
+    """Of each table its size and whether it has a row."""
+    return "SELECT " + ", ".join(f"pg_relation_size('{name}'), EXISTS (SELECT 1 FROM {name})" for name in _tables())  # noqa: S608
+
+
+@cache
+def _tables() -> tuple[str, ...]:
+    names = set(connection.introspection.django_table_names(only_existing=True)) - KEPT
+    return tuple(connection.ops.quote_name(name) for name in sorted(names))
