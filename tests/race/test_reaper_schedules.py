@@ -6,6 +6,7 @@ are given, and a claim is old as it is made. The bucket is a dictionary that is 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 import pytest
@@ -72,7 +73,7 @@ def named(cast: Sequence[Part]) -> str:
 
 
 class Bucket:
-    """Put and head, each an effect."""
+    """Put and head, each an effect; reading is the test's own."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -80,11 +81,14 @@ class Bucket:
     def put(self, key: str, content: bytes, *, content_type: str) -> str:
         schedules.pause(f"put {content_type}")
         self.objects[key] = content
-        return "a" * 64
+        return sha256(content).hexdigest()
 
     def head(self, key: str) -> Head | None:
         schedules.pause("head")
         return Head(size=len(self.objects[key]), content_type="") if key in self.objects else None
+
+    def read(self, key: str, *, max_bytes: int) -> bytes:
+        return self.objects[key][:max_bytes]
 
 
 @pytest.fixture
@@ -97,6 +101,7 @@ def tenant(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> Tenant:
     monkeypatch.setattr(execution, "box", lambda: box)
     monkeypatch.setattr(storage.RunStorage, "put", bucket.put)
     monkeypatch.setattr(storage.RunStorage, "head", bucket.head)
+    monkeypatch.setattr(storage.RunStorage, "read", bucket.read)
     monkeypatch.setattr(transitions, "LEASE_TTL_SECONDS", -1)
     monkeypatch.setattr(timing, "RECONCILE_AFTER_SECONDS", -1)
     return made
@@ -130,6 +135,9 @@ def ends_once(run: Run) -> int:
     charged = [("CHARGE", -ended.actual_cost_usd_micros)] if ended.actual_cost_usd_micros else []
     assert entries == charged, (ended.status, entries)
     assert (ended.result_key is not None) == (ended.status == "COMPLETED")
+    if ended.result_key is not None:
+        stored = storage.shared().read(ended.result_key, max_bytes=1_000_000)
+        assert sha256(stored).hexdigest() == ended.result_sha256, "the row names other bytes"
     return ended.actual_cost_usd_micros
 
 
@@ -185,3 +193,16 @@ def test_a_claim_that_does_not_compare_is_found(tenant: Tenant, stage: Stage, mo
     monkeypatch.setattr(execution, "_claimed", careless)
     with pytest.raises(AssertionError):
         every_schedule((worker, canceler), preemptions=1, tenant=tenant, stage=stage)
+
+
+def test_a_pointer_to_another_result_is_found(tenant: Tenant, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row says which bytes its result has; a bucket that holds others is not what was charged for."""
+    put = storage.RunStorage.put
+
+    def another(_bucket: Any, key: str, content: bytes, *, content_type: str) -> str:
+        put(key, content + b" ", content_type=content_type)
+        return sha256(content).hexdigest()
+
+    monkeypatch.setattr(storage.RunStorage, "put", another)
+    with pytest.raises(AssertionError, match="other bytes"):
+        every_schedule((worker, reaper), preemptions=1, tenant=tenant, stage=stage)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from dpp_project import constants
 from runs.states import MoneyState, Status
+from tests.gear.source import PRODUCT, REPOSITORY, files, of_product, text
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SPECIFIED = {
     "RETENTION_DAYS": 30,
     "PRESIGNED_URL_TTL_SECONDS": 600,
@@ -43,12 +43,15 @@ def test_dpp_79_the_state_machine_has_the_specified_words() -> None:
 def test_dpp_79_no_other_module_gives_a_constant_a_value() -> None:
     named = re.compile(rf"^({'|'.join(SPECIFIED)})\b[^=\n]*=(?!=)", re.MULTILINE)
     elsewhere = [
-        str(path.relative_to(REPOSITORY))
-        for app in ("dpp_project", "tenants", "budget", "runs", "reaper")
-        for path in (REPOSITORY / app).rglob("*.py")
-        if path != REPOSITORY / "dpp_project" / "constants.py" and named.search(path.read_text(encoding="utf-8"))
+        str(path) for path in of_product() if path != Path("dpp_project/constants.py") and named.search(text(path))
     ]
     assert elsewhere == []
+
+
+def test_every_package_of_ours_is_the_products_or_for_development() -> None:
+    """A new package that nobody adds to the import rules would be read by no rule at all."""
+    packages = {path.parts[0] for path in files() if len(path.parts) == 2 and path.name == "__init__.py"}
+    assert packages == {*PRODUCT, "bench", "models", "tests"}
 
 
 def test_dpp_79_what_the_specification_wanted_for_one_tool_is_left_out() -> None:

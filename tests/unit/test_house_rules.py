@@ -2,86 +2,58 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.gear import house_rules
+from tests.gear.source import REPOSITORY, files, modules, parsed, text
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-SKIPPED = {".venv", ".venv-devstack", ".devstack", ".git", "migrations"}
 Rule = Callable[[ast.Module], Iterator[str]]
 
 
-def sources(*, tests: bool | None = None) -> Iterator[Path]:
-    for path in sorted(REPOSITORY.rglob("*.py")):
-        relative = path.relative_to(REPOSITORY)
-        if any(part in SKIPPED or part.startswith(".") for part in relative.parts):
-            continue
-        if tests is None or (relative.parts[0] == "tests") is tests:
-            yield relative
+def of_tests() -> Iterator[Path]:
+    return (path for path in modules() if path.parts[0] == "tests")
 
 
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
-
-
-def complaints(rule: Rule, paths: Iterator[Path], *, but: frozenset[str] = frozenset()) -> list[str]:
+def complaints(rule: Rule, paths: Iterable[Path], *, but: frozenset[str] = frozenset()) -> list[str]:
     return [f"{path} {complaint}" for path in paths if str(path) not in but for complaint in rule(parsed(path))]
 
 
 def test_only_the_clock_reads_the_wall_clock() -> None:
-    assert complaints(house_rules.wall_clock_reads, sources(), but=frozenset({"dpp_project/clock.py"})) == []
+    assert complaints(house_rules.wall_clock_reads, modules(), but=frozenset({"dpp_project/clock.py"})) == []
 
 
 def test_no_test_sleeps() -> None:
-    paths = (path for path in sources(tests=True) if path.name.startswith("test_"))
+    paths = (path for path in of_tests() if path.name.startswith("test_"))
     assert complaints(house_rules.sleeps, paths) == []
 
 
 def test_functions_fit_on_a_page() -> None:
-    assert complaints(house_rules.long_functions, sources()) == []
+    assert complaints(house_rules.long_functions, modules()) == []
 
 
 def test_every_test_asserts() -> None:
-    assert complaints(house_rules.asserts_nothing, sources(tests=True)) == []
+    assert complaints(house_rules.asserts_nothing, of_tests()) == []
 
 
 def test_nothing_is_swallowed_whole() -> None:
-    assert complaints(house_rules.silent_excepts, sources(), but=house_rules.KEEPS_WHAT_IT_CATCHES) == []
+    assert complaints(house_rules.silent_excepts, modules(), but=house_rules.KEEPS_WHAT_IT_CATCHES) == []
 
 
 def test_modules_stay_readable() -> None:
-    long = {
-        str(path)
-        for path in sources()
-        if len((REPOSITORY / path).read_text().splitlines()) > house_rules.MAX_MODULE_LINES
-    }
+    long = {str(path) for path in modules() if len(text(path).splitlines()) > house_rules.MAX_MODULE_LINES}
     assert long == set(house_rules.LONG_MODULES)
 
 
 def test_nothing_points_outside_the_repository() -> None:
     forbidden = re.compile(r"\.\./shared|(?<!\w)/(?:work|farm|home/\w+)/")
-    text_files = (
-        path
-        for path in REPOSITORY.rglob("*")
-        if path.suffix in {".py", ".md", ".toml", ".yaml", ".yml", ".sh", ".html", ".lua", ".js"}
-        or path.name == "Makefile"
-        if not any(part in SKIPPED or part.startswith(".venv") for part in path.relative_to(REPOSITORY).parts)
-    )
-    here = Path(__file__)
-    assert [path for path in text_files if path != here and forbidden.search(path.read_text(encoding="utf-8"))] == []
-
-
-def test_no_reference_leads_to_a_document_that_is_not_here() -> None:
-    """A section sign points into a specification that is not here; a contract row or an ADR is."""
-    suffixes = {".py", ".md", ".lua", ".html", ".pml", ".sh", ".toml", ".yaml"}
-    paths = [path for path in REPOSITORY.rglob("*") if path.suffix in suffixes]
-    ours = [path for path in paths if not SKIPPED & set(path.relative_to(REPOSITORY).parts)]
-    assert [path for path in ours if "\N{SECTION SIGN}" in path.read_text(encoding="utf-8")] == []
+    kinds = {".py", ".md", ".toml", ".yaml", ".yml", ".sh", ".html", ".lua", ".js"}
+    read = [path for path in files() if path.suffix in kinds or path.name == "Makefile"]
+    here = Path(__file__).relative_to(REPOSITORY)
+    assert {"README.md", "Makefile", "pyproject.toml"} <= {str(path) for path in read}
+    assert [path for path in read if path != here and forbidden.search(text(path))] == []
 
 
 SAMPLES: list[tuple[Rule, str, str]] = [

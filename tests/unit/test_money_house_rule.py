@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.gear.source import PRODUCT
+
 pytestmark = pytest.mark.contract("DPP-50")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-APPS = ("dpp_project", "tenants", "budget", "runs", "reaper", "ops")
+APPS = PRODUCT
 INEXACT_NAMES = frozenset({"float", "fsum", "fmean"})
 
 
@@ -115,7 +117,7 @@ def test_all_of_budget_is_money() -> None:
     ]
 
 
-@pytest.mark.parametrize("app", [app for app in APPS if REPOSITORY.joinpath(app).is_dir()])
+@pytest.mark.parametrize("app", APPS)
 def test_dpp_50_no_float_touches_money(app: str) -> None:
     wrong = [
         f"{path.relative_to(REPOSITORY)}:{fault}"

@@ -13,9 +13,10 @@ from runs import transitions
 from runs.intents import Intent
 from runs.models import Run
 from runs.states import EDGES, Combination, MoneyState, Stage, Status
+from tests.gear.source import PRODUCT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-APPS = ("dpp_project", "tenants", "budget", "runs", "reaper", "ops")
+APPS = PRODUCT
 THE_WRITER = "runs/transitions.py"
 
 MODELS = frozenset({"Run", "RunHistory", "RunInputs"})

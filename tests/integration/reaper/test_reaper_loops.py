@@ -20,7 +20,7 @@ from runs import transitions
 from runs.finish import finalization
 from runs.models import Run
 from tenants.models import Tenant
-from tests.gear.builders import recovery
+from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 from tests.gear.faults.proxy import Mode
 
@@ -153,7 +153,8 @@ def test_dpp_76_by_hand_a_dry_run_counts_and_changes_nothing(loop: Loop, tenant:
 def test_dpp_46_beat_runs_it_and_leaves_its_report(loop: Loop, tenant: Tenant) -> None:
     loop.due(tenant)
     job = registry.job(loop.job)
-    assert job.every_seconds in (30, 60, 300)
+    interval = {"lease_reaper": 30, "run_retention": 300}.get(loop.job, 60)
+    assert list(beat.seconds_of(loop.job, until=300))[:2] == [0, interval]
     assert runner.run(job).outcome is runner.Outcome.DONE
     report = JobReport.objects.get(job=loop.job)
     assert (report.changed, report.errors, report.ended_at is not None) == (1, 0, True)

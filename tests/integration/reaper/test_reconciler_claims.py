@@ -14,7 +14,6 @@ from budget.models import PendingCredit
 from budget.outcomes import Settled
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from dpp_project.jobs import registry
 from dpp_project.reasons import ReasonCode
 from reaper import claim_reconciler, metrics
 from runs import transitions
@@ -25,7 +24,7 @@ from runs.finish.finalization import Committed, Unfinished
 from runs.intents import Intent
 from runs.models import Run
 from tenants.models import Tenant
-from tests.gear.builders import recovery
+from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-42")]
@@ -318,5 +317,11 @@ def test_dpp_55_a_rebuild_between_settle_and_commit_is_followed_and_charged_once
     recovery.law_holds(tenant)
 
 
-def test_dpp_42_it_comes_each_minute_so_a_crashed_claim_ends_within_five_minutes_and_a_tick() -> None:
-    assert registry.job("claim_reconciler").every_seconds == 60
+def test_dpp_42_it_comes_each_minute_and_a_crashed_claim_ends_within_five_minutes_and_a_tick(tenant: Tenant) -> None:
+    assert list(beat.seconds_of("claim_reconciler", until=180)) == [0, 60, 120, 180]
+    run = recovery.worker_claimed(tenant)
+    age = beat.age_after_passes(
+        "claim_reconciler", run, until=lambda: gear.row(run.run_id).finalize_stage == "COMMITTED", within=360
+    )
+    assert age == 345
+    assert recovery.charges(run) == [-50_000]

@@ -21,7 +21,7 @@ from runs import transitions
 from runs.models import Run
 from runs.submit import wake_worker
 from tenants.models import Tenant
-from tests.gear.builders import recovery
+from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-43")]
@@ -188,5 +188,8 @@ def test_dpp_43_a_death_before_the_sending_leaves_the_run_due_again(
     assert len(messages()) == 1
 
 
-def test_dpp_43_it_comes_each_minute() -> None:
-    assert registry.job("requeuer").every_seconds == 60
+def test_dpp_43_it_comes_each_minute_and_a_lost_message_is_sent_again_in_the_third(tenant: Tenant) -> None:
+    assert list(beat.seconds_of("requeuer", until=180)) == [0, 60, 120, 180]
+    run = recovery.queued(tenant)
+    assert beat.age_after_passes("requeuer", run, until=messages, within=240) == 165
+    assert gear.row(run.run_id).send_count == 1

@@ -7,13 +7,12 @@ from redis import Redis
 
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from dpp_project.jobs import registry
 from reaper import reservation_sweeper
 from runs import transitions
 from runs.claims import LOST, Lost, Won
 from runs.models import Run
 from tenants.models import Tenant
-from tests.gear.builders import recovery
+from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-41")]
@@ -108,5 +107,11 @@ def test_dpp_41_a_dead_lettered_run_is_swept_like_any_other(tenant: Tenant) -> N
     assert gear.row(run.run_id).money_state == "REFUNDED"
 
 
-def test_dpp_41_it_comes_each_minute() -> None:
-    assert registry.job("reservation_sweeper").every_seconds == 60
+def test_dpp_41_it_comes_each_minute_and_ends_a_run_that_waited_an_hour(tenant: Tenant) -> None:
+    assert list(beat.seconds_of("reservation_sweeper", until=180)) == [0, 60, 120, 180]
+    run = recovery.queued(tenant)
+    age = beat.age_after_passes(
+        "reservation_sweeper", run, until=lambda: gear.row(run.run_id).money_state == "REFUNDED", within=3_660
+    )
+    assert age == 3_645
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
