@@ -1,4 +1,8 @@
-"""What a money operation can answer, each as its own type. A refusal is an answer, not an exception."""
+"""What a money operation can answer, each as its own type. A refusal is an answer, not an exception.
+
+A script's answer says where the tenant's money is lost: HoldLost, NoHold, Unavailable(BALANCE). The services rebuild it
+then, and their outcome is AskAgain, or Unavailable(BALANCE) where it could not be rebuilt now.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ class Closed(StrEnum):
 
     EPOCH = "epoch"  # Redis lost or may have lost data, and is being rebuilt from the ledger
     GATE = "gate"  # this tenant alone is being rebuilt or verified
-    BALANCE = "balance"  # this tenant's balance key is lost, or was never written
+    BALANCE = "balance"  # this tenant's balance key is lost or was never written; a service could not rebuild it now
     REDIS = "redis"  # no answer: the operation may or may not have happened
 
 
@@ -33,7 +37,7 @@ class AlreadyHeld:
 
 @dataclass(frozen=True)
 class HoldLost:
-    """The reserve key stands, the hold is gone: the tenant must be rebuilt."""
+    """The reserve key stands, the hold is gone."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,16 @@ class Settled:
 
 @dataclass(frozen=True)
 class NoHold:
-    """Neither hold nor receipt. On a claimed run: rebuild the tenant, then ask again."""
+    """Neither hold nor receipt."""
+
+
+@dataclass(frozen=True)
+class AskAgain:
+    """Money of this tenant was lost, and has been rebuilt from the ledger. No money moved for the caller.
+
+    The rebuild has raised the version of rows that are CLAIMED or at money NONE, the caller's too: read the row again,
+    then ask again.
+    """
 
 
 @dataclass(frozen=True)
@@ -95,19 +108,23 @@ class Superseded:
     """The gate is no longer closed by this rebuild; what it wrote may be gone."""
 
 
-HoldOutcome = Held | AlreadyHeld | HoldLost | Insufficient | RunClosed | Unavailable
-SettleOutcome = Settled | NoHold | Unavailable
-RefundOutcome = Refunded | NoHold | Unavailable
-CreditOutcome = Credited | LimitPassed | Unavailable
-WriteOutcome = Written | Superseded
+HoldAnswer = Held | AlreadyHeld | HoldLost | Insufficient | RunClosed | Unavailable
+SettleAnswer = Settled | NoHold | Unavailable
+RefundAnswer = Refunded | NoHold | Unavailable
+CreditAnswer = Credited | LimitPassed | Unavailable
+WriteAnswer = Written | Superseded
+
+HoldOutcome = Held | AlreadyHeld | Insufficient | RunClosed | AskAgain | Unavailable
+SettleOutcome = Settled | AskAgain | Unavailable
+RefundOutcome = Refunded | AskAgain | Unavailable
 
 
 class ScriptRefused(AssertionError):  # noqa: N818  named for what happened
     """A script refused its arguments, or the tenant does not own the run. Checked before: reaching this is a bug."""
 
 
-def hold_outcome(answer: Sequence[str]) -> HoldOutcome:
-    match answer:
+def hold_answer(words: Sequence[str]) -> HoldAnswer:
+    match words:
         case ["OK", balance]:
             return Held(int(balance))
         case ["ERR_ALREADY_RESERVED", "0"]:
@@ -118,49 +135,49 @@ def hold_outcome(answer: Sequence[str]) -> HoldOutcome:
             return Insufficient(int(balance))
         case ["ERR_CLOSED", charge]:
             return RunClosed(int(charge))
-    return _unavailable(answer)
+    return _unavailable(words)
 
 
-def settle_outcome(answer: Sequence[str]) -> SettleOutcome:
-    match answer:
+def settle_answer(words: Sequence[str]) -> SettleAnswer:
+    match words:
         case ["OK", charge, refund, balance, "first" | "again" as turn]:
             return Settled(int(charge), int(refund), int(balance), again=turn == "again")
         case ["ERR_NO_RESERVE"]:
             return NoHold()
-    return _unavailable(answer)
+    return _unavailable(words)
 
 
-def refund_outcome(answer: Sequence[str]) -> RefundOutcome:
-    match answer:
+def refund_answer(words: Sequence[str]) -> RefundAnswer:
+    match words:
         case ["OK", refund, balance, charge, "first" | "again" | "tombstone" as turn]:
             return Refunded(
                 int(refund), int(balance), int(charge), again=turn == "again", tombstone=turn == "tombstone"
             )
         case ["ERR_NO_RESERVE"]:
             return NoHold()
-    return _unavailable(answer)
+    return _unavailable(words)
 
 
-def credit_outcome(answer: Sequence[str]) -> CreditOutcome:
-    match answer:
+def credit_answer(words: Sequence[str]) -> CreditAnswer:
+    match words:
         case ["OK", balance, "first" | "again" as turn]:
             return Credited(int(balance), again=turn == "again")
         case ["ERR_LIMIT", balance]:
             return LimitPassed(int(balance))
-    return _unavailable(answer)
+    return _unavailable(words)
 
 
-def write_outcome(answer: Sequence[str]) -> WriteOutcome:
-    match answer:
+def write_answer(words: Sequence[str]) -> WriteAnswer:
+    match words:
         case ["OK"]:
             return Written()
         case ["ERR_SUPERSEDED"]:
             return Superseded()
-    raise ScriptRefused(" ".join(answer))
+    raise ScriptRefused(" ".join(words))
 
 
-def _unavailable(answer: Sequence[str]) -> Unavailable:
-    match answer:
+def _unavailable(words: Sequence[str]) -> Unavailable:
+    match words:
         case ["ERR_UNAVAILABLE", closed]:
             return Unavailable(Closed(closed))
-    raise ScriptRefused(" ".join(answer))
+    raise ScriptRefused(" ".join(words))

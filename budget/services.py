@@ -2,6 +2,11 @@
 
 A hold, settle or refund is one script, one round trip: it happened whole or not at all, and asking again repeats the
 first answer. `Unavailable` is a normal answer: nothing is known to have happened, and asking again later is right.
+
+Where a tenant's money turns out to be lost (its balance, or the hold that the run's row promises), these functions
+rebuild the tenant, and their callers do not. That rebuild fences the caller's row, so the answer is `AskAgain`: read
+the row again, then ask again. Where the tenant cannot be rebuilt now, because another rebuild is at work or a store is
+away, the answer is Unavailable.
 """
 
 import time
@@ -18,7 +23,17 @@ from django.db import transaction
 from budget import ledger, metrics
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros, stored_micros
-from budget.outcomes import Closed, Credited, HoldOutcome, RefundOutcome, SettleOutcome, Unavailable
+from budget.outcomes import (
+    AskAgain,
+    Closed,
+    Credited,
+    HoldLost,
+    HoldOutcome,
+    NoHold,
+    RefundOutcome,
+    SettleOutcome,
+    Unavailable,
+)
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from budget.redis.gate import GateClosed
@@ -28,10 +43,11 @@ from tenants.scopes import OPERATOR_TENANT_ID
 
 log = structlog.get_logger("dpp.budget")
 
-Outcome = TypeVar("Outcome")
+ScriptAnswer = TypeVar("ScriptAnswer")
 
 REFERENCE_LENGTH_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 200
+BALANCE_LOST: Final = Unavailable(Closed.BALANCE)
 OUR_REFERENCES: Final = ("run:", "dispute:")
 GATE_PAUSE: Final = timedelta(milliseconds=20)
 GATE_TRIES: Final = keys.VERIFY_GATE_MS // 20 + 2
@@ -43,53 +59,60 @@ def hold(*, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: in
 
     The row must exist before, at money NONE; after Held or AlreadyHeld the caller marks it RESERVED by CAS. Dying in
     between leaves a hold that a retry of the same submit, or the row's finisher, finds.
-    A lost balance is rebuilt here. That fences rows at money NONE, the caller's too: the answer is Unavailable, and
-    the caller reads its row again before it asks again.
     """
-    outcome = _counted(
+    answer = _counted(
         "hold",
         lambda: scripts.shared().reserve(
             tenant_id=tenant_id, run_id=run_id, reserved_micros=reserved_micros, created_at_ms=created_at_ms
         ),
     )
-    if outcome == Unavailable(Closed.BALANCE):
-        rebuild.mended(tenant_id)
-    return outcome
+    if isinstance(answer, HoldLost) or answer == BALANCE_LOST:
+        return _rebuilt(tenant_id)
+    return answer
 
 
 def settle(*, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
     """End a hold with a charge. Key: the run; the first settle or refund decides, later ones repeat its answer.
 
     The row must be CLAIMED with this charge as its intent. Dying before the commit leaves a receipt for 24 hours;
-    whoever finishes the row next gets the same answer. NoHold on a claimed row: rebuild the tenant, and let the next
-    finisher ask again, since the rebuild fences this one.
+    the row's next finisher gets the same answer.
     """
-    return _counted(
+    answer = _counted(
         "settle",
         lambda: scripts.shared().settle(tenant_id=tenant_id, run_id=run_id, charge_micros=charge_micros),
     )
+    if isinstance(answer, NoHold) or answer == BALANCE_LOST:
+        return _rebuilt(tenant_id)
+    return answer
 
 
 def refund(*, tenant_id: str, run_id: str) -> RefundOutcome:
     """End a hold without a charge, and stop one that may still be coming. Key and crash window as for `settle`."""
-    return _counted("refund", lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id))
+    answer = _counted("refund", lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id))
+    if isinstance(answer, NoHold) or answer == BALANCE_LOST:
+        return _rebuilt(tenant_id)
+    return answer
 
 
-def _counted(operation: str, ask: Callable[[], Outcome]) -> Outcome:
-    outcome = _patiently(ask)
-    answer = outcome.closed.value if isinstance(outcome, Unavailable) else type(outcome).__name__
-    metrics.OPERATIONS.labels(operation, answer).inc()
-    return outcome
+def _rebuilt(tenant_id: str) -> AskAgain | Unavailable:
+    return AskAgain() if rebuild.mended(tenant_id) else BALANCE_LOST
 
 
-def _patiently(ask: Callable[[], Outcome]) -> Outcome:
-    """A tenant that is only being counted is open again within VERIFY_GATE_MS; nobody should hear of it."""
+def _counted(operation: str, ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
+    answer = _asked_while_gated(ask)
+    label = answer.closed.value if isinstance(answer, Unavailable) else type(answer).__name__
+    metrics.OPERATIONS.labels(operation, label).inc()
+    return answer
+
+
+def _asked_while_gated(ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
+    """A tenant that is only being verified is open again within VERIFY_GATE_MS: the caller is not told of it."""
     for _ in range(GATE_TRIES):
-        outcome = ask()
-        if outcome != Unavailable(Closed.GATE):
+        answer = ask()
+        if answer != Unavailable(Closed.GATE):
             break
         time.sleep(GATE_PAUSE.total_seconds())
-    return outcome
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +121,14 @@ class Available:
 
 
 def balance(*, tenant_id: str) -> Available | Unavailable:
-    """What can be held now. One round trip; never zero for want of knowing."""
+    """What can be held now; never zero for want of knowing. One round trip, unless it was lost and is rebuilt first."""
+    found = _balance(tenant_id)
+    if found == BALANCE_LOST and rebuild.mended(tenant_id):
+        return _balance(tenant_id)
+    return found
+
+
+def _balance(tenant_id: str) -> Available | Unavailable:
     money = scripts.shared()
     try:
         epoch = money.gate.epoch()
@@ -113,10 +143,7 @@ def balance(*, tenant_id: str) -> Available | Unavailable:
     if gate is not None:
         return Unavailable(Closed.GATE)
     balance_micros = stored_micros(micros)
-    if balance_micros is None:
-        rebuild.mended(tenant_id)
-        return Unavailable(Closed.BALANCE)
-    return Available(balance_micros)
+    return BALANCE_LOST if balance_micros is None else Available(balance_micros)
 
 
 class Reason(StrEnum):
@@ -292,7 +319,7 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
     if isinstance(outcome, Credited):
         PendingCredit.objects.filter(pk=pending.pk).delete()
         return outcome.balance_micros
-    return _count_by_rebuild(pending) if outcome == Unavailable(Closed.BALANCE) else None
+    return _count_by_rebuild(pending) if outcome == BALANCE_LOST else None
 
 
 def _count_by_rebuild(pending: PendingCredit) -> int | None:

@@ -6,11 +6,10 @@ from typing import Final
 
 import redis
 
-from budget import ledger
+from budget import ledger, services
 from budget.ledger import Period, Position
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Unavailable
-from budget.rebuild import rebuild
 from budget.redis import scripts, view
 
 TRIES: Final = 20
@@ -32,7 +31,7 @@ class Overview:
 def overview(tenant_id: str) -> Overview | Unavailable:
     """Redis and the ledger as of one moment: between two looks at the same sequence.
 
-    A tenant that was only just made has no balance yet; whoever looks first brings it there.
+    A tenant that was only just made has no balance yet: the first look brings it there.
     """
     client = scripts.shared().client
     try:
@@ -41,8 +40,9 @@ def overview(tenant_id: str) -> Overview | Unavailable:
             if not frame.mark.is_open():
                 return Unavailable(Closed.EPOCH)
             if frame.balance_micros is None:
-                if not rebuild.mended(tenant_id):
-                    return Unavailable(Closed.BALANCE)
+                brought = services.balance(tenant_id=tenant_id)
+                if isinstance(brought, Unavailable):
+                    return brought
                 continue
             coming = _coming(client, tenant_id)
             credited = ledger.sums_of(tenant_id).credited_micros - coming

@@ -1,7 +1,7 @@
-"""The Lua scripts as typed calls: one round trip each, the epoch filled in, the answer as an outcome.
+"""The Lua scripts as typed calls: one round trip each, the epoch filled in, the reply as a typed answer.
 
-Redis not answering is `Unavailable(REDIS)`: the script may have run, and asking again is safe because
-every script answers a repeated call with its first result.
+Redis not answering is `Unavailable(REDIS)`: the script may have run, and asking again is safe because every script
+answers a repeated call with its first result.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import redis
 
 from budget import outcomes
 from budget.money import checked_credit_micros, checked_micros
-from budget.outcomes import Closed, CreditOutcome, HoldOutcome, RefundOutcome, SettleOutcome, Unavailable, WriteOutcome
+from budget.outcomes import Closed, CreditAnswer, HoldAnswer, RefundAnswer, SettleAnswer, Unavailable, WriteAnswer
 from budget.redis import connection, keys
 from budget.redis.gate import Gate, GateClosed
 from budget.redis.items import Item
@@ -26,7 +26,7 @@ REFUND_FULL: Final = LuaScript(_LUA.joinpath("refund_full.lua"))
 CREDIT: Final = LuaScript(_LUA.joinpath("credit.lua"))
 REBUILD: Final = LuaScript(_LUA.joinpath("rebuild.lua"))
 
-Outcome = TypeVar("Outcome")
+TypedAnswer = TypeVar("TypedAnswer")
 
 
 class Scripts:
@@ -36,33 +36,33 @@ class Scripts:
         self.client = client
         self.gate = gate
 
-    def reserve(self, *, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: int) -> HoldOutcome:
+    def reserve(self, *, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: int) -> HoldAnswer:
         amount = str(checked_micros(reserved_micros))
         return self._call(
             RESERVE,
             _run_keys(tenant_id, run_id),
             lambda epoch: [tenant_id, amount, str(created_at_ms), run_id, epoch],
-            outcomes.hold_outcome,
+            outcomes.hold_answer,
         )
 
-    def settle(self, *, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
+    def settle(self, *, tenant_id: str, run_id: str, charge_micros: int) -> SettleAnswer:
         charge = str(checked_micros(charge_micros, least=0))
         return self._call(
             SETTLE,
             _run_keys(tenant_id, run_id),
             lambda epoch: [charge, tenant_id, run_id, epoch],
-            outcomes.settle_outcome,
+            outcomes.settle_answer,
         )
 
-    def refund_full(self, *, tenant_id: str, run_id: str) -> RefundOutcome:
+    def refund_full(self, *, tenant_id: str, run_id: str) -> RefundAnswer:
         return self._call(
             REFUND_FULL,
             _run_keys(tenant_id, run_id),
             lambda epoch: [tenant_id, run_id, epoch],
-            outcomes.refund_outcome,
+            outcomes.refund_answer,
         )
 
-    def credit(self, *, tenant_id: str, entry_id: str, amount_micros: int, epoch: str) -> CreditOutcome:
+    def credit(self, *, tenant_id: str, entry_id: str, amount_micros: int, epoch: str) -> CreditAnswer:
         """`epoch` was read before the pending row was: it is never renewed here, a newer one may have counted it."""
         amount = str(checked_credit_micros(amount_micros))
         names = [
@@ -73,10 +73,10 @@ class Scripts:
             keys.gate(tenant_id),
         ]
         try:
-            answer = CREDIT(self.client, keys=names, args=[tenant_id, amount, entry_id, epoch])
+            words = CREDIT(self.client, keys=names, args=[tenant_id, amount, entry_id, epoch])
         except redis.RedisError:
             return Unavailable(Closed.REDIS)
-        return outcomes.credit_outcome(answer)
+        return outcomes.credit_answer(words)
 
     def write(
         self,
@@ -87,35 +87,35 @@ class Scripts:
         balance_micros: int,
         begin: bool,
         items: Sequence[Item],
-    ) -> WriteOutcome:
+    ) -> WriteAnswer:
         """One batch of a rebuild, over the rebuild's own connection. A RedisError is the caller's: it starts again."""
         names = [keys.balance(tenant_id), keys.holds(tenant_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)]
         arguments = [tenant_id, token, str(balance_micros), "begin" if begin else "more"]
         for item in items:
             names += item.key_pair()
             arguments += [item.kind, item.id, str(item.first), str(item.second)]
-        return outcomes.write_outcome(REBUILD(client, keys=names, args=arguments))
+        return outcomes.write_answer(REBUILD(client, keys=names, args=arguments))
 
     def _call(
         self,
         script: LuaScript,
         names: Sequence[str],
         arguments: Callable[[str], list[str]],
-        outcome_of: Callable[[Sequence[str]], Outcome],
-    ) -> Outcome | Unavailable:
+        answer_of: Callable[[Sequence[str]], TypedAnswer],
+    ) -> TypedAnswer | Unavailable:
         try:
             epoch = self.gate.epoch()
-            outcome = outcome_of(script(self.client, keys=names, args=arguments(epoch)))
-            if outcome == Unavailable(Closed.EPOCH):
+            answer = answer_of(script(self.client, keys=names, args=arguments(epoch)))
+            if answer == Unavailable(Closed.EPOCH):
                 # Another epoch: rebuilt since this process last looked, or closed. Looking again tells which.
                 renewed = self.gate.renewed()
                 if renewed != epoch:
-                    outcome = outcome_of(script(self.client, keys=names, args=arguments(renewed)))
+                    answer = answer_of(script(self.client, keys=names, args=arguments(renewed)))
         except GateClosed:
             return Unavailable(Closed.EPOCH)
         except redis.RedisError:
             return Unavailable(Closed.REDIS)
-        return outcome
+        return answer
 
 
 def _run_keys(tenant_id: str, run_id: str) -> list[str]:

@@ -17,8 +17,7 @@ from typing import Final
 import structlog
 
 from budget import services
-from budget.outcomes import Closed, NoHold, RefundOutcome, SettleOutcome, Unavailable
-from budget.rebuild import rebuild
+from budget.outcomes import AskAgain, RefundOutcome, SettleOutcome, Unavailable
 from runs import transitions
 from runs.claims import LOST, Claim
 from runs.models import Run
@@ -50,13 +49,10 @@ def finish(claim: Claim) -> Committed | Unfinished:
     """
     for _ in range(TURNS):
         moved = _move_money(claim)
-        if isinstance(moved, NoHold) or moved == Unavailable(Closed.BALANCE):
-            if not rebuild.mended(claim.tenant_id):  # which fences this claim as well
-                return Unfinished.WAITING
-        elif isinstance(moved, Unavailable):
+        if isinstance(moved, Unavailable):
             log.warning("money cannot move, the claim waits", run_id=str(claim.run_id), closed=moved.closed)
             return Unfinished.WAITING
-        else:
+        if not isinstance(moved, AskAgain):
             ended = transitions.commit(claim=claim, taken_micros=moved.charge_micros)
             if ended is not LOST:
                 return Committed(ended.version)

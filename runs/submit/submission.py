@@ -24,7 +24,7 @@ import structlog
 
 from budget import services as money
 from budget.money import format_usd
-from budget.outcomes import AlreadyHeld, Closed, Held, HoldLost, Insufficient, RunClosed, Unavailable
+from budget.outcomes import AlreadyHeld, AskAgain, Held, Insufficient, RunClosed, Unavailable
 from dpp_project.aws.sqs_sender import SendFailed
 from dpp_project.reasons import ReasonCode
 from runs import run_ids, transitions
@@ -284,9 +284,9 @@ class _Handler:
                         return self._drained(balance_micros)
                 case RunClosed():
                     return IN_PROGRESS
-                case Unavailable(Closed.BALANCE):
-                    pass  # rebuilt by now, which has raised the row's version
-                case HoldLost() | Unavailable():
+                case AskAgain():
+                    pass  # the rebuild has raised the row's version
+                case Unavailable():
                     return BUDGET_UNAVAILABLE
             run = self._read(run_id=row.run_id)
             found = IN_PROGRESS if run is None else self._judge(run)

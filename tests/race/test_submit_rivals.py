@@ -140,6 +140,23 @@ def test_dpp_55_a_lost_balance_is_rebuilt_on_the_way(shop: Shop) -> None:
     one_run(shop)
 
 
+@pytest.mark.contract("DPP-55")
+def test_dpp_55_a_hold_that_redis_lost_is_made_again_on_the_way(shop: Shop, let_in: LetIn) -> None:
+    """The first attempt died before it marked its row; the retry finds the reserve key, and no hold."""
+    key = a_request_key()
+
+    def die() -> None:
+        redis.client().delete(keys.holds(shop.tenant.tenant_id))
+        raise recovery.Died
+
+    let_in("reserve", die)
+    with pytest.raises(recovery.Died):
+        shop.submit(key=key)
+    lock_lapses(shop)
+    assert shop.submit(key=key).status_code == 202
+    one_run(shop)
+
+
 @pytest.mark.contract("DPP-53")
 def test_dpp_53_a_submit_that_slept_through_its_sweep_holds_nothing_any_more(shop: Shop, let_in: LetIn) -> None:
     def sweep() -> None:

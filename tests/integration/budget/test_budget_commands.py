@@ -2,13 +2,11 @@
 
 import io
 import json
-import threading
 from typing import Any
 
 import pytest
 import redis
 from django.core.management import CommandError, call_command
-from django.db import connection, connections
 
 from budget import services
 from budget.models import LedgerEntry
@@ -16,6 +14,7 @@ from budget.rebuild import rebuild
 from budget.redis import keys
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.advisory_locks import held_by_another
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-56", "DPP-76")
@@ -115,22 +114,8 @@ def test_budget_rebuild_does_it_by_hand(valkey: redis.Redis) -> None:
 
 
 def test_budget_rebuild_leaves_another_alone() -> None:
-    held, release = threading.Event(), threading.Event()
-
-    def hold_the_lock() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s, %s)", list(rebuild.LOCK))
-            held.set()
-            release.wait(10)
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", list(rebuild.LOCK))
-        connections.close_all()
-
-    thread = threading.Thread(target=hold_the_lock)
-    thread.start()
-    assert held.wait(10)
-    assert run_json("budget_rebuild", code=75) == {"outcome": "busy", "dry_run": False}
-    release.set()
-    thread.join()
+    with held_by_another(rebuild.LOCK):
+        assert run_json("budget_rebuild", code=75) == {"outcome": "busy", "dry_run": False}
 
 
 @pytest.mark.contract("DPP-55")

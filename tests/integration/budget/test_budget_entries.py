@@ -11,7 +11,7 @@ from django.db import connections
 from budget import jobs, ledger, services
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS
-from budget.outcomes import Closed, CreditOutcome, Held, Unavailable
+from budget.outcomes import Closed, CreditAnswer, Held, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from budget.services import Available, Entered, Reason, Refusal
@@ -167,7 +167,7 @@ def dying(outcome_lost: bool) -> Any:  # noqa: FBT001
     """The script's call, cut off before or after it ran."""
     real = scripts.Scripts.credit
 
-    def credit(self: scripts.Scripts, **more: Any) -> CreditOutcome:
+    def credit(self: scripts.Scripts, **more: Any) -> CreditAnswer:
         if outcome_lost:
             real(self, **more)
         return Unavailable(Closed.REDIS)
@@ -225,7 +225,7 @@ def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: py
     entered(top_up(tenant_id, 1, reference="first"))
     real = scripts.Scripts.credit
 
-    def rebuilt_first(self: scripts.Scripts, **more: Any) -> CreditOutcome:
+    def rebuilt_first(self: scripts.Scripts, **more: Any) -> CreditAnswer:
         rebuild.rebuild_all()
         return real(self, **more)
 

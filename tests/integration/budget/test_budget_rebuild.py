@@ -2,10 +2,10 @@
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import redis
@@ -13,7 +13,7 @@ from django.db import connection, connections, transaction
 
 from budget import services, verify
 from budget.models import PendingCredit
-from budget.outcomes import AlreadyHeld, Closed, Held, HoldLost, NoHold, Settled, Unavailable
+from budget.outcomes import AlreadyHeld, AskAgain, Closed, Held, Refunded, Settled, Unavailable
 from budget.rebuild import rebuild
 from budget.rebuild.gate_watch import watch
 from budget.rebuild.rebuild import Busy, Rebuilt
@@ -24,6 +24,7 @@ from budget.verify import Verdict
 from dpp_project.devstack import valkey as devstack_valkey
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.advisory_locks import held_by_another
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-55")
@@ -103,13 +104,15 @@ def test_dpp_55_receipts_of_the_last_day_come_back(runs: RunsTable, valkey: redi
 
 def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id, other = funded(), funded(7)
-    held_run(runs, tenant_id)
+    earlier = held_run(runs, tenant_id)
     epoch = valkey.get(keys.EPOCH)
     valkey.delete(keys.balance(tenant_id))
     run_id = runs.accept(tenant_id, 1)
-    assert hold(tenant_id, run_id, 1) == Unavailable(Closed.BALANCE)
+    assert hold(tenant_id, run_id, 1) == AskAgain()
+    assert valkey.hgetall(keys.holds(tenant_id)).keys() == {earlier}
     assert available(tenant_id) == 750_000
     assert not runs.mark_reserved(run_id), "the rebuild has fenced the row whose hold it refused"
+    assert hold(tenant_id, run_id, 1) == Held(749_999)
     assert valkey.get(keys.EPOCH) == epoch
     assert available(other) == 7
 
@@ -132,17 +135,66 @@ def test_the_watch_opens_what_a_dead_rebuild_left_closed(runs: RunsTable, valkey
     assert available(tenant_id) == 1_000_000
 
 
-def test_lost_holds_are_seen_and_rebuilt(runs: RunsTable, valkey: redis.Redis) -> None:
+def holds_are_lost(valkey: redis.Redis, tenant_id: str) -> None:
+    valkey.delete(keys.holds(tenant_id))
+
+
+def balance_is_lost(valkey: redis.Redis, tenant_id: str) -> None:
+    valkey.delete(keys.balance(tenant_id))
+
+
+ASKED: Final[dict[str, tuple[Callable[[str, str], object], object]]] = {
+    "hold": (hold, AlreadyHeld(250_000)),
+    "settle": (
+        lambda tenant_id, run_id: services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=1),
+        Settled(1, 249_999, 999_999, again=False),
+    ),
+    "refund": (
+        lambda tenant_id, run_id: services.refund(tenant_id=tenant_id, run_id=run_id),
+        Refunded(250_000, 1_000_000, 0, again=False, tombstone=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("lose", [holds_are_lost, balance_is_lost], ids=lambda lose: lose.__name__)
+@pytest.mark.parametrize("asked", ASKED)
+def test_dpp_55_lost_money_is_rebuilt_and_the_caller_asks_again(
+    asked: str, lose: Callable[[redis.Redis, str], None], runs: RunsTable, valkey: redis.Redis
+) -> None:
+    ask, answer = ASKED[asked]
     tenant_id = funded()
     run_id = held_run(runs, tenant_id)
-    valkey.delete(keys.holds(tenant_id))
-    assert hold(tenant_id, run_id) == HoldLost()
-    assert services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=1) == NoHold()
-    assert services.refund(tenant_id=tenant_id, run_id=run_id) == NoHold()
-    assert rebuild.rebuild_tenant(tenant_id) == Rebuilt(tenants=1, holds=1, balance_micros=750_000)
-    assert services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=1) == Settled(
-        1, 249_999, 999_999, again=False
-    )
+    lose(valkey, tenant_id)
+    assert ask(tenant_id, run_id) == AskAgain()
+    assert (available(tenant_id), valkey.hgetall(keys.holds(tenant_id))) == (750_000, {run_id: "250000"})
+    assert ask(tenant_id, run_id) == answer
+
+
+@pytest.mark.parametrize("lose", [holds_are_lost, balance_is_lost], ids=lambda lose: lose.__name__)
+@pytest.mark.parametrize("asked", ASKED)
+def test_dpp_55_lost_money_that_cannot_be_rebuilt_now_is_unavailable(
+    asked: str, lose: Callable[[redis.Redis, str], None], runs: RunsTable, valkey: redis.Redis
+) -> None:
+    """Another rebuild is at work: nothing is moved, written or fenced beside it."""
+    ask, _ = ASKED[asked]
+    tenant_id = funded()
+    run_id = held_run(runs, tenant_id)
+    lose(valkey, tenant_id)
+    names = [keys.balance(tenant_id), keys.seq(tenant_id), keys.receipt(run_id), keys.gate(tenant_id)]
+    before = (valkey.mget(names), valkey.hgetall(keys.holds(tenant_id)))
+    with held_by_another(rebuild.LOCK):
+        assert ask(tenant_id, run_id) == Unavailable(Closed.BALANCE)
+    assert (valkey.mget(names), valkey.hgetall(keys.holds(tenant_id))) == before
+    assert ask(tenant_id, run_id) == AskAgain()
+
+
+def test_dpp_55_a_lost_balance_is_rebuilt_before_it_is_shown(runs: RunsTable, valkey: redis.Redis) -> None:
+    tenant_id = funded()
+    held_run(runs, tenant_id)
+    balance_is_lost(valkey, tenant_id)
+    with held_by_another(rebuild.LOCK):
+        assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.BALANCE)
+    assert services.balance(tenant_id=tenant_id) == Available(750_000)
 
 
 def test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing(runs: RunsTable, valkey: redis.Redis) -> None:
@@ -164,25 +216,11 @@ def test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing(runs: RunsTab
 
 def test_one_rebuild_at_a_time(runs: RunsTable) -> None:
     """The lock is held by another session; the second rebuild changes nothing."""
-    held, release = threading.Event(), threading.Event()
-
-    def hold_the_lock() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s, %s)", list(rebuild.LOCK))
-            held.set()
-            release.wait(10)
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", list(rebuild.LOCK))
-        connections.close_all()
-
-    thread = threading.Thread(target=hold_the_lock)
-    thread.start()
-    assert held.wait(10)
     epoch = scripts.shared().gate.renewed()
-    assert rebuild.rebuild_all() == Busy()
-    assert rebuild.rebuild_tenant("t_any") == Busy()
-    assert scripts.shared().gate.renewed() == epoch
-    release.set()
-    thread.join()
+    with held_by_another(rebuild.LOCK):
+        assert rebuild.rebuild_all() == Busy()
+        assert rebuild.rebuild_tenant("t_any") == Busy()
+        assert scripts.shared().gate.renewed() == epoch
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
 
 

@@ -1,39 +1,17 @@
 """Advisory locks: one session at a time, given back on every way out."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from django.db import connection, connections, transaction
 
 from dpp_project.stores import advisory_lock
+from tests.gear.faults.advisory_locks import held_by_another
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 KEY = (0x74657374, 1)  # "test"
 ANOTHER = (0x74657374, 2)
-
-
-@contextmanager
-def another_session(key: advisory_lock.Key = KEY) -> Iterator[threading.Event]:
-    """Holds the lock until the block ends; setting what it gives lets go before that."""
-    locked, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with advisory_lock.lock(key):
-            locked.set()
-            release.wait(20)
-        connections.close_all()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert locked.wait(10)
-    try:
-        yield release
-    finally:
-        release.set()
-        thread.join()
 
 
 def is_free(key: advisory_lock.Key = KEY) -> bool:
@@ -52,7 +30,7 @@ def is_free(key: advisory_lock.Key = KEY) -> bool:
 
 
 def test_a_lock_that_another_session_has_is_not_waited_for() -> None:
-    with another_session():
+    with held_by_another(KEY):
         with advisory_lock.try_lock(KEY) as locked:
             assert locked is False
         assert not is_free()  # leaving what was not taken frees nothing of the other's
@@ -74,7 +52,7 @@ def test_a_lock_is_given_back_when_its_block_fails() -> None:
 
 
 def test_a_lock_that_is_waited_for_comes_when_the_other_lets_go() -> None:
-    with another_session() as release:
+    with held_by_another(KEY) as release:
         threading.Timer(0.1, release.set).start()
         with advisory_lock.lock(KEY):
             assert release.is_set()

@@ -1,6 +1,5 @@
 """What Postgres itself refuses of tenants and keys, whoever writes (DPP-11), and the documented DDL."""
 
-import uuid
 from typing import Any
 
 import pytest
@@ -147,5 +146,8 @@ def test_tenants_tables_have_the_documented_columns_and_defaults() -> None:
         assert str(cursor.fetchone()[0]).endswith("ON public.api_keys USING btree (tenant_id)")
 
 
-def test_tenants_key_ids_are_random() -> None:
-    assert isinstance(insert_key().key_id, uuid.UUID)
+def test_tenants_key_ids_are_random_and_tell_neither_time_nor_machine() -> None:
+    """A key's id is shown to people: it must not tell which other ids there are (version 1 and 7 would)."""
+    made = [insert_key(key_hash=f"{number:064x}", prefix=f"abcdefg{number}").key_id for number in range(8)]
+    assert [key_id.version for key_id in made] == [4] * 8
+    assert len({key_id.bytes[:4] for key_id in made} | {key_id.bytes[-6:] for key_id in made}) == 16
