@@ -26,7 +26,7 @@ WORKERS, THREADS = (Environment.model_fields[f"DPP_API_{name}"].default for name
 
 @dataclass(frozen=True)
 class Stage:
-    """What every server under test is told, and the key it is asked with."""
+    """The environment of every server under test, and the key of its requests."""
 
     environ: dict[str, str]
     api_key: str

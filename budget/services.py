@@ -290,7 +290,7 @@ def _text_fault(wanted: _Wanted) -> Refusal | None:
 
 
 def open_epoch() -> str | None:
-    """The epoch money is open under, or None: then whoever opens it counts what we are about to write."""
+    """The epoch money is open under, or None: then the rebuild that opens it counts the entry we are about to write."""
     try:
         return scripts.shared().gate.renewed()
     except (GateClosed, redis.RedisError):

@@ -1,4 +1,4 @@
-"""What a tenant is told of its money. Every sum shown adds up to the micro, by the way it is made."""
+"""A tenant's budget and statement. Every sum shown adds up to the micro by construction."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

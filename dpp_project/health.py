@@ -102,7 +102,7 @@ class _Latest:
             return self._found
 
     def _say_what_changed(self) -> None:
-        """Once: whoever waits for us asks every second, and would fill the log with what it is told anyway."""
+        """Log an outage once: a caller that polls every second would fill the log with what the answer says anyway."""
         down = names_down(self._found)
         if down and down != self._down:
             log.warning("not ready", down=down)

@@ -48,7 +48,7 @@ SEARCHED = timedelta(days=RETENTION_DAYS)
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Counts no further than anybody turns pages: counting ten million rows takes seconds, at each click."""
+    """Counts up to a bound: counting ten million rows takes seconds, at each click."""
 
     @cached_property
     def count(self) -> int:
@@ -206,7 +206,7 @@ class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has n
             object_id,
             use_case=disputes.open_dispute,
             title="Dispute the charge",
-            text="The charge is marked as doubted until somebody upholds or refunds it. No money moves.",
+            text="The charge is marked as doubted until an operator upholds or refunds it. No money moves.",
             done="Disputed.",
         )
 

@@ -1,6 +1,6 @@
 """What an edge of transitions.py answers: that it won the row, and with it what its winner goes on with, or LOST.
 
-A claiming edge answers `Claimed(claim)`. The claim is all that `finish` needs: whoever holds it moves the money as the
+A claiming edge answers `Claimed(claim)`. The claim is all that `finish` needs: its holder moves the money as the
 claim says and commits the row at the version that the claim names.
 """
 

@@ -1,4 +1,4 @@
-"""What a claim decides: how the run will end and what it will cost. Whoever finishes the run carries this out."""
+"""What a claim decides: how the run will end and what it will cost. Every finisher of the run carries this out."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -170,7 +170,7 @@ def drop(*, run_id: uuid.UUID, version: int) -> Won | Lost:
 
 
 def resume(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
-    """A retry of the same key takes the row over before it reserves: whoever had it can neither drop nor reserve it."""
+    """A retry of the same key takes the row over before it reserves: the first handler can then do neither step."""
     return _moved(Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(**_step(actor)), version)
 
 
@@ -347,7 +347,7 @@ def claim_canceled(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
 def retake(*, run: Run, actor: str, own_token: str | None = None) -> Claimed | Lost:
     """Take a claim over, intent and all: one that has stood too long, or one's own whose version a rebuild raised.
 
-    One's own keeps its token, so that whoever asked for this finish still knows the claim when an answer gets lost.
+    One's own keeps its token, so that the finisher still knows the claim when an answer gets lost.
     """
     token = own_token or new_token()
     right = Q(finalize_claimed_at__lt=_seconds_ago(timing.RECONCILE_AFTER_SECONDS))
@@ -529,7 +529,7 @@ def mark_dead_lettered(*, run_id: uuid.UUID) -> Won | Lost:
 def fence(*, tenant_id: str | None, actor: str) -> int:
     """A rebuild raises the version of every run between two effects, so that no step under way can commit.
 
-    These are the claimed ones and those whose money is not marked. Whoever was on its way loses its compare-and-set and
+    These are the claimed ones and those whose money is not marked. An actor on its way loses its compare-and-set and
     reads again; the rebuild then counts what the rows say.
     """
     between = Q(finalize_stage=Stage.CLAIMED) | Q(finalize_stage__isnull=True, money_state=MoneyState.NONE)

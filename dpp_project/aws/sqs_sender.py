@@ -7,7 +7,7 @@ tokens and with credentials that renew themselves.
 
 A send is tried twice, DPP_SQS_TIMEOUT_MS each, where the failure may pass: no connection, no answer, 5xx, throttling.
 It may so be taken twice, which is harmless: a message wakes a worker, and a run starts by compare-and-set. A send that
-failed may have been taken all the same: whoever acts on the failure claims the run first.
+failed may have been accepted all the same: a caller that acts on the failure claims the run first.
 """
 
 import hashlib

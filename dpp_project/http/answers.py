@@ -19,7 +19,7 @@ COSTS_UNKNOWN: Final = {
 
 
 def promise(request: HttpRequest, headers: Mapping[str, str]) -> None:
-    """Put these on the answer to come; the middleware does, whoever answers."""
+    """Put these headers on the answer to come; the middleware does so for every answer, errors included."""
     view_of_request: Any = request
     view_of_request.dpp_response_headers = {**getattr(request, "dpp_response_headers", {}), **headers}
 

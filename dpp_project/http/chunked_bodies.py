@@ -10,7 +10,7 @@ Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def told(application: Application) -> Application:
-    """Reads such a body, as far as anybody would, and says its length."""
+    """Reads such a body up to the size limit, and sets its length."""
 
     def with_length(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if "HTTP_TRANSFER_ENCODING" in environ:

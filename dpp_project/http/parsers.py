@@ -93,7 +93,7 @@ def _finite_float(digits: str) -> float:
 
 
 def _check_storable(document: Any) -> None:
-    """Refuse what Postgres' jsonb cannot hold, and nesting that would hurt whoever reads it next."""
+    """Refuse what Postgres' jsonb cannot hold, and nesting too deep for later readers."""
     level, nodes = 0, [("", document)]
     while nodes:
         level += 1

@@ -1,4 +1,4 @@
-"""Prometheus metrics: what processes count, and what is read from the services when somebody asks.
+"""Prometheus metrics: counts of the processes, and levels read from the services at a scrape.
 
 Counters and histograms live in prometheus_client's registry. With DPP_METRICS_DIR each service, of which there may be
 several processes, keeps a folder of its own in it (serve.py), and every page adds all of them up. What a killed child

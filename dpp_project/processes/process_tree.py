@@ -12,7 +12,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc")
 _CHUNK: Final = 65_536
 MARK: Final = "DPP_BOX_MARK"
-"""An environment variable whose value tells the processes of one zygote from all others, whoever adopts them."""
+"""An environment variable whose value marks the processes of one zygote, also after another process adopted them."""
 
 
 def children(pid: int) -> list[int]:

@@ -78,7 +78,7 @@ class SwitchForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = EmergencySwitch
         fields = ["is_on", "reason"]
-        help_texts = {"is_on": "While it is on, the ops cycle runs nothing.", "reason": "For whoever finds it so."}
+        help_texts = {"is_on": "While it is on, the ops cycle runs nothing.", "reason": "Shown to the other operators."}
 
     def clean_reason(self) -> str:
         reason = str(self.cleaned_data["reason"]).strip()

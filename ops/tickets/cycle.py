@@ -140,7 +140,7 @@ class _Cycle:
 
 
 def work_on(ticket: Ticket) -> dict[str, str] | None:
-    """Take a ticket, act, and write down what came of it. None: somebody else has it."""
+    """Take a ticket, act, and store the result. None: another process has it."""
     edge = transitions.take if ticket.status == TicketStatus.OPEN else transitions.resume
     if edge(request_id=ticket.pk, version=ticket.version) is Outcome.LOST:
         return None

@@ -67,7 +67,7 @@ class Ticket(models.Model):
 
 
 class TicketResult(models.Model):
-    """How a ticket ended, one a ticket, by whoever ended it. The database changes none."""
+    """How a ticket ended: one row a ticket, never changed."""
 
     ticket = models.OneToOneField(Ticket, on_delete=models.PROTECT, related_name="result")
     processor_id = models.TextField()

@@ -64,7 +64,7 @@ class Processor:
     payload: type[Payload]
     act: Callable[[Ticket], Answer]
     stands: Callable[[Ticket], bool] | None
-    """Whether its effect is there now, whoever brought it about. None: it leaves nothing to be seen."""
+    """Whether its effect is there now, by whichever cause. None: it leaves no trace to look for."""
     example: Mapping[str, Any]
     dangerous: bool = False
     """It waits for a second operator: it moves money without a limit, or closes it for a while."""
@@ -113,7 +113,7 @@ def _disable(ticket: Ticket) -> Answer:
 def _switch_submits(ticket: Ticket, *, enabled: bool) -> Answer:
     tenant_id = _read(ticket, payloads.OfTenant).tenant_id
     with transaction.atomic():
-        # One switch of a tenant at a time: whoever comes second sees the other's ticket, at work or done.
+        # One switch of a tenant at a time: the second sees the first's ticket, in progress or done.
         Tenant.objects.select_for_update().filter(tenant_id=tenant_id).first()
         later = Ticket.objects.filter(
             request_type__in=[RequestType.EXECUTION_ENABLE, RequestType.EXECUTION_DISABLE],

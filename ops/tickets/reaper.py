@@ -41,7 +41,7 @@ TURNS: Final = 10
 
 
 class Crowded(Exception):  # noqa: N818  a finding
-    """Others have taken every second for so long that whoever asked is told to come again. Nothing was cleaned."""
+    """Other passes took every second for so long that the caller has to retry later. No ticket was cleaned."""
 
 
 @dataclass(frozen=True, slots=True)

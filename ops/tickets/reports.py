@@ -1,6 +1,6 @@
 """TICKET_REAPER_REPORT_V1 as it is written, and where: the document says both exactly.
 
-`schemas/` describes report and receipt in JSON Schema, for whoever reads them elsewhere.
+`schemas/` describes report and receipt in JSON Schema, for readers elsewhere.
 """
 
 import json

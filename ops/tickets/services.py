@@ -98,7 +98,7 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
     if not ticket.needs_approval:
         return Refusal(Reason.NEEDS_NO_APPROVAL, "request_id", "this ticket runs without an approval")
     if person_of(by) in _persons_behind(ticket.requested_by):
-        return Refusal(Reason.SAME_PERSON, "by", "whoever asked for it cannot approve it; ask another operator")
+        return Refusal(Reason.SAME_PERSON, "by", "the person who asked for it cannot approve it; ask another operator")
     if transitions.approve(request_id=request_id, version=ticket.version, by=by) is Outcome.LOST:
         return _not_open()
     log.info("ticket approved", request_id=str(request_id), actor=by)
@@ -129,4 +129,6 @@ def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
 
 
 def _not_open() -> Refusal:
-    return Refusal(Reason.NOT_OPEN, "request_id", f"it is not {TicketStatus.OPEN}, or somebody was faster; look again")
+    return Refusal(
+        Reason.NOT_OPEN, "request_id", f"it is not {TicketStatus.OPEN}, or another operator was faster; look again"
+    )

@@ -9,7 +9,7 @@
     finish          IN_PROGRESS -> DONE or FAILED, with its result in the same transaction
     clean           IN_PROGRESS -> FAILED, the same, by the ticket reaper
 
-Whoever loses has changed nothing. Ages go by the database's clock. The trigger `tickets_step_is_legal` holds the same
+The loser has changed nothing. Ages go by the database's clock. The trigger `tickets_step_is_legal` holds the same
 edges against everybody else.
 """
 
@@ -93,7 +93,7 @@ def take(*, request_id: uuid.UUID, version: int) -> Outcome:
 
 
 def resume(*, request_id: uuid.UUID, version: int) -> Outcome:
-    """Whoever had it before loses its finish: the version has moved."""
+    """The former processor loses its finish: the version has moved."""
     return _won(
         _at(request_id, version, TicketStatus.IN_PROGRESS).update(
             last_processed_at=Now(), attempts=F("attempts") + 1, **_step()

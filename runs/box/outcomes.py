@@ -34,7 +34,7 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """Ended by `stop()`: the run belongs to somebody else now."""
+    """Ended by `stop()`: the run belongs to another actor now."""
 
     spent_micros: int = 0
 

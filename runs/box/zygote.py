@@ -1,8 +1,9 @@
 """The process that a pack's runs are forked from: its modules are loaded here once, so that a run costs a fork.
 
-One thread, one loop. For each job it holds a socket to whoever started it: a report goes out when the job has begun and
-when it and all its descendants are gone, and the end of that socket is the order to end the job. The end of the control
-socket means that the worker is dead: everything is ended, then the zygote itself. (nursery.py has all of a worker's.)
+One thread, one loop. For each job it holds a socket to the worker that started it: a report goes out when the job has
+begun and when it and all its descendants are gone, and the end of that socket is the order to end the job. The end of
+the control socket means that the worker is dead: all jobs are ended, then the zygote itself. (nursery.py holds all of a
+worker's zygotes.)
 
 It is the adoptive parent of everything its jobs leave behind (PR_SET_CHILD_SUBREAPER), so that a child it does not know
 is a stray, and is killed. Stopping signals are ignored, here and in the nursery: a service manager sends them to all

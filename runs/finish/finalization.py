@@ -45,7 +45,7 @@ def finish(claim: Claim) -> Committed | Unfinished:
     """Carry the claim out. Safe to repeat, beside itself and late; raises only what the database raises.
 
     A rebuild raises the version of claimed rows and writes their holds back: its finisher then loses the commit, takes
-    its own claim again and settles once more. Whoever finds another's token there has lost for good.
+    its own claim again and settles once more. A finisher that finds another's token there has lost for good.
     """
     for _ in range(TURNS):
         moved = _move_money(claim)

@@ -55,7 +55,7 @@ class Explanation:
 
 
 def describe(facts: Facts, *, now: datetime) -> Explanation:
-    """What the row means. Whoever acts next stands first, the later nets after."""
+    """The row in words. The actor expected next stands first, later safety nets after."""
     if facts.stage is Stage.COMMITTED:
         return _ended(facts)
     if facts.stage is Stage.CLAIMED:

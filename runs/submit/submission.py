@@ -13,7 +13,7 @@ after each step leaves (docs/concurrency.md has the same windows with their test
 
 A handler may be slow and its lock lapse: then a second one resumes the row by compare-and-set, and the first one loses
 its next step, reads again and answers what it finds. A failed send may have been taken: it is a claim like any other
-(DPP-09), and whoever loses it finds the run started.
+(DPP-09); a submit that loses the claim finds the run started.
 """
 
 from dataclasses import dataclass, replace

@@ -23,7 +23,7 @@ SCHEMA_VERSION: Final = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wakeup:
-    """What a worker is told of a run."""
+    """The message that names a run to a worker."""
 
     run_id: uuid.UUID
     tenant_id: str

@@ -140,7 +140,7 @@ def _startable(run: Run) -> bool:
 
 
 def _worked(run: Run, lease: Lease, message: Message | None) -> Intent | None:
-    """What is to become of the run; None when it became somebody else's."""
+    """Decide how the run ends; None when another actor took it over."""
     pack = registry.get(run.pack_type)
     running = box().start(
         _job(run, pack), fetch_upload=store_result.upload_reader(run.tenant_id), log=partial(_from_pack, run)

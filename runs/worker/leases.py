@@ -1,6 +1,6 @@
 """The leases of this process's runs: taken at the start, renewed until the claim, and watched. (DPP-31)
 
-A lease is three things at once, and each keeps somebody away from a run at work:
+A lease is three things at once, and each keeps another actor away from a run at work:
 
     lease_expires_at in Postgres    the reaper      renewed each 30 s, all of a process in one statement
     lease:{run} in Redis            (the signal)    a cancel deletes it; looked at while it works, all with one MGET
@@ -9,7 +9,7 @@ A lease is three things at once, and each keeps somebody away from a run at work
 Postgres decides. A lease that is missing in Redis is a question, put to Postgres at once: a cancel has claimed the row
 and its renewal fails, so the pack is stopped within two seconds; after a Redis that lost its data the renewal holds,
 and from then on only the heartbeat watches over this run, thirty seconds apart. The key is never made again, for
-whoever made it could undo a cancel that came in between.
+its maker could undo a cancel that came in between.
 
 A thread that cannot reach Postgres goes on trying and stops nobody: a run that the reaper takes meanwhile is lost by
 its worker at the claim, which comes before any money.

@@ -95,7 +95,7 @@ def _ends(found: Findings) -> list[str]:
         "## How the runs ended",
         "",
         *_table("end", found.ends),
-        "Who ended them; whoever is not the worker, the owner or the submit itself is recovery:",
+        "The actors that ended them; all but the worker, the owner and the submit itself are recovery:",
         "",
         *_table("by", found.ended_by),
     ]

@@ -1,0 +1,41 @@
+"""The pages name files, headings and modules that exist."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+LINK = re.compile(r"\[[^\]]+\]\((?!https?:|mailto:)([^)#]*)(?:#([^)]+))?\)")
+NAMED = re.compile(r"`((?:dpp_project|tenants|budget|runs|reaper|ops|models|tests|bench|docs|templates)/[\w./-]+)`")
+"""A path in code type; one that ends with a slash is a folder."""
+
+
+def heading_ids(text: str) -> set[str]:
+    """As GitHub makes them: lower case, words joined by hyphens, punctuation dropped."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def faults(page: Path, text: str) -> Iterator[str]:
+    for link, anchor in LINK.findall(text):
+        target = (page.parent / link).resolve() if link else page
+        if not target.exists():
+            yield f"{page.name}: {link} does not exist"
+        elif anchor and target.suffix == ".md" and anchor not in heading_ids(target.read_text(encoding="utf-8")):
+            yield f"{page.name}: {link} has no heading {anchor}"
+    for named in NAMED.findall(text):
+        if not (ROOT / named).exists():
+            yield f"{page.name}: {named} does not exist"
+
+
+def test_every_file_and_heading_that_a_page_names_exists() -> None:
+    assert [fault for page in PAGES for fault in faults(page, page.read_text(encoding="utf-8"))] == []
+
+
+def test_a_name_of_nothing_is_found() -> None:
+    page = ROOT / "README.md"
+    assert list(faults(page, "[a](docs/api.md) [b](docs/money.md#the-scripts) `runs/states.py` `runs/packs/`")) == []
+    assert list(faults(page, "[a](docs/not_there.md)")) == ["README.md: docs/not_there.md does not exist"]
+    assert list(faults(page, "[a](docs/api.md#not-there)")) == ["README.md: docs/api.md has no heading not-there"]
+    assert list(faults(page, "`runs/not_there.py`")) == ["README.md: runs/not_there.py does not exist"]
