@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import redis
 import structlog
@@ -22,7 +22,7 @@ from django.db import transaction
 
 from budget import ledger, metrics
 from budget.models import LedgerEntry, PendingCredit
-from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros, stored_micros
+from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros
 from budget.outcomes import (
     AskAgain,
     Closed,
@@ -35,7 +35,7 @@ from budget.outcomes import (
     Unavailable,
 )
 from budget.rebuild import rebuild
-from budget.redis import keys, scripts
+from budget.redis import keys, scripts, view
 from budget.redis.gate import GateClosed
 from dpp_project import clock
 from tenants.models import Tenant
@@ -132,18 +132,16 @@ def _balance(tenant_id: str) -> Available | Unavailable:
     money = scripts.shared()
     try:
         epoch = money.gate.epoch()
-        found: Any = money.client.mget(keys.EPOCH, keys.gate(tenant_id), keys.balance(tenant_id))
-        stored, gate, micros = found
-        if stored != epoch and stored != money.gate.renewed():
+        seen = view.look_at_balance(money.client, tenant_id)
+        if seen.mark.epoch != epoch and seen.mark.epoch != money.gate.renewed():
             return Unavailable(Closed.EPOCH)
     except GateClosed:
         return Unavailable(Closed.EPOCH)
     except redis.RedisError:
         return Unavailable(Closed.REDIS)
-    if gate is not None:
+    if seen.mark.gate is not None:
         return Unavailable(Closed.GATE)
-    balance_micros = stored_micros(micros)
-    return BALANCE_LOST if balance_micros is None else Available(balance_micros)
+    return BALANCE_LOST if seen.balance_micros is None else Available(seen.balance_micros)
 
 
 class Reason(StrEnum):

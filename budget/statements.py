@@ -36,18 +36,18 @@ def overview(tenant_id: str) -> Overview | Unavailable:
     client = scripts.shared().client
     try:
         for _ in range(TRIES):
-            frame = view.look(client, tenant_id)
-            if not frame.mark.is_open():
+            seen = view.look(client, tenant_id)
+            if not seen.mark.is_open():
                 return Unavailable(Closed.EPOCH)
-            if frame.balance_micros is None:
+            if seen.balance_micros is None:
                 brought = services.balance(tenant_id=tenant_id)
                 if isinstance(brought, Unavailable):
                     return brought
                 continue
             coming = _coming(client, tenant_id)
             credited = ledger.sums_of(tenant_id).credited_micros - coming
-            if view.mark(client, tenant_id) == frame.mark:
-                return Overview(credited, frame.balance_micros, frame.held_micros)
+            if view.look_at_balance(client, tenant_id).mark == seen.mark:
+                return Overview(credited, seen.balance_micros, seen.held_micros)
     except redis.RedisError:
         return Unavailable(Closed.REDIS)
     return Unavailable(Closed.GATE)

@@ -20,7 +20,7 @@ from budget.models import PendingCredit
 from budget.ports import OpenRun
 from budget.rebuild.plan import Credit
 from budget.redis import scripts, view
-from budget.redis.view import Frame, Receipt
+from budget.redis.view import SeenMoney, SeenReceipt
 
 TRIES: Final = 20
 GATED_TRIES: Final = 5
@@ -76,8 +76,8 @@ class Books:
 class Sighting:
     """Redis while it stood still."""
 
-    frame: Frame
-    receipts: Mapping[str, Receipt] = field(default_factory=dict)
+    money: SeenMoney
+    receipts: Mapping[str, SeenReceipt] = field(default_factory=dict)
     applied: frozenset[str] = frozenset()
 
 
@@ -103,19 +103,19 @@ def verify(tenant_id: str) -> Proof:
 
 def _attempt(client: redis.Redis, tenant_id: str, *, gate: str | None, gated: bool) -> Proof | None:
     """A proof, or None when something moved while it was counted."""
-    frame = view.look(client, tenant_id)
-    if not frame.mark.is_open():
+    seen = view.look(client, tenant_id)
+    if not seen.mark.is_open():
         return Proof(tenant_id, Verdict.CLOSED)
-    if frame.mark.gate != gate:
+    if seen.mark.gate != gate:
         return None
     books = read_books(tenant_id)
-    without_hold = [run_id for run_id in books.open_runs if run_id not in frame.holds]
+    without_hold = [run_id for run_id in books.open_runs if run_id not in seen.holds]
     sighting = Sighting(
-        frame,
+        seen,
         view.receipts(client, without_hold),
         frozenset(view.applied(client, [credit.entry_id for credit in books.pending])),
     )
-    if view.mark(client, tenant_id) != frame.mark:
+    if view.look_at_balance(client, tenant_id).mark != seen.mark:
         return None
     found = tuple(differences(books, sighting))
     return Proof(tenant_id, Verdict.DIFFERS if found else Verdict.PROVED, found, gated=gated)
@@ -135,21 +135,21 @@ def read_books(tenant_id: str) -> Books:
 
 def differences(books: Books, seen: Sighting) -> Iterable[Difference]:
     """Pure: what does not fit between one view of Postgres and one of Redis."""
-    frame = seen.frame
-    if frame.balance_micros is None:
+    money = seen.money
+    if money.balance_micros is None:
         yield Difference(Kind.BALANCE_LOST, books.total_micros, 0)
         return
     taken = sum(seen.receipts[run_id].charge_micros for run_id in books.open_runs if run_id in seen.receipts)
     coming = sum(credit.amount_micros for credit in books.pending if credit.entry_id not in seen.applied)
-    expected = books.total_micros - frame.held_micros - taken - coming
-    if expected != frame.balance_micros:
-        yield Difference(Kind.BALANCE, expected, frame.balance_micros)
-    for run_id, held in frame.holds.items():
+    expected = books.total_micros - money.held_micros - taken - coming
+    if expected != money.balance_micros:
+        yield Difference(Kind.BALANCE, expected, money.balance_micros)
+    for run_id, held in money.holds.items():
         run = books.open_runs.get(run_id)
         if run is None:
             yield Difference(Kind.HOLD_WITHOUT_RUN, 0, held, run_id)
         elif run.reserved_micros != held:
             yield Difference(Kind.HOLD_OF_ANOTHER_AMOUNT, run.reserved_micros, held, run_id)
     for run_id, run in books.open_runs.items():
-        if run.reserved and run_id not in frame.holds and run_id not in seen.receipts:
+        if run.reserved and run_id not in money.holds and run_id not in seen.receipts:
             yield Difference(Kind.RUN_WITHOUT_HOLD, run.reserved_micros, 0, run_id)

@@ -1,14 +1,15 @@
-"""A tenant's money in Redis at one instant, and whether it stood still while something else was read.
+"""A tenant's money in Redis as it was seen at one instant. All that only reads it reads it here.
 
 Every script that changes a tenant's money raises its sequence. What was read from Postgres between two looks with the
-same epoch and sequence belongs to the state in between.
+same mark (epoch, gate and sequence) belongs to the state in between.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import redis
+from redis.client import Pipeline
 
 from budget.money import stored_micros
 from budget.redis import keys
@@ -29,9 +30,18 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SeenBalance:
+    """`balance_micros` is None where it is unknown: it is lost, or all money is closed. Unknown is not zero."""
+
     mark: Mark
     balance_micros: int | None
+
+
+UNKNOWN: Final = SeenBalance(Mark(None, None, None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenMoney(SeenBalance):
     holds: Mapping[str, int]
 
     @property
@@ -40,34 +50,48 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class SeenReceipt:
     charge_micros: int
     refund_micros: int
 
 
-def look(client: redis.Redis, tenant_id: str) -> Frame:
+def queue_balance(pipe: Pipeline, tenant_id: str) -> None:
+    """Put a look at the balance into a pipeline of other commands; read its answer with `seen_balance`.
+
+    Such a balance is shown, and it spares work that must fail. Nothing is decided by it: the hold asks again.
+    """
+    pipe.mget(_names(tenant_id))
+
+
+def seen_balance(answer: Sequence[str | None]) -> SeenBalance:
+    epoch, gate, seq, balance = answer
+    mark = Mark(epoch, gate, seq)
+    return SeenBalance(mark, stored_micros(balance) if mark.is_open() else None)
+
+
+def look_at_balance(client: redis.Redis, tenant_id: str) -> SeenBalance:
+    found: Any = client.mget(_names(tenant_id))
+    return seen_balance(found)
+
+
+def look(client: redis.Redis, tenant_id: str) -> SeenMoney:
     """Balance and holds in one step of the server."""
     with client.pipeline(transaction=True) as pipe:
-        _queue_mark(pipe, tenant_id)
-        pipe.get(keys.balance(tenant_id))
+        queue_balance(pipe, tenant_id)
         pipe.hgetall(keys.holds(tenant_id))
-        (epoch, gate, seq), balance, holds = pipe.execute()
-    return Frame(
-        Mark(epoch, gate, seq),
-        stored_micros(balance),
-        {run_id: int(micros) for run_id, micros in holds.items()},
-    )
+        found, holds = pipe.execute()
+    seen = seen_balance(found)
+    return SeenMoney(seen.mark, seen.balance_micros, {run_id: int(micros) for run_id, micros in holds.items()})
 
 
-def mark(client: redis.Redis, tenant_id: str) -> Mark:
-    found: Any = client.mget(keys.EPOCH, keys.gate(tenant_id), keys.seq(tenant_id))
-    return Mark(*found)
+def _names(tenant_id: str) -> list[str]:
+    return [keys.EPOCH, keys.gate(tenant_id), keys.seq(tenant_id), keys.balance(tenant_id)]
 
 
-def receipts(client: redis.Redis, run_ids: Iterable[str]) -> dict[str, Receipt]:
+def receipts(client: redis.Redis, run_ids: Iterable[str]) -> dict[str, SeenReceipt]:
     """The receipts there are, of these runs."""
     asked = list(run_ids)
-    found: dict[str, Receipt] = {}
+    found: dict[str, SeenReceipt] = {}
     for at in range(0, len(asked), CHUNK):
         chunk = asked[at : at + CHUNK]
         written: Any = client.mget([keys.receipt(run_id) for run_id in chunk])
@@ -75,9 +99,9 @@ def receipts(client: redis.Redis, run_ids: Iterable[str]) -> dict[str, Receipt]:
     return found
 
 
-def _receipt(text: str) -> Receipt:
+def _receipt(text: str) -> SeenReceipt:
     charge, refund, _balance, _tenant = text.split(" ", 3)
-    return Receipt(int(charge), int(refund))
+    return SeenReceipt(int(charge), int(refund))
 
 
 def applied(client: redis.Redis, entry_ids: Iterable[str]) -> set[str]:
@@ -88,7 +112,3 @@ def applied(client: redis.Redis, entry_ids: Iterable[str]) -> set[str]:
             pipe.exists(keys.credit(entry_id))
         answers = pipe.execute()
     return {entry_id for entry_id, there in zip(asked, answers, strict=True) if there}
-
-
-def _queue_mark(pipe: redis.client.Pipeline, tenant_id: str) -> None:
-    pipe.mget(keys.EPOCH, keys.gate(tenant_id), keys.seq(tenant_id))

@@ -6,8 +6,8 @@ from redis import RedisError
 from rest_framework.request import Request
 
 from budget.money import format_usd
-from budget.redis import balance_peek, connection
-from budget.redis.balance_peek import UNKNOWN, Glance
+from budget.redis import connection, view
+from budget.redis.view import UNKNOWN, SeenBalance
 from dpp_project.http import answers
 from dpp_project.http.views import ApiView
 from tenants import rate_limits
@@ -16,29 +16,27 @@ from tenants.principals import Principal
 from tenants.rate_limits import Bucket, bucket_of
 
 
-def meter(request: Request, principal: Principal, bucket: Bucket) -> Glance:
+def meter(request: Request, principal: Principal, bucket: Bucket) -> SeenBalance:
     """Take a token and look at the balance. Raises 429; without Redis the request passes or is refused, as set."""
     pipeline = connection.client().pipeline(transaction=False)
     rate_limits.queue_check(pipeline, principal, bucket)
-    balance_peek.queue(pipeline, principal.tenant_id)
+    view.queue_balance(pipeline, principal.tenant_id)
     try:
         rate, money = pipeline.execute()
     except RedisError as error:
         rate_limits.unmetered(error, bucket=bucket)
         return UNKNOWN
-    seen = balance_peek.read(money)
+    seen = view.seen_balance(money)
     tell_balance(request, seen.balance_micros)
     limit = rate_limits.limit_of(principal, bucket)
     rate_limits.enforce(request, rate_limits.decide(rate, bucket=bucket, limit=limit))
     return seen
 
 
-def look(tenant_id: str) -> Glance:
+def look(tenant_id: str) -> SeenBalance:
     """The balance as it is now, after something has changed it."""
-    pipeline = connection.client().pipeline(transaction=False)
-    balance_peek.queue(pipeline, tenant_id)
     try:
-        return balance_peek.read(pipeline.execute()[0])
+        return view.look_at_balance(connection.client(), tenant_id)
     except RedisError:
         return UNKNOWN
 
@@ -75,7 +73,7 @@ class MeteredView(ApiView):
     meters_itself: ClassVar[frozenset[str]] = frozenset()
     """Methods that take their token in a trip of their own."""
 
-    money: Glance = UNKNOWN
+    money: SeenBalance = UNKNOWN
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)

@@ -11,7 +11,7 @@ from redis import RedisError
 from rest_framework.request import Request
 
 from budget.money import format_usd
-from budget.redis.balance_peek import Glance
+from budget.redis.view import SeenBalance
 from dpp_project import clock
 from dpp_project.http import answers, bodies, idempotency_keys
 from dpp_project.http.bodies import read_query
@@ -195,7 +195,7 @@ def _refused(request: Request, refusal: Refusal) -> Problem:
     )
 
 
-def _owned(request: Request, text: str, money: Glance) -> Run:
+def _owned(request: Request, text: str, money: SeenBalance) -> Run:
     """The tenant's run. Another's, an unknown one and a malformed id are the same 404; one past its time is 410."""
     run = for_tenant.one_with_inputs(principal_of(request).tenant_id, UUID(text)) if _RUN_ID.fullmatch(text) else None
     if run is None:
@@ -210,7 +210,7 @@ def _not_found() -> Problem:
     return Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
 
 
-def _shown(request: Request, run: Run, money: Glance, *, status: int = 200) -> HttpResponse:
+def _shown(request: Request, run: Run, money: SeenBalance, *, status: int = 200) -> HttpResponse:
     found = documents.document(run, balance_micros=money.balance_micros)
     _tell_costs_of(request, run, found.cost)
     return _json_response(found, status=status)

@@ -14,8 +14,8 @@ from uuid import UUID
 import structlog
 from redis import RedisError
 
-from budget.redis import balance_peek, connection
-from budget.redis.balance_peek import Glance
+from budget.redis import connection, view
+from budget.redis.view import SeenBalance
 from dpp_project.constants import IDEM_LOCK_TTL_SECONDS, IDEMPOTENCY_MAPPING_TTL_SECONDS
 from dpp_project.stores.lua import LuaScript
 from tenants import rate_limits
@@ -54,7 +54,7 @@ class Opening:
     rate: Decision
     locked: bool
     mapped_run_id: UUID | None
-    money: Glance
+    money: SeenBalance
 
 
 def open_door(principal: Principal, key: str) -> Opening:
@@ -67,14 +67,14 @@ def open_door(principal: Principal, key: str) -> Opening:
     rate_limits.queue_check(pipeline, principal, Bucket.SUBMIT)
     pipeline.set(door.lock_name, door.token, nx=True, ex=IDEM_LOCK_TTL_SECONDS)
     pipeline.hget(door.mapping_name, "run_id")
-    balance_peek.queue(pipeline, principal.tenant_id)
+    view.queue_balance(pipeline, principal.tenant_id)
     rate, locked, mapped, money = pipeline.execute()
     return Opening(
         door=door,
         rate=rate_limits.decide(rate, bucket=Bucket.SUBMIT, limit=rate_limits.limit_of(principal, Bucket.SUBMIT)),
         locked=bool(locked),
         mapped_run_id=None if mapped is None else UUID(mapped),
-        money=balance_peek.read(money),
+        money=view.seen_balance(money),
     )
 
 

@@ -211,7 +211,7 @@ class _Handler:
         if registry.get(self._asked.request.pack_type).missing():
             return ENGINE_UNAVAILABLE
         seen = self._opening.money
-        if not seen.open:
+        if not seen.mark.is_open():
             return BUDGET_UNAVAILABLE
         if seen.balance_micros is not None and seen.balance_micros < self._asked.price_micros:
             return self._drained(seen.balance_micros)
