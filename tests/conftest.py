@@ -8,7 +8,7 @@ import redis as redis_library
 from django.test import TransactionTestCase
 
 from dpp_project import clock as clock_module
-from dpp_project.aws import provisioning
+from dpp_project.aws import provisioning, sqs_sender
 from dpp_project.clock import FixedClock
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
@@ -46,7 +46,9 @@ def _front_door_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def aws() -> str:
+def aws() -> Iterator[str]:
     """This process's own queues and bucket, as `manage.py provision` makes them; answers the queue's URL."""
     provisioning.provision(dry_run=False)
-    return ENV.DPP_QUEUE_URL
+    yield ENV.DPP_QUEUE_URL
+    if (sender := sqs_sender.shared.forget()) is not None:
+        sender.close()
