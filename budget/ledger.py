@@ -5,10 +5,10 @@ however long the ledger grows.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from django.db import connection
 from django.db.models import Q, QuerySet
@@ -17,32 +17,42 @@ from budget.models import LedgerEntry, PendingCredit
 
 CHUNK: Final = 2_000
 
-ENTRIES_OF_ENDED_RUN: Final = """
+_ENTRIES_OF_ENDED_RUN: Final = """,
+    taken AS (
+        SELECT *, %s::bigint AS taken_micros FROM ended
+    ),
     ledger_charge AS (
         INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, actor)
         SELECT gen_random_uuid(), tenant_id, run_id, 'CHARGE', -taken_micros, actor
-          FROM ended WHERE taken_micros > 0
+          FROM taken WHERE taken_micros > 0
     ),
     ledger_adjust AS (
         INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, reference, reason, actor)
         SELECT gen_random_uuid(), tenant_id, run_id, 'ADJUST', taken_micros - due_micros, 'run:' || run_id,
                'more was taken than the run was to cost', actor
-          FROM ended WHERE taken_micros > due_micros
+          FROM taken WHERE taken_micros > due_micros
         RETURNING entry_id, tenant_id, amount_usd_micros
     ),
     ledger_pending AS (
         INSERT INTO pending_credits (entry_id, tenant_id, amount_usd_micros)
         SELECT entry_id, tenant_id, amount_usd_micros FROM ledger_adjust
     )
+SELECT count(*) FROM ended
 """
-"""The ledger's part of the statement that commits a run's end: no crash lies between the two, and the loser of the
-commit's compare-and-set writes no entry, since its `ended` is empty.
 
-To stand beside a CTE `ended` (tenant_id, run_id, taken_micros, due_micros, actor).
 
-`taken_micros` is what the receipt says, `due_micros` what the run was to cost: CHARGE = what was taken, and what was
-taken too much goes back as an ADJUST, which waits in pending_credits until it has reached the balance.
-"""
+def end_run_with_entries(ended: str, values: Sequence[Any], *, taken_micros: int) -> int:
+    """Ends a run and appends its entries in one statement: no crash lies between the two. The number of runs it ended.
+
+    `ended` is the UPDATE that ends the run, RETURNING tenant_id, run_id, due_micros and actor; the loser of its
+    compare-and-set appends nothing. `taken_micros` is what the receipt says, `due_micros` what the run was to cost:
+    CHARGE = what was taken, and what was taken too much goes back as an ADJUST, which waits in pending_credits until it
+    has reached the balance.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"WITH ended AS ({ended}){_ENTRIES_OF_ENDED_RUN}", [*values, taken_micros])
+        (count,) = cursor.fetchone()
+    return int(count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,18 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection, transaction
-from django.db.models import F, Q
-from django.db.models.functions import Now
+from django.db.models import BigIntegerField, Case, DurationField, F, Q, When
+from django.db.models.functions import Least, Now
 
-from budget.ledger import ENTRIES_OF_ENDED_RUN
+from budget import ledger
 from budget.money import minimum_fee_micros
 from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS, RETENTION_DAYS
 from dpp_project.reasons import ReasonCode
 from runs import timing
 from runs.claims import LOST, Claim, Claimed, Lost, Moved, Seen, Won, new_token
+from runs.compiled_update import CompiledUpdate, Given, compared
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
-from runs.statements import compared, written_once
 from runs.states import MoneyState, Stage, Status
 
 FREES_ITS_KEY: Final = (ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED)
@@ -63,26 +63,25 @@ def _won(changed: int) -> Won | Lost:
     return Won() if changed else LOST
 
 
-def _step(actor: str) -> dict[str, Any]:
-    """What every edge but the renewing and postponing ones writes beside its own columns."""
-    return {"version": F("version") + 1, "last_actor": actor, "updated_at": Now()}
+_SEEN: Final = Q(run_id=Given("run_id"), version=Given("version"))
+"""The row as the edge's caller saw it."""
+_UNCLAIMED: Final = Q(finalize_stage__isnull=True)
+_UNHELD: Final = compared(status=Status.QUEUED, money_state=MoneyState.NONE) & _UNCLAIMED
+_WAITING: Final = compared(status=Status.QUEUED, money_state=MoneyState.RESERVED) & _UNCLAIMED
+_PROCESSING: Final = compared(status=Status.PROCESSING) & _UNCLAIMED
+_CLAIMED: Final = compared(finalize_stage=Stage.CLAIMED)
+_COMMITTED: Final = compared(finalize_stage=Stage.COMMITTED)
+
+_STEP: Final[dict[str, Any]] = {"version": F("version") + 1, "last_actor": Given("actor"), "updated_at": Now()}
+"""What every edge but the renewing and postponing ones writes beside its own columns."""
 
 
-def _unclaimed(run_id: uuid.UUID, version: int) -> Q:
-    return Q(run_id=run_id, version=version, finalize_stage__isnull=True)
+def _ago(argument: str) -> Any:
+    return Now() - Given(argument, DurationField())
 
 
-_UNHELD: Final = compared(status=Status.QUEUED, money_state=MoneyState.NONE)
-_WAITING: Final = compared(status=Status.QUEUED, money_state=MoneyState.RESERVED)
-_PROCESSING: Final = compared(status=Status.PROCESSING)
-
-
-def _seconds_ago(seconds: int) -> Any:
-    return Now() - timedelta(seconds=seconds)
-
-
-def _in_seconds(seconds: int) -> Any:
-    return Now() + timedelta(seconds=seconds)
+def _from_now(argument: str) -> Any:
+    return Now() + Given(argument, DurationField())
 
 
 # From the request to the queue.
@@ -165,45 +164,49 @@ def accept(
 
 def drop(*, run_id: uuid.UUID, version: int) -> Won | Lost:
     """402: the money was not there, so the row was never. Its inputs and history go with it."""
-    changed, _ = Run.objects.filter(_unclaimed(run_id, version), _UNHELD).delete()
+    changed, _ = Run.objects.filter(_UNHELD, run_id=run_id, version=version).delete()
     return _won(changed)
+
+
+_RESUME: Final = CompiledUpdate(Run.objects.filter(_SEEN, _UNHELD), **_STEP)
 
 
 def resume(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """A retry of the same key takes the row over before it reserves: the first handler can then do neither step."""
-    return _moved(Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(**_step(actor)), version)
+    return _moved(_RESUME(run_id=run_id, version=version, actor=actor), version)
+
+
+_RESERVE: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _UNHELD),
+    money_state=MoneyState.RESERVED,
+    next_send_at=_from_now("send_again"),
+    **_STEP,
+)
 
 
 def reserve(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """The hold stands in Redis; from now on a worker may start the run."""
-    return _moved(_reserve(run_id=run_id, version=version, actor=actor), version)
-
-
-@written_once
-def _reserve(*, run_id: uuid.UUID, version: int, actor: str) -> int:
-    return Run.objects.filter(_unclaimed(run_id, version), _UNHELD).update(
-        money_state=MoneyState.RESERVED,
-        next_send_at=_in_seconds(timing.FIRST_SEND_AGAIN_SECONDS),
-        **_step(actor),
-    )
+    send_again = timedelta(seconds=timing.FIRST_SEND_AGAIN_SECONDS)
+    return _moved(_RESERVE(run_id=run_id, version=version, actor=actor, send_again=send_again), version)
 
 
 # At work.
 
 
+_START: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _WAITING),
+    status=Status.PROCESSING,
+    lease_token=Given("lease_token"),
+    lease_expires_at=_from_now("lease"),
+    **_STEP,
+)
+
+
 def start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> Moved | Lost:
     """One worker takes the run, whose money is held and which nobody has claimed. The loser acks and does nothing."""
-    return _moved(_start(run_id=run_id, version=version, lease_token=lease_token, actor=actor), version)
-
-
-@written_once
-def _start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> int:
-    return Run.objects.filter(_unclaimed(run_id, version), _WAITING).update(
-        status=Status.PROCESSING,
-        lease_token=lease_token,
-        lease_expires_at=_in_seconds(LEASE_TTL_SECONDS),
-        **_step(actor),
-    )
+    lease = timedelta(seconds=LEASE_TTL_SECONDS)
+    changed = _START(run_id=run_id, version=version, lease_token=lease_token, lease=lease, actor=actor)
+    return _moved(changed, version)
 
 
 _RENEW: Final = """
@@ -238,31 +241,51 @@ def renew(*, leases: Iterable[Lease]) -> set[uuid.UUID]:
 # The claim: who wins it decides how the run ends, and writes that down before any money moves.
 
 
-Columns = dict[str, str | int | None]
+_CLAIM: Final[dict[str, Any]] = {
+    "finalize_stage": Stage.CLAIMED,
+    "finalize_token": Given("token"),
+    "finalize_claimed_at": Now(),
+    "intent_status": Given("intent_status"),
+    "intent_money_state": Given("intent_money_state"),
+    "intent_charge_usd_micros": Given("charge_micros"),
+    "intent_reason_code": Given("reason"),
+    "last_error_detail": Given("detail"),
+    "tokens_consumed": Given("tokens_consumed"),
+    "result_bucket": Given("bucket"),
+    "result_key": Given("key"),
+    "result_sha256": Given("sha256"),
+    **_STEP,
+}
 
 
-def _decided(intent: Intent) -> Columns:
-    pointer = intent.result
-    return {
-        "intent_status": intent.status.value,
-        "intent_money_state": intent.money_state.value,
-        "intent_charge_usd_micros": intent.charge_micros,
-        "intent_reason_code": None if intent.reason is None else intent.reason.value,
-        "last_error_detail": intent.detail,
-        "tokens_consumed": intent.tokens_consumed,
-        "result_bucket": None if pointer is None else pointer.bucket,
-        "result_key": None if pointer is None else pointer.key,
-        "result_sha256": None if pointer is None else pointer.sha256,
-    }
-
-
-def _claimed(seen: Seen, *, token: str, intent: Intent, actor: str) -> Claimed:
-    """The claim that has been won on the row as it was seen."""
+def _claim(
+    edge: CompiledUpdate, run: Seen, *, intent: Intent, actor: str, token: str | None = None, **guarded: object
+) -> Claimed | Lost:
+    """`guarded`: what the edge's guard compares beside the row as it was seen."""
+    token, pointer = token or new_token(), intent.result
+    changed = edge(
+        run_id=run.run_id,
+        version=run.version,
+        token=token,
+        intent_status=intent.status.value,
+        intent_money_state=intent.money_state.value,
+        charge_micros=intent.charge_micros,
+        reason=None if intent.reason is None else intent.reason.value,
+        detail=intent.detail,
+        tokens_consumed=intent.tokens_consumed,
+        bucket=None if pointer is None else pointer.bucket,
+        key=None if pointer is None else pointer.key,
+        sha256=None if pointer is None else pointer.sha256,
+        actor=actor,
+        **guarded,
+    )
+    if not changed:
+        return LOST
     return Claimed(
         Claim(
-            run_id=seen.run_id,
-            tenant_id=seen.tenant_id,
-            version=seen.version + 1,
+            run_id=run.run_id,
+            tenant_id=run.tenant_id,
+            version=run.version + 1,
             token=token,
             actor=actor,
             money_state=intent.money_state,
@@ -271,16 +294,9 @@ def _claimed(seen: Seen, *, token: str, intent: Intent, actor: str) -> Claimed:
     )
 
 
-def _write_claim(guard: Q, token: str, decided: Columns, actor: str) -> int:
-    return Run.objects.filter(guard).update(
-        finalize_stage=Stage.CLAIMED, finalize_token=token, finalize_claimed_at=Now(), **decided, **_step(actor)
-    )
-
-
-def _claim(run: Seen, guard: Q, *, intent: Intent, actor: str) -> Claimed | Lost:
-    token = new_token()
-    changed = _write_claim(_unclaimed(run.run_id, run.version) & guard, token, _decided(intent), actor)
-    return _claimed(run, token=token, intent=intent, actor=actor) if changed else LOST
+_CLAIM_WORKED: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _PROCESSING, lease_token=Given("lease_token")), **_CLAIM
+)
 
 
 def claim_worked(*, run: Seen, lease_token: str, token: str, intent: Intent, actor: str) -> Claimed | Lost:
@@ -288,60 +304,79 @@ def claim_worked(*, run: Seen, lease_token: str, token: str, intent: Intent, act
 
     The token is the worker's own: should the answer get lost, it knows its claim by it.
     """
-    changed = _claim_worked(
-        run_id=run.run_id,
-        version=run.version,
-        lease_token=lease_token,
-        token=token,
-        actor=actor,
-        **_decided(intent),
-    )
-    return _claimed(run, token=token, intent=intent, actor=actor) if changed else LOST
+    return _claim(_CLAIM_WORKED, run, intent=intent, actor=actor, token=token, lease_token=lease_token)
 
 
-@written_once
-def _claim_worked(
-    *, run_id: uuid.UUID, version: int, lease_token: str, token: str, actor: str, **decided: str | int | None
-) -> int:
-    guard = _unclaimed(run_id, version) & _PROCESSING & Q(lease_token=lease_token)
-    return _write_claim(guard, token, decided, actor)
+_CLAIM_LEASE_EXPIRED: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _PROCESSING, lease_expires_at__lt=Now()), **_CLAIM
+)
 
 
 def claim_lease_expired(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The reaper's: nobody renewed the lease."""
-    return _claim(run, _PROCESSING & Q(lease_expires_at__lt=Now()), intent=intent, actor=actor)
+    return _claim(_CLAIM_LEASE_EXPIRED, run, intent=intent, actor=actor)
+
+
+_CLAIM_NEVER_STARTED: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _WAITING, created_at__lt=_ago("reservation")), **_CLAIM
+)
 
 
 def claim_never_started(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The sweeper's: queued for as long as a reservation stands."""
-    guard = _WAITING & Q(created_at__lt=_seconds_ago(RESERVATION_TTL_SECONDS))
-    return _claim(run, guard, intent=intent, actor=actor)
+    reservation = timedelta(seconds=RESERVATION_TTL_SECONDS)
+    return _claim(_CLAIM_NEVER_STARTED, run, intent=intent, actor=actor, reservation=reservation)
+
+
+_CLAIM_ABANDONED: Final = CompiledUpdate(Run.objects.filter(_SEEN, _UNHELD, updated_at__lt=_ago("untouched")), **_CLAIM)
 
 
 def claim_abandoned(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """A submit that died before it marked its money: the refund finds the hold, or leaves a tombstone against it."""
-    guard = _UNHELD & Q(updated_at__lt=_seconds_ago(timing.ABANDONED_AFTER_SECONDS))
-    return _claim(run, guard, intent=intent, actor=actor)
+    untouched = timedelta(seconds=timing.ABANDONED_AFTER_SECONDS)
+    return _claim(_CLAIM_ABANDONED, run, intent=intent, actor=actor, untouched=untouched)
+
+
+_CLAIM_UNSENT: Final = CompiledUpdate(Run.objects.filter(_SEEN, _WAITING), **_CLAIM)
 
 
 def claim_unsent(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The submitter's, when the queue refused the message, or seemed to: a worker may have started the run already."""
-    return _claim(run, _WAITING, intent=intent, actor=actor)
+    return _claim(_CLAIM_UNSENT, run, intent=intent, actor=actor)
+
+
+_CLAIM_DEAD_LETTERED: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _WAITING, dead_lettered_at__isnull=False), **_CLAIM
+)
 
 
 def claim_dead_lettered(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The dead-letter consumer's: the run's message died twice and no worker ever started it."""
-    return _claim(run, _WAITING & Q(dead_lettered_at__isnull=False), intent=intent, actor=actor)
+    return _claim(_CLAIM_DEAD_LETTERED, run, intent=intent, actor=actor)
+
+
+_CLAIM_CANCELED: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _UNCLAIMED, compared(status=Given("status"), money_state=MoneyState.RESERVED)), **_CLAIM
+)
 
 
 def claim_canceled(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """The owner's: everything back while the run is queued, the minimum fee once a worker has it."""
     seen = Status.QUEUED if intent.money_state is MoneyState.REFUNDED else Status.PROCESSING
-    guard = compared(status=seen, money_state=MoneyState.RESERVED)
-    return _claim(run, guard, intent=intent, actor=actor)
+    return _claim(_CLAIM_CANCELED, run, intent=intent, actor=actor, status=seen.value)
 
 
 # From the claim to the end.
+
+
+_RETAKE: Final = CompiledUpdate(
+    Run.objects.filter(
+        _SEEN, _CLAIMED, Q(finalize_claimed_at__lt=_ago("stood")) | Q(finalize_token=Given("own_token"))
+    ),
+    finalize_token=Given("token"),
+    finalize_claimed_at=Now(),
+    **_STEP,
+)
 
 
 def retake(*, run: Run, actor: str, own_token: str | None = None) -> Claimed | Lost:
@@ -350,15 +385,30 @@ def retake(*, run: Run, actor: str, own_token: str | None = None) -> Claimed | L
     One's own keeps its token, so that the finisher still knows the claim when an answer gets lost.
     """
     token = own_token or new_token()
-    right = Q(finalize_claimed_at__lt=_seconds_ago(timing.RECONCILE_AFTER_SECONDS))
-    if own_token is not None:
-        right |= Q(finalize_token=own_token)
-    changed = Run.objects.filter(
-        right, compared(finalize_stage=Stage.CLAIMED), run_id=run.run_id, version=run.version
-    ).update(finalize_token=token, finalize_claimed_at=Now(), **_step(actor))
+    changed = _RETAKE(
+        run_id=run.run_id,
+        version=run.version,
+        stood=timedelta(seconds=timing.RECONCILE_AFTER_SECONDS),
+        own_token=own_token,
+        token=token,
+        actor=actor,
+    )
     if not changed:
         return LOST
     return Claimed(replace(Claim.stored(run, actor=actor), version=run.version + 1, token=token))
+
+
+_REINTEND: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _CLAIMED, finalize_token=Given("token"), intent_status=Status.COMPLETED),
+    intent_status=Status.FAILED,
+    intent_money_state=MoneyState.SETTLED,
+    intent_charge_usd_micros=Given("charge_micros"),
+    intent_reason_code=ReasonCode.RESULT_LOST,
+    result_bucket=None,
+    result_key=None,
+    result_sha256=None,
+    **_STEP,
+)
 
 
 def reintend(*, claim: Claim, charge_micros: int) -> Claimed | Lost:
@@ -366,21 +416,12 @@ def reintend(*, claim: Claim, charge_micros: int) -> Claimed | Lost:
 
     The one exception to "nobody decides twice": a compare-and-set of its own, before this finisher moves any money.
     """
-    changed = Run.objects.filter(
-        compared(finalize_stage=Stage.CLAIMED),
+    changed = _REINTEND(
         run_id=claim.run_id,
         version=claim.version,
-        finalize_token=claim.token,
-        intent_status=Status.COMPLETED,
-    ).update(
-        intent_status=Status.FAILED,
-        intent_money_state=MoneyState.SETTLED,
-        intent_charge_usd_micros=charge_micros,
-        intent_reason_code=ReasonCode.RESULT_LOST,
-        result_bucket=None,
-        result_key=None,
-        result_sha256=None,
-        **_step(claim.actor),
+        token=claim.token,
+        charge_micros=charge_micros,
+        actor=claim.actor,
     )
     if not changed:
         return LOST
@@ -389,25 +430,17 @@ def reintend(*, claim: Claim, charge_micros: int) -> Claimed | Lost:
     )
 
 
-_COMMIT: Final = f"""
-WITH ended AS (
-    UPDATE runs
-       SET status = intent_status,
-           money_state = intent_money_state,
-           actual_cost_usd_micros = least(%(taken)s::bigint, intent_charge_usd_micros),
-           last_error_reason_code = intent_reason_code,
-           idempotency_key = CASE WHEN intent_reason_code = ANY(%(frees)s::text[]) THEN NULL ELSE idempotency_key END,
-           finalize_stage = 'COMMITTED',
-           version = version + 1,
-           last_actor = %(actor)s,
-           updated_at = statement_timestamp()
-     WHERE run_id = %(run_id)s AND version = %(version)s AND finalize_token = %(token)s
-       AND finalize_stage || '' = 'CLAIMED'
-    RETURNING tenant_id, run_id, %(taken)s::bigint AS taken_micros, intent_charge_usd_micros AS due_micros,
-              %(actor)s::text AS actor
-), {ENTRIES_OF_ENDED_RUN}
-SELECT count(*) FROM ended
-"""  # noqa: S608  no value is written into it
+_COMMIT: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _CLAIMED, finalize_token=Given("token")),
+    status=F("intent_status"),
+    money_state=F("intent_money_state"),
+    actual_cost_usd_micros=Least(Given("taken_micros", BigIntegerField()), F("intent_charge_usd_micros")),
+    last_error_reason_code=F("intent_reason_code"),
+    idempotency_key=Case(When(intent_reason_code__in=FREES_ITS_KEY, then=None), default=F("idempotency_key")),
+    finalize_stage=Stage.COMMITTED,
+    **_STEP,
+)
+_ENDED: Final = "RETURNING tenant_id, run_id, intent_charge_usd_micros AS due_micros, last_actor AS actor"
 
 
 def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
@@ -416,39 +449,51 @@ def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
     `taken_micros` is what the receipt of the settle or refund says. Where that is more than the intent, the ledger gets
     the charge as taken and an ADJUST of the difference. A loser writes nothing: another finisher has the run.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _COMMIT,
-            {
-                "run_id": claim.run_id,
-                "version": claim.version,
-                "token": claim.token,
-                "taken": taken_micros,
-                "actor": claim.actor,
-                "frees": list(FREES_ITS_KEY),
-            },
-        )
-        (ended,) = cursor.fetchone()
+    sql, values = _COMMIT.written(
+        run_id=claim.run_id, version=claim.version, token=claim.token, taken_micros=taken_micros, actor=claim.actor
+    )
+    ended = ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros)
     return _moved(ended, claim.version)
 
 
 # After the end.
 
 
+_DISPUTE: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _COMMITTED, compared(money_state=MoneyState.SETTLED)),
+    money_state=MoneyState.DISPUTED,
+    **_STEP,
+)
+
+
 def dispute(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """A settled charge is doubted; until it is resolved nothing moves."""
-    changed = Run.objects.filter(
-        compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.SETTLED), run_id=run_id, version=version
-    ).update(money_state=MoneyState.DISPUTED, **_step(actor))
-    return _moved(changed, version)
+    return _moved(_DISPUTE(run_id=run_id, version=version, actor=actor), version)
+
+
+_RESOLVE: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _COMMITTED, compared(money_state=MoneyState.DISPUTED)),
+    money_state=Given("money_state"),
+    **_STEP,
+)
 
 
 def resolve(*, run_id: uuid.UUID, version: int, refunded: bool, actor: str) -> Moved | Lost:
     """Upheld: the charge stands. Refunded: the caller writes the ADJUST entry in the same transaction."""
-    changed = Run.objects.filter(
-        compared(finalize_stage=Stage.COMMITTED, money_state=MoneyState.DISPUTED), run_id=run_id, version=version
-    ).update(money_state=MoneyState.REFUNDED if refunded else MoneyState.SETTLED, **_step(actor))
-    return _moved(changed, version)
+    money_state = MoneyState.REFUNDED if refunded else MoneyState.SETTLED
+    return _moved(_RESOLVE(run_id=run_id, version=version, money_state=money_state.value, actor=actor), version)
+
+
+_EXPIRE: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _COMMITTED, status__in=[Status.COMPLETED, Status.FAILED], retention_until__lt=Now()),
+    status=Status.EXPIRED,
+    idempotency_key=None,
+    result_bucket=None,
+    result_key=None,
+    result_sha256=None,
+    last_error_detail=None,
+    **_STEP,
+)
 
 
 def expire(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
@@ -457,21 +502,7 @@ def expire(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     Delete the stored result first: after this nobody knows where it lay.
     """
     with transaction.atomic():
-        changed = Run.objects.filter(
-            compared(finalize_stage=Stage.COMMITTED),
-            run_id=run_id,
-            version=version,
-            status__in=[Status.COMPLETED, Status.FAILED],
-            retention_until__lt=Now(),
-        ).update(
-            status=Status.EXPIRED,
-            idempotency_key=None,
-            result_bucket=None,
-            result_key=None,
-            result_sha256=None,
-            last_error_detail=None,
-            **_step(actor),
-        )
+        changed = _EXPIRE(run_id=run_id, version=version, actor=actor)
         if changed:
             _allow_retention()
             RunInputs.objects.filter(run_id=run_id).delete()
@@ -505,25 +536,33 @@ def _allow_retention() -> None:
 # Beside the edges: who may be woken when. The version stays, so a worker that is just starting is not disturbed.
 
 
-def postpone_send(*, run_id: uuid.UUID, send_count: int) -> Won | Lost:
-    """The one who wins sends the message again; the next time is further off. `send_count` is what its caller saw."""
-    changed = Run.objects.filter(
+_POSTPONE_SEND: Final = CompiledUpdate(
+    Run.objects.filter(
         _WAITING,
-        run_id=run_id,
-        send_count=send_count,
-        finalize_stage__isnull=True,
+        run_id=Given("run_id"),
+        send_count=Given("send_count"),
         dead_lettered_at__isnull=True,
         next_send_at__lte=Now(),
-    ).update(send_count=F("send_count") + 1, next_send_at=_in_seconds(timing.send_again_seconds(send_count + 1)))
-    return _won(changed)
+    ),
+    send_count=F("send_count") + 1,
+    next_send_at=_from_now("send_again"),
+)
+
+
+def postpone_send(*, run_id: uuid.UUID, send_count: int) -> Won | Lost:
+    """The one who wins sends the message again; the next time is further off. `send_count` is what its caller saw."""
+    send_again = timedelta(seconds=timing.send_again_seconds(send_count + 1))
+    return _won(_POSTPONE_SEND(run_id=run_id, send_count=send_count, send_again=send_again))
+
+
+_MARK_DEAD_LETTERED: Final = CompiledUpdate(
+    Run.objects.filter(_WAITING, run_id=Given("run_id"), dead_lettered_at__isnull=True), dead_lettered_at=Now()
+)
 
 
 def mark_dead_lettered(*, run_id: uuid.UUID) -> Won | Lost:
     """The run's message died for the first time: the one who wins sends it once more. The requeuer keeps off."""
-    changed = Run.objects.filter(
-        _WAITING, run_id=run_id, finalize_stage__isnull=True, dead_lettered_at__isnull=True
-    ).update(dead_lettered_at=Now())
-    return _won(changed)
+    return _won(_MARK_DEAD_LETTERED(run_id=run_id))
 
 
 def fence(*, tenant_id: str | None, actor: str) -> int:
@@ -536,4 +575,4 @@ def fence(*, tenant_id: str | None, actor: str) -> int:
     runs = Run.objects.filter(between)
     if tenant_id is not None:
         runs = runs.filter(tenant_id=tenant_id)
-    return runs.update(**_step(actor))
+    return runs.update(version=F("version") + 1, last_actor=actor, updated_at=Now())

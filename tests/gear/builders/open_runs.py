@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from budget import ports
-from budget.ledger import ENTRIES_OF_ENDED_RUN
+from budget import ledger, ports
 from budget.ports import EndedRun, OpenRun
 
 _TABLE = """
@@ -19,15 +18,12 @@ CREATE TABLE IF NOT EXISTS money_test_runs (
     money text NOT NULL DEFAULT 'NONE', stage text, charge bigint, ended_at timestamptz
 )
 """
-_COMMIT = f"""
-WITH ended AS (
-    UPDATE money_test_runs SET stage = 'COMMITTED', version = version + 1, charge = %(taken)s, ended_at = now(),
-           money = CASE WHEN %(taken)s > 0 THEN 'SETTLED' ELSE 'REFUNDED' END
-     WHERE run_id = %(run_id)s AND version = %(version)s AND stage = 'CLAIMED'
-    RETURNING tenant_id, run_id, %(taken)s::bigint AS taken_micros, %(due)s::bigint AS due_micros, 'test'::text AS actor
-), {ENTRIES_OF_ENDED_RUN}
-SELECT count(*) FROM ended
-"""  # noqa: S608  no value is written into it
+_COMMIT = """
+    UPDATE money_test_runs SET stage = 'COMMITTED', version = version + 1, charge = %s, ended_at = now(),
+           money = CASE WHEN %s > 0 THEN 'SETTLED' ELSE 'REFUNDED' END
+     WHERE run_id = %s AND version = %s AND stage = 'CLAIMED'
+    RETURNING tenant_id, run_id, %s::bigint AS due_micros, 'test'::text AS actor
+"""
 
 
 @dataclass(frozen=True)
@@ -76,13 +72,9 @@ class RunsTable:
         return Claimed(run_id, version[0]) if version else None
 
     def commit(self, claimed: Claimed, *, taken_micros: int, due_micros: int | None = None) -> bool:
-        with connection.cursor() as cursor:
-            due = taken_micros if due_micros is None else due_micros
-            cursor.execute(
-                _COMMIT,
-                {"run_id": claimed.run_id, "version": claimed.version, "taken": taken_micros, "due": due},
-            )
-            return bool(cursor.fetchone()[0])
+        due = taken_micros if due_micros is None else due_micros
+        values = [taken_micros, taken_micros, claimed.run_id, claimed.version, due]
+        return ledger.end_run_with_entries(_COMMIT, values, taken_micros=taken_micros) == 1
 
     def unended(self) -> list[tuple[str, str, str]]:
         with connection.cursor() as cursor:

@@ -272,7 +272,7 @@ MUTANTS: Final = (
     Mutant(
         "what was taken too much is kept",
         "budget/ledger.py",
-        "          FROM ended WHERE taken_micros > due_micros\n",
+        "          FROM taken WHERE taken_micros > due_micros\n",
         "          FROM ended WHERE false\n",
         ends("test_dpp_42_the_receipt_decides_what_was_taken"),
     ),
