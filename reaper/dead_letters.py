@@ -50,9 +50,9 @@ VISIBILITY_SECONDS: Final = 60
 
 def run_once(*, now: datetime, limit: int) -> Report:
     del now
-    tally = Tally(ACTOR)
-    while tally.seen < limit:
-        messages = _received(min(BATCH, limit - tally.seen), wait_seconds=0 if tally.seen else WAIT_SECONDS)
+    tally = Tally(ACTOR, limit=limit)
+    while tally.goes_on():
+        messages = _received(tally.room(BATCH), wait_seconds=0 if tally.seen else WAIT_SECONDS)
         if not messages:
             break
         done = []

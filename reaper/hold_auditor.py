@@ -12,6 +12,7 @@ by a job of budget's. A balance that is wrong while every hold is right has no c
 `money_verify`, and left to a person.
 """
 
+from bisect import bisect
 from datetime import datetime
 from typing import Final
 
@@ -21,14 +22,12 @@ from budget import verify
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from budget.verify import Kind, Proof, Verdict
-from dpp_project.constants import RECOVERY_INTERVAL_SECONDS
 from dpp_project.jobs.registry import Report
 from dpp_project.reasons import ReasonCode
-from reaper import metrics
-from reaper.tally import Tally, money_is_closed
+from reaper import driver, metrics
+from reaper.tally import Tally
 from runs import transitions
-from runs.claims import LOST
-from runs.finish import finalization
+from runs.claims import Claimed, Lost
 from runs.intents import Intent
 from runs.models import Run
 from runs.reads import for_recovery
@@ -42,15 +41,54 @@ HOLD_FAULTS: Final = (Kind.HOLD_WITHOUT_RUN, Kind.HOLD_OF_ANOTHER_AMOUNT, Kind.R
 DIFFERENCES_LOGGED: Final = 20
 
 
+class _Turn:
+    """The last tenant that this process compared; empty when a pass has compared them all."""
+
+    after = ""
+
+
 def run_once(*, now: datetime, limit: int) -> Report:
-    """`now` chooses which tenants come first where there are more than one pass takes; ages are the database's."""
+    """`limit` runs, and as many tenants. Ages are the database's."""
+    del now
+    tally = Tally(ACTOR, limit=limit)
+    driver.finish_each(tally, _claimed, for_recovery.abandoned())
+    if not tally.waits and driver.money_is_closed():
+        tally.wait_for("money")
+    if not tally.waits:
+        _compare_tenants(tally, limit)
+    return tally.report()
+
+
+def preview(*, now: datetime, limit: int) -> Report:
+    """Counts what would be ended, and compares tenants without rebuilding any."""
+    del now
     tally = Tally(ACTOR)
-    if money_is_closed():
-        return tally.report(waits_for="money")
-    _end_abandoned(tally, limit)
-    if money_is_closed():
-        return tally.report(waits_for="money")
-    for tenant_id in _tenants(now, limit):
+    if driver.money_is_closed():
+        tally.wait_for("money")
+        return tally.report()
+    tally.seen = for_recovery.abandoned()[:limit].count()
+    for tenant_id in _tenants()[:limit]:
+        with tally.each(tenant_id, seen=0):
+            tally.seen += _holds_differ(verify.verify(tenant_id))
+    tally.changed = tally.seen
+    return tally.report()
+
+
+def _claimed(run: Run) -> Claimed | Lost:
+    intent = Intent.full_refund(
+        reason=ReasonCode.SUBMIT_ABANDONED, detail="The submit died before its money was marked as held."
+    )
+    return transitions.claim_abandoned(run=run, intent=intent, actor=ACTOR)
+
+
+def _compare_tenants(tally: Tally, limit: int) -> None:
+    """Where the pass ends before all tenants were compared, the next one of this process goes on behind the last."""
+    tenant_ids = _tenants()
+    for at, tenant_id in enumerate(tenant_ids):
+        if at >= limit or (at and tally.is_late()):
+            return
+        _Turn.after = tenant_id
+        errors = tally.errors
         with tally.each(tenant_id, seen=0):
             proof = verify.verify(tenant_id)
             tally.noted["tenants compared"] += 1
@@ -58,34 +96,10 @@ def run_once(*, now: datetime, limit: int) -> Report:
                 _make_right(tally, proof)
             elif proof.verdict is not Verdict.PROVED:
                 tally.noted[proof.verdict] += 1
-    return tally.report()
-
-
-def preview(*, now: datetime, limit: int) -> Report:
-    """Counts what would be ended, and compares every tenant without rebuilding any."""
-    tally = Tally(ACTOR)
-    if money_is_closed():
-        return tally.report(waits_for="money")
-    tally.seen = len(for_recovery.abandoned()[:limit])
-    for tenant_id in _tenants(now, limit):
-        with tally.each(tenant_id, seen=0):
-            tally.seen += _holds_differ(verify.verify(tenant_id))
-    tally.changed = tally.seen
-    return tally.report()
-
-
-def _end_abandoned(tally: Tally, limit: int) -> None:
-    intent = Intent.full_refund(
-        reason=ReasonCode.SUBMIT_ABANDONED, detail="The submit died before its money was marked as held."
-    )
-    for run in for_recovery.abandoned()[:limit]:
-        with tally.each(run):
-            claimed = transitions.claim_abandoned(run=run, intent=intent, actor=ACTOR)
-            if claimed is LOST:
-                tally.lost()
-                continue
-            if not tally.goes_on_after(finalization.finish(claimed.claim)):
-                break
+        if tally.errors > errors and driver.money_is_closed():
+            tally.wait_for("money")
+            return
+    _Turn.after = ""
 
 
 def _holds_differ(proof: Proof) -> bool:
@@ -114,14 +128,12 @@ def _make_right(tally: Tally, proof: Proof) -> None:
         tally.noted["tenants rebuilt"] += 1
 
 
-def _tenants(now: datetime, limit: int) -> list[str]:
-    """Those with open runs, or with holds; where they are too many for one pass, the next one goes on behind them."""
+def _tenants() -> list[str]:
+    """Those with open runs, or with holds; first those behind the last one of a pass that had to end early."""
     open_money = Run.objects.filter(money_state__in=sorted(UNENDED_MONEY))
     found = sorted({*open_money.values_list("tenant_id", flat=True).distinct(), *_with_holds()})
-    if len(found) <= limit:
-        return found
-    first = int(now.timestamp()) // RECOVERY_INTERVAL_SECONDS * limit % len(found)
-    return (found[first:] + found[:first])[:limit]
+    first = bisect(found, _Turn.after)
+    return found[first:] + found[:first]
 
 
 def _with_holds() -> list[str]:

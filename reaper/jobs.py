@@ -19,7 +19,6 @@ JOBS = (
         every_seconds=REAPER_INTERVAL_SECONDS,
         run_once=lease_reaper.run_once,
         preview=lease_reaper.preview,
-        limit=500,
     ),
     Job(
         name="reservation_sweeper",
@@ -27,7 +26,6 @@ JOBS = (
         every_seconds=RECOVERY_INTERVAL_SECONDS,
         run_once=reservation_sweeper.run_once,
         preview=reservation_sweeper.preview,
-        limit=1_000,
     ),
     Job(
         name="claim_reconciler",
@@ -35,7 +33,6 @@ JOBS = (
         every_seconds=RECOVERY_INTERVAL_SECONDS,
         run_once=claim_reconciler.run_once,
         preview=claim_reconciler.preview,
-        limit=500,
     ),
     Job(
         name="requeuer",
@@ -43,7 +40,6 @@ JOBS = (
         every_seconds=RECOVERY_INTERVAL_SECONDS,
         run_once=requeuer.run_once,
         preview=requeuer.preview,
-        limit=1_000,
     ),
     Job(
         name="hold_auditor",
@@ -51,7 +47,6 @@ JOBS = (
         every_seconds=RECOVERY_INTERVAL_SECONDS,
         run_once=hold_auditor.run_once,
         preview=hold_auditor.preview,
-        limit=10_000,
     ),
     Job(
         name="dead_letters",
@@ -59,7 +54,6 @@ JOBS = (
         every_seconds=RECOVERY_INTERVAL_SECONDS,
         run_once=dead_letters.run_once,
         preview=dead_letters.preview,
-        limit=1_000,
     ),
     Job(
         name="run_retention",
@@ -67,6 +61,5 @@ JOBS = (
         every_seconds=RETENTION_INTERVAL_SECONDS,
         run_once=retention.run_once,
         preview=retention.preview,
-        limit=1_000,
     ),
 )

@@ -13,11 +13,10 @@ from typing import Final
 
 from dpp_project.jobs.registry import Report
 from dpp_project.reasons import ReasonCode
-from reaper import metrics
-from reaper.tally import Tally, money_is_closed
+from reaper import driver, metrics
+from reaper.tally import Tally
 from runs import transitions
-from runs.claims import LOST
-from runs.finish import finalization
+from runs.claims import LOST, Claimed, Lost
 from runs.intents import Intent
 from runs.models import Run
 from runs.reads import for_recovery
@@ -27,30 +26,25 @@ ACTOR: Final = "reaper"
 
 def run_once(*, now: datetime, limit: int) -> Report:
     del now  # leases are measured by the database's clock alone
-    tally = Tally(ACTOR)
-    if money_is_closed():
-        return tally.report(waits_for="money")
-    for run in for_recovery.lease_expired()[:limit]:
-        with tally.each(run):
-            claimed = transitions.claim_lease_expired(run=run, intent=_intent(run), actor=ACTOR)
-            if claimed is LOST:
-                tally.lost()
-                continue
-            metrics.LEASES_EXPIRED.inc()
-            if not tally.goes_on_after(finalization.finish(claimed.claim)):
-                break
+    tally = Tally(ACTOR, limit=limit)
+    driver.finish_each(tally, _claimed, for_recovery.lease_expired())
     return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> Report:
     del now
-    return Report(seen=(due := len(for_recovery.lease_expired()[:limit])), changed=due)
+    due = for_recovery.lease_expired()[:limit].count()
+    return Report(seen=due, changed=due)
 
 
-def _intent(run: Run) -> Intent:
-    return Intent.minimum_fee(
+def _claimed(run: Run) -> Claimed | Lost:
+    intent = Intent.minimum_fee(
         minimum_fee_micros=run.minimum_fee_usd_micros,
         reserved_micros=run.reservation_max_cost_usd_micros,
         reason=ReasonCode.WORKER_TIMEOUT,
         detail="The worker stopped renewing its lease.",
     )
+    claimed = transitions.claim_lease_expired(run=run, intent=intent, actor=ACTOR)
+    if claimed is not LOST:
+        metrics.LEASES_EXPIRED.inc()
+    return claimed

@@ -11,8 +11,8 @@ Late is not lost: as long as the queue holds at least as many messages as rows a
 only rows more than 15 minutes late are sent again. What the dead-letter consumer has marked is its own alone.
 """
 
-from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -23,6 +23,7 @@ from dpp_project.aws import queue_depth
 from dpp_project.aws.sqs_sender import BATCH
 from dpp_project.jobs.registry import Report
 from dpp_project.process_env import ENV
+from reaper import driver
 from reaper.tally import Tally
 from runs import transitions
 from runs.claims import LOST
@@ -39,21 +40,24 @@ LATE_SECONDS: Final = 15 * 60
 
 def run_once(*, now: datetime, limit: int) -> Report:
     del now  # due is what the database's clock says
-    tally = Tally(LOOP)
-    for some in _tens(list(_to_send()[:limit])):
+    tally = Tally(LOOP, limit=limit)
+    due = driver.rows(tally, _to_send())
+    while some := list(islice(due, tally.room(BATCH))):
         wakeups = [Wakeup.of(run) for run in some if _postponed(tally, run)]
         failed = wake_worker.send_many(wakeups)
         tally.changed += len(wakeups) - len(failed)
-        tally.errors += len(failed)
+        for run_id, error in failed.items():
+            tally.skip(run_id, why=type(error).__name__)
         if wakeups and len(failed) == len(wakeups):
             log.warning("the queue takes no messages, the rest stays due", failed=len(failed))
-            break
+            tally.wait_for("SQS")
     return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> Report:
     del now
-    return Report(seen=(due := len(_to_send()[:limit])), changed=due)
+    due = _to_send()[:limit].count()
+    return Report(seen=due, changed=due)
 
 
 def _to_send() -> QuerySet[Run]:
@@ -68,13 +72,8 @@ def _to_send() -> QuerySet[Run]:
 
 
 def _postponed(tally: Tally, run: Run) -> bool:
-    with tally.each(run):
+    with tally.each(run.run_id):
         if transitions.postpone_send(run_id=run.run_id, send_count=run.send_count) is not LOST:
             return True
         tally.lost()
     return False
-
-
-def _tens(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    for start in range(0, len(runs), BATCH):
-        yield runs[start : start + BATCH]

@@ -12,11 +12,12 @@ from typing import Final
 
 from dpp_project.jobs.registry import Report
 from dpp_project.reasons import ReasonCode
-from reaper.tally import Tally, money_is_closed
+from reaper import driver
+from reaper.tally import Tally
 from runs import transitions
-from runs.claims import LOST
-from runs.finish import finalization
+from runs.claims import Claimed, Lost
 from runs.intents import Intent
+from runs.models import Run
 from runs.reads import for_recovery
 
 ACTOR: Final = "sweeper"
@@ -24,21 +25,17 @@ ACTOR: Final = "sweeper"
 
 def run_once(*, now: datetime, limit: int) -> Report:
     del now  # the hour is measured by the database's clock alone
-    tally = Tally(ACTOR)
-    if money_is_closed():
-        return tally.report(waits_for="money")
-    intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="No worker started the run in an hour.")
-    for run in for_recovery.never_started()[:limit]:
-        with tally.each(run):
-            claimed = transitions.claim_never_started(run=run, intent=intent, actor=ACTOR)
-            if claimed is LOST:
-                tally.lost()
-                continue
-            if not tally.goes_on_after(finalization.finish(claimed.claim)):
-                break
+    tally = Tally(ACTOR, limit=limit)
+    driver.finish_each(tally, _claimed, for_recovery.never_started())
     return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> Report:
     del now
-    return Report(seen=(due := len(for_recovery.never_started()[:limit])), changed=due)
+    due = for_recovery.never_started()[:limit].count()
+    return Report(seen=due, changed=due)
+
+
+def _claimed(run: Run) -> Claimed | Lost:
+    intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="No worker started the run in an hour.")
+    return transitions.claim_never_started(run=run, intent=intent, actor=ACTOR)

@@ -6,29 +6,31 @@
 In this order: a death in between leaves a row whose result is gone, which the owner is answered 410 for all the same,
 since that goes by the clock; the next pass deletes nothing and expires it. The bucket's own lifecycle is the second
 lock. The ledger keeps its entries for ever.
+
+An object that S3 refuses to delete is its run's alone: the run is skipped and shown, the others expire. Where S3 does
+not answer at all, no further run is asked about until the next pass.
 """
 
 from datetime import datetime
 from typing import Final
 
-import structlog
-from botocore.exceptions import BotoCoreError, ClientError
+from django.db.models import QuerySet
 
 from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.jobs.registry import Report
 from dpp_project.retention import Period
+from reaper import driver
 from reaper.models import DeadLetter
 from reaper.tally import Tally
 from runs import transitions
-from runs.bucket import storage
+from runs.bucket import outages, storage
 from runs.claims import LOST
 from runs.models import Run
 from runs.reads import for_recovery
 
-log = structlog.get_logger("dpp.reaper")
-
 ACTOR: Final = "retention"
+LETTERS_AT_ONCE: Final = 1_000
 
 PERIODS = (
     Period(
@@ -40,35 +42,56 @@ PERIODS = (
 
 
 def run_once(*, now: datetime, limit: int) -> Report:
-    """`now` ages dead letters; runs are past their retention when the database's clock says so."""
-    tally = Tally(ACTOR)
-    try:
-        _expire(tally, limit)
-    except (BotoCoreError, ClientError, OSError) as error:
-        log.warning("S3 is away, runs keep until the next pass", exc_info=error)
-        tally.errors += 1
-    _forget(tally, limit)
-    letters = _old_letters(now=now, limit=limit)
-    tally.seen += len(letters)
-    deleted, _ = DeadLetter.objects.filter(pk__in=letters).delete()
-    tally.changed += deleted
+    """`now` ages dead letters; runs are past their retention when the database's clock says so.
+
+    What needs no S3 comes first, so that it goes while S3 is away.
+    """
+    tally = Tally(ACTOR, limit=limit)
+    _forget_tombstones(tally)
+    with tally.each("dead letters", seen=0):
+        _forget_letters(tally, now=now)
+    _expire(tally)
     return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> Report:
-    due = (
-        len(for_recovery.past_retention()[:limit])
-        + len(for_recovery.old_tombstones()[:limit])
-        + len(_old_letters(now=now, limit=limit))
+    due = sum(
+        rows.count()
+        for rows in (
+            for_recovery.past_retention()[:limit],
+            for_recovery.old_tombstones()[:limit],
+            _old_letters(now=now)[:limit],
+        )
     )
     return Report(seen=due, changed=due)
 
 
-def _expire(tally: Tally, limit: int) -> None:
+def _forget_tombstones(tally: Tally) -> None:
+    for run in driver.rows(tally, for_recovery.old_tombstones()):
+        with tally.each(run.run_id):
+            if transitions.forget(run_id=run.run_id, version=run.version) is LOST:
+                tally.lost()
+                continue
+            tally.changed += 1
+            tally.noted["forgotten"] += 1
+
+
+def _forget_letters(tally: Tally, *, now: datetime) -> None:
+    while tally.goes_on():
+        letters = list(_old_letters(now=now).values_list("pk", flat=True)[: tally.room(LETTERS_AT_ONCE)])
+        if not letters:
+            return
+        deleted, _ = DeadLetter.objects.filter(pk__in=letters).delete()
+        tally.seen += len(letters)
+        tally.changed += deleted
+
+
+def _expire(tally: Tally) -> None:
     bucket = storage.shared()
-    for run in for_recovery.past_retention()[:limit]:
-        objects = bucket.delete_prefix(_prefix(run))
-        with tally.each(run):
+    for run in driver.rows(tally, for_recovery.past_retention()):
+        with tally.each(run.run_id):
+            with outages.told_apart():
+                objects = bucket.delete_prefix(_prefix(run))
             if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is LOST:
                 tally.lost()
                 continue
@@ -77,20 +100,10 @@ def _expire(tally: Tally, limit: int) -> None:
             tally.noted["objects deleted"] += objects
 
 
-def _forget(tally: Tally, limit: int) -> None:
-    for run in for_recovery.old_tombstones()[:limit]:
-        with tally.each(run):
-            if transitions.forget(run_id=run.run_id, version=run.version) is LOST:
-                tally.lost()
-                continue
-            tally.changed += 1
-            tally.noted["forgotten"] += 1
-
-
 def _prefix(run: Run) -> str:
     return storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
 
 
-def _old_letters(*, now: datetime, limit: int) -> list[int]:
+def _old_letters(*, now: datetime) -> QuerySet[DeadLetter]:
     old = DeadLetter.objects.filter(stored_at__lt=retention.cutoff("dead_letters", now=now))
-    return list(old.order_by("stored_at").values_list("pk", flat=True)[:limit])
+    return old.order_by("stored_at", "pk")

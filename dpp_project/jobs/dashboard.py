@@ -13,6 +13,7 @@ from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
 
 HOURS = 24
+REMARKS_MAX = 3
 
 
 @panel(title="Jobs", order=80)
@@ -26,6 +27,7 @@ def jobs() -> Panel:
             continue
         age = max(0, round((now - last.started_at).total_seconds()))
         outcome = "running or died" if last.ended_at is None else f"{last.changed} of {last.seen}, {last.errors} errors"
+        outcome = "; ".join([outcome, *last.remarks()[:REMARKS_MAX]])
         rows.append([job.name, f"every {job.every_seconds} s", f"{age} s ago", outcome])
     return Panel(
         title="Jobs",

@@ -1,6 +1,7 @@
 """What each run of a job saw and did. Metrics of job ages and the admin read this table."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import F, Q
@@ -35,3 +36,16 @@ class JobReport(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job} at {self.started_at:%Y-%m-%d %H:%M:%S}"
+
+    def remarks(self) -> list[str]:
+        """What the pass left and why, for people: rows it skipped, what it waits for, a backlog."""
+        return remarks(self.detail)
+
+
+def remarks(detail: Mapping[str, Any]) -> list[str]:
+    said = [f"skipped {row}: {why}" for row, why in detail.get("skipped", {}).items()]
+    if "waits_for" in detail:
+        said.append(f"the rest waits for {detail['waits_for']}")
+    if "ended_by" in detail:
+        said.append("the pass reached its deadline; the next one goes on with the rest")
+    return said

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from dpp_project.jobs import registry, runner
+from dpp_project.jobs.models import remarks
 from dpp_project.jobs.runner import Outcome
 from dpp_project.management.base import EXIT_UNAVAILABLE, Answer, OpsCommand, Refused
 
@@ -37,7 +38,9 @@ def run_job(name: str, *, limit: int | None, dry_run: bool) -> Answer:
         "detail": dict(report.detail),
     }
     line = f"{name}: {report.seen} seen, {report.changed} changed, {report.errors} errors"
-    return Answer(document, [line], exit_code=EXIT_ERRORS if report.errors else CODES[ran.outcome])
+    return Answer(
+        document, [line, *remarks(report.detail)], exit_code=EXIT_ERRORS if report.errors else CODES[ran.outcome]
+    )
 
 
 class JobCommand(OpsCommand):

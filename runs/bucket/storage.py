@@ -66,6 +66,10 @@ class ObjectTooLarge(Exception):  # noqa: N818  a finding
     """The object has more bytes than its reader wants."""
 
 
+class ObjectsNotDeleted(Exception):  # noqa: N818  a finding
+    """S3 answers, and refuses to delete some of the objects."""
+
+
 class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
     """django-storages' S3 with what it lacks: checksums on writing, and addresses signed for more than reading.
 
@@ -129,14 +133,15 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         return Head(size=found["ContentLength"], content_type=found["ContentType"])
 
     def delete_prefix(self, prefix: str) -> int:
-        """Delete every object that begins so; how many there were. Safe to repeat."""
+        """Delete every object that begins so; how many there were. Safe to repeat. Raises ObjectsNotDeleted."""
         client, count = self.client(), 0
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket_name, Prefix=prefix):
             keys = [{"Key": found["Key"]} for found in page.get("Contents", [])]
             if keys:
                 answer = client.delete_objects(Bucket=self.bucket_name, Delete={"Objects": keys, "Quiet": True})  # type: ignore[typeddict-item]
                 if failed := answer.get("Errors"):
-                    raise OSError(f"{len(failed)} objects were not deleted, the first with {failed[0].get('Code')}")
+                    code = failed[0].get("Code")
+                    raise ObjectsNotDeleted(f"S3 did not delete {len(failed)} objects, the first with {code}")
                 count += len(keys)
         return count
 

@@ -1,7 +1,11 @@
-"""What each recovery loop looks for, by the database's clock. Each has its own partial index, and stays flat."""
+"""What each recovery loop looks for, by the database's clock. Each has its own partial index, and stays flat.
 
+Ordered by one column, the longest due first; `batches` reads all of it.
+"""
+
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -12,6 +16,7 @@ from runs.models import Run
 from runs.states import MoneyState, Stage, Status
 
 _UNCLAIMED = Q(finalize_stage__isnull=True)
+_DELIVERS = Q(intent_status=Status.COMPLETED, result_key__isnull=False)
 
 
 def _ago(seconds: int) -> Any:
@@ -52,6 +57,16 @@ def claimed_too_long() -> QuerySet[Run]:
     ).order_by("finalize_claimed_at")
 
 
+def claimed_with_result() -> QuerySet[Run]:
+    """Of these, the ones that must not end before S3 has said whether their result is there."""
+    return claimed_too_long().filter(_DELIVERS)
+
+
+def claimed_without_result() -> QuerySet[Run]:
+    """Of these, the ones that end without S3: failures, cancels, refunds."""
+    return claimed_too_long().exclude(_DELIVERS)
+
+
 def send_due() -> QuerySet[Run]:
     """The requeuer's: the message may be lost. What the dead-letter consumer has taken is not sent again by this."""
     return Run.objects.filter(
@@ -79,3 +94,26 @@ def old_tombstones() -> QuerySet[Run]:
         .exclude(money_state=MoneyState.DISPUTED)
         .order_by("retention_until")
     )
+
+
+BATCH: Final = 500
+
+
+def batches(due: QuerySet[Run]) -> Iterator[Sequence[Run]]:
+    """All that one of the above finds due now, in its order, each row once: a batch begins behind the last one's end.
+
+    A row that was moved after the first batch was read is younger than that, and is left to the next pass. So a row
+    that stays due is not read again, and the reading comes to an end.
+    """
+    key = str(due.query.order_by[0])
+    first = list(due.annotate(read_at=Now()).order_by(key, "run_id")[:BATCH])
+    bound = Q(**{f"{key}__lte": first[0].read_at}) if first else Q()
+    batch: Sequence[Run] = first
+    while batch:
+        yield batch
+        if len(batch) < BATCH:
+            return
+        last = batch[-1]
+        at = getattr(last, key)
+        behind = Q(**{f"{key}__gte": at}) & (Q(**{f"{key}__gt": at}) | Q(run_id__gt=last.run_id))
+        batch = list(due.filter(behind, bound).order_by(key, "run_id")[:BATCH])

@@ -17,7 +17,8 @@ class Command(OpsCommand):
         del dry_run
         now = clock.now()
         documents = [describe(job, now) for job in registry.jobs().values()]
-        return Answer({"jobs": documents}, [_line(document) for document in documents] or ["There are no jobs."])
+        lines = [line for document in documents for line in _lines(document)]
+        return Answer({"jobs": documents}, lines or ["There are no jobs."])
 
 
 def describe(job: Job, now: datetime) -> dict[str, Any]:
@@ -36,8 +37,14 @@ def describe(job: Job, now: datetime) -> dict[str, Any]:
             "seen": last.seen,
             "changed": last.changed,
             "errors": last.errors,
+            "remarks": last.remarks(),
         }
     return document
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    remarks = document["last"]["remarks"] if document["last"] else []
+    return [_line(document), *(f"    {remark}" for remark in remarks)]
 
 
 def _line(document: dict[str, Any]) -> str:

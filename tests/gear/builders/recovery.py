@@ -1,11 +1,13 @@
 """Runs whose money is really held, brought to where a crash would leave them, and the law over all of it."""
 
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import pytest
 from django.conf import settings
@@ -15,6 +17,7 @@ from django.db.models import F
 from budget import services, verify
 from budget.models import LedgerEntry
 from budget.outcomes import Held, Settled
+from budget.rebuild import rebuild
 from budget.redis import scripts, view
 from budget.verify import Verdict
 from dpp_project import clock
@@ -129,6 +132,55 @@ def past_retention(tenant: Tenant) -> Run:
     assert isinstance(settled, Settled)
     gear.won(transitions.commit(claim=gear.claim_of(run), taken_micros=settled.charge_micros))
     return gear.aged(gear.row(run.run_id), retention_until=1)
+
+
+# Many at once, by one statement; their money is held by a rebuild.
+
+_MANY: Final = """
+INSERT INTO runs (run_id, tenant_id, pack_type, status, money_state, payload_hash, version,
+                  reservation_max_cost_usd_micros, minimum_fee_usd_micros, retention_until, lease_token,
+                  lease_expires_at, finalize_stage, finalize_token, finalize_claimed_at, intent_status,
+                  intent_money_state, intent_charge_usd_micros, intent_reason_code, result_bucket, result_key,
+                  result_sha256, next_send_at, last_actor)
+SELECT gen_random_uuid(), %(tenant_id)s, 'probe', 'PROCESSING', 'RESERVED', repeat('a', 64), %(version)s, 250000, 5000,
+       now() + interval '30 days', 'the-lease', now() - interval '1 second' - n / 10 * interval '1 millisecond',
+       %(stage)s, %(token)s, %(claimed_at)s, %(ends)s, %(money)s, %(charge)s, %(reason)s, %(bucket)s, %(key)s, %(sha)s,
+       now(), 'worker'
+  FROM generate_series(1, %(count)s) n
+RETURNING run_id
+"""
+
+
+def many_at_work(tenant: Tenant, count: int) -> list[UUID]:
+    """At work, and their lease has run out."""
+    return _many(tenant, count, version=2)
+
+
+def many_claimed(tenant: Tenant, count: int, *, ends: str) -> list[UUID]:
+    """Left claimed by their workers: COMPLETED ones share an object in the bucket, FAILED ones have none."""
+    claim = {"version": 3, "stage": "CLAIMED", "token": gear.TOKEN, "ends": ends, "money": "SETTLED"}
+    claim |= {"claimed_at": clock.now() - timedelta(seconds=400)}
+    if ends == "FAILED":
+        return _many(tenant, count, **claim, charge=gear.FEE_MICROS, reason="PACK_FAILED")
+    key = f"dpp/{tenant.tenant_id}/2026/03/01/shared/{storage.ENVELOPE_NAME}"
+    sha = storage.shared().put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
+    return _many(tenant, count, **claim, charge=gear.ACTUAL_MICROS, bucket=ENV.DPP_BUCKET, key=key, sha=sha)
+
+
+def _many(tenant: Tenant, count: int, **values: Any) -> list[UUID]:
+    services.top_up(
+        tenant_id=tenant.tenant_id,
+        amount_micros=count * gear.RESERVED_MICROS,
+        reference=secrets.token_hex(8),
+        reason="",
+        actor="test",
+    )
+    unset = dict.fromkeys(("stage", "token", "claimed_at", "ends", "money", "charge", "reason", "bucket", "key", "sha"))
+    with connection.cursor() as cursor:
+        cursor.execute(_MANY, {"tenant_id": tenant.tenant_id, "count": count, **unset, **values})
+        run_ids = [run_id for (run_id,) in cursor.fetchall()]
+    rebuild.rebuild_all()
+    return run_ids
 
 
 # What must hold afterwards.

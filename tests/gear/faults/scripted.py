@@ -11,12 +11,17 @@ HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
 class Scripted:
-    """`status` None forwards; otherwise every request gets that status and `body`. `only` narrows it to one action."""
+    """`status` None forwards; otherwise every request gets that status and `body`.
+
+    `only` narrows it to one action, or to one method where requests name no action; `holding` to requests with these
+    bytes in their path or body.
+    """
 
     def __init__(self, target: str) -> None:
         self.status: int | None = None
         self.body = b"{}"
         self.only: str | None = None
+        self.holding = b""
         self.refused = 0
         self.actions: list[str] = []
         self._target = urlsplit(target)
@@ -26,6 +31,15 @@ class Scripted:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
+                script._answer(self)
+
+            def do_GET(self) -> None:
+                script._answer(self)
+
+            def do_PUT(self) -> None:
+                script._answer(self)
+
+            def do_HEAD(self) -> None:
                 script._answer(self)
 
             def log_message(self, *_: object) -> None:
@@ -50,8 +64,10 @@ class Scripted:
             thread.join()
 
     @contextmanager
-    def answering(self, status: int, body: bytes = b"{}", *, only: str | None = None) -> Iterator[None]:
-        self.body, self.only, self.status = body, only, status
+    def answering(
+        self, status: int, body: bytes = b"{}", *, only: str | None = None, holding: bytes = b""
+    ) -> Iterator[None]:
+        self.body, self.only, self.holding, self.status = body, only, holding, status
         try:
             yield
         finally:
@@ -61,13 +77,14 @@ class Scripted:
         sent = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         action = handler.headers.get("X-Amz-Target", "").rpartition(".")[2]
         self.actions.append(action)
-        if self.status is not None and self.only in (None, action):
+        is_meant = self.only in (None, action, handler.command) and self.holding in handler.path.encode() + sent
+        if self.status is not None and is_meant:
             self.refused += 1
             _write(handler, self.status, {"Content-Type": "application/x-amz-json-1.0"}, self.body)
             return
         far = http.client.HTTPConnection(str(self._target.hostname), self._target.port, timeout=30)
         try:
-            far.request("POST", handler.path, body=sent, headers=dict(handler.headers.items()))
+            far.request(handler.command, handler.path, body=sent, headers=dict(handler.headers.items()))
             answer = far.getresponse()
             kept = {name: value for name, value in answer.getheaders() if name.lower() not in HOP}
             _write(handler, answer.status, kept, answer.read())

@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from redis import Redis
 
 from budget.rebuild import rebuild
 from budget.redis import scripts
-from dpp_project.jobs import registry, runner
+from dpp_project.jobs import deadline, registry, runner
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Report, RunOnce
 from reaper import claim_reconciler, hold_auditor, lease_reaper, requeuer, reservation_sweeper, retention
 from runs import transitions
+from runs.claims import LOST
 from runs.finish import finalization
 from runs.models import Run
+from runs.reads import for_recovery
 from tenants.models import Tenant
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
@@ -61,6 +64,11 @@ def found(report: Report) -> tuple[int, int, int]:
     return report.seen, report.changed, report.errors
 
 
+def row_of(values: dict[str, Any]) -> Any:
+    """The run that an edge is asked to move."""
+    return values["run"].run_id if "run" in values else values["run_id"]
+
+
 def by_hand(command: str, *arguments: str) -> dict[str, Any]:
     out = io.StringIO()
     call_command(command, *arguments, "--json", stdout=out)
@@ -79,7 +87,8 @@ def test_dpp_46_a_second_pass_finds_nothing_left(loop: Loop, tenant: Tenant) -> 
 
 
 @every_loop
-def test_dpp_46_two_at_once_share_the_work(loop: Loop, tenant: Tenant) -> None:
+def test_dpp_46_two_at_once_share_the_work(loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(for_recovery, "BATCH", 3)
     rows = [loop.due(tenant) for _ in range(8)]
     reports = recovery.at_once(*[lambda: recovery.run_loop(loop.run_once)] * 2)
     assert sum(report.changed for report in reports if isinstance(report, Report)) == 8
@@ -90,18 +99,20 @@ def test_dpp_46_two_at_once_share_the_work(loop: Loop, tenant: Tenant) -> None:
 
 @every_loop
 def test_dpp_46_one_bad_row_does_not_stop_the_rest(loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(for_recovery, "BATCH", 2)
     rows = [loop.due(tenant) for _ in range(4)]
     edge, bad = getattr(transitions, loop.edge), rows[1].run_id
 
     def breaks(**values: Any) -> Any:
-        if (values["run"].run_id if "run" in values else values["run_id"]) == bad:
+        if row_of(values) == bad:
             raise ValueError("this row is bad")
         return edge(**values)
 
     before = gear.everything(bad)
     with monkeypatch.context() as patch:
         patch.setattr(transitions, loop.edge, breaks)
-        assert found(recovery.run_loop(loop.run_once)) == (4, 3, 1)
+        report = recovery.run_loop(loop.run_once)
+    assert (*found(report), report.detail["skipped"]) == (4, 3, 1, {str(bad): "ValueError"})
     assert gear.everything(bad) == before
     recovery.empty_queues()  # as workers do; else the requeuer takes what it sent for a backlog
     assert found(recovery.run_loop(loop.run_once)) == (1, 1, 0)
@@ -115,6 +126,107 @@ def test_dpp_46_a_pass_takes_no_more_than_its_limit(loop: Loop, tenant: Tenant) 
     assert recovery.run_loop(loop.run_once, limit=2).changed == 2
     recovery.empty_queues()
     assert recovery.run_loop(loop.run_once, limit=2).changed == 1
+
+
+@every_loop
+def test_dpp_46_rows_that_failed_come_after_the_others_and_are_tried_again(
+    loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [loop.due(tenant) for _ in range(4)]
+    edge, bad = getattr(transitions, loop.edge), {run.run_id for run in rows[:2]}
+
+    def breaks(**values: Any) -> Any:
+        if row_of(values) in bad:
+            raise ValueError("this row is bad")
+        return edge(**values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, loop.edge, breaks)
+        assert found(recovery.run_loop(loop.run_once, limit=2)) == (2, 0, 2)
+        assert found(recovery.run_loop(loop.run_once, limit=2)) == (2, 2, 0)
+        recovery.empty_queues()
+        assert found(recovery.run_loop(loop.run_once)) == (2, 0, 2)
+    assert found(recovery.run_loop(loop.run_once)) == (2, 2, 0)
+    recovery.law_holds(tenant)
+
+
+@every_loop
+def test_dpp_46_a_row_that_costs_the_connection_each_time_stops_no_other(
+    loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose lock another session never lets go: Postgres is given up for it."""
+    rows = [loop.due(tenant) for _ in range(3)]
+    edge, bad = getattr(transitions, loop.edge), rows[0].run_id
+
+    def breaks(**values: Any) -> Any:
+        if row_of(values) == bad:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return edge(**values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, loop.edge, breaks)
+        report = recovery.run_loop(loop.run_once)
+    assert (*found(report), report.detail["skipped"]) == (3, 2, 1, {str(bad): "OperationalError"})
+    recovery.empty_queues()
+    assert found(recovery.run_loop(loop.run_once)) == (1, 1, 0)
+    recovery.law_holds(tenant)
+
+
+@every_loop
+def test_dpp_46_a_row_that_stays_due_is_met_once_in_a_pass(
+    loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(for_recovery, "BATCH", 2)
+    rows = [loop.due(tenant) for _ in range(5)]
+    edge, held = getattr(transitions, loop.edge), {run.run_id for run in rows[:3]}
+    met: list[Any] = []
+
+    def always_lost(**values: Any) -> Any:
+        met.append(row_of(values))
+        if len(met) > len(rows):
+            raise recovery.Died  # round and round
+        return LOST if met[-1] in held else edge(**values)
+
+    monkeypatch.setattr(transitions, loop.edge, always_lost)
+    report = recovery.run_loop(loop.run_once)
+    assert (*found(report), report.detail["lost"]) == (5, 2, 0, 3)
+    assert met == [run.run_id for run in rows]
+
+
+@every_loop
+def test_dpp_46_a_pass_ends_at_its_deadline_and_the_next_goes_on(
+    loop: Loop, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        loop.due(tenant)
+    edge, seconds = getattr(transitions, loop.edge), [0.0]
+
+    def slow(**values: Any) -> Any:
+        seconds[0] += 4
+        return edge(**values)
+
+    monkeypatch.setattr(transitions, loop.edge, slow)
+    monkeypatch.setattr(deadline, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(requeuer, "BATCH", 1)
+    with deadline.within(seconds=10):
+        first = recovery.run_loop(loop.run_once)
+    assert (*found(first), first.detail["ended_by"]) == (3, 3, 0, "deadline")
+    recovery.empty_queues()
+    with deadline.within(seconds=10):
+        second = recovery.run_loop(loop.run_once)
+    assert found(second) == (2, 2, 0)
+    assert "ended_by" not in second.detail
+    recovery.law_holds(tenant)
+
+
+@every_loop
+def test_dpp_46_a_pass_that_begins_late_still_moves_one_row(loop: Loop, tenant: Tenant) -> None:
+    for _ in range(2):
+        loop.due(tenant)
+    with deadline.within(seconds=0):
+        report = recovery.run_loop(loop.run_once)
+    assert report.changed == (2 if loop.job == "requeuer" else 1)
 
 
 @every_loop

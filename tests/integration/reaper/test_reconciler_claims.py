@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from redis import Redis
 
 from budget import services
@@ -16,13 +16,14 @@ from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from dpp_project.reasons import ReasonCode
 from reaper import claim_reconciler, metrics
-from runs import transitions
+from runs import timing, transitions
 from runs.bucket import storage
 from runs.claims import Claim, Lost, Won
 from runs.finish import finalization
 from runs.finish.finalization import Committed, Unfinished
 from runs.intents import Intent
 from runs.models import Run
+from runs.reads import for_recovery
 from tenants.models import Tenant
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
@@ -122,7 +123,7 @@ def s3_says(status: int, code: str) -> ClientError:
 @pytest.mark.parametrize(
     "error",
     [
-        s3_says(403, "403"),
+        s3_says(429, "429"),
         s3_says(500, "InternalError"),
         s3_says(503, "SlowDown"),
         EndpointConnectionError(endpoint_url="s3"),
@@ -149,6 +150,44 @@ def test_dpp_42_while_s3_does_not_say_the_row_waits_and_the_others_go_on(
     assert gear.row(goes.run_id).finalize_stage == "COMMITTED"
     assert reconcile() == (1, 1, 0)
     assert gear.row(waits.run_id).status == "COMPLETED"
+
+
+def test_dpp_42_a_refusal_of_one_object_is_its_rows_alone(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, goes = recovery.left_claimed(tenant), recovery.left_claimed(tenant)
+    before, head = gear.everything(refused.run_id), storage.RunStorage.head
+
+    def refuses_one(self: storage.RunStorage, key: str) -> Any:
+        if key == refused.result_key:
+            raise s3_says(403, "403")
+        return head(self, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.RunStorage, "head", refuses_one)
+        report = recovery.run_loop(claim_reconciler.run_once)
+    assert (report.seen, report.changed, report.errors) == (2, 1, 1)
+    assert report.detail == {"skipped": {str(refused.run_id): "S3 answered 403"}}
+    assert (gear.everything(refused.run_id), gear.row(goes.run_id).status) == (before, "COMPLETED")
+    assert reconcile() == (1, 1, 0)
+    assert gear.row(refused.run_id).status == "COMPLETED"
+
+
+def test_dpp_42_an_object_that_s3_never_answers_for_is_asked_for_last(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, others = recovery.left_claimed(tenant), [recovery.left_claimed(tenant) for _ in range(2)]
+    asked, head = [], storage.RunStorage.head
+
+    def silent_for_one(self: storage.RunStorage, key: str) -> Any:
+        asked.append(key)
+        if key == silent.result_key:
+            raise ReadTimeoutError(endpoint_url="s3")
+        return head(self, key)
+
+    monkeypatch.setattr(storage.RunStorage, "head", silent_for_one)
+    assert reconcile() == (1, 0, 0)
+    assert asked == [silent.result_key]
+    assert reconcile() == (3, 2, 0)
+    assert asked[1:] == [others[0].result_key, others[1].result_key, silent.result_key]
 
 
 def test_dpp_42_a_missing_bucket_is_no_lost_result(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,6 +354,27 @@ def test_dpp_55_a_rebuild_between_settle_and_commit_is_followed_and_charged_once
     assert recovery.charges(run) == [-50_000]
     assert recovery.held_micros(tenant) == {}
     recovery.law_holds(tenant)
+
+
+def test_dpp_42_a_claim_taken_over_in_this_pass_is_not_taken_over_again_in_it(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if claims were old as they are made: whatever their age, a pass comes to an end."""
+    runs = [recovery.left_claimed(tenant) for _ in range(3)]
+    monkeypatch.setattr(timing, "RECONCILE_AFTER_SECONDS", -1)
+    monkeypatch.setattr(for_recovery, "BATCH", 1)
+    left = [len(runs)]
+
+    def cannot_move(_claim: Claim) -> Unfinished:
+        left[0] -= 1
+        if left[0] < 0:
+            raise recovery.Died  # round and round
+        return Unfinished.WAITING
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finalization, "finish", cannot_move)
+        report = recovery.run_loop(claim_reconciler.run_once)
+    assert (report.seen, report.changed, report.errors, report.detail) == (3, 0, 0, {"waiting": 3})
 
 
 def test_dpp_42_it_comes_each_minute_and_a_crashed_claim_ends_within_five_minutes_and_a_tick(tenant: Tenant) -> None:

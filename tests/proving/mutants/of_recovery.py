@@ -4,8 +4,11 @@ from typing import Final
 
 from tests.proving.mutants.mutant import In, Mutant
 
+DRIVER: Final = "reaper/driver.py"
 REAPER: Final = "reaper/lease_reaper.py"
 SWEEPER: Final = "reaper/reservation_sweeper.py"
+TALLY: Final = "reaper/tally.py"
+DUE: Final = "runs/reads/for_recovery.py"
 RECONCILER: Final = "reaper/claim_reconciler.py"
 REQUEUER: Final = "reaper/requeuer.py"
 AUDITOR: Final = "reaper/hold_auditor.py"
@@ -19,22 +22,28 @@ sends = In("integration/reaper/test_requeuer_sends")
 audits = In("integration/reaper/test_hold_auditor_holds")
 letters = In("integration/reaper/test_dead_letters_consumer")
 expiries = In("integration/reaper/test_retention_runs")
+backlogs = In("integration/reaper/test_recovery_backlog")
+beats = In("integration/platform/test_jobs_beat")
 
-MONEY_IS_CLOSED: Final = '    if money_is_closed():\n        return tally.report(waits_for="money")\n'
-LOST: Final = "            if claimed is LOST:\n"
-LOST_GOES_ON: Final = "            if claimed is None:\n"
+MONEY_IS_CLOSED: Final = '    if money_is_closed():\n        tally.wait_for("money")\n        return\n'
+MOVES_ALL_THE_SAME: Final = (
+    "    from budget import services\n    services.{}(tenant_id=run.tenant_id, run_id=str(run.run_id){})\n"
+)
+REFUNDS_ALL_THE_SAME: Final = MOVES_ALL_THE_SAME.format("refund", "")
+SETTLES_ALL_THE_SAME: Final = MOVES_ALL_THE_SAME.format("settle", ", charge_micros=5_000")
+HEAD: Final = "        return storage.shared().head(run.result_key) is None\n"
 
 MUTANTS: Final = (
     Mutant(
         "a reaper that lost moves the money",
         REAPER,
-        LOST,
-        LOST_GOES_ON,
+        "    if claimed is not LOST:\n",
+        SETTLES_ALL_THE_SAME + "    if claimed is not LOST:\n",
         reaps("test_dpp_40_the_worker_that_claims_first_keeps_its_result"),
     ),
     Mutant(
-        "the reaper claims while money is closed",
-        REAPER,
+        "a loop claims while money is closed",
+        DRIVER,
         MONEY_IS_CLOSED,
         "",
         loops("test_while_money_is_closed_nothing_is_claimed"),
@@ -42,29 +51,31 @@ MUTANTS: Final = (
     Mutant(
         "a sweeper that lost moves the money",
         SWEEPER,
-        LOST,
-        LOST_GOES_ON,
+        "    return transitions.claim_never_started(run=run, intent=intent, actor=ACTOR)\n",
+        "    claimed = transitions.claim_never_started(run=run, intent=intent, actor=ACTOR)\n"
+        + REFUNDS_ALL_THE_SAME
+        + "    return claimed\n",
         sweeps("test_dpp_41_a_worker_that_starts_first_keeps_the_run"),
     ),
     Mutant(
-        "the sweeper claims while money is closed",
-        SWEEPER,
-        MONEY_IS_CLOSED,
-        "",
-        loops("test_while_money_is_closed_nothing_is_claimed"),
+        "a loop goes on claiming when money has closed meanwhile",
+        DRIVER,
+        "            if finished is Unfinished.WAITING and money_is_closed():\n",
+        "            if money_is_closed is None:\n",
+        loops("test_dpp_39_redis_gone_between_claim_and_settle_leaves_the_intent_and_the_rest_alone"),
     ),
     Mutant(
         "a lost result is delivered",
         RECONCILER,
-        "    return storage.shared().head(run.result_key) is None\n",
-        "    return False\n",
+        HEAD,
+        "        return False\n",
         claims("test_dpp_42_a_result_that_is_gone_fails_at_the_minimum_fee"),
     ),
     Mutant(
         "a bucket that does not answer is a lost result",
         RECONCILER,
-        '                tally.noted["waiting"] += 1\n                continue\n',
-        "                result_lost = True\n",
+        HEAD,
+        "        try:\n    " + HEAD + "        except Exception:\n            return True\n",
         claims("test_dpp_42_while_s3_does_not_say_the_row_waits_and_the_others_go_on"),
     ),
     Mutant(
@@ -77,8 +88,9 @@ MUTANTS: Final = (
     Mutant(
         "a reconciler that lost moves the money",
         RECONCILER,
-        "    return None if claimed is LOST else claimed.claim\n",
-        "    return claimed.claim if claimed is not LOST else Claim.stored(Run.objects.get(pk=run.pk), actor=ACTOR)\n",
+        "    return claimed\n",
+        "    if claimed is LOST:\n        from runs.claims import Claim\n"
+        "        return Claimed(Claim.stored(Run.objects.get(pk=run.pk), actor=ACTOR))\n    return claimed\n",
         claims("test_dpp_34_a_reconciler_that_loses_the_claim_settles_nothing"),
     ),
     Mutant(
@@ -112,8 +124,10 @@ MUTANTS: Final = (
     Mutant(
         "an auditor that lost moves the money",
         AUDITOR,
-        LOST,
-        LOST_GOES_ON,
+        "    return transitions.claim_abandoned(run=run, intent=intent, actor=ACTOR)\n",
+        "    claimed = transitions.claim_abandoned(run=run, intent=intent, actor=ACTOR)\n"
+        + REFUNDS_ALL_THE_SAME
+        + "    return claimed\n",
         audits("test_dpp_44_a_submit_that_marks_its_money_at_the_last_moment_keeps_its_hold"),
     ),
     Mutant(
@@ -139,16 +153,128 @@ MUTANTS: Final = (
     ),
     Mutant(
         "one bad row stops the rest",
-        "reaper/tally.py",
-        '            log.warning("row left to the next pass"',
-        '            raise\n            log.warning("row left to the next pass"',
+        TALLY,
+        '            log.warning("row skipped"',
+        '            raise\n            log.warning("row skipped"',
         loops("test_dpp_46_one_bad_row_does_not_stop_the_rest"),
     ),
     Mutant(
         "a run expires though its result stands",
         "reaper/retention.py",
-        "        objects = bucket.delete_prefix(_prefix(run))\n",
-        "        objects = 0 and bucket.delete_prefix(_prefix(run))\n",
+        "                objects = bucket.delete_prefix(_prefix(run))\n",
+        "                objects = 0 and bucket.delete_prefix(_prefix(run))\n",
         expiries("test_dpp_23_result_inputs_and_history_go_and_the_money_stays"),
+    ),
+    Mutant(
+        "S3 that is away is asked for every row",
+        TALLY,
+        '            self.wait_for("S3")\n',
+        "",
+        backlogs("test_dpp_23_s3_in_a_black_hole_is_asked_once_in_a_pass"),
+    ),
+    Mutant(
+        "claims that need S3 come before those that do not",
+        RECONCILER,
+        "        for_recovery.claimed_without_result(),\n        for_recovery.claimed_with_result(),\n",
+        "        for_recovery.claimed_with_result(),\n        for_recovery.claimed_without_result(),\n",
+        backlogs("test_dpp_42_600_claims_with_s3_in_a_black_hole_and_those_that_need_no_s3_end_in_the_same_pass"),
+    ),
+    Mutant(
+        "one refused object counts as S3 being away",
+        "runs/bucket/outages.py",
+        "        if _is_of_every_object(error):\n",
+        "        if error is not None:\n",
+        backlogs("test_dpp_23_one_refused_object_keeps_no_other_run_from_expiring"),
+    ),
+    Mutant(
+        "an object that is not deleted stops the pass",
+        "runs/bucket/storage.py",
+        "class ObjectsNotDeleted(Exception):",
+        "class ObjectsNotDeleted(OSError):",
+        backlogs("test_dpp_23_one_refused_object_keeps_no_other_run_from_expiring"),
+    ),
+    Mutant(
+        "a row that costs the connection ends the pass",
+        TALLY,
+        "                connection.close()\n                connection.ensure_connection()\n",
+        "",
+        loops("test_dpp_46_a_row_that_costs_the_connection_each_time_stops_no_other"),
+    ),
+    Mutant(
+        "a loop that lost a row goes on with it",
+        DRIVER,
+        "                tally.lost()\n                continue\n",
+        "                tally.lost()\n",
+        loops("test_dpp_46_a_row_that_a_rival_moved_is_left_to_it"),
+    ),
+    Mutant(
+        "a row that failed comes first again",
+        DRIVER,
+        "            if run.run_id in known:\n",
+        "            if run.run_id is None:\n",
+        loops("test_dpp_46_rows_that_failed_come_after_the_others_and_are_tried_again"),
+    ),
+    Mutant(
+        "a row that failed is never tried again",
+        DRIVER,
+        "    yield from _tried_again(",
+        "    _tried_again(",
+        loops("test_dpp_46_rows_that_failed_come_after_the_others_and_are_tried_again"),
+    ),
+    Mutant(
+        "a pass takes one batch and no more",
+        DUE,
+        "        if len(batch) < BATCH:\n            return\n",
+        "        return\n",
+        backlogs("test_dpp_40_a_backlog_is_drained_in_one_pass_batch_by_batch"),
+    ),
+    Mutant(
+        "a batch begins where the one before began",
+        DUE,
+        "due.filter(behind, bound)",
+        "due.filter(bound)",
+        loops("test_dpp_46_a_row_that_stays_due_is_met_once_in_a_pass"),
+    ),
+    Mutant(
+        "rows of one instant are left out between two batches",
+        DUE,
+        " | Q(run_id__gt=last.run_id))",
+        ")",
+        backlogs("test_dpp_40_a_backlog_is_drained_in_one_pass_batch_by_batch"),
+    ),
+    Mutant(
+        "a claim is taken over again in the same pass",
+        DUE,
+        "due.filter(behind, bound)",
+        "due.filter(behind)",
+        claims("test_dpp_42_a_claim_taken_over_in_this_pass_is_not_taken_over_again_in_it"),
+    ),
+    Mutant(
+        "a pass goes on after its deadline",
+        TALLY,
+        "        return not (self.seen and self.is_late())\n",
+        "        return True\n",
+        loops("test_dpp_46_a_pass_ends_at_its_deadline_and_the_next_goes_on"),
+    ),
+    Mutant(
+        "a pass that begins late moves nothing",
+        TALLY,
+        "        return not (self.seen and self.is_late())\n",
+        "        return not self.is_late()\n",
+        loops("test_dpp_46_a_pass_that_begins_late_still_moves_one_row"),
+    ),
+    Mutant(
+        "the auditor begins with the same tenants each time",
+        AUDITOR,
+        "    first = bisect(found, _Turn.after)\n",
+        "    first = 0\n",
+        audits("test_dpp_44_more_tenants_than_one_pass_takes_have_their_turn"),
+    ),
+    Mutant(
+        "jobs fight for eight connections",
+        "dpp_project/jobs/scheduler.py",
+        "        make_room(len(jobs))\n",
+        "",
+        beats("test_dpp_46_twenty_jobs_that_hang_delay_no_other_and_each_has_its_connection"),
     ),
 )

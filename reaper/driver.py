@@ -1,0 +1,80 @@
+"""Select, claim, finish: the way of every loop over runs.
+
+    rows          all that is due, the oldest first, by keyset: each row once, so that one which stays due is no endless
+                  loop, until none is left, the limit is reached or the pass's deadline comes. Rows that failed before
+                  come last, until a hundred have failed again
+    finish_each   each row claimed by compare-and-set, and its claim carried out
+
+A death after the claim leaves the intent to the reconciler. While money is closed nothing is claimed: a claim made then
+would wait five minutes for the reconciler, and a row left alone is met by the next pass.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+import redis
+from django.db.models import QuerySet
+
+from budget.redis import scripts
+from budget.redis.gate import GateClosed
+from reaper.tally import Tally
+from runs.claims import LOST, Claimed, Lost
+from runs.finish import finalization
+from runs.finish.finalization import Unfinished
+from runs.models import Run
+from runs.reads import for_recovery
+
+FAILED_AGAIN_MAX: Final = 100
+
+
+def rows(tally: Tally, due: QuerySet[Run]) -> Iterator[Run]:
+    failed = tally.failed_before()
+    known, still_due = set(failed), set()
+    for batch in for_recovery.batches(due):
+        for run in batch:
+            if run.run_id in known:
+                still_due.add(run.run_id)
+            elif tally.goes_on():
+                yield run
+            else:
+                return
+    yield from _tried_again(tally, due, [run_id for run_id in failed if run_id in still_due])
+
+
+def _tried_again(tally: Tally, due: QuerySet[Run], run_ids: Sequence[Hashable]) -> Iterator[Run]:
+    errors = tally.errors
+    for start in range(0, len(run_ids), for_recovery.BATCH):
+        some = run_ids[start : start + for_recovery.BATCH]
+        found: dict[Hashable, Run] = {run.run_id: run for run in due.filter(pk__in=map(str, some))}
+        for run_id in some:
+            if not tally.goes_on() or tally.errors - errors >= FAILED_AGAIN_MAX:
+                return
+            if run_id in found:
+                yield found[run_id]
+
+
+def finish_each(tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: QuerySet[Run]) -> None:
+    """The rows of each of `dues` in turn. `claim` answers LOST where a rival was faster."""
+    if money_is_closed():
+        tally.wait_for("money")
+        return
+    for run in chain.from_iterable(rows(tally, due) for due in dues):
+        with tally.each(run.run_id):
+            claimed = claim(run)
+            if claimed is LOST:
+                tally.lost()
+                continue
+            finished = finalization.finish(claimed.claim)
+            tally.count(finished)
+            if finished is Unfinished.WAITING and money_is_closed():
+                tally.wait_for("money")
+
+
+def money_is_closed() -> bool:
+    """No charge and no refund is possible now."""
+    try:
+        scripts.shared().gate.renewed()
+    except (GateClosed, redis.RedisError):
+        return True
+    return False

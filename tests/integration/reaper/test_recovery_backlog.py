@@ -1,0 +1,175 @@
+"""Recovery that cannot be blocked: not by one refused object, not by an S3 that is away, not by a backlog (DPP-46)."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import pytest
+from botocore.config import Config
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+from redis import Redis
+
+from budget.rebuild import rebuild
+from dpp_project.jobs import registry, runner
+from reaper import claim_reconciler, lease_reaper, metrics, retention
+from runs.bucket import storage
+from runs.models import Run
+from runs.reads import for_recovery
+from tenants.models import Tenant
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.faults.proxy import Mode, Proxy
+from tests.gear.faults.scripted import Scripted
+from tests.proving import proofs
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-46")]
+
+REFUSES_TO_LIST = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+REFUSES_TO_DELETE = b"<DeleteResult><Error><Key>k</Key><Code>AccessDenied</Code></Error></DeleteResult>"
+
+
+@pytest.fixture
+def tenant(valkey: Redis, aws: str) -> Tenant:
+    recovery.empty_queues()
+    rebuild.rebuild_all()
+    return recovery.funded()
+
+
+@pytest.fixture
+def scripted_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    bucket = storage.shared()
+    with Scripted(str(bucket.endpoint_url)).running() as script:
+        monkeypatch.setattr(bucket, "endpoint_url", script.url)
+        yield script
+
+
+@pytest.fixture
+def s3_through_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """With little patience: the real one waits 10 s for an answer, twice."""
+    bucket = storage.shared()
+    target, impatient = urlsplit(str(bucket.endpoint_url)), Config(read_timeout=0.3)
+    with Proxy(str(target.hostname), target.port or 80) as proxy:
+        monkeypatch.setattr(bucket, "endpoint_url", proxy.url)
+        monkeypatch.setattr(bucket, "client_config", bucket.client_config.merge(impatient))
+        yield proxy
+
+
+def found(report: Any) -> tuple[int, int, int]:
+    return report.seen, report.changed, report.errors
+
+
+def remarks_of(job: str) -> list[str]:
+    """As `manage.py jobs` shows them."""
+    out = io.StringIO()
+    call_command("jobs", "--json", stdout=out)
+    return next(one["last"]["remarks"] for one in json.loads(out.getvalue())["jobs"] if one["job"] == job)
+
+
+# One object that S3 refuses.
+
+
+@pytest.mark.contract("DPP-23")
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (403, REFUSES_TO_LIST, "S3 answered AccessDenied"),
+        (200, REFUSES_TO_DELETE, "S3 did not delete 1 objects, the first with AccessDenied"),
+    ],
+    ids=["the list", "the deletion"],
+)
+def test_dpp_23_one_refused_object_keeps_no_other_run_from_expiring(
+    status: int, body: bytes, why: str, tenant: Tenant, scripted_s3: Scripted, client: Client
+) -> None:
+    poison = recovery.past_retention(tenant)
+    others = [recovery.past_retention(recovery.funded()) for _ in range(3)]
+    before, skipped = gear.everything(poison.run_id), metrics.SKIPPED.labels(loop="retention")._value.get()
+    method = "GET" if status == 403 else "POST"
+    with scripted_s3.answering(status, body, only=method, holding=str(poison.run_id).encode()):
+        report = runner.run(registry.job("run_retention")).report
+        assert report is not None
+        assert found(report) == (4, 3, 1)
+        assert report.detail["skipped"] == {str(poison.run_id): why}
+        assert gear.everything(poison.run_id) == before
+        assert {gear.row(run.run_id).status for run in others} == {"EXPIRED"}
+        assert metrics.SKIPPED.labels(loop="retention")._value.get() == skipped + 1
+        assert remarks_of("run_retention") == [f"skipped {poison.run_id}: {why}"]
+        client.force_login(User.objects.create_superuser("ada"))
+        assert str(poison.run_id) in client.get("/admin/").content.decode()
+        assert found(recovery.run_loop(retention.run_once)) == (1, 0, 1)
+    assert scripted_s3.refused == 2
+    assert found(recovery.run_loop(retention.run_once)) == (1, 1, 0)
+    assert gear.row(poison.run_id).status == "EXPIRED"
+
+
+@pytest.mark.contract("DPP-23")
+def test_dpp_23_s3_in_a_black_hole_is_asked_once_in_a_pass(tenant: Tenant, s3_through_proxy: Proxy) -> None:
+    runs = [recovery.past_retention(tenant) for _ in range(5)]
+    before, connections = [gear.everything(run.run_id) for run in runs], s3_through_proxy.connections
+    with s3_through_proxy.outage(Mode.BLACK_HOLE):
+        report = recovery.run_loop(retention.run_once)
+    assert (*found(report), report.detail) == (1, 0, 0, {"waiting": 1, "waits_for": "S3"})
+    assert s3_through_proxy.connections - connections <= 2  # one question, and boto3's own second attempt
+    assert [gear.everything(run.run_id) for run in runs] == before
+    assert found(recovery.run_loop(retention.run_once)) == (5, 5, 0)
+
+
+# S3 away, and claims that need it beside claims that do not.
+
+
+@pytest.mark.contract("DPP-42")
+def test_dpp_42_600_claims_with_s3_in_a_black_hole_and_those_that_need_no_s3_end_in_the_same_pass(
+    tenant: Tenant, s3_through_proxy: Proxy
+) -> None:
+    delivers = recovery.many_claimed(tenant, 400, ends="COMPLETED")
+    fails = recovery.many_claimed(tenant, 200, ends="FAILED")
+    before, connections = versions(delivers), s3_through_proxy.connections
+    with s3_through_proxy.outage(Mode.BLACK_HOLE):
+        report = recovery.run_loop(claim_reconciler.run_once, limit=1_000)
+    assert (*found(report), report.detail) == (201, 200, 0, {"waiting": 1, "waits_for": "S3"})
+    assert s3_through_proxy.connections - connections <= 2
+    assert stages(fails) == {"COMMITTED"}
+    assert (stages(delivers), versions(delivers)) == ({"CLAIMED"}, before)
+    assert found(recovery.run_loop(claim_reconciler.run_once, limit=1_000)) == (400, 400, 0)
+    assert stages(delivers) == {"COMMITTED"}
+    recovery.law_holds(tenant)
+
+
+def versions(run_ids: list[UUID]) -> dict[UUID, int]:
+    return dict(Run.objects.filter(run_id__in=run_ids).values_list("run_id", "version"))
+
+
+def stages(run_ids: list[UUID]) -> set[str | None]:
+    return set(Run.objects.filter(run_id__in=run_ids).values_list("finalize_stage", flat=True))
+
+
+# A backlog.
+
+
+@pytest.mark.contract("DPP-40")
+def test_dpp_40_a_backlog_is_drained_in_one_pass_batch_by_batch(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(for_recovery, "BATCH", 64)
+    drained_in_one_pass(tenant, 1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.contract("DPP-40")
+def test_dpp_40_20_000_expired_leases_are_drained_in_one_pass(tenant: Tenant) -> None:
+    drained_in_one_pass(tenant, 20_000)
+    proofs.report(cases=20_000)
+
+
+def drained_in_one_pass(tenant: Tenant, count: int) -> None:
+    run_ids = recovery.many_at_work(tenant, count)
+    report = recovery.run_loop(lease_reaper.run_once, limit=registry.job("lease_reaper").limit)
+    assert (*found(report), report.detail) == (count, count, 0, {})
+    assert stages(run_ids) == {"COMMITTED"}
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
