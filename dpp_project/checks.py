@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A
 from django.db import DatabaseError, connection
 
 from dpp_project import constants, env
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 from dpp_project.process_env import ENV
 from dpp_project.stores import redis
 
@@ -103,7 +103,7 @@ def refuse_unsafe_redis() -> None:
 def queue_as_provisioned(app_configs: Configs, **_kwargs: Any) -> list[CheckMessage]:
     del app_configs
     try:
-        answer = sqs_client.client().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])
+        answer = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])
     except Exception as error:  # noqa: BLE001  botocore's classes are many; the finding is the same
         return [Warning(f"The queue was not asked: {type(error).__name__}.", hint="See DPP_QUEUE_URL.", id="dpp.W004")]
     attributes = answer["Attributes"]

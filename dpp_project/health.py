@@ -8,12 +8,11 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 import structlog
-from django.core.files.storage import default_storage
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 from dpp_project.env import Environment
 from dpp_project.http import problems
 from dpp_project.http.problems import Problem
@@ -40,12 +39,11 @@ def _redis() -> None:
 
 
 def _s3(env: Environment = ENV) -> None:
-    storage: Any = default_storage
-    storage.connection.meta.client.head_bucket(Bucket=env.DPP_BUCKET)
+    clients.s3(env.S3_ENDPOINT_URL).head_bucket(Bucket=env.DPP_BUCKET)
 
 
 def _sqs(env: Environment = ENV) -> None:
-    sqs_client.client().get_queue_attributes(QueueUrl=env.DPP_QUEUE_URL, AttributeNames=["QueueArn"])
+    clients.sqs().get_queue_attributes(QueueUrl=env.DPP_QUEUE_URL, AttributeNames=["QueueArn"])
 
 
 PROBES: dict[str, Callable[[], None]] = {"database": _database, "redis": _redis, "s3": _s3, "sqs": _sqs}

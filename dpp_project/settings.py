@@ -4,8 +4,6 @@ import tomllib
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from botocore.config import Config
-
 from dpp_project import process_env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 from dpp_project.observe import logging
@@ -130,13 +128,6 @@ STORAGES = {
             "public_endpoint_url": ENV.S3_PUBLIC_ENDPOINT_URL,
             "default_acl": None,
             "querystring_expire": PRESIGNED_URL_TTL_SECONDS,
-            "client_config": Config(
-                connect_timeout=3,
-                read_timeout=10,
-                retries={"total_max_attempts": 2, "mode": "standard"},
-                signature_version="s3v4",
-                s3={"addressing_style": "path" if ENV.S3_ENDPOINT_URL else "auto"},
-            ),
         },
     },
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

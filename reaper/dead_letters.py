@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.db import transaction
 
-from dpp_project.aws import queue_depth, receipt_handles, sqs_client
+from dpp_project.aws import clients, queue_depth, receipt_handles
 from dpp_project.jobs.registry import Report
 from dpp_project.process_env import ENV
 from dpp_project.reasons import ReasonCode
@@ -76,7 +76,7 @@ def preview(*, now: datetime, limit: int) -> Report:
 
 
 def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
-    answer = sqs_client.client().receive_message(
+    answer = clients.sqs().receive_message(
         QueueUrl=ENV.DPP_DLQ_URL,
         MaxNumberOfMessages=count,
         WaitTimeSeconds=wait_seconds,

@@ -12,6 +12,7 @@ from dpp_project.aws import provisioning, sqs_sender
 from dpp_project.clock import FixedClock
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
+from runs.bucket import storage
 from tenants import authentication
 from tests.gear.builders.shop import shop
 from tests.gear.builders.work import session_box, worker_here
@@ -52,3 +53,4 @@ def aws() -> Iterator[str]:
     yield ENV.DPP_QUEUE_URL
     if (sender := sqs_sender.shared.forget()) is not None:
         sender.close()
+    storage.shared().close()

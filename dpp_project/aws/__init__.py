@@ -1,1 +1,1 @@
-"""SQS and S3 clients, queue provisioning and depth."""
+"""SQS and S3: clients, sends, receipts, depth of queues, provisioning."""

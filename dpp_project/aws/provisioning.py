@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from boto3.session import Session
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
 from dpp_project import constants
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients, prefixes
 from dpp_project.env import Environment
 from dpp_project.process_env import ENV
 
@@ -22,9 +20,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-RESULTS_PREFIX = "dpp/"
-UPLOADS_PREFIX = "uploads/"
-REPORT_SNAPSHOTS_PREFIX = "reports/ops/tickets/reaper/snapshots/"
+READ_TIMEOUT_SECONDS = 10
+ATTEMPTS = 3
 DLQ_RETENTION_SECONDS = 14 * 86_400
 LATER = "(the DLQ's ARN, once it exists)"
 
@@ -65,8 +62,8 @@ Step = tuple[Change, Callable[[], object]]
 def provision(*, dry_run: bool) -> Provisioned:
     """What differs from what is wanted; on a real run, made right as well."""
     env = ENV
-    sqs = sqs_client.build(read_timeout_seconds=10, attempts=3)
-    s3 = _s3(env)
+    sqs = clients.new_sqs(read_timeout_seconds=READ_TIMEOUT_SECONDS, attempts=ATTEMPTS)
+    s3 = clients.new_s3(env.S3_ENDPOINT_URL, attempts=ATTEMPTS)
     changes: list[Change] = []
     remarks: list[str] = []
     for variable, steps in (
@@ -167,23 +164,6 @@ def _compare_url(variable: str, said: str, given: str | None, remarks: list[str]
 # Bucket
 
 
-def _s3(env: Environment) -> "S3Client":
-    return Session().client(
-        "s3",
-        region_name=env.AWS_REGION,
-        endpoint_url=env.S3_ENDPOINT_URL,
-        aws_access_key_id=env.AWS_ACCESS_KEY_ID,
-        aws_secret_access_key=env.AWS_SECRET_ACCESS_KEY,
-        aws_session_token=env.AWS_SESSION_TOKEN,
-        config=Config(
-            connect_timeout=3,
-            read_timeout=10,
-            retries={"mode": "standard", "total_max_attempts": 3},
-            s3={"addressing_style": "path" if env.S3_ENDPOINT_URL else "auto"},
-        ),
-    )
-
-
 def _bucket(s3: "S3Client", env: Environment, remarks: list[str]) -> Iterator[Step]:
     bucket = env.DPP_BUCKET
     there = _or_none(lambda: s3.head_bucket(Bucket=bucket), "404", "NoSuchBucket") is not None
@@ -260,7 +240,7 @@ def _lifecycle_rules() -> list[dict[str, Any]]:
                 "Filter": {"Prefix": prefix},
                 "Expiration": {"Days": constants.RETENTION_DAYS},
             }
-            for prefix in (RESULTS_PREFIX, UPLOADS_PREFIX, REPORT_SNAPSHOTS_PREFIX)
+            for prefix in prefixes.EXPIRING
         ),
         {
             "ID": "dpp-abort-multipart",

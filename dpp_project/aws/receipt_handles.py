@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import (
@@ -23,7 +23,7 @@ def delete(url: str, receipts: Sequence[str]) -> None:
     """Finished for good. A delete that fails repeats the message after its visibility timeout."""
     for some in _batches(receipts):
         try:
-            answer = sqs_client.client().delete_message_batch(
+            answer = clients.sqs().delete_message_batch(
                 QueueUrl=url, Entries=[{"Id": str(at), "ReceiptHandle": receipt} for at, receipt in enumerate(some)]
             )
         except (BotoCoreError, ClientError, OSError) as error:
@@ -48,7 +48,7 @@ def _make_visible_in(seconds: int, url: str, receipts: Sequence[str], *, what: s
             {"Id": str(at), "ReceiptHandle": receipt, "VisibilityTimeout": seconds} for at, receipt in enumerate(some)
         ]
         try:
-            answer = sqs_client.client().change_message_visibility_batch(QueueUrl=url, Entries=entries)
+            answer = clients.sqs().change_message_visibility_batch(QueueUrl=url, Entries=entries)
         except (BotoCoreError, ClientError, OSError) as error:
             log.warning("%d messages could not be %s", len(some), what, exc_info=error)
         else:

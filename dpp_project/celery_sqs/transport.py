@@ -33,8 +33,8 @@ That is longer than the heartbeat interval, and the heartbeat of a run extends i
 extension. bench/worker_pool.py shows the loss: four messages after a killed stock worker, none without the kill.
 
 Threads in a process that forks children: the pool forks before the receiver starts; a child that replaces a dead one
-is forked beside it, touches no channel and no shared client (sqs/client.py checks the process id), and is replaced in
-its turn if it does not come up within `worker_proc_alive_timeout`.
+is forked beside it, touches no channel and no client of its parent (dpp_project/processes/per_process.py), and is
+replaced in its turn if it does not come up within `worker_proc_alive_timeout`.
 """
 
 import logging
@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.transport import SQS as KOMBU_SQS
 from kombu.transport import virtual
 
-from dpp_project.aws import receipt_handles, sqs_client
+from dpp_project.aws import clients, receipt_handles
 from dpp_project.process_env import ENV
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ FLUSH_SECONDS = 0.25
 COMPANY_SECONDS = 0.01
 COMPANY_SHARE = 0.25
 """A free slot waits for another for a quarter of the time that its own message took, ten milliseconds at most. With
-four slots and short runs each of them would else ask alone, and a run would cost one receive more than it needs."""
+four slots and short runs each of them would else ask alone, and a run would cost a third of a receive more. SQS charges
+by the request: docs/dependencies.md has the figures."""
 BACKOFF_FIRST_SECONDS = 0.25
 BACKOFF_MAX_SECONDS = 3.0
 
@@ -131,7 +132,7 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         try:
             if self._poll_client is None:
                 patience = ENV.DPP_SQS_WAIT_SECONDS + ENV.DPP_SQS_TIMEOUT_MS / 1_000
-                self._poll_client = sqs_client.build(read_timeout_seconds=patience, attempts=1)
+                self._poll_client = clients.new_sqs(read_timeout_seconds=patience, attempts=1)
             answer = self._poll_client.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=count,
@@ -282,7 +283,7 @@ class Channel(SQS.Channel):  # type: ignore[misc]
     # What kombu asks of the service on the loop, and need not
 
     def sqs(self, queue: str | None = None) -> "SQSClient":  # noqa: ARG002  one account, one client
-        return sqs_client.client()
+        return clients.sqs()
 
     def _size(self, queue: str) -> int:  # noqa: ARG002
         """Asked when a queue is declared, for a number nobody reads: a worker starts with the service away."""

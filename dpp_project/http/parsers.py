@@ -24,7 +24,7 @@ class StrictJSONParser(BaseParser):
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
         if (media_type or "").partition(";")[0].strip().lower() != self.media_type:
-            raise UnsupportedMediaType(media_type)  # DRF lets `*/*` pass; a body is of one type
+            raise UnsupportedMediaType(media_type or "")  # DRF lets `*/*` pass; a body is of one type
         coding = _coding(parser_context)
         if coding not in ("", "identity"):
             raise Problem(ReasonCode.UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")

@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field
 
+from dpp_project.aws import prefixes
 from ops.tickets.models import Ticket
 from ops.tickets.transitions import AUTO_CLEANUP
 
-FOLDER: Final = "reports/ops/tickets/reaper/"
-LATEST_PATH: Final = f"{FOLDER}latest/reaper_latest.json"
+LATEST_PATH: Final = f"{prefixes.REPORTS}latest/reaper_latest.json"
 CONTENT_TYPE: Final = "application/json; charset=utf-8"
 
 _AT: Final[dict[str, Any]] = {"format": "date-time"}
@@ -77,4 +77,4 @@ def zoned(at: datetime) -> datetime:
 
 
 def snapshot_path(asof: datetime) -> str:
-    return f"{FOLDER}snapshots/reaper_{zoned(asof):%Y%m%d_%H%M%S}.json"
+    return f"{prefixes.REPORT_SNAPSHOTS}reaper_{zoned(asof):%Y%m%d_%H%M%S}.json"

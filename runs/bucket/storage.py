@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, NoCredentialsError
 from django.core.files.storage import storages
 from storages.backends.s3 import S3Storage
 
 from dpp_project import clock
+from dpp_project.aws import clients, prefixes
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
+from dpp_project.process_env import ENV
 from dpp_project.processes.per_process import PerProcess
-from runs.bucket.signed_put import Putter
+from runs.bucket.signed_put import SignedPut
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -29,7 +31,7 @@ ENVELOPE_CONTENT_TYPE: Final = "application/json; charset=utf-8"
 
 def run_prefix(*, tenant_id: str, run_id: uuid.UUID, created_at: datetime) -> str:
     """All of a run's objects begin with it; retention deletes by it. The date is that of acceptance, in UTC."""
-    return f"dpp/{tenant_id}/{created_at:%Y/%m/%d}/{run_id}/"
+    return f"{prefixes.RESULTS}{tenant_id}/{created_at:%Y/%m/%d}/{run_id}/"
 
 
 def envelope_key(*, tenant_id: str, run_id: uuid.UUID, created_at: datetime) -> str:
@@ -43,7 +45,7 @@ def artifact_key(envelope_key: str, name: str) -> str:
 
 def upload_prefix(tenant_id: str) -> str:
     """Where a tenant's own files lie; a pack reads from nowhere else."""
-    return f"uploads/{tenant_id}/"
+    return f"{prefixes.UPLOADS}{tenant_id}/"
 
 
 def upload_key(*, tenant_id: str, upload_id: uuid.UUID, filename: str, at: datetime) -> str:
@@ -82,18 +84,17 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._clients: PerProcess[dict[str | None, S3Client]] = PerProcess(dict)
-        self._putters: PerProcess[dict[tuple[str | None, str], Putter]] = PerProcess(dict)
+        self._puts: PerProcess[dict[tuple[str | None, str], SignedPut]] = PerProcess(dict)
 
     def get_default_settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = super().get_default_settings()
-        return settings | {"public_endpoint_url": None}
+        return settings | {"public_endpoint_url": None, "client_config": clients.s3_config(ENV.S3_ENDPOINT_URL)}
 
     def put(self, key: str, content: bytes, *, content_type: str) -> str:
         """Write the object whole, or raise; S3 checks the bytes against their hash, which is answered as hex."""
         digest = hashlib.sha256(content)
         checksum = base64.b64encode(digest.digest()).decode("ascii")
-        if not self._putter().put(key, content, {"Content-Type": content_type, "x-amz-checksum-sha256": checksum}):
+        if not self._put_at_once(key, content, {"Content-Type": content_type, "x-amz-checksum-sha256": checksum}):
             self.client().put_object(
                 Bucket=self.bucket_name,
                 Key=key,
@@ -159,25 +160,25 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         )
 
     def client(self) -> "S3Client":
-        return self._client_for(self.endpoint_url)
+        return clients.s3(self.endpoint_url)
 
     def _public_client(self) -> "S3Client":
-        return self._client_for(self.public_endpoint_url or self.endpoint_url)
+        return clients.s3(self.public_endpoint_url or self.endpoint_url)
 
-    def _putter(self) -> Putter:
-        putters, where = self._putters(), (self.endpoint_url, self.bucket_name)
-        if where not in putters:
-            putters[where] = Putter(self.client(), self.bucket_name)
-        return putters[where]
+    def close(self) -> None:
+        """The idle connections of this process's own PUTs. The next PUT opens others."""
+        for made in (self._puts.forget() or {}).values():
+            made.close()
 
-    def _client_for(self, endpoint: str | None) -> "S3Client":
-        """Two threads at once may make two; one stays."""
-        clients = self._clients()
-        if endpoint not in clients:
-            clients[endpoint] = self._create_session().client(
-                "s3", region_name=self.region_name, endpoint_url=endpoint, config=self.client_config
-            )
-        return clients[endpoint]
+    def _put_at_once(self, key: str, content: bytes, headers: dict[str, str]) -> bool:
+        try:
+            credentials = clients.credentials()
+        except NoCredentialsError:
+            return False
+        made, where = self._puts(), (self.endpoint_url, self.bucket_name)
+        if where not in made:
+            made[where] = SignedPut(self.client(), self.bucket_name, credentials)
+        return made[where].put(key, content, headers)
 
 
 def shared() -> RunStorage:

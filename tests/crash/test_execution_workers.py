@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import Min
 
 from budget.models import LedgerEntry
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 from dpp_project.celery_sqs import celery_message
 from dpp_project.processes import process_tree
 from dpp_project.reasons import ReasonCode
@@ -128,7 +128,7 @@ def _scratch(pid: int) -> bool:
 
 
 def queue_is_empty() -> bool:
-    found = sqs_client.client().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])["Attributes"]
+    found = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])["Attributes"]
     return found["ApproximateNumberOfMessages"] == found["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
@@ -238,7 +238,7 @@ def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path
     wakeup = Wakeup(run_id=uuid.uuid4(), tenant_id="t_nobody", pack_type="probe", trace_id=None)
     garbled = celery_message.pack(task=wake_worker.TASK, kwargs={"run_id": "no uuid"}, queue="runs", trace_id=None)
     for body in (wakeup.message().body, garbled):
-        sqs_client.client().send_message(QueueUrl=ENV.DPP_QUEUE_URL, MessageBody=body)
+        clients.sqs().send_message(QueueUrl=ENV.DPP_QUEUE_URL, MessageBody=body)
     with a_worker(tmp_path, DPP_SQS_FIRST_VISIBILITY_SECONDS="1") as worker:
         wait_until(lambda: _dead_letters() == 2, seconds=40, what="two dead letters")
         run = submitted(shop, sleep_ms=1)
@@ -247,5 +247,5 @@ def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path
 
 
 def _dead_letters() -> int:
-    found = sqs_client.client().get_queue_attributes(QueueUrl=ENV.DPP_DLQ_URL, AttributeNames=["All"])["Attributes"]
+    found = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_DLQ_URL, AttributeNames=["All"])["Attributes"]
     return int(found["ApproximateNumberOfMessages"])

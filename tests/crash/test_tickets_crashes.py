@@ -12,7 +12,8 @@ import pytest
 from django.db.models.functions import Now
 
 from budget.models import LedgerEntry
-from ops.tickets import processors, reaper, reports
+from dpp_project.aws import prefixes
+from ops.tickets import processors, reaper
 from ops.tickets.models import ReaperReport
 from ops.tickets.states import RequestType
 from runs.bucket import storage
@@ -38,7 +39,7 @@ every_deed = pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
 
 @pytest.fixture
 def shop(rich_shop: Shop) -> Shop:
-    storage.shared().delete_prefix(reports.FOLDER)
+    storage.shared().delete_prefix(prefixes.REPORTS)
     return rich_shop
 
 

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from redis.connection import AbstractConnection
 
-from dpp_project.aws.sqs_sender import Connections
+from dpp_project.aws.connections import Connections
 
 
 @dataclass
@@ -25,19 +25,19 @@ def counted() -> Iterator[Trips]:
     """A pipeline is one trip, however many commands it carries."""
     trips = Trips()
     send: Any = AbstractConnection.send_packed_command
-    post = Connections.post
+    exchange = Connections.exchange
 
     def counting_send(self: Any, *arguments: Any, **options: Any) -> Any:
         trips.redis += 1
         return send(self, *arguments, **options)
 
-    def counting_post(self: Any, *arguments: Any) -> Any:
-        trips.sqs += 1
-        return post(self, *arguments)
+    def counting_exchange(self: Any, method: str, *arguments: Any) -> Any:
+        trips.sqs += method == "POST"
+        return exchange(self, method, *arguments)
 
     with (
         mock.patch.object(AbstractConnection, "send_packed_command", counting_send),
-        mock.patch.object(Connections, "post", counting_post),
+        mock.patch.object(Connections, "exchange", counting_exchange),
         CaptureQueriesContext(connection) as queries,
     ):
         yield trips

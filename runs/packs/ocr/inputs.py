@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from dpp_project.aws import prefixes
 from runs.packs.ocr.profiles import Name
 from runs.packs.shared.tagged_union import wrong
 
@@ -27,7 +28,7 @@ def _own_bucket(name: str | None) -> str | None:
 def _upload(key: str) -> str:
     parts = key.split("/")
     is_plain = key.isprintable() and {"", ".", ".."}.isdisjoint(parts)
-    if parts[0] != "uploads" or len(parts) < 3 or not is_plain:
+    if f"{parts[0]}/" != prefixes.UPLOADS or len(parts) < 3 or not is_plain:
         raise PydanticCustomError("key", "is not the key of an upload; POST /v1/uploads answers one")
     return key
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpp_project import constants
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -22,7 +22,7 @@ class Queues:
 
     @property
     def sqs(self) -> "SQSClient":
-        return sqs_client.client()
+        return clients.sqs()
 
     def send(self, body: str) -> str:
         return self.sqs.send_message(QueueUrl=self.runs_url, MessageBody=body)["MessageId"]
@@ -47,7 +47,7 @@ class Queues:
 @contextmanager
 def queues() -> Iterator[Queues]:
     name = f"gear-{uuid.uuid4().hex[:12]}"
-    sqs = sqs_client.client()
+    sqs = clients.sqs()
     dlq_url = sqs.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
     dlq_arn = sqs.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     redrive = json.dumps({"deadLetterTargetArn": dlq_arn, "maxReceiveCount": constants.QUEUE_MAX_RECEIVES})

@@ -21,7 +21,7 @@ from budget.rebuild import rebuild
 from budget.redis import scripts, view
 from budget.verify import Verdict
 from dpp_project import clock
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 from dpp_project.jobs.registry import Report, RunOnce
 from dpp_project.settings import ENV
 from runs import transitions
@@ -219,7 +219,7 @@ def minutes_pass(run: Run, *, seconds: int = 301) -> None:
 
 def empty_queues() -> None:
     for url in (ENV.DPP_QUEUE_URL, ENV.DPP_DLQ_URL):
-        sqs_client.client().purge_queue(QueueUrl=url)
+        clients.sqs().purge_queue(QueueUrl=url)
 
 
 def at_once(*actions: Callable[[], object]) -> list[object]:

@@ -13,7 +13,7 @@ from redis import Redis
 from budget import services
 from budget.rebuild import rebuild
 from budget.redis import keys as money_keys
-from dpp_project.aws import sqs_client as sqs
+from dpp_project.aws import clients
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs.models import Run, RunInputs
@@ -123,7 +123,7 @@ def close_money() -> None:
 def messages() -> list[dict[str, Any]]:
     """The kwargs of every message in the queue; they are taken out of it."""
     found: list[dict[str, Any]] = []
-    queue = sqs.client()
+    queue = clients.sqs()
     while some := queue.receive_message(
         QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10, WaitTimeSeconds=0, VisibilityTimeout=60
     ).get("Messages", []):

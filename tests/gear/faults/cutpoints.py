@@ -19,7 +19,7 @@ from django.db import connection, connections
 
 from budget.redis import connection as money_connection
 from budget.redis import scripts
-from dpp_project.aws import sqs_client as sqs
+from dpp_project.aws import clients
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs.bucket import storage
@@ -73,12 +73,9 @@ class Forge:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._aws = f"http://127.0.0.1:{wire.ports['aws']}"
-        bucket = storage.shared()
-        self._s3 = bucket._create_session().client(
-            "s3", region_name=bucket.region_name, endpoint_url=self._aws, config=bucket.client_config
-        )
-        with patch.object(sqs, "ENV", ENV.model_copy(update={"SQS_ENDPOINT_URL": self._aws})):
-            self._sqs = sqs.build(read_timeout_seconds=ENV.DPP_SQS_TIMEOUT_MS / 1_000, attempts=sqs.ATTEMPTS)
+        self._s3 = clients.new_s3(self._aws)
+        with patch.object(clients, "ENV", ENV.model_copy(update={"SQS_ENDPOINT_URL": self._aws})):
+            self._sqs = clients.new_sqs()
 
     def run(self, action: Callable[[], Any], *, at: int | None = None, fault: Fault | None = None) -> Ended:
         """The action in a child, struck at its request number `at`. Raises if it hangs."""
@@ -136,10 +133,9 @@ class Forge:
         """From here on every address leads to the wire; connections are opened before the count begins."""
         connection.settings_dict |= {"HOST": "127.0.0.1", "PORT": self._wire.ports["postgres"]}
         settings.REDIS_URL = f"redis://127.0.0.1:{self._wire.ports['redis']}/0"
-        bucket = storage.shared()
-        bucket.endpoint_url = self._aws
-        bucket._clients()[self._aws] = self._s3
-        sqs.client._made = self._sqs
+        storage.shared().endpoint_url = self._aws
+        clients._s3_by_address()[self._aws] = self._s3
+        clients.sqs._made = self._sqs
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
         connections.close_all()

@@ -17,7 +17,7 @@ from botocore.client import BaseClient
 from django.db import connection, connections
 
 from budget.redis import scripts
-from dpp_project.aws.sqs_sender import Connections
+from dpp_project.aws.connections import Connections
 from dpp_project.stores import redis as dpp_redis
 from tenants import authentication
 from tests.gear.builders.recovery import Died
@@ -95,7 +95,7 @@ def interrupted(interruption: Interruption) -> Iterator[Interruption]:
         for owner, name in (
             (redis.Redis, "execute_command"),
             (redis.client.Pipeline, "execute"),
-            (Connections, "post"),
+            (Connections, "exchange"),
             (BaseClient, "_make_api_call"),
         ):
             stack.enter_context(patch.object(owner, name, watched(getattr(owner, name))))

@@ -12,8 +12,7 @@ from django.db.models.functions import Now
 from budget import services
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import gate_watch
-from dpp_project.aws import queue_depth, receipt_handles
-from dpp_project.aws import sqs_client as sqs
+from dpp_project.aws import clients, queue_depth, receipt_handles
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from reaper import (
@@ -104,7 +103,7 @@ def work(_scene: Scene | None = None) -> Any:
     """As a worker does: receive, execute, delete. What dies with a message in hand lets it be seen again at once."""
     ends = []
     while (
-        messages := sqs.client()
+        messages := clients.sqs()
         .receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10, VisibilityTimeout=0)
         .get("Messages", [])
     ):
@@ -183,7 +182,7 @@ def settled_and_result_lost(shop: Shop) -> Run:
 
 def died_once(shop: Shop) -> Run:
     run = probe(shop)
-    sqs.client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
     return run
 
 

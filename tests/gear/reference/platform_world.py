@@ -20,8 +20,7 @@ from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import gate_watch, rebuild
 from budget.redis import keys, scripts, view
 from budget.verify import Verdict
-from dpp_project.aws import queue_depth, receipt_handles
-from dpp_project.aws import sqs_client as sqs
+from dpp_project.aws import clients, queue_depth, receipt_handles
 from dpp_project.jobs.registry import RunOnce
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
@@ -179,7 +178,7 @@ class World:
     def deliver(self) -> None:
         """One message, from the queue to its deletion. A worker that dies leaves it there."""
         found = (
-            sqs.client()
+            clients.sqs()
             .receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=1, VisibilityTimeout=0)
             .get("Messages", [])
         )
@@ -201,7 +200,7 @@ class World:
 
     def bury(self, run: Run) -> None:
         """Its message, after three receives that nobody finished."""
-        sqs.client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+        clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
 
     def cancel(self, run_id: UUID) -> None:
         assert self.shop.cancel(str(run_id)).status_code in {200, 202, 404, 409, 410}

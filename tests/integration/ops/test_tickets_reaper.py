@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from redis import Redis
 
+from dpp_project.aws import prefixes
 from dpp_project.clock import FixedClock
 from ops.tickets import reaper, reports, transitions
 from ops.tickets.models import ReaperReport, Ticket, TicketResult
@@ -26,7 +27,7 @@ SCHEMA = gear.validator("ticket_reaper_report_v1")
 
 @pytest.fixture(autouse=True)
 def _empty(valkey: Redis, aws: str) -> None:
-    storage.shared().delete_prefix(reports.FOLDER)
+    storage.shared().delete_prefix(prefixes.REPORTS)
 
 
 def run(**values: Any) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def in_storage(path: str) -> bytes:
 
 def snapshots() -> list[str]:
     bucket = storage.shared()
-    found = bucket.client().list_objects_v2(Bucket=bucket.bucket_name, Prefix=f"{reports.FOLDER}snapshots/")
+    found = bucket.client().list_objects_v2(Bucket=bucket.bucket_name, Prefix=prefixes.REPORT_SNAPSHOTS)
     return [one["Key"] for one in found.get("Contents", [])]
 
 

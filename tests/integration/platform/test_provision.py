@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from dpp_project import constants
-from dpp_project.aws import provisioning, sqs_client
+from dpp_project.aws import clients, provisioning
 from dpp_project.env import Environment
 from dpp_project.settings import ENV
 
@@ -26,7 +26,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
     )
     monkeypatch.setattr(provisioning, "ENV", env)
     yield env
-    sqs, s3 = sqs_client.client(), provisioning._s3(env)
+    sqs, s3 = clients.sqs(), clients.new_s3(env.S3_ENDPOINT_URL)
     for url in (env.DPP_QUEUE_URL, env.DPP_DLQ_URL):
         try:
             sqs.delete_queue(QueueUrl=url)
@@ -37,7 +37,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
 
 
 def attributes(url: str) -> dict[str, Any]:
-    found: Any = sqs_client.client().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    found: Any = clients.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
     return dict(found["Attributes"])
 
 
@@ -61,7 +61,7 @@ def test_dpp_38_the_queue_is_standard_visible_after_120_s_and_redriven_after_3(f
 @pytest.mark.contract("DPP-76", "DPP-23")
 def test_dpp_76_the_bucket_is_private_encrypted_and_forgets(fresh: Environment) -> None:
     run()
-    s3 = provisioning._s3(fresh)
+    s3 = clients.new_s3(fresh.S3_ENDPOINT_URL)
     block = s3.get_public_access_block(Bucket=fresh.DPP_BUCKET)["PublicAccessBlockConfiguration"]
     assert all(block[name] for name in provisioning.BLOCKED)  # type: ignore[literal-required]
     assert provisioning._encryption(s3, fresh.DPP_BUCKET) == "AES256"
@@ -95,16 +95,18 @@ def test_dpp_76_a_dry_run_says_the_difference_and_changes_nothing(fresh: Environ
         ("bucket", "encryption"),
         ("bucket", "lifecycle"),
     ]
-    sqs = sqs_client.client()
+    sqs = clients.sqs()
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         attributes(fresh.DPP_QUEUE_URL)
-    assert fresh.DPP_BUCKET not in [found["Name"] for found in provisioning._s3(fresh).list_buckets()["Buckets"]]
+    assert fresh.DPP_BUCKET not in [
+        found["Name"] for found in clients.new_s3(fresh.S3_ENDPOINT_URL).list_buckets()["Buckets"]
+    ]
 
 
 @pytest.mark.contract("DPP-76")
 def test_dpp_76_drift_is_repaired_and_what_is_not_ours_stays(fresh: Environment) -> None:
     run()
-    sqs, s3 = sqs_client.client(), provisioning._s3(fresh)
+    sqs, s3 = clients.sqs(), clients.new_s3(fresh.S3_ENDPOINT_URL)
     sqs.set_queue_attributes(QueueUrl=fresh.DPP_QUEUE_URL, Attributes={"VisibilityTimeout": "30", "RedrivePolicy": ""})
     s3.put_bucket_lifecycle_configuration(
         Bucket=fresh.DPP_BUCKET,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpp_project.aws import receipt_handles, sqs_client
+from dpp_project.aws import clients, receipt_handles
 from dpp_project.settings import ENV
 from tests.gear.builders.queues import Queues, queues
 
@@ -19,9 +19,9 @@ def queue() -> Iterator[Queues]:
 
 
 def test_threads_share_one_client() -> None:
-    sqs_client.client.forget()
+    clients.sqs.forget()
     found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(sqs_client.client())) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(clients.sqs())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -32,17 +32,17 @@ def test_threads_share_one_client() -> None:
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_child_makes_its_own_even_if_the_lock_was_held() -> None:
-    mine = sqs_client.client()
-    with sqs_client.client._lock:
+    mine = clients.sqs()
+    with clients.sqs._lock:
         child = os.fork()
         if child == 0:
-            os._exit(0 if sqs_client.client() is not mine else 1)
+            os._exit(0 if clients.sqs() is not mine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sqs_client.client() is mine
+    assert clients.sqs() is mine
 
 
 def test_credentials_and_endpoint_are_the_settings() -> None:
-    meta = sqs_client.client().meta
+    meta = clients.sqs().meta
     assert meta.endpoint_url == ENV.SQS_ENDPOINT_URL
     assert meta.config.connect_timeout == ENV.DPP_SQS_TIMEOUT_MS / 1_000  # type: ignore[attr-defined]
 

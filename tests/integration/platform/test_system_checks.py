@@ -13,7 +13,7 @@ from django.core.checks import CheckMessage, run_checks
 from django.db import connection
 
 from dpp_project import checks, constants
-from dpp_project.aws import provisioning, sqs_client
+from dpp_project.aws import clients, provisioning
 from dpp_project.devstack import valkey as valkeys
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
@@ -77,7 +77,7 @@ def test_a_redis_that_is_away_is_not_unsafe(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_queue_that_drifted_is_found_and_provisioned_back(aws: str) -> None:
     assert checks.queue_as_provisioned(None) == []
-    sqs_client.client().set_queue_attributes(QueueUrl=aws, Attributes={"VisibilityTimeout": "30"})
+    clients.sqs().set_queue_attributes(QueueUrl=aws, Attributes={"VisibilityTimeout": "30"})
     assert ids(checks.queue_as_provisioned(None)) == ["dpp.E005"]
     provisioning.provision(dry_run=False)
     assert checks.queue_as_provisioned(None) == []

@@ -11,7 +11,7 @@ from redis import Redis
 
 from budget.rebuild import rebuild
 from dpp_project import constants
-from dpp_project.aws import queue_depth, receipt_handles, sqs_client
+from dpp_project.aws import clients, queue_depth, receipt_handles
 from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.jobs import registry
 from dpp_project.settings import ENV
@@ -42,7 +42,7 @@ def dies(run: Run) -> str:
 
 
 def dead(body: str) -> str:
-    return sqs_client.client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)["MessageId"]
+    return clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)["MessageId"]
 
 
 def consume(*, limit: int = 100) -> tuple[int, int, int]:
@@ -142,7 +142,7 @@ def test_dpp_38_poison_is_stored_bounded_and_leaves_the_queue(tenant: Tenant) ->
 def test_dpp_38_three_receives_bring_a_message_here_and_its_run_is_sent_once_more(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
     wake_worker.send(Wakeup.of(run))
-    sqs = sqs_client.client()
+    sqs = clients.sqs()
     for _ in range(constants.QUEUE_MAX_RECEIVES):
         (message,) = sqs.receive_message(QueueUrl=ENV.DPP_QUEUE_URL, VisibilityTimeout=60)["Messages"]
         sqs.change_message_visibility(

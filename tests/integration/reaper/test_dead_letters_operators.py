@@ -13,8 +13,7 @@ from django.test import Client
 from redis import Redis
 
 from budget.rebuild import rebuild
-from dpp_project.aws import queue_depth
-from dpp_project.aws import sqs_client as sqs
+from dpp_project.aws import clients, queue_depth
 from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.settings import ENV
 from reaper import dead_letters, redrive
@@ -44,14 +43,14 @@ def console(client: Client) -> Client:
 
 
 def letter_of(run: Run) -> DeadLetter:
-    sqs.client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
     recovery.run_loop(dead_letters.run_once)
-    sqs.client().purge_queue(QueueUrl=ENV.DPP_QUEUE_URL)
+    clients.sqs().purge_queue(QueueUrl=ENV.DPP_QUEUE_URL)
     return DeadLetter.objects.get(run_id=run.run_id)
 
 
 def poison(body: str) -> DeadLetter:
-    sqs.client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)
+    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)
     recovery.run_loop(dead_letters.run_once)
     return DeadLetter.objects.get(outcome="POISON")
 
@@ -180,7 +179,7 @@ def test_dpp_39_a_queue_that_is_away_is_said_and_the_letter_stays_unsent(
 def test_dpp_45_a_run_redriven_in_vain_is_ended_and_refunded(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
     assert redrive.redrive(letter_of(run), actor="test") is None
-    sqs.client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
     assert recovery.run_loop(dead_letters.run_once).changed == 1
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
 

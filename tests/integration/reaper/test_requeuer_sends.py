@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from redis import Redis
 
 from budget.rebuild import rebuild
-from dpp_project.aws import sqs_client, sqs_sender
+from dpp_project.aws import clients, sqs_sender
 from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.jobs import registry, runner
 from dpp_project.settings import ENV
@@ -37,13 +37,11 @@ def tenant(valkey: Redis, aws: str) -> Tenant:
 def messages() -> list[dict[str, Any]]:
     """The kwargs of every message in the queue; they are gone from it afterwards."""
     found: list[dict[str, Any]] = []
-    while (
-        some := sqs_client.client().receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10).get("Messages")
-    ):
+    while some := clients.sqs().receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10).get("Messages"):
         for message in some:
             document = json.loads(base64.b64decode(message["Body"]))
             found.append(json.loads(base64.b64decode(document["body"]))[1])
-            sqs_client.client().delete_message(QueueUrl=ENV.DPP_QUEUE_URL, ReceiptHandle=message["ReceiptHandle"])
+            clients.sqs().delete_message(QueueUrl=ENV.DPP_QUEUE_URL, ReceiptHandle=message["ReceiptHandle"])
     return found
 
 
@@ -137,10 +135,10 @@ def test_dpp_39_while_sqs_is_away_rows_keep_and_the_job_says_so(
 ) -> None:
     run = recovery.unsent(tenant)
     before = gear.everything(run.run_id)
-    gone = sqs_client.build(read_timeout_seconds=0.2, attempts=1)
+    gone = clients.new_sqs(read_timeout_seconds=0.2, attempts=1)
     gone.meta.events.register("before-send.sqs.*", _refused)
     with monkeypatch.context() as patch:
-        patch.setattr(sqs_client, "client", lambda: gone)
+        patch.setattr(clients, "sqs", lambda: gone)
         assert runner.run(registry.job("requeuer")).outcome is runner.Outcome.FAILED
     assert gear.everything(run.run_id) == before
     assert recovery.run_loop(requeuer.run_once).changed == 1

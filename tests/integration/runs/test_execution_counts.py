@@ -12,7 +12,7 @@ import pytest
 import redis.connection
 from django.db import connection
 
-from dpp_project.aws.sqs_sender import Connections
+from dpp_project.aws.connections import Connections
 from dpp_project.settings import ENV
 from runs.box.box import Box
 from runs.bucket import storage

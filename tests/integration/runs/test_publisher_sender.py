@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.credentials import Credentials
 
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 from dpp_project.aws.sqs_sender import Message, Refused, Sender, SendFailed, Unreachable
 from dpp_project.settings import ENV
 from tests.gear.builders.queues import Queues, queues
@@ -46,7 +46,7 @@ def queue() -> Iterator[Queues]:
 
 @pytest.fixture(scope="module")
 def endpoint() -> str:
-    return str(sqs_client.client().meta.endpoint_url)
+    return str(clients.sqs().meta.endpoint_url)
 
 
 @pytest.fixture
@@ -133,13 +133,13 @@ def test_publisher_sender_succeeds_when_the_failure_passed(
     a_sender: MakeSender, scripted: Scripted, queue: Queues
 ) -> None:
     made = a_sender(scripted.url, queue.runs_url)
-    post, calls = made._connections.post, [0]
+    exchange, calls = made._connections.exchange, [0]
 
-    def failing_once(body: bytes, headers: Any) -> tuple[int, bytes]:
+    def failing_once(*request: Any) -> tuple[int, bytes]:
         calls[0] += 1
-        return (500, b"{}") if calls[0] == 1 else post(body, headers)
+        return (500, b"{}") if calls[0] == 1 else exchange(*request)
 
-    made._connections.post = failing_once  # type: ignore[method-assign]
+    made._connections.exchange = failing_once  # type: ignore[method-assign,assignment]
     made.send(Message("x"))
     assert calls[0] == 2
     assert received(queue) == ["x"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from botocore.credentials import Credentials
 
-from dpp_project.aws import sqs_client
+from dpp_project.aws import clients
 from dpp_project.aws.sqs_sender import Message, Sender
 from dpp_project.celery_sqs import celery_message
 from dpp_project.settings import ENV
@@ -15,7 +15,7 @@ from tests.gear.servers.worker import worker
 
 @pytest.mark.contract("DPP-25", "DPP-38")
 def test_publisher_messages_are_executed_by_a_worker_with_their_trace(tmp_path: Path) -> None:
-    endpoint = str(sqs_client.client().meta.endpoint_url)
+    endpoint = str(clients.sqs().meta.endpoint_url)
     with queues() as queue:
         sender = Sender(
             endpoint=endpoint,

@@ -12,10 +12,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.stub import Stubber
 
 from dpp_project import clock as clock_module
-from dpp_project.aws.sqs_sender import Connections
+from dpp_project.aws.connections import Connections
 from dpp_project.clock import FixedClock
 from runs.bucket import storage
-from runs.bucket.signed_put import Putter
+from runs.bucket.signed_put import SignedPut
 from runs.bucket.storage import Head, ObjectMissing, ObjectTooLarge, RunStorage
 
 RUN_ID = uuid.UUID("01900000-0000-7000-8000-000000000001")
@@ -69,7 +69,7 @@ def test_storage_what_does_not_go_at_once_is_left_to_boto3(
 def test_storage_boto3_gives_s3_the_checksum_to_check(
     bucket: RunStorage, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Putter, "put", lambda *_: False)
+    monkeypatch.setattr(SignedPut, "put", lambda *_: False)
     with Stubber(bucket.client()) as stub:
         stub.add_response(
             "put_object",

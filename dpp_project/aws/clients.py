@@ -1,0 +1,103 @@
+"""boto3's clients, all made here, so that credentials, proxies, timeouts and retries are the same everywhere.
+
+Building a client costs about 36 ms of CPU, so each process has one and its threads share it; boto3 allows that.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from boto3.session import Session
+from botocore.config import Config
+from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.exceptions import NoCredentialsError
+
+from dpp_project.process_env import ENV
+from dpp_project.processes.per_process import PerProcess
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+ATTEMPTS: Final = 2
+SQS_TIMEOUT_SECONDS: Final = ENV.DPP_SQS_TIMEOUT_MS / 1_000
+S3_CONNECT_SECONDS: Final = 3
+S3_READ_SECONDS: Final = 10
+POOL_CONNECTIONS: Final = 32
+
+
+@PerProcess
+def sqs() -> "SQSClient":
+    """This process's client. A call gives up after two attempts of DPP_SQS_TIMEOUT_MS each."""
+    return new_sqs()
+
+
+def s3(endpoint_url: str | None) -> "S3Client":
+    """This process's client for one address of the bucket. A call gives up after two attempts.
+
+    Two threads that ask at once may make two; one stays.
+    """
+    made = _s3_by_address()
+    if endpoint_url not in made:
+        made.setdefault(endpoint_url, new_s3(endpoint_url))
+    return made[endpoint_url]
+
+
+def new_sqs(*, read_timeout_seconds: float = SQS_TIMEOUT_SECONDS, attempts: int = ATTEMPTS) -> "SQSClient":
+    """A client of its own. The transport's long poll waits longer than an ordinary call."""
+    return Session().client(
+        "sqs",
+        endpoint_url=ENV.SQS_ENDPOINT_URL,
+        config=_config(connect_timeout=SQS_TIMEOUT_SECONDS, read_timeout=read_timeout_seconds, attempts=attempts),
+        **_identity(),
+    )
+
+
+def new_s3(endpoint_url: str | None, *, attempts: int = ATTEMPTS) -> "S3Client":
+    return Session().client("s3", endpoint_url=endpoint_url, config=s3_config(endpoint_url, attempts), **_identity())
+
+
+def s3_config(endpoint_url: str | None, attempts: int = ATTEMPTS) -> Config:
+    """AWS is asked at the bucket's own name in its region, an endpoint of another service by the bucket's path."""
+    return _config(
+        connect_timeout=S3_CONNECT_SECONDS,
+        read_timeout=S3_READ_SECONDS,
+        attempts=attempts,
+        signature_version="s3v4",
+        s3={"addressing_style": "path" if endpoint_url else "virtual"},
+    )
+
+
+@PerProcess
+def _s3_by_address() -> dict[str | None, "S3Client"]:
+    return {}
+
+
+@PerProcess
+def credentials() -> Callable[[], Credentials | ReadOnlyCredentials]:
+    """To be called for each request: renewed credentials are used from then on."""
+    if ENV.AWS_ACCESS_KEY_ID is not None and ENV.AWS_SECRET_ACCESS_KEY is not None:
+        given = Credentials(ENV.AWS_ACCESS_KEY_ID, ENV.AWS_SECRET_ACCESS_KEY, ENV.AWS_SESSION_TOKEN)
+        return lambda: given
+    found = Session().get_credentials()
+    if found is None:
+        raise NoCredentialsError
+    return found.get_frozen_credentials
+
+
+def _identity() -> dict[str, Any]:
+    """Keys that are not set leave boto3 its own chain: role, profile."""
+    return {
+        "region_name": ENV.AWS_REGION,
+        "aws_access_key_id": ENV.AWS_ACCESS_KEY_ID,
+        "aws_secret_access_key": ENV.AWS_SECRET_ACCESS_KEY,
+        "aws_session_token": ENV.AWS_SESSION_TOKEN,
+    }
+
+
+def _config(*, attempts: int, **more: Any) -> Config:
+    return Config(
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        max_pool_connections=POOL_CONNECTIONS,
+        tcp_keepalive=True,
+        **more,
+    )
