@@ -128,7 +128,7 @@ def append_credit(
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class StatementPeriod:
     """From the first instant, included, to the last, excluded; None is open."""
 
     start: datetime | None = None
@@ -138,7 +138,7 @@ class Period:
 Position = tuple[datetime, uuid.UUID]
 
 
-def entries(tenant_id: str, period: Period, *, kind: str | None = None) -> QuerySet[LedgerEntry]:
+def entries(tenant_id: str, period: StatementPeriod, *, kind: str | None = None) -> QuerySet[LedgerEntry]:
     chosen = LedgerEntry.objects.filter(tenant_id=tenant_id)
     if period.start is not None:
         chosen = chosen.filter(created_at__gte=period.start)

@@ -7,7 +7,7 @@ from typing import Final
 import redis
 
 from budget import ledger, services
-from budget.ledger import Period, Position
+from budget.ledger import Position, StatementPeriod
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Unavailable
 from budget.redis import scripts, view
@@ -62,7 +62,7 @@ def _coming(client: redis.Redis, tenant_id: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatementLine:
     entry: LedgerEntry
     balance_after_micros: int
 
@@ -73,11 +73,13 @@ class Statement:
 
     opening_micros: int
     closing_micros: int
-    lines: tuple[Line, ...]
+    lines: tuple[StatementLine, ...]
     next: Position | None
 
 
-def statement(tenant_id: str, period: Period, *, kind: str | None, after: Position | None, limit: int) -> Statement:
+def statement(
+    tenant_id: str, period: StatementPeriod, *, kind: str | None, after: Position | None, limit: int
+) -> Statement:
     """One page. With a kind, only such entries are shown; each still says the balance after it."""
     chosen = ledger.entries(tenant_id, period, kind=kind)
     found = ledger.newest_first(chosen, after=after, limit=limit + 1)
@@ -95,24 +97,24 @@ def statement(tenant_id: str, period: Period, *, kind: str | None, after: Positi
     )
 
 
-def _with_balances(tenant_id: str, shown: list[LedgerEntry], *, gapless: bool) -> tuple[Line, ...]:
+def _with_balances(tenant_id: str, shown: list[LedgerEntry], *, gapless: bool) -> tuple[StatementLine, ...]:
     if not gapless:
-        return tuple(Line(it, ledger.balance_before(tenant_id, it) + it.amount_usd_micros) for it in shown)
+        return tuple(StatementLine(it, ledger.balance_before(tenant_id, it) + it.amount_usd_micros) for it in shown)
     balance = ledger.balance_before(tenant_id, shown[-1])
     lines = []
     for it in reversed(shown):
         balance += it.amount_usd_micros
-        lines.append(Line(it, balance))
+        lines.append(StatementLine(it, balance))
     return tuple(reversed(lines))
 
 
-def lines_oldest_first(tenant_id: str, period: Period, *, opening_micros: int) -> Iterator[Line]:
+def lines_oldest_first(tenant_id: str, period: StatementPeriod, *, opening_micros: int) -> Iterator[StatementLine]:
     """The whole period, read as it is taken."""
     balance = opening_micros
     for entry in ledger.oldest_first(ledger.entries(tenant_id, period)):
         balance += entry.amount_usd_micros
-        yield Line(entry, balance)
+        yield StatementLine(entry, balance)
 
 
-def opening_of(tenant_id: str, period: Period) -> int:
+def opening_of(tenant_id: str, period: StatementPeriod) -> int:
     return 0 if period.start is None else ledger.sums_of(tenant_id, before=period.start).total_micros

@@ -26,7 +26,7 @@ TRIES: Final = 20
 GATED_TRIES: Final = 5
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     BALANCE = "BALANCE"
     BALANCE_LOST = "BALANCE_LOST"
     HOLD_WITHOUT_RUN = "HOLD_WITHOUT_RUN"
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 class Difference:
     """One row that is wrong: what the ledger and the runs say, and what Redis says."""
 
-    kind: Kind
+    kind: DifferenceKind
     expected_micros: int
     found_micros: int
     run_id: str | None = None
@@ -60,7 +60,9 @@ class Proof:
 
     @property
     def drift_micros(self) -> int:
-        return sum(abs(it.expected_micros - it.found_micros) for it in self.differences if it.kind is Kind.BALANCE)
+        return sum(
+            abs(it.expected_micros - it.found_micros) for it in self.differences if it.kind is DifferenceKind.BALANCE
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +139,19 @@ def differences(books: Books, seen: Sighting) -> Iterable[Difference]:
     """Pure: what does not fit between one view of Postgres and one of Redis."""
     money = seen.money
     if money.balance_micros is None:
-        yield Difference(Kind.BALANCE_LOST, books.total_micros, 0)
+        yield Difference(DifferenceKind.BALANCE_LOST, books.total_micros, 0)
         return
     taken = sum(seen.receipts[run_id].charge_micros for run_id in books.open_runs if run_id in seen.receipts)
     coming = sum(credit.amount_micros for credit in books.pending if credit.entry_id not in seen.applied)
     expected = books.total_micros - money.held_micros - taken - coming
     if expected != money.balance_micros:
-        yield Difference(Kind.BALANCE, expected, money.balance_micros)
+        yield Difference(DifferenceKind.BALANCE, expected, money.balance_micros)
     for run_id, held in money.holds.items():
         run = books.open_runs.get(run_id)
         if run is None:
-            yield Difference(Kind.HOLD_WITHOUT_RUN, 0, held, run_id)
+            yield Difference(DifferenceKind.HOLD_WITHOUT_RUN, 0, held, run_id)
         elif run.reserved_micros != held:
-            yield Difference(Kind.HOLD_OF_ANOTHER_AMOUNT, run.reserved_micros, held, run_id)
+            yield Difference(DifferenceKind.HOLD_OF_ANOTHER_AMOUNT, run.reserved_micros, held, run_id)
     for run_id, run in books.open_runs.items():
         if run.reserved and run_id not in money.holds and run_id not in seen.receipts:
-            yield Difference(Kind.RUN_WITHOUT_HOLD, run.reserved_micros, 0, run_id)
+            yield Difference(DifferenceKind.RUN_WITHOUT_HOLD, run.reserved_micros, 0, run_id)

@@ -21,7 +21,7 @@ import structlog
 from budget import verify
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.verify import Kind, Proof, Verdict
+from budget.verify import DifferenceKind, Proof, Verdict
 from dpp_project.jobs.registry import Report
 from dpp_project.reasons import ReasonCode
 from reaper import driver, metrics
@@ -37,7 +37,11 @@ from tenants.models import Tenant
 log = structlog.get_logger("dpp.reaper")
 
 ACTOR: Final = "auditor"
-HOLD_FAULTS: Final = (Kind.HOLD_WITHOUT_RUN, Kind.HOLD_OF_ANOTHER_AMOUNT, Kind.RUN_WITHOUT_HOLD)
+HOLD_FAULTS: Final = (
+    DifferenceKind.HOLD_WITHOUT_RUN,
+    DifferenceKind.HOLD_OF_ANOTHER_AMOUNT,
+    DifferenceKind.RUN_WITHOUT_HOLD,
+)
 DIFFERENCES_LOGGED: Final = 20
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from budget import statements
-from budget.ledger import Period
+from budget.ledger import StatementPeriod
 from budget.money import format_entry_usd
 
 HEADER: Final = (
@@ -16,7 +16,7 @@ HEADER: Final = (
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def rows(tenant_id: str, period: Period) -> Iterator[str]:
+def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
     """Opening + entries = closing, whatever is entered while it is read: closing is what the entries come to."""
     write = csv.writer(_Line()).writerow
     opening = closing = statements.opening_of(tenant_id, period)

@@ -8,16 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from budget.models import LedgerEntry
 from budget.money import format_entry_usd, format_usd
 from budget.services import Entered
-from budget.statements import Line, Overview, Statement
+from budget.statements import Overview, Statement, StatementLine
 
 _USD = "US dollars with four decimals, rounded down; the micros are exact."
 
 
-class Answer(BaseModel):
+class BudgetDocument(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Budget(Answer):
+class Budget(BudgetDocument):
     """`credited = balance + held + charged`, to the micro."""
 
     tenant_id: str = Field(examples=["t_demo"])
@@ -45,7 +45,7 @@ class Budget(Answer):
         )
 
 
-class Entry(Answer):
+class Entry(BudgetDocument):
     """One line of the statement. A credit is positive, a charge negative."""
 
     entry_id: UUID
@@ -59,7 +59,7 @@ class Entry(Answer):
     reason: str
 
     @classmethod
-    def of(cls, line: Line) -> "Entry":
+    def of(cls, line: StatementLine) -> "Entry":
         entry = line.entry
         return cls(
             entry_id=entry.entry_id,
@@ -74,7 +74,7 @@ class Entry(Answer):
         )
 
 
-class Entries(Answer):
+class Entries(BudgetDocument):
     """Newest first. Without a filter by kind, `opening + entries = closing` on every page and over all pages."""
 
     opening_usd_micros: int = Field(description="The ledger's sum before the last entry shown.")
@@ -92,7 +92,7 @@ class Entries(Answer):
         )
 
 
-class TopUp(Answer):
+class TopUp(BudgetDocument):
     entry_id: UUID
     tenant_id: str
     amount_usd_micros: int

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr
 
-from budget.ledger import Period
+from budget.ledger import StatementPeriod
 from budget.models import LedgerEntry
 from budget.money import USD_PATTERN, parse_usd
 from budget.services import TEXT_LENGTH_MAX
@@ -20,8 +20,8 @@ class EntriesQuery(BaseModel):
     created_from: Annotated[AwareDatetime | None, Field(description="Entered then or later.")] = None
     created_to: Annotated[AwareDatetime | None, Field(description="Entered before.")] = None
 
-    def period(self) -> Period:
-        return Period(self.created_from, self.created_to)
+    def period(self) -> StatementPeriod:
+        return StatementPeriod(self.created_from, self.created_to)
 
 
 def _an_amount(text: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from budget.ports import EndedRun, OpenRun
-from budget.redis.items import Item
+from budget.redis.items import RebuildItem
 
 BATCH_ITEMS: Final = 500
 
@@ -25,9 +25,9 @@ class TenantMoney:
 
     tenant_id: str
     balance_micros: int
-    items: list[Item] = field(default_factory=list)
+    items: list[RebuildItem] = field(default_factory=list)
 
-    def batches(self) -> list[list[Item]]:
+    def batches(self) -> list[list[RebuildItem]]:
         """At least one: the first also sets the balance."""
         return [self.items[at : at + BATCH_ITEMS] for at in range(0, max(1, len(self.items)), BATCH_ITEMS)]
 
@@ -45,11 +45,13 @@ def compose(
         tenant = money[run.tenant_id]
         if run.reserved:
             tenant.balance_micros -= run.reserved_micros
-            tenant.items.append(Item("hold", run.run_id, run.reserved_micros, run.created_at_ms))
+            tenant.items.append(RebuildItem("hold", run.run_id, run.reserved_micros, run.created_at_ms))
         else:
-            tenant.items.append(Item("none", run.run_id))
+            tenant.items.append(RebuildItem("none", run.run_id))
     for ended in ended_runs:
-        money[ended.tenant_id].items.append(Item("receipt", ended.run_id, ended.charge_micros, ended.refund_micros))
+        money[ended.tenant_id].items.append(
+            RebuildItem("receipt", ended.run_id, ended.charge_micros, ended.refund_micros)
+        )
     for counted in credits_counted:
-        money[counted.tenant_id].items.append(Item("credit", counted.entry_id, counted.amount_micros))
+        money[counted.tenant_id].items.append(RebuildItem("credit", counted.entry_id, counted.amount_micros))
     return list(money.values())

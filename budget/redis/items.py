@@ -6,7 +6,7 @@ from budget.redis import keys
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RebuildItem:
     """`hold`, `none` (an open run without a hold), `receipt` or `credit`; the numbers as in `lua/rebuild.lua`."""
 
     kind: str

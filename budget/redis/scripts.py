@@ -15,7 +15,7 @@ from budget.money import checked_credit_micros, checked_micros
 from budget.outcomes import Closed, CreditAnswer, HoldAnswer, RefundAnswer, SettleAnswer, Unavailable, WriteAnswer
 from budget.redis import connection, keys
 from budget.redis.gate import Gate, GateClosed
-from budget.redis.items import Item
+from budget.redis.items import RebuildItem
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores.lua import LuaScript
 
@@ -86,7 +86,7 @@ class Scripts:
         token: str,
         balance_micros: int,
         begin: bool,
-        items: Sequence[Item],
+        items: Sequence[RebuildItem],
     ) -> WriteAnswer:
         """One batch of a rebuild, over the rebuild's own connection. A RedisError is the caller's: it starts again."""
         names = [keys.balance(tenant_id), keys.holds(tenant_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)]

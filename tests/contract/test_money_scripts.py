@@ -10,7 +10,7 @@ import redis
 
 from budget.money import MAX_MICROS
 from budget.redis import keys
-from budget.redis.items import Item
+from budget.redis.items import RebuildItem
 from dpp_project import constants
 from tests.gear.reference.money import (
     ENTRY,
@@ -381,10 +381,10 @@ def test_rebuild_writes_a_tenant_whole(side: Side) -> None:
     side.put(keys.gate(TENANT), "closed.left-over")
     side.put(keys.EPOCH, TOKEN)
     items = [
-        Item("hold", RUN, 250_000, 77),
-        Item("none", "never-committed"),
-        Item("receipt", "ended", 30_000, 70_000),
-        Item("credit", ENTRY, -40),
+        RebuildItem("hold", RUN, 250_000, 77),
+        RebuildItem("none", "never-committed"),
+        RebuildItem("receipt", "ended", 30_000, 70_000),
+        RebuildItem("credit", ENTRY, -40),
     ]
     assert rebuild(side, items, token=TOKEN, balance=-9) == ["OK"]
     assert side.state() == {
@@ -400,8 +400,8 @@ def test_rebuild_writes_a_tenant_whole(side: Side) -> None:
 
 def test_rebuild_goes_on_where_it_stopped(side: Side) -> None:
     side.put(keys.EPOCH, TOKEN)
-    rebuild(side, [Item("hold", "first", 1)], token=TOKEN, balance=5)
-    assert rebuild(side, [Item("hold", "second", 2)], token=TOKEN, balance=5, mode="more") == ["OK"]
+    rebuild(side, [RebuildItem("hold", "first", 1)], token=TOKEN, balance=5)
+    assert rebuild(side, [RebuildItem("hold", "second", 2)], token=TOKEN, balance=5, mode="more") == ["OK"]
     assert side.state()[keys.holds(TENANT)][0] == {"first": "1", "second": "2"}
 
 
@@ -442,7 +442,7 @@ def test_dpp_55_rebuild_of_one_tenant_is_refused_while_all_money_is_closed(side:
 )
 def test_rebuild_refuses_a_wrong_item_whole(side: Side, item: Sequence[str], wrong: str) -> None:
     side.put(keys.EPOCH, TOKEN)
-    names = rebuild_keys([Item("hold", "good", 1), Item("hold", RUN)])
+    names = rebuild_keys([RebuildItem("hold", "good", 1), RebuildItem("hold", RUN)])
     arguments = [TENANT, TOKEN, "5", "begin", "hold", "good", "1", "1", *item]
     assert refused(side, lambda: side.call("rebuild", names, arguments)) == ["ERR_ARGUMENT", wrong]
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import redis
 
 from budget.redis import keys, scripts
-from budget.redis.items import Item
+from budget.redis.items import RebuildItem
 from tests.gear.reference.money_model import Model
 
 # What a key holds, and the seconds it has left, up to the next ten: None for a key that stays.
@@ -167,14 +167,14 @@ def credit(side: Side, amount: str | int, *, tenant: str = TENANT, entry: str = 
     return side.call("credit", credit_keys(tenant, entry), [tenant, str(amount), entry, epoch])
 
 
-def rebuild_keys(items: Sequence[Item], tenant: str = TENANT) -> list[str]:
+def rebuild_keys(items: Sequence[RebuildItem], tenant: str = TENANT) -> list[str]:
     fixed = [keys.balance(tenant), keys.holds(tenant), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
     return fixed + [key for item in items for key in item.key_pair()]
 
 
 def rebuild(
     side: Side,
-    items: Sequence[Item],
+    items: Sequence[RebuildItem],
     *,
     token: str,
     balance: str | int,

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from budget import ledger
-from budget.ledger import Period, Sums
+from budget.ledger import StatementPeriod, Sums
 from budget.models import BalanceSnapshot, LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS
 from tests.gear.builders.tenants import a_tenant
@@ -152,7 +152,7 @@ def test_pages_walk_a_statement_without_gaps_or_repeats() -> None:
     tenant_id = a_tenant().tenant_id
     written = [entry(tenant_id, created_at=JANUARY + timedelta(hours=at // 3)) for at in range(10)]
     in_order = sorted(written, key=lambda it: (it.created_at, it.entry_id))
-    chosen = ledger.entries(tenant_id, Period())
+    chosen = ledger.entries(tenant_id, StatementPeriod())
     walked: list[LedgerEntry] = []
     after = None
     while page := ledger.newest_first(chosen, after=after, limit=3):

@@ -15,7 +15,7 @@ from budget.models import PendingCredit
 from budget.outcomes import Closed, Held, Settled, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.verify import Difference, Kind, Verdict
+from budget.verify import Difference, DifferenceKind, Verdict
 from dpp_project import clock
 from tests.gear.builders.open_runs import Claimed, RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
@@ -93,22 +93,22 @@ def test_dpp_56_a_balance_that_drifted_is_found_to_the_micro(
 ) -> None:
     held_run(runs, tenant_id)
     valkey.incrby(keys.balance(tenant_id), 1)
-    assert differences(tenant_id) == [Difference(Kind.BALANCE, 750_000, 750_001)]
+    assert differences(tenant_id) == [Difference(DifferenceKind.BALANCE, 750_000, 750_001)]
     assert verify.verify(tenant_id).drift_micros == 1
 
 
 def test_dpp_56_a_hold_nobody_has_is_found(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     valkey.hset(keys.holds(tenant_id), "nobody", "7")
     valkey.decrby(keys.balance(tenant_id), 7)
-    assert differences(tenant_id) == [Difference(Kind.HOLD_WITHOUT_RUN, 0, 7, "nobody")]
+    assert differences(tenant_id) == [Difference(DifferenceKind.HOLD_WITHOUT_RUN, 0, 7, "nobody")]
 
 
 def test_dpp_56_a_run_whose_hold_is_gone_is_found(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     run_id = held_run(runs, tenant_id)
     valkey.hdel(keys.holds(tenant_id), run_id)
     assert differences(tenant_id) == [
-        Difference(Kind.BALANCE, 1_000_000, 750_000),
-        Difference(Kind.RUN_WITHOUT_HOLD, 250_000, 0, run_id),
+        Difference(DifferenceKind.BALANCE, 1_000_000, 750_000),
+        Difference(DifferenceKind.RUN_WITHOUT_HOLD, 250_000, 0, run_id),
     ]
 
 
@@ -116,14 +116,14 @@ def test_dpp_56_a_hold_of_another_amount_is_found(runs: RunsTable, tenant_id: st
     run_id = held_run(runs, tenant_id)
     valkey.hset(keys.holds(tenant_id), run_id, "250001")
     assert differences(tenant_id) == [
-        Difference(Kind.BALANCE, 749_999, 750_000),
-        Difference(Kind.HOLD_OF_ANOTHER_AMOUNT, 250_000, 250_001, run_id),
+        Difference(DifferenceKind.BALANCE, 749_999, 750_000),
+        Difference(DifferenceKind.HOLD_OF_ANOTHER_AMOUNT, 250_000, 250_001, run_id),
     ]
 
 
 def test_a_lost_balance_is_not_a_drift(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     valkey.delete(keys.balance(tenant_id))
-    assert differences(tenant_id) == [Difference(Kind.BALANCE_LOST, 1_000_000, 0)]
+    assert differences(tenant_id) == [Difference(DifferenceKind.BALANCE_LOST, 1_000_000, 0)]
     assert verify.verify(tenant_id).drift_micros == 0
 
 

@@ -15,7 +15,6 @@ from budget.outcomes import Held, RunClosed
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from budget.verify import Verdict
-from dpp_project.jobs import registry
 from reaper import hold_auditor, metrics
 from runs import transitions
 from runs.claims import LOST, Claim, Lost, Won
@@ -23,7 +22,7 @@ from runs.finish import finalization
 from runs.models import Run
 from runs.reads.for_budget import created_at_ms
 from tenants.models import Tenant
-from tests.gear.builders import recovery
+from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-44")]
@@ -224,5 +223,36 @@ def test_dpp_44_a_tenant_without_runs_and_holds_costs_nothing(tenant: Tenant) ->
     assert recovery.run_loop(hold_auditor.run_once).detail == {"tenants compared": 1}
 
 
-def test_dpp_44_it_comes_each_minute_so_a_fault_is_found_within_two() -> None:
-    assert registry.job("hold_auditor").every_seconds == 60
+def an_unmarked_submit(tenant: Tenant) -> Run:
+    return gear.aged(recovery.unmarked(tenant), updated_at=0)
+
+
+def a_run_beside(fault: Callable[[Tenant], None]) -> Callable[[Tenant], Run]:
+    def make(tenant: Tenant) -> Run:
+        run = recovery.queued(tenant)
+        fault(tenant)
+        return run
+
+    make.__name__ = fault.__name__
+    return make
+
+
+@pytest.mark.parametrize(
+    ("happens", "found_at"),
+    [(an_unmarked_submit, 105), (a_run_beside(hold_of_no_run), 45), (a_run_beside(hold_gone), 45)],
+    ids=lambda it: it.__name__ if callable(it) else "",
+)
+def test_dpp_44_it_comes_each_minute_and_makes_each_fault_right_within_two(
+    happens: Callable[[Tenant], Run], found_at: int, tenant: Tenant
+) -> None:
+    assert list(beat.seconds_of("hold_auditor", until=180)) == [0, 60, 120, 180]
+    run = happens(tenant)
+
+    def is_right() -> bool:
+        reserved = {str(it.run_id): gear.RESERVED_MICROS for it in Run.objects.filter(money_state="RESERVED")}
+        unmarked = Run.objects.filter(money_state="NONE", finalize_stage=None)
+        return not unmarked.exists() and recovery.held_micros(tenant) == reserved
+
+    assert not is_right()
+    assert beat.age_after_passes("hold_auditor", run, until=is_right, within=120) == found_at
+    recovery.law_holds(tenant)
