@@ -1,5 +1,6 @@
 """The console's pages for money (DPP-75): accounts with their actions, the ledger to read."""
 
+from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 
@@ -10,7 +11,6 @@ from django.db import Error
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from redis import RedisError
-from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 
 from budget import services, spending, statements, verify
@@ -19,32 +19,21 @@ from budget.models import Account, LedgerEntry, PendingCredit
 from budget.money import format_entry_usd, format_usd
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
-from budget.services import Entered, Refusal
+from budget.services import Entered
 from budget.statements import Overview
-from dpp_project import clock
+from dpp_project import actors, clock
 from dpp_project.console import confirm
 from dpp_project.console.dashboard import Plot
+from dpp_project.console.row_admin import ReadOnlyAdmin
+from dpp_project.refusals import Refusal
 from tenants.scopes import OPERATOR_TENANT_ID
 
 DAYS = 30
 KIND_COLORS = {"TOPUP": "success", "CHARGE": "info", "ADJUST": "warning"}
 
 
-class _ReadOnly(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    show_full_result_count = False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
 @admin.register(Account)
-class AccountAdmin(_ReadOnly):
+class AccountAdmin(ReadOnlyAdmin):
     list_display = ("tenant_id", "display_name", "balance", "held", "charged", "credited")
     search_fields = ("tenant_id", "display_name")
     list_per_page = 50
@@ -129,17 +118,23 @@ class AccountAdmin(_ReadOnly):
         )
 
     def _enter(
-        self, request: HttpRequest, object_id: str, *, title: str, form_class: type[TopUpForm], use_case: Any
+        self,
+        request: HttpRequest,
+        object_id: str,
+        *,
+        title: str,
+        form_class: type[TopUpForm],
+        use_case: Callable[..., Entered | Refusal],
     ) -> HttpResponse:
         account = self._found(request, object_id)
 
         def act(form: TopUpForm) -> HttpResponse:
-            answer: Entered | Refusal = use_case(
+            answer = use_case(
                 tenant_id=object_id,
                 amount_micros=form.cleaned_data["amount_usd"],
                 reference=form.cleaned_data["reference"],
                 reason=form.cleaned_data["reason"],
-                actor=f"admin:{request.user.get_username()}",
+                actor=actors.person(request.user),
             )
             if isinstance(answer, Refusal):
                 return self._tell(request, account, messages.ERROR, f"{answer.field}: {answer.detail}")
@@ -171,7 +166,7 @@ class AccountAdmin(_ReadOnly):
 
 
 @admin.register(LedgerEntry)
-class LedgerEntryAdmin(_ReadOnly):
+class LedgerEntryAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "tenant", "kind_shown", "amount", "reference", "run_id", "reason", "actor")
     list_filter = ("kind", "created_at")
     list_select_related = ("tenant",)
@@ -192,7 +187,7 @@ class LedgerEntryAdmin(_ReadOnly):
 
 
 @admin.register(PendingCredit)
-class PendingCreditAdmin(_ReadOnly):
+class PendingCreditAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "tenant", "amount_usd_micros", "entry")
     list_select_related = ("tenant", "entry")
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Final, TypeVar
 
 import redis
@@ -38,6 +37,8 @@ from budget.rebuild import rebuild
 from budget.redis import keys, scripts, view
 from budget.redis.gate import GateClosed
 from dpp_project import clock
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
 from tenants.models import Tenant
 from tenants.scopes import OPERATOR_TENANT_ID
 
@@ -144,23 +145,6 @@ def _balance(tenant_id: str) -> Available | Unavailable:
     return BALANCE_LOST if seen.balance_micros is None else Available(seen.balance_micros)
 
 
-class Reason(StrEnum):
-    INVALID = "INVALID"
-    TENANT_UNKNOWN = "TENANT_UNKNOWN"
-    TENANT_RESERVED = "TENANT_RESERVED"
-    REFERENCE_USED = "REFERENCE_USED"
-    LIMIT = "LIMIT"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Nothing was written. `field` is the argument at fault, `detail` says what to do about it."""
-
-    reason: Reason
-    field: str
-    detail: str
-
-
 @dataclass(frozen=True, slots=True)
 class Entered:
     """The entry stands in the ledger. `balance_micros` is None until it has reached the balance: a job sees to that."""
@@ -182,7 +166,7 @@ def top_up(
     try:
         checked_micros(amount_micros)
     except AmountInvalid as error:
-        return Refusal(Reason.INVALID, "amount", str(error))
+        return invalid("amount", str(error))
     wanted = _Wanted(LedgerEntry.Kind.TOPUP, tenant_id, amount_micros, reference, reason, actor)
     return _enter(wanted, dry_run=dry_run)
 
@@ -198,9 +182,9 @@ def adjust(
     try:
         checked_credit_micros(amount_micros)
     except AmountInvalid as error:
-        return Refusal(Reason.INVALID, "amount", str(error))
+        return invalid("amount", str(error))
     if not reason.strip():
-        return Refusal(Reason.INVALID, "reason", "say why the adjustment is made")
+        return invalid("reason", "say why the adjustment is made")
     wanted = _Wanted(LedgerEntry.Kind.ADJUST, tenant_id, amount_micros, reference, reason, actor)
     return _enter(wanted, dry_run=dry_run)
 
@@ -249,20 +233,20 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
     """Under the tenant's row lock, so that two with one reference, or both just under the limit, take turns."""
     tenant_id = wanted.tenant_id
     if tenant_id == OPERATOR_TENANT_ID:
-        return Refusal(Reason.TENANT_RESERVED, "tenant_id", f"{tenant_id} runs the platform and holds no money")
+        return invalid("tenant_id", f"{tenant_id} runs the platform and holds no money")
     if not Tenant.objects.select_for_update(no_key=True).filter(tenant_id=tenant_id).exists():
-        return Refusal(Reason.TENANT_UNKNOWN, "tenant_id", "there is no such tenant")
+        return Refusal(ReasonCode.NOT_FOUND, "there is no such tenant", "tenant_id")
     written = ledger.entry_by_reference(tenant_id, wanted.reference)
     if written is not None:
         if (written.kind, written.amount_usd_micros) == (wanted.kind, wanted.amount_micros):
             return written, False
         return Refusal(
-            Reason.REFERENCE_USED,
-            "reference",
+            ReasonCode.IDEMPOTENCY_CONFLICT,
             f"it stands for a {written.kind} of {written.amount_usd_micros} micros already; choose another",
+            "reference",
         )
     if not 0 <= ledger.sums_of(tenant_id).total_micros + wanted.amount_micros <= MAX_MICROS:
-        return Refusal(Reason.LIMIT, "amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
+        return invalid("amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
     entry = ledger.append_credit(
         tenant_id=tenant_id,
         kind=wanted.kind,
@@ -277,13 +261,13 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
 def _text_fault(wanted: _Wanted) -> Refusal | None:
     reference, reason = wanted.reference, wanted.reason
     if not 1 <= len(reference) <= REFERENCE_LENGTH_MAX or not reference.isprintable() or not reference.strip():
-        return Refusal(Reason.INVALID, "reference", f"1 to {REFERENCE_LENGTH_MAX} printable characters")
+        return invalid("reference", f"1 to {REFERENCE_LENGTH_MAX} printable characters")
     if reference.startswith(OUR_REFERENCES):
-        return Refusal(Reason.INVALID, "reference", f"{' and '.join(OUR_REFERENCES)} are the platform's own")
+        return invalid("reference", f"{' and '.join(OUR_REFERENCES)} are the platform's own")
     if len(reason) > TEXT_LENGTH_MAX or not reason.isprintable():
-        return Refusal(Reason.INVALID, "reason", f"at most {TEXT_LENGTH_MAX} printable characters")
+        return invalid("reason", f"at most {TEXT_LENGTH_MAX} printable characters")
     if not wanted.actor:
-        return Refusal(Reason.INVALID, "actor", "say who does it")
+        return invalid("actor", "say who does it")
     return None
 
 

@@ -9,10 +9,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 
+from dpp_project import actors
 from dpp_project.console import confirm
+from dpp_project.console.row_admin import ReadOnlyAdmin
 from reaper import redrive
 from reaper.models import DeadLetter
 
@@ -20,12 +21,11 @@ OUTCOME_COLORS = {"KEPT": "info", "REQUEUED": "success", "REFUNDED": "warning", 
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class DeadLetterAdmin(ReadOnlyAdmin):
     list_display = ("stored_at", "label", "run_id", "tenant_id", "receives", "redriven_at")
     list_filter = ("outcome",)
     search_fields = ("message_id", "run_id", "tenant_id", "trace_id")
     ordering = ("-stored_at",)
-    show_full_result_count = False
     fields = readonly_fields = (
         *("message_id", "label", "run_id", "tenant_id", "task", "trace_id", "sent_at", "stored_at", "receives"),
         *("size_bytes", "sha256", "carried", "redriven_at", "redriven_by"),
@@ -50,7 +50,7 @@ class DeadLetterAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
             raise Http404
 
         def act(_form: forms.Form) -> HttpResponse:
-            refusal = redrive.redrive(letter, actor=f"admin:{request.user.get_username()}")
+            refusal = redrive.redrive(letter, actor=actors.person(request.user))
             if refusal is None:
                 self.log_change(request, letter, "Sent again.")
                 self.message_user(request, "The message was sent again.", messages.SUCCESS)
@@ -74,12 +74,3 @@ class DeadLetterAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
 
     def has_send_again_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
         return bool(request.user.has_perm("reaper.change_deadletter"))
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False

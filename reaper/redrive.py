@@ -4,15 +4,13 @@ Sending is repeatable: a death between sending and noting it leaves a letter tha
 does nothing that the first one did not. What dies again comes back as a letter of its own.
 """
 
-from dataclasses import dataclass
-from typing import Final
-
 import structlog
 
 from dpp_project import clock
 from dpp_project.aws import sqs_sender
 from dpp_project.aws.sqs_sender import Message, SendFailed
 from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from reaper.models import DeadLetter
 from runs.models import Run
 from runs.states import MoneyState, Status
@@ -20,16 +18,6 @@ from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
 
 log = structlog.get_logger("dpp.reaper")
-
-ACTOR_COMMAND: Final = "command"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Nothing was sent. `detail` says why, in words for the operator."""
-
-    reason: ReasonCode
-    detail: str
 
 
 def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
@@ -42,7 +30,7 @@ def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
         else:
             wake_worker.send(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
     except SendFailed as error:
-        return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again")
+        return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again", "letter")
     DeadLetter.objects.filter(pk=letter.pk).update(redriven_at=clock.now(), redriven_by=actor)
     log.info("dead letter redriven", letter=letter.pk, run_id=str(letter.run_id or ""), actor=actor)
     return None
@@ -53,11 +41,11 @@ def may_redrive(letter: DeadLetter) -> Refusal | None:
     if letter.run_id is None:
         if letter.is_whole:
             return None
-        return Refusal(ReasonCode.CONFLICT, f"only the beginning of its {letter.size_bytes} bytes was kept")
+        return Refusal(ReasonCode.CONFLICT, f"only the beginning of its {letter.size_bytes} bytes was kept", "letter")
     run = Run.objects.filter(run_id=letter.run_id).first()
     if run is None:
-        return Refusal(ReasonCode.NOT_FOUND, f"there is no run {letter.run_id}")
+        return Refusal(ReasonCode.NOT_FOUND, f"there is no run {letter.run_id}", "letter")
     if run.status != Status.QUEUED or run.money_state != MoneyState.RESERVED or run.finalize_stage is not None:
         state = " ".join(part for part in (run.status, run.money_state, run.finalize_stage) if part)
-        return Refusal(ReasonCode.CONFLICT, f"its run is {state} and waits for no message")
+        return Refusal(ReasonCode.CONFLICT, f"its run is {state} and waits for no message", "letter")
     return None

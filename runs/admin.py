@@ -13,14 +13,15 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
 from budget.money import format_usd
-from dpp_project import clock
+from dpp_project import actors, clock
 from dpp_project.console import confirm
+from dpp_project.console.row_admin import ReadOnlyAdmin
 from dpp_project.constants import RETENTION_DAYS
+from dpp_project.refusals import Refusal
 from runs import run_ids
 from runs.models import Run, RunDispute
 from runs.operators import disputes, explain_run, explanation
@@ -57,7 +58,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # not subscriptable
 
 
 @admin.register(Run)
-class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class RunAdmin(Interventions, ReadOnlyAdmin):
     list_display = ("run_id", "tenant_id", "pack_type", "state", "money", "held", "charged", "reason", "made")
     list_filter = ("status", "money_state", "finalize_stage")
     list_per_page = 50
@@ -65,7 +66,6 @@ class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has n
     search_help_text = f"A run's id, or a tenant's; a trace id or an Idempotency-Key of the last {RETENTION_DAYS} days."
     ordering = ("-run_id",)
     paginator = CappedPaginator
-    show_full_result_count = False
     actions = ("cancel_selected", "requeue_selected")
     actions_detail = ("cancel", "requeue", "dispute", "uphold", "refund")
     fieldsets = (
@@ -237,7 +237,7 @@ class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has n
         request: HttpRequest,
         object_id: str,
         *,
-        use_case: Callable[..., Run | disputes.Refusal],
+        use_case: Callable[..., Run | Refusal],
         title: str,
         text: str,
         done: str,
@@ -248,8 +248,8 @@ class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has n
 
         def act(form: ReasonForm) -> HttpResponse:
             reason = form.cleaned_data["reason"]
-            answer = use_case(run_id=run.run_id, reason=reason, actor=f"operator:{request.user.get_username()}")
-            if isinstance(answer, disputes.Refusal):
+            answer = use_case(run_id=run.run_id, reason=reason, actor=actors.person(request.user))
+            if isinstance(answer, Refusal):
                 self.message_user(request, f"Nothing was changed: {answer.detail}.", messages.ERROR)
             else:
                 self.log_change(request, run, f"{done} {reason}")
@@ -269,15 +269,6 @@ class RunAdmin(Interventions, ModelAdmin):  # type: ignore[misc]  # unfold has n
 
     def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
         return bool(request.user.has_perm("runs.change_run"))
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 def _table(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> SafeString:

@@ -11,17 +11,19 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from unfold.admin import ModelAdmin, TabularInline
+from unfold.admin import TabularInline
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from dpp_project import clock
+from dpp_project import actors, clock
 from dpp_project.console import confirm
+from dpp_project.console.row_admin import KeptAdmin, WrittenOnceAdmin
+from dpp_project.refusals import Refusal
 from tenants import services
 from tenants.forms import NewKeyForm, RotateForm, TenantForm
 from tenants.models import ApiKey, Tenant
-from tenants.services import IssuedKey, Refusal
+from tenants.services import IssuedKey
 
 STATE_COLORS = {
     "ACTIVE": "success",
@@ -30,10 +32,6 @@ STATE_COLORS = {
     "EXPIRED": "danger",
     "REVOKED": "danger",
 }
-
-
-def actor_of(request: HttpRequest) -> str:
-    return f"admin:{request.user.get_username()}"
 
 
 def state_of(key: ApiKey, now: datetime) -> str:
@@ -45,14 +43,10 @@ def state_of(key: ApiKey, now: datetime) -> str:
     return "ACTIVE" if key.replaced_by_id is None else "ENDING"
 
 
-class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+class _ManagedAdmin(KeptAdmin):
     """Rows cannot be deleted; only people with the change permission see the actions."""
 
     formfield_overrides = {models.TextField: {"widget": UnfoldAdminTextInputWidget}}
-    show_full_result_count = False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
@@ -96,7 +90,7 @@ class KeysOfTenant(TabularInline):  # type: ignore[misc]  # unfold has no types
 
 
 @admin.register(Tenant)
-class TenantAdmin(_Kept):
+class TenantAdmin(_ManagedAdmin):
     form = TenantForm
     list_display = (
         "tenant_id",
@@ -141,7 +135,7 @@ class TenantAdmin(_Kept):
             display_name=obj.display_name,
             poll_rate_per_minute=obj.poll_rate_per_minute,
             submit_rate_per_minute=obj.submit_rate_per_minute,
-            actor=actor_of(request),
+            actor=actors.person(request.user),
         )
         _require_done(answer)
 
@@ -159,7 +153,7 @@ class TenantAdmin(_Kept):
             act=lambda _form: self.report(
                 request,
                 tenant,
-                services.suspend_tenant(tenant_id=tenant.tenant_id, actor=actor_of(request)),
+                services.suspend_tenant(tenant_id=tenant.tenant_id, actor=actors.person(request.user)),
                 "Suspended.",
             ),
         )
@@ -178,14 +172,14 @@ class TenantAdmin(_Kept):
             act=lambda _form: self.report(
                 request,
                 tenant,
-                services.resume_tenant(tenant_id=tenant.tenant_id, actor=actor_of(request)),
+                services.resume_tenant(tenant_id=tenant.tenant_id, actor=actors.person(request.user)),
                 "Resumed.",
             ),
         )
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(_Kept):
+class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
     list_display = ("name", "tenant", "label", "allows", "state", "expires_at", "last_used_at", "created_at")
     list_filter = ("status", "tenant__status")
     list_select_related = ("tenant",)
@@ -219,9 +213,6 @@ class ApiKeyAdmin(_Kept):
         del request
         return [] if obj is None else list(self.readonly_fields)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[ApiKey], search_term: str
     ) -> tuple[QuerySet[ApiKey], bool]:
@@ -239,7 +230,7 @@ class ApiKeyAdmin(_Kept):
                 scopes=obj.scopes,
                 label=obj.label,
                 expires_at=obj.expires_at,
-                actor=actor_of(request),
+                actor=actors.person(request.user),
             )
         )
         obj.__dict__ |= issued.key.__dict__
@@ -268,7 +259,7 @@ class ApiKeyAdmin(_Kept):
         key = self.found(request, object_id)
 
         def act(form: RotateForm) -> HttpResponse:
-            answer = services.rotate_key(key_id=key.key_id, grace=form.grace(), actor=actor_of(request))
+            answer = services.rotate_key(key_id=key.key_id, grace=form.grace(), actor=actors.person(request.user))
             if isinstance(answer, Refusal):
                 return self.report(request, key, answer, "")
             self.log_change(request, key, f"Rotated; {answer.key} follows.")
@@ -298,7 +289,10 @@ class ApiKeyAdmin(_Kept):
             submit="Revoke",
             form_class=forms.Form,
             act=lambda _form: self.report(
-                request, key, services.revoke_key(key_id=key.key_id, actor=actor_of(request)), "Revoked."
+                request,
+                key,
+                services.revoke_key(key_id=key.key_id, actor=actors.person(request.user)),
+                "Revoked.",
             ),
         )
 

@@ -6,10 +6,10 @@ from typing import Any
 from django import forms
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminSelectWidget
 
+from dpp_project.refusals import Refusal
 from tenants import services
 from tenants.models import ApiKey, Tenant
 from tenants.scopes import OPERATOR_SCOPES, TENANT_SCOPES
-from tenants.services import Refusal
 
 GRACE_HOURS = (0, 1, 24, 72, 168, 720)
 

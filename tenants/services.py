@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from typing import Final
 
@@ -19,6 +18,8 @@ from django.db import IntegrityError, transaction
 
 from dpp_project import clock
 from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
 from tenants import keys
 from tenants.models import RATE_PER_MINUTE_MAX, TENANT_ID_PATTERN, ApiKey, Tenant
 from tenants.scopes import OPERATOR_TENANT_ID, Scope, allowed_for
@@ -28,25 +29,6 @@ log = structlog.get_logger("dpp.tenants")
 TEXT_LENGTH_MAX: Final = 200
 GRACE_DEFAULT: Final = timedelta(hours=24)
 GRACE_MAX: Final = timedelta(days=30)
-
-
-class Reason(StrEnum):
-    INVALID = "INVALID"
-    TENANT_EXISTS = "TENANT_EXISTS"
-    TENANT_UNKNOWN = "TENANT_UNKNOWN"
-    TENANT_RESERVED = "TENANT_RESERVED"
-    KEY_UNKNOWN = "KEY_UNKNOWN"
-    KEY_ENDED = "KEY_ENDED"
-    KEY_REPLACED = "KEY_REPLACED"
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Nothing was changed. `field` is the argument at fault, `detail` says what to do about it."""
-
-    reason: Reason
-    field: str
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -86,7 +68,7 @@ def create_tenant(
         },
     )
     if not is_new:
-        return Refusal(Reason.TENANT_EXISTS, "tenant_id", f"{tenant_id} exists already; choose another id")
+        return Refusal(ReasonCode.CONFLICT, f"{tenant_id} exists already; choose another id", "tenant_id")
     _audit("tenant created", actor=actor, tenant_id=tenant_id)
     return tenant
 
@@ -116,7 +98,7 @@ def update_tenant(
 def suspend_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
     """Make all its keys invalid from now on; runs accepted before go on and are charged. Safe to repeat."""
     if tenant_id == OPERATOR_TENANT_ID:
-        return Refusal(Reason.TENANT_RESERVED, "tenant_id", f"{tenant_id} runs the platform and cannot be suspended")
+        return invalid("tenant_id", f"{tenant_id} runs the platform and cannot be suspended")
     return _set_status(tenant_id, Tenant.Status.SUSPENDED, "tenant suspended", actor)
 
 
@@ -131,7 +113,7 @@ def enable_submits(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Ref
     Effective everywhere within 5 s, as a suspension is.
     """
     if tenant_id == OPERATOR_TENANT_ID:
-        return Refusal(Reason.TENANT_RESERVED, "tenant_id", f"{tenant_id} runs the platform and submits nothing")
+        return invalid("tenant_id", f"{tenant_id} runs the platform and submits nothing")
     if not Tenant.objects.filter(tenant_id=tenant_id).update(submits_enabled=enabled):
         return _tenant_unknown(tenant_id)
     _audit("submits enabled" if enabled else "submits disabled", actor=actor, tenant_id=tenant_id)
@@ -171,7 +153,7 @@ def rotate_key(*, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, actor: st
     One transaction under a lock on the old row: of two rotations at once, one gets a key and one KEY_REPLACED.
     """
     if not timedelta() <= grace <= GRACE_MAX:
-        return Refusal(Reason.INVALID, "grace", f"must be from 0 to {GRACE_MAX.days} days")
+        return invalid("grace", f"must be from 0 to {GRACE_MAX.days} days")
     with transaction.atomic():
         old = ApiKey.objects.select_for_update().filter(key_id=key_id).first()
         now = clock.now()
@@ -221,9 +203,9 @@ def _rotation_fault(old: ApiKey | None, now: datetime) -> Refusal | None:
     if old is None:
         return _key_unknown()
     if old.replaced_by_id is not None:
-        return Refusal(Reason.KEY_REPLACED, "key", f"{old} has a successor already; rotate that one")
+        return Refusal(ReasonCode.CONFLICT, f"{old} has a successor already; rotate that one", "key")
     if old.status != ApiKey.Status.ACTIVE or (old.expires_at is not None and old.expires_at <= now):
-        return Refusal(Reason.KEY_ENDED, "key", f"{old} is revoked or expired; issue a new key instead")
+        return Refusal(ReasonCode.CONFLICT, f"{old} is revoked or expired; issue a new key instead", "key")
     return None
 
 
@@ -257,49 +239,49 @@ def key_fault(
     if fault is None and label is not None:
         fault = text_fault("label", label)
     if fault is None and expires_at is not None and expires_at <= clock.now():
-        fault = Refusal(Reason.INVALID, "expires_at", "must lie in the future")
+        fault = invalid("expires_at", "must lie in the future")
     return fault
 
 
 def text_fault(field: str, text: str) -> Refusal | None:
     if text.strip() and len(text) <= TEXT_LENGTH_MAX and text.isprintable():
         return None
-    return Refusal(Reason.INVALID, field, f"must be 1 to {TEXT_LENGTH_MAX} printable characters")
+    return invalid(field, f"must be 1 to {TEXT_LENGTH_MAX} printable characters")
 
 
 def rate_fault(field: str, rate_per_minute: int) -> Refusal | None:
     if 1 <= rate_per_minute <= RATE_PER_MINUTE_MAX:
         return None
-    return Refusal(Reason.INVALID, field, f"must be a whole number from 1 to {RATE_PER_MINUTE_MAX}")
+    return invalid(field, f"must be a whole number from 1 to {RATE_PER_MINUTE_MAX}")
 
 
 def tenant_id_fault(tenant_id: str) -> Refusal | None:
     if re.fullmatch(TENANT_ID_PATTERN, tenant_id, re.ASCII) is not None and not tenant_id.endswith("\n"):
         return None
-    return Refusal(Reason.INVALID, "tenant_id", "must be t_ and 1 to 60 of a-z, 0-9 and _, for example t_acme")
+    return invalid("tenant_id", "must be t_ and 1 to 60 of a-z, 0-9 and _, for example t_acme")
 
 
 def _scope_fault(tenant_id: str, scopes: Sequence[str]) -> Refusal | None:
     allowed = allowed_for(tenant_id)
     names = ", ".join(sorted(allowed))
     if not scopes:
-        return Refusal(Reason.INVALID, "scopes", f"at least one is needed, of: {names}")
+        return invalid("scopes", f"at least one is needed, of: {names}")
     wrong = [scope for scope in scopes if scope not in set(Scope)]
     if wrong:
-        return Refusal(Reason.INVALID, "scopes", f"{wrong[0]!r} is no scope; choose of: {names}")
+        return invalid("scopes", f"{wrong[0]!r} is no scope; choose of: {names}")
     misplaced = [scope for scope in scopes if scope not in allowed]
     if misplaced:
-        return Refusal(Reason.INVALID, "scopes", f"keys of {tenant_id} cannot carry {misplaced[0]}; choose of: {names}")
+        return invalid("scopes", f"keys of {tenant_id} cannot carry {misplaced[0]}; choose of: {names}")
     return None
 
 
 def _tenant_unknown(tenant_id: str) -> Refusal:
-    return Refusal(Reason.TENANT_UNKNOWN, "tenant_id", f"there is no tenant {tenant_id}; see list_tenants")
+    return Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}; see list_tenants", "tenant_id")
 
 
 def _key_unknown() -> Refusal:
     return Refusal(
-        Reason.KEY_UNKNOWN, "key", "there is no such key; give its id or its prefix, see list_tenants --keys"
+        ReasonCode.NOT_FOUND, "there is no such key; give its id or its prefix, see list_tenants --keys", "key"
     )
 
 

@@ -15,16 +15,17 @@ from budget.api.documents import Budget, Entries, TopUp
 from budget.api.queries import EntriesQuery, TopUpRequest
 from budget.money import format_usd
 from budget.outcomes import Unavailable
-from budget.services import Reason, Refusal
-from dpp_project.http import answers, idempotency_keys
+from dpp_project import actors
+from dpp_project.http import answers, idempotency_keys, problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
-from dpp_project.http.problems import FieldError, Problem
+from dpp_project.http.problems import Problem
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from tenants.models import Tenant
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
@@ -95,6 +96,14 @@ class EntriesView(ApiView):
         return Response(Entries.of(page, next_cursor=next_cursor).model_dump(mode="json"))
 
 
+PLACES: Final = {
+    "reference": f"header.{idempotency_keys.HEADER}",
+    "amount": "amount_usd",
+    "tenant_id": "path.tenant_id",
+}
+"""Where a top-up's arguments stand in the request."""
+
+
 class TopUpsView(ApiView):
     required_scopes: Final = {"POST": Scope.OPERATOR_WRITE}
     rate_bucket: Final = Bucket.SUBMIT
@@ -125,10 +134,10 @@ class TopUpsView(ApiView):
             amount_micros=body.amount_micros(),
             reference=key,
             reason=body.reason,
-            actor=f"key:dpp_{principal_of(request).prefix}",
+            actor=actors.key(principal_of(request).prefix),
         )
         if isinstance(entered, Refusal):
-            raise _refused(entered)
+            raise problems.refused(entered, asked="top-up", stands_for="entry", places=PLACES)
         headers = {} if entered.is_new else {"Idempotent-Replayed": "true"}
         document = TopUp.of(entered).model_dump(mode="json")
         return Response(document, status=201 if entered.is_new else 200, headers=headers)
@@ -139,17 +148,6 @@ def unavailable() -> Problem:
         ReasonCode.BUDGET_UNAVAILABLE,
         "Balances are being rebuilt from the ledger.",
         headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-    )
-
-
-def _refused(refusal: Refusal) -> Problem:
-    if refusal.reason is Reason.REFERENCE_USED:
-        return Problem(ReasonCode.IDEMPOTENCY_CONFLICT, "This Idempotency-Key stands for another entry.")
-    field = {"reference": f"header.{idempotency_keys.HEADER}", "amount": "amount_usd", "tenant_id": "path.tenant_id"}
-    return Problem(
-        ReasonCode.VALIDATION_FAILED,
-        "The top-up is refused; see errors.",
-        errors=[FieldError(field.get(refusal.field, refusal.field), refusal.detail)],
     )
 
 

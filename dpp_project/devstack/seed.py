@@ -9,6 +9,7 @@ from django.db.models import Q
 from budget import services as money
 from budget.rebuild.gate_watch import watch
 from dpp_project import clock
+from dpp_project.refusals import Refusal
 from tenants import keys, services
 from tenants.models import ApiKey, Tenant
 from tenants.scopes import OPERATOR_TENANT_ID, allowed_for
@@ -71,8 +72,8 @@ def _good_key(tenant_id: str, plaintext: str) -> str:
     return _made(services.issue_key(tenant_id=tenant_id, scopes=scopes, label=ACTOR, actor=ACTOR)).plaintext
 
 
-def _made(result: Thing | services.Refusal | money.Refusal) -> Thing:
-    if isinstance(result, services.Refusal | money.Refusal):
+def _made(result: Thing | Refusal) -> Thing:
+    if isinstance(result, Refusal):
         raise SystemExit(f"seeding was refused: {result.field} {result.detail}")
     return result
 

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 
 from dpp_project.observe import tracing
 from dpp_project.reasons import REASONS, ReasonCode, type_uri
+from dpp_project.refusals import Refusal
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -50,6 +51,20 @@ class Problem(Exception):  # noqa: N818  the domain's word; it is raised, but fi
         self.headers = dict(headers or {})
         self.run_id = run_id
         self.extensions = dict(extensions or {})
+
+
+def refused(refusal: Refusal, *, asked: str, stands_for: str, places: Mapping[str, str] | None = None) -> Problem:
+    """A use case's refusal as the answer to the request that asked for it.
+
+    `asked` and `stands_for` name what was asked for and what an Idempotency-Key of it stands for; `places` says where
+    in the request an argument stood, where it has another name there.
+    """
+    if refusal.reason is ReasonCode.IDEMPOTENCY_CONFLICT:
+        return Problem(refusal.reason, f"This Idempotency-Key stands for another {stands_for}.")
+    if refusal.reason is not ReasonCode.VALIDATION_FAILED:
+        return Problem(refusal.reason, refusal.detail)
+    place = (places or {}).get(refusal.field, refusal.field)
+    return Problem(refusal.reason, f"The {asked} is refused; see errors.", errors=[FieldError(place, refusal.detail)])
 
 
 def document(problem: Problem, *, instance: str) -> dict[str, Any]:

@@ -9,20 +9,23 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from redis import RedisError
 
+from dpp_project.refusals import Refusal
 from dpp_project.stores.postgres import DATABASE_AWAY
+
+Made = TypeVar("Made")
 
 EXIT_REFUSED: Final = 1
 EXIT_UNAVAILABLE: Final = 3
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandAnswer:
     """`document` is what --json prints, `lines` what people read, `remarks` what goes beside it to stderr."""
 
     document: dict[str, Any]
@@ -31,14 +34,19 @@ class Answer:
     exit_code: int = 0
 
 
-class Refused(Exception):  # noqa: N818  a refusal is an answer
-    """The command changed nothing: `field` is the argument at fault, `detail` says what to do about it."""
+class CommandRefused(Exception):  # noqa: N818  a refusal is an answer
+    """The command changed nothing."""
 
-    def __init__(self, *, reason: str, field: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.field = field
-        self.detail = detail
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.detail)
+        self.refusal = refusal
+
+
+def unless_refused(answer: Made | Refusal) -> Made:
+    """What a use case answered; its refusal is the command's."""
+    if isinstance(answer, Refusal):
+        raise CommandRefused(answer)
+    return answer
 
 
 class OpsCommand(BaseCommand):
@@ -56,19 +64,20 @@ class OpsCommand(BaseCommand):
     def declare(self, parser: CommandParser) -> None:
         """The command's own arguments."""
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         raise NotImplementedError
 
     def handle(self, *_args: Any, **options: Any) -> None:
         as_json, dry_run = options.pop("as_json"), options.pop("dry_run", False)
         try:
             answer = self.run(dry_run=dry_run, **options)
-        except Refused as refused:
+        except CommandRefused as refused:
+            refusal = refused.refusal
             if as_json:
                 self._print_json(
-                    {"error": {"reason": refused.reason, "field": refused.field, "detail": refused.detail}}
+                    {"error": {"reason": refusal.reason.value, "field": refusal.field, "detail": refusal.detail}}
                 )
-            raise CommandError(f"{refused.field}: {refused.detail}", returncode=EXIT_REFUSED) from None
+            raise CommandError(f"{refusal.field}: {refusal.detail}", returncode=EXIT_REFUSED) from None
         except (*DATABASE_AWAY, RedisError) as error:
             raise CommandError(
                 f"a service does not answer ({type(error).__name__}); check DATABASE_URL and REDIS_URL",

@@ -11,7 +11,8 @@ from django.core.management.base import CommandParser
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.models import remarks
 from dpp_project.jobs.runner import Outcome
-from dpp_project.management.base import EXIT_UNAVAILABLE, Answer, OpsCommand, Refused
+from dpp_project.management.base import EXIT_UNAVAILABLE, CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.refusals import invalid
 
 LIMIT_MAX = 1_000_000
 EXIT_ERRORS = 1
@@ -20,17 +21,17 @@ EXIT_BUSY = 75  # EX_TEMPFAIL
 CODES = {Outcome.DONE: 0, Outcome.FAILED: EXIT_ERRORS, Outcome.BUSY: EXIT_BUSY, Outcome.UNAVAILABLE: EXIT_UNAVAILABLE}
 
 
-def run_job(name: str, *, limit: int | None, dry_run: bool) -> Answer:
+def run_job(name: str, *, limit: int | None, dry_run: bool) -> CommandAnswer:
     job = registry.job(name)
     if dry_run and job.preview is None:
-        raise Refused(reason="VALIDATION_FAILED", field="--dry-run", detail=f"{name} has no preview")
+        raise CommandRefused(invalid("--dry-run", f"{name} has no preview"))
     if limit is not None and not 1 <= limit <= LIMIT_MAX:
-        raise Refused(reason="VALIDATION_FAILED", field="--limit", detail=f"must be 1 to {LIMIT_MAX}")
+        raise CommandRefused(invalid("--limit", f"must be 1 to {LIMIT_MAX}"))
     ran = runner.run(job, limit=limit, dry_run=dry_run)
     document: dict[str, Any] = {"job": name, "outcome": ran.outcome.value}
     report = ran.report
     if report is None:
-        return Answer(document, [f"{name}: {ran.outcome.value}"], exit_code=CODES[ran.outcome])
+        return CommandAnswer(document, [f"{name}: {ran.outcome.value}"], exit_code=CODES[ran.outcome])
     document |= {
         "seen": report.seen,
         "changed": report.changed,
@@ -38,9 +39,8 @@ def run_job(name: str, *, limit: int | None, dry_run: bool) -> Answer:
         "detail": dict(report.detail),
     }
     line = f"{name}: {report.seen} seen, {report.changed} changed, {report.errors} errors"
-    return Answer(
-        document, [line, *remarks(report.detail)], exit_code=EXIT_ERRORS if report.errors else CODES[ran.outcome]
-    )
+    code = EXIT_ERRORS if report.errors else CODES[ran.outcome]
+    return CommandAnswer(document, [line, *remarks(report.detail)], exit_code=code)
 
 
 class JobCommand(OpsCommand):
@@ -52,5 +52,5 @@ class JobCommand(OpsCommand):
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("--limit", type=int, help="at most so many (default: the job's own limit)")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         return run_job(self.job, limit=options["limit"], dry_run=dry_run)

@@ -1,7 +1,7 @@
 """Operations in the console: tickets opened, approved and declined, the emergency stop, the papers to read."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from django import forms
 from django.contrib import admin, messages
@@ -10,23 +10,20 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
+from dpp_project import actors
 from dpp_project.console import confirm
+from dpp_project.console.row_admin import ReadOnlyAdmin, WrittenOnceAdmin
+from dpp_project.refusals import Refusal
 from ops.tickets import emergency, services
 from ops.tickets.models import TEXT_LENGTH_MAX, EmergencySwitch, OpsRunReceipt, ReaperReport, Ticket
 from ops.tickets.processors import PROCESSORS
-from ops.tickets.services import Refusal
 from ops.tickets.states import RequestType, TicketStatus
 from tenants.services import text_fault
 
 STATUS_COLORS = {"OPEN": "info", "IN_PROGRESS": "warning", "DONE": "success", "FAILED": "danger"}
-
-
-def actor_of(request: HttpRequest) -> str:
-    return f"admin:{request.user.get_username()}"
 
 
 def _examples() -> SafeString:
@@ -87,21 +84,12 @@ class SwitchForm(forms.ModelForm):  # type: ignore[type-arg]
         return reason
 
 
-class _Kept(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    """Rows that are added and never changed or deleted."""
-
-    formfield_overrides = {models.TextField: {"widget": UnfoldAdminTextInputWidget}}
-    show_full_result_count = False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+ONE_LINE: Final[dict[Any, Any]] = {models.TextField: {"widget": UnfoldAdminTextInputWidget}}
 
 
 @admin.register(Ticket)
-class TicketAdmin(_Kept):
+class TicketAdmin(WrittenOnceAdmin):
+    formfield_overrides = ONE_LINE
     list_display = ("created_at", "request_type", "label", "needs_approval", "approved_by", "requested_by", "attempts")
     list_filter = ("status", "request_type", "needs_approval")
     search_fields = ("request_id", "requested_by")
@@ -137,7 +125,7 @@ class TicketAdmin(_Kept):
             request_type=RequestType(obj.request_type),
             payload=obj.payload,
             reason=obj.reason,
-            requested_by=actor_of(request),
+            requested_by=actors.person(request.user),
         )
         if isinstance(opened, Refusal):
             raise ValueError(opened.detail)  # noqa: TRY004  no matter of types
@@ -167,7 +155,10 @@ class TicketAdmin(_Kept):
             submit="Approve",
             form_class=forms.Form,
             act=lambda _form: self._tell(
-                request, ticket, services.approve(request_id=ticket.pk, by=actor_of(request)), "Approved."
+                request,
+                ticket,
+                services.approve(request_id=ticket.pk, by=actors.person(request.user)),
+                "Approved.",
             ),
         )
 
@@ -185,7 +176,11 @@ class TicketAdmin(_Kept):
             act=lambda form: self._tell(
                 request,
                 ticket,
-                services.decline(request_id=ticket.pk, by=actor_of(request), reason=form.cleaned_data["reason"]),
+                services.decline(
+                    request_id=ticket.pk,
+                    by=actors.person(request.user),
+                    reason=form.cleaned_data["reason"],
+                ),
                 "Declined.",
             ),
         )
@@ -206,25 +201,21 @@ class TicketAdmin(_Kept):
 
 
 @admin.register(EmergencySwitch)
-class EmergencySwitchAdmin(_Kept):
+class EmergencySwitchAdmin(WrittenOnceAdmin):
+    formfield_overrides = ONE_LINE
     form = SwitchForm
     list_display = ("at", "is_on", "actor", "reason")
     fields = ("is_on", "reason")
 
     def save_model(self, request: HttpRequest, obj: EmergencySwitch, form: Any, change: bool) -> None:  # noqa: FBT001
-        turned = emergency.turn(on=obj.is_on, actor=actor_of(request), reason=obj.reason)
+        turned = emergency.turn(on=obj.is_on, actor=actors.person(request.user), reason=obj.reason)
         if turned is None:  # the form has asked the same question
             raise ValueError("a reason is needed")
         obj.pk, obj.actor = turned.pk, turned.actor
 
 
-class _Paper(_Kept):
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-
 @admin.register(OpsRunReceipt)
-class OpsRunReceiptAdmin(_Paper):
+class OpsRunReceiptAdmin(ReadOnlyAdmin):
     list_display = ("asof", "decision", "reaped", "processed")
     list_filter = ("decision",)
     fields = readonly_fields = ("asof", "decision", "shown")
@@ -244,7 +235,7 @@ class OpsRunReceiptAdmin(_Paper):
 
 
 @admin.register(ReaperReport)
-class ReaperReportAdmin(_Paper):
+class ReaperReportAdmin(ReadOnlyAdmin):
     list_display = ("asof", "stale_count", "cleaned_count", "published_at")
     fields = readonly_fields = ("asof", "snapshot_path", "published_at", "shown")
 

@@ -22,6 +22,7 @@ from budget import services as money
 from budget.models import LedgerEntry
 from budget.rebuild import rebuild
 from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from ops.tickets import payloads
 from ops.tickets.models import Ticket
 from ops.tickets.payloads import Payload
@@ -170,8 +171,8 @@ def _adjust(ticket: Ticket) -> Answer:
     )
 
 
-def _entered(answer: money.Entered | money.Refusal) -> Answer:
-    if isinstance(answer, money.Refusal):
+def _entered(answer: money.Entered | Refusal) -> Answer:
+    if isinstance(answer, Refusal):
         return Refused(f"{answer.field}: {answer.detail}")
     entry = answer.entry
     return Done(

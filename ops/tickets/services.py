@@ -2,40 +2,24 @@
 
 import uuid
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import structlog
 from pydantic import ValidationError
 
 from dpp_project import clock
+from dpp_project.actors import person_of
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
 from ops.tickets import transitions
 from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
 from ops.tickets.processors import processor_of
-from ops.tickets.states import RequestType, TicketStatus, person_of
+from ops.tickets.states import RequestType, TicketStatus
 from ops.tickets.transitions import Outcome
 from tenants.models import ApiKey
 from tenants.services import find_key, text_fault
 
 log = structlog.get_logger("dpp.ops")
-
-
-class Reason(StrEnum):
-    INVALID = "INVALID"
-    UNKNOWN = "UNKNOWN"
-    KEY_USED = "KEY_USED"
-    NOT_OPEN = "NOT_OPEN"
-    NEEDS_NO_APPROVAL = "NEEDS_NO_APPROVAL"
-    SAME_PERSON = "SAME_PERSON"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Nothing was changed. `field` is the argument at fault, `detail` says what to do about it."""
-
-    reason: Reason
-    field: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +50,7 @@ def open_ticket(
         needs_approval=processor_of(request_type).dangerous,
     )
     if not is_new and (ticket.request_type, ticket.payload, ticket.reason) != (request_type, checked, reason):
-        return Refusal(Reason.KEY_USED, "idempotency_key", "it stands for another ticket")
+        return Refusal(ReasonCode.IDEMPOTENCY_CONFLICT, "it stands for another ticket", "idempotency_key")
     if is_new:
         log.info("ticket opened", request_id=str(ticket.pk), request_type=request_type.value, actor=requested_by)
     return Opened(ticket, is_new)
@@ -75,13 +59,13 @@ def open_ticket(
 def request_fault(*, request_type: RequestType, payload: object, reason: str) -> Refusal | None:
     """What is wrong with a ticket that is asked for, if anything; forms ask before they open one."""
     if len(reason) > TEXT_LENGTH_MAX or not (reason == "" or reason.isprintable()):
-        return Refusal(Reason.INVALID, "reason", f"must be at most {TEXT_LENGTH_MAX} printable characters")
+        return invalid("reason", f"must be at most {TEXT_LENGTH_MAX} printable characters")
     try:
         checked_payload(request_type, payload)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(["payload", *(str(part) for part in first["loc"])])
-        return Refusal(Reason.INVALID, place, first["msg"].removeprefix("Value error, "))
+        return invalid(place, first["msg"].removeprefix("Value error, "))
     return None
 
 
@@ -94,11 +78,12 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
     """The second operator's yes to a dangerous ticket. Of two at once, one is the approver."""
     ticket = Ticket.objects.filter(pk=request_id).first()
     if ticket is None:
-        return Refusal(Reason.UNKNOWN, "request_id", "there is no such ticket")
+        return Refusal(ReasonCode.NOT_FOUND, "there is no such ticket", "request_id")
     if not ticket.needs_approval:
-        return Refusal(Reason.NEEDS_NO_APPROVAL, "request_id", "this ticket runs without an approval")
+        return Refusal(ReasonCode.CONFLICT, "this ticket runs without an approval", "request_id")
     if person_of(by) in _persons_behind(ticket.requested_by):
-        return Refusal(Reason.SAME_PERSON, "by", "the person who asked for it cannot approve it; ask another operator")
+        detail = "the person who asked for it cannot approve it; ask another operator"
+        return Refusal(ReasonCode.CONFLICT, detail, "by")
     if transitions.approve(request_id=request_id, version=ticket.version, by=by) is Outcome.LOST:
         return _not_open()
     log.info("ticket approved", request_id=str(request_id), actor=by)
@@ -115,10 +100,10 @@ def _persons_behind(actor: str) -> set[str]:
 def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
     """End a ticket that nobody has begun, undone."""
     if (fault := text_fault("reason", reason)) is not None:
-        return Refusal(Reason.INVALID, fault.field, fault.detail)
+        return invalid(fault.field, fault.detail)
     ticket = Ticket.objects.filter(pk=request_id).first()
     if ticket is None:
-        return Refusal(Reason.UNKNOWN, "request_id", "there is no such ticket")
+        return Refusal(ReasonCode.NOT_FOUND, "there is no such ticket", "request_id")
     declined = transitions.decline(
         request_id=request_id, version=ticket.version, by=by, message=f"declined: {reason.strip()}", at=clock.now()
     )
@@ -130,5 +115,5 @@ def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
 
 def _not_open() -> Refusal:
     return Refusal(
-        Reason.NOT_OPEN, "request_id", f"it is not {TicketStatus.OPEN}, or another operator was faster; look again"
+        ReasonCode.CONFLICT, f"it is not {TicketStatus.OPEN}, or another operator was faster; look again", "request_id"
     )

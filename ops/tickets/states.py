@@ -1,6 +1,5 @@
 """What a ticket may be, and what may be asked for by one. Pure."""
 
-import unicodedata
 from enum import StrEnum
 from typing import Final
 
@@ -24,9 +23,3 @@ class RequestType(StrEnum):
     KEY_REVOKE = "KEY_REVOKE"
     DLQ_REDRIVE = "DLQ_REDRIVE"
     RUN_CANCEL = "RUN_CANCEL"
-
-
-def person_of(actor: str) -> str:
-    """Who stands behind `admin:ada`, whichever door she came through: an approval needs two people, not two doors."""
-    name = actor.partition(":")[2] or actor
-    return unicodedata.normalize("NFKC", name).strip().casefold()

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 from budget.money import format_usd
 from budget.redis.view import SeenBalance
-from dpp_project import clock
+from dpp_project import actors, clock
 from dpp_project.http import answers, bodies, idempotency_keys
 from dpp_project.http.bodies import read_query
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
@@ -126,7 +126,7 @@ class CancelView(MeteredView):
         run = _owned(request, run_id, self.money)
         principal = principal_of(request)
         answer = cancellation.cancel(
-            tenant_id=principal.tenant_id, run_id=run.run_id, actor=f"owner:dpp_{principal.prefix}"
+            tenant_id=principal.tenant_id, run_id=run.run_id, actor=actors.owner(principal.prefix)
         )
         if isinstance(answer, Canceled):
             return _shown(request, answer.run, look(principal.tenant_id), status=200 if answer.ended else 202)

@@ -1,8 +1,6 @@
 """An operator marks a settled run disputed and resolves it: the charge stands, or goes back. Who and why is kept."""
 
 import uuid
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Final
 
@@ -11,6 +9,8 @@ from django.db import transaction
 
 from budget import ledger, services
 from budget.models import LedgerEntry, PendingCredit
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
 from runs import transitions
 from runs.claims import LOST, Moved
 from runs.models import Run, RunDispute
@@ -21,30 +21,15 @@ log = structlog.get_logger("dpp.runs")
 REASON_LENGTH_MAX: Final = 200
 
 
-class Why(StrEnum):
-    INVALID = "INVALID"
-    RUN_UNKNOWN = "RUN_UNKNOWN"
-    NOT_SETTLED = "NOT_SETTLED"
-    NOT_DISPUTED = "NOT_DISPUTED"
-    CHANGED = "CHANGED"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Nothing was changed. `field` is the argument at fault, `detail` says what to do about it."""
-
-    reason: Why
-    field: str
-    detail: str
-
-
 def open_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     """SETTLED → DISPUTED. Asked again it is refused: the first asker's reason stands."""
     run = _found(run_id, reason)
     if isinstance(run, Refusal):
         return run
     if run.money_state != MoneyState.SETTLED:
-        return Refusal(Why.NOT_SETTLED, "run_id", f"its money is {run.money_state}; only a settled charge is disputed")
+        return Refusal(
+            ReasonCode.CONFLICT, f"its money is {run.money_state}; only a settled charge is disputed", "run_id"
+        )
     with transaction.atomic():
         moved = transitions.dispute(run_id=run_id, version=run.version, actor=actor)
         if moved is LOST:
@@ -101,17 +86,17 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
 
 def _found(run_id: uuid.UUID, reason: str, *, disputed: bool = False) -> Run | Refusal:
     if not reason.strip() or len(reason) > REASON_LENGTH_MAX or not reason.isprintable():
-        return Refusal(Why.INVALID, "reason", f"say why, in 1 to {REASON_LENGTH_MAX} printable characters")
+        return invalid("reason", f"say why, in 1 to {REASON_LENGTH_MAX} printable characters")
     run = Run.objects.filter(run_id=run_id).first()
     if run is None:
-        return Refusal(Why.RUN_UNKNOWN, "run_id", "there is no such run")
+        return Refusal(ReasonCode.NOT_FOUND, "there is no such run", "run_id")
     if disputed and run.money_state != MoneyState.DISPUTED:
-        return Refusal(Why.NOT_DISPUTED, "run_id", f"its money is {run.money_state}; open a dispute first")
+        return Refusal(ReasonCode.CONFLICT, f"its money is {run.money_state}; open a dispute first", "run_id")
     return run
 
 
 def _changed(run: Run) -> Refusal:
-    return Refusal(Why.CHANGED, "run_id", f"run {run.run_id} changed meanwhile; look at it and decide again")
+    return Refusal(ReasonCode.CONFLICT, f"run {run.run_id} changed meanwhile; look at it and decide again", "run_id")
 
 
 def _record(run: Run, moved: Moved, step: RunDispute.Step, reason: str, actor: str) -> None:

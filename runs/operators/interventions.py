@@ -14,6 +14,7 @@ from django.urls import reverse
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 
+from dpp_project import actors
 from dpp_project.console import confirm
 from dpp_project.reasons import ReasonCode
 from runs.finish import cancellation
@@ -145,7 +146,7 @@ class Interventions:
 
     def _carry_out(self, request: HttpRequest, runs: Sequence[Run], intervention: Intervention) -> None:
         user: Any = request.user
-        actor, refused = f"operator:{user.get_username()}", []
+        actor, refused = actors.person(user), []
         for run in runs:
             why = intervention.act(run, actor)
             if why is None:

@@ -1,21 +1,11 @@
 """What the commands of this app share."""
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from dpp_project.management.base import Refused
 from tenants.models import ApiKey, Tenant
-from tenants.services import IssuedKey, Refusal
+from tenants.services import IssuedKey
 
-Made = TypeVar("Made")
-
-ACTOR: Final = "command"
 SHOWN_ONCE: Final = "This is the whole key. It is shown this once; store it now."
-
-
-def unless_refused(answer: Made | Refusal) -> Made:
-    if isinstance(answer, Refusal):
-        raise Refused(reason=answer.reason.value, field=answer.field, detail=answer.detail)
-    return answer
 
 
 def tenant_document(tenant: Tenant) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from budget import services
-from budget.management.base import ACTOR, entry_answer, micros_of
-from dpp_project.management.base import Answer, OpsCommand
+from budget.management.base import entry_answer, micros_of
+from dpp_project import actors
+from dpp_project.management.base import CommandAnswer, OpsCommand
 
 
 class Command(OpsCommand):
@@ -19,13 +20,13 @@ class Command(OpsCommand):
         parser.add_argument("--reference", required=True, help="names this adjustment, once per tenant")
         parser.add_argument("--reason", required=True, help="why; shown to the tenant")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         answer = services.adjust(
             tenant_id=options["tenant_id"],
             amount_micros=micros_of(options["amount"], signed=True),
             reference=options["reference"],
             reason=options["reason"],
-            actor=ACTOR,
+            actor=actors.COMMAND,
             dry_run=dry_run,
         )
         return entry_answer(answer, dry_run=dry_run)

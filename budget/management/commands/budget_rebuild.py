@@ -7,7 +7,9 @@ from django.core.management.base import CommandParser
 
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import Busy
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from tenants.models import Tenant
 
 EXIT_BUSY = 75  # EX_TEMPFAIL
@@ -20,10 +22,10 @@ class Command(OpsCommand):
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("--tenant", help="only this tenant; the others go on")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         tenant_id = options["tenant"]
         if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
-            raise Refused(reason="TENANT_UNKNOWN", field="--tenant", detail=f"there is no tenant {tenant_id}")
+            raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "--tenant"))
         if dry_run:
             made: rebuild.Rebuilt | Busy = rebuild.preview(tenant_id)
         elif tenant_id is None:
@@ -32,6 +34,6 @@ class Command(OpsCommand):
             made = rebuild.rebuild_tenant(tenant_id)
         if isinstance(made, Busy):
             why = "another rebuild is at work, or all money waits for one: try again, or without --tenant"
-            return Answer({"outcome": "busy"}, [why], exit_code=EXIT_BUSY)
+            return CommandAnswer({"outcome": "busy"}, [why], exit_code=EXIT_BUSY)
         lines = [f"{made.tenants} tenants, {made.holds} holds, balances of {made.balance_micros} micros in all"]
-        return Answer({"outcome": "rebuilt", **asdict(made)}, lines)
+        return CommandAnswer({"outcome": "rebuilt", **asdict(made)}, lines)

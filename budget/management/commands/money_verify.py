@@ -8,7 +8,9 @@ from django.core.management.base import CommandParser
 from budget import verify
 from budget.rebuild import rebuild
 from budget.verify import Difference, Proof, Verdict
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from tenants.models import Tenant
 
 EXIT_DIFFERS = 1
@@ -27,12 +29,12 @@ class Command(OpsCommand):
             "--repair", action="store_true", help="rebuild each tenant that differs, and prove it again"
         )
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         del dry_run
         tenant_id = options["tenant"]
         tenants = Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True)
         if tenant_id is not None and not tenants.filter(tenant_id=tenant_id).exists():
-            raise Refused(reason="TENANT_UNKNOWN", field="--tenant", detail=f"there is no tenant {tenant_id}")
+            raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "--tenant"))
         chosen = list(tenants) if tenant_id is None else [tenant_id]
         proofs, repaired = [], []
         for each in chosen:
@@ -45,7 +47,7 @@ class Command(OpsCommand):
         return _answer(proofs, repaired)
 
 
-def _answer(proofs: list[Proof], repaired: list[Proof]) -> Answer:
+def _answer(proofs: list[Proof], repaired: list[Proof]) -> CommandAnswer:
     count = {verdict: sum(proof.verdict is verdict for proof in proofs) for verdict in Verdict}
     wrong = [proof for proof in proofs if proof.verdict is Verdict.DIFFERS]
     document = {
@@ -59,8 +61,8 @@ def _answer(proofs: list[Proof], repaired: list[Proof]) -> Answer:
     lines += [f"repaired: {_line(proof, it)}" for proof in repaired for it in proof.differences]
     lines += [_line(proof, it) for proof in wrong for it in proof.differences]
     if wrong:
-        return Answer(document, lines, exit_code=EXIT_DIFFERS)
-    return Answer(document, lines, exit_code=0 if count[Verdict.PROVED] == len(proofs) else EXIT_UNPROVED)
+        return CommandAnswer(document, lines, exit_code=EXIT_DIFFERS)
+    return CommandAnswer(document, lines, exit_code=0 if count[Verdict.PROVED] == len(proofs) else EXIT_UNPROVED)
 
 
 def _row(proof: Proof, difference: Difference) -> dict[str, Any]:

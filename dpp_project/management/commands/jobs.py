@@ -7,18 +7,18 @@ from dpp_project import clock
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job
-from dpp_project.management.base import Answer, OpsCommand
+from dpp_project.management.base import CommandAnswer, OpsCommand
 
 
 class Command(OpsCommand):
     help = "List the jobs with their last reports."
 
-    def run(self, *, dry_run: bool, **_options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **_options: Any) -> CommandAnswer:
         del dry_run
         now = clock.now()
         documents = [describe(job, now) for job in registry.jobs().values()]
         lines = [line for document in documents for line in _lines(document)]
-        return Answer({"jobs": documents}, lines or ["There are no jobs."])
+        return CommandAnswer({"jobs": documents}, lines or ["There are no jobs."])
 
 
 def describe(job: Job, now: datetime) -> dict[str, Any]:

@@ -3,22 +3,21 @@
 from typing import Any
 
 from dpp_project.aws import provisioning
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 
 
 class Command(OpsCommand):
     help = "Make queue, dead-letter queue and bucket as the platform needs them; repair what drifted."
     changes = True
 
-    def run(self, *, dry_run: bool, **_options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **_options: Any) -> CommandAnswer:
         try:
             done = provisioning.provision(dry_run=dry_run)
         except provisioning.CannotProvision as error:
-            raise Refused(
-                reason="SERVICE_UNAVAILABLE" if error.unreachable else "CANNOT_PROVISION",
-                field=error.variable,
-                detail=error.detail,
-            ) from error
+            reason = ReasonCode.SERVICE_UNAVAILABLE if error.unreachable else ReasonCode.VALIDATION_FAILED
+            raise CommandRefused(Refusal(reason, error.detail, error.variable)) from error
         document = {
             "changes": [
                 {"resource": change.resource, "field": change.field, "found": change.found, "wanted": change.wanted}
@@ -27,4 +26,4 @@ class Command(OpsCommand):
             "remarks": done.remarks,
         }
         lines = [str(change) for change in done.changes] or ["Everything is as it should be."]
-        return Answer(document, lines, done.remarks)
+        return CommandAnswer(document, lines, done.remarks)

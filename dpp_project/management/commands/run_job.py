@@ -5,8 +5,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project.jobs import registry
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
 from dpp_project.management.job_command import run_job
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 
 
 class Command(OpsCommand):
@@ -17,8 +19,8 @@ class Command(OpsCommand):
         parser.add_argument("name", help="the job's name")
         parser.add_argument("--limit", type=int, help="at most so many (default: the job's own limit)")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         try:
             return run_job(options["name"], limit=options["limit"], dry_run=dry_run)
         except registry.UnknownJob as error:
-            raise Refused(reason="NOT_FOUND", field="name", detail=str(error)) from None
+            raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, str(error), "name")) from None

@@ -9,15 +9,17 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from dpp_project.http import idempotency_keys
+from dpp_project import actors
+from dpp_project.http import idempotency_keys, problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
-from dpp_project.http.problems import FieldError, Problem
+from dpp_project.http.problems import Problem
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from ops.tickets import reaper, selectors, services
 from ops.tickets.api.documents import (
     ENDED_EXAMPLES,
@@ -34,7 +36,6 @@ from ops.tickets.api.documents import (
 )
 from ops.tickets.models import Ticket
 from ops.tickets.reports import Report
-from ops.tickets.services import Refusal
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -89,11 +90,11 @@ class TicketsView(ApiView):
             request_type=body.request_type,
             payload=body.payload,
             reason=body.reason,
-            requested_by=f"key:dpp_{principal_of(request).prefix}",
+            requested_by=actors.key(principal_of(request).prefix),
             idempotency_key=key,
         )
         if isinstance(answer, Refusal):
-            raise _refused(answer)
+            raise problems.refused(answer, asked="ticket", stands_for="ticket")
         document = TicketAnswer.of(answer.ticket).model_dump(mode="json")
         headers = {} if answer.is_new else {"Idempotent-Replayed": "true"}
         return Response(document, status=201 if answer.is_new else 200, headers=headers)
@@ -170,16 +171,6 @@ class RunReaperView(ApiView):
 
 def _ask_again(detail: str) -> Problem:
     return Problem(ReasonCode.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
-
-
-def _refused(refusal: Refusal) -> Problem:
-    if refusal.reason is services.Reason.KEY_USED:
-        return Problem(ReasonCode.IDEMPOTENCY_CONFLICT, "This Idempotency-Key stands for another ticket.")
-    return Problem(
-        ReasonCode.VALIDATION_FAILED,
-        "The ticket is refused; see errors.",
-        errors=[FieldError(refusal.field, refusal.detail)],
-    )
 
 
 def _key(request: Request) -> str | None:

@@ -5,7 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project import actors
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
 from reaper import redrive
 from reaper.models import DeadLetter
 
@@ -25,22 +28,22 @@ class Command(OpsCommand):
         parser.add_argument("--run", type=uuid.UUID, help="list: only letters of this run")
         parser.add_argument("--limit", type=int, default=LISTED, help=f"list: at most so many (default {LISTED})")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         if options["do"] == "list":
             return _list(run_id=options["run"], limit=options["limit"])
         letter = _found(options["letter"])
         if options["do"] == "show":
-            return Answer(_document(letter), [f"{name}: {value}" for name, value in _document(letter).items()])
-        refusal = redrive.may_redrive(letter) if dry_run else redrive.redrive(letter, actor=redrive.ACTOR_COMMAND)
+            return CommandAnswer(_document(letter), [f"{name}: {value}" for name, value in _document(letter).items()])
+        refusal = redrive.may_redrive(letter) if dry_run else redrive.redrive(letter, actor=actors.COMMAND)
         if refusal is not None:
-            raise Refused(reason=refusal.reason.value, field="letter", detail=refusal.detail)
+            raise CommandRefused(refusal)
         letter.refresh_from_db()
-        return Answer(_document(letter), [f"letter {letter.pk} {'can be' if dry_run else 'was'} sent again"])
+        return CommandAnswer(_document(letter), [f"letter {letter.pk} {'can be' if dry_run else 'was'} sent again"])
 
 
-def _list(*, run_id: uuid.UUID | None, limit: int) -> Answer:
+def _list(*, run_id: uuid.UUID | None, limit: int) -> CommandAnswer:
     if limit < 1:
-        raise Refused(reason="VALIDATION_FAILED", field="--limit", detail="must be 1 or more")
+        raise CommandRefused(invalid("--limit", "must be 1 or more"))
     letters = DeadLetter.objects.all()
     if run_id is not None:
         letters = letters.filter(run_id=run_id)
@@ -49,15 +52,15 @@ def _list(*, run_id: uuid.UUID | None, limit: int) -> Answer:
         f"{letter.pk}  {letter.stored_at:%Y-%m-%d %H:%M:%S}  {letter.outcome:8}  {letter.run_id or ''}"
         for letter in found
     ]
-    return Answer({"letters": [_document(letter) for letter in found]}, lines or ["There are no dead letters."])
+    return CommandAnswer({"letters": [_document(letter) for letter in found]}, lines or ["There are no dead letters."])
 
 
 def _found(number: int | None) -> DeadLetter:
     if number is None:
-        raise Refused(reason="VALIDATION_FAILED", field="letter", detail="say which; `manage.py dlq list` shows them")
+        raise CommandRefused(invalid("letter", "say which; `manage.py dlq list` shows them"))
     letter = DeadLetter.objects.filter(pk=number).first()
     if letter is None:
-        raise Refused(reason="NOT_FOUND", field="letter", detail=f"there is no letter {number}")
+        raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no letter {number}", "letter"))
     return letter
 
 

@@ -6,7 +6,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project import clock
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
 from runs.models import Run
 from runs.operators import explain_run
 
@@ -17,12 +19,12 @@ class Command(OpsCommand):
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("run_id", help="the run's id, as POST /v1/runs answered it")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         del dry_run
         run = _found(options["run_id"])
         now = clock.now()
         told = explain_run.explain(run, now=now)
-        return Answer(
+        return CommandAnswer(
             explain_run.document(run, told),
             lines=explain_run.lines(run, told, now=now),
             remarks=[f"overdue: {told.overdue}"] if told.overdue else [],
@@ -33,7 +35,7 @@ def _found(text: str) -> Run:
     try:
         run = Run.objects.filter(run_id=uuid.UUID(text)).first()
     except ValueError:
-        raise Refused(reason="INVALID", field="run_id", detail=f"{text} is not a run id") from None
+        raise CommandRefused(invalid("run_id", f"{text} is not a run id")) from None
     if run is None:
-        raise Refused(reason="RUN_UNKNOWN", field="run_id", detail=f"there is no run {text}")
+        raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no run {text}", "run_id"))
     return run

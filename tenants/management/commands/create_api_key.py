@@ -5,10 +5,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project import clock
-from dpp_project.management.base import Answer, OpsCommand, changes_undone_if
+from dpp_project import actors, clock
+from dpp_project.management.base import CommandAnswer, OpsCommand, changes_undone_if, unless_refused
+from dpp_project.refusals import invalid
 from tenants import services
-from tenants.management.base import ACTOR, SHOWN_ONCE, issued_document, issued_lines, unless_refused
+from tenants.management.base import SHOWN_ONCE, issued_document, issued_lines
 from tenants.scopes import OPERATOR_SCOPES, OPERATOR_TENANT_ID, TENANT_SCOPES, allowed_for
 
 
@@ -28,7 +29,7 @@ class Command(OpsCommand):
         parser.add_argument("--label", help="what the key is for, for people")
         parser.add_argument("--expires-in-days", type=int, help="from 1 to 3650; without it the key does not expire")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         tenant_id = options["tenant_id"]
         days = options["expires_in_days"]
         if options["all_scopes"]:
@@ -36,9 +37,7 @@ class Command(OpsCommand):
         else:
             scopes = [scope.strip() for scope in options["scopes"].split(",") if scope.strip()]
         if days is not None and not 1 <= days <= 3_650:
-            unless_refused(
-                services.Refusal(services.Reason.INVALID, "expires_in_days", "must be a whole number from 1 to 3650")
-            )
+            unless_refused(invalid("expires_in_days", "must be a whole number from 1 to 3650"))
         with changes_undone_if(dry_run):
             issued = unless_refused(
                 services.issue_key(
@@ -46,10 +45,10 @@ class Command(OpsCommand):
                     scopes=scopes,
                     label=options["label"],
                     expires_at=None if days is None else clock.now() + timedelta(days=days),
-                    actor=ACTOR,
+                    actor=actors.COMMAND,
                 )
             )
-        return Answer(
+        return CommandAnswer(
             issued_document(issued, dry_run=dry_run),
             issued_lines(issued, dry_run=dry_run),
             [f"Key for {tenant_id} with {', '.join(issued.key.scopes)}."] + ([] if dry_run else [SHOWN_ONCE]),

@@ -4,10 +4,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from dpp_project import actors
 from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
-from dpp_project.management.base import Answer, OpsCommand, changes_undone_if
+from dpp_project.management.base import CommandAnswer, OpsCommand, changes_undone_if, unless_refused
 from tenants import services
-from tenants.management.base import ACTOR, tenant_document, unless_refused
+from tenants.management.base import tenant_document
 
 
 class Command(OpsCommand):
@@ -27,7 +28,7 @@ class Command(OpsCommand):
             help="submissions a minute (default %(default)s)",
         )
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         with changes_undone_if(dry_run):
             tenant = unless_refused(
                 services.create_tenant(
@@ -35,7 +36,7 @@ class Command(OpsCommand):
                     display_name=options["tenant_id"] if options["name"] is None else options["name"],
                     poll_rate_per_minute=options["poll_rate"],
                     submit_rate_per_minute=options["submit_rate"],
-                    actor=ACTOR,
+                    actor=actors.COMMAND,
                 )
             )
-        return Answer(tenant_document(tenant), [f"{tenant.tenant_id} {tenant.status}"])
+        return CommandAnswer(tenant_document(tenant), [f"{tenant.tenant_id} {tenant.status}"])

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db.models import Prefetch
 
-from dpp_project.management.base import Answer, OpsCommand
+from dpp_project.management.base import CommandAnswer, OpsCommand
 from tenants.management.base import key_document, tenant_document
 from tenants.models import ApiKey, Tenant
 
@@ -17,7 +17,7 @@ class Command(OpsCommand):
         parser.add_argument("--keys", action="store_true", help="with their keys")
         parser.add_argument("--limit", type=int, default=1_000, help="at most so many tenants (default %(default)s)")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         del dry_run
         tenants = Tenant.objects.order_by("tenant_id")
         if options["keys"]:
@@ -36,4 +36,4 @@ class Command(OpsCommand):
                     for key in held
                 )
             documents.append(document)
-        return Answer({"tenants": documents}, lines or ["There are no tenants."])
+        return CommandAnswer({"tenants": documents}, lines or ["There are no tenants."])

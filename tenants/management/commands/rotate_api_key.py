@@ -5,9 +5,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.management.base import Answer, OpsCommand, changes_undone_if
+from dpp_project import actors
+from dpp_project.management.base import CommandAnswer, OpsCommand, changes_undone_if, unless_refused
+from dpp_project.refusals import invalid
 from tenants import services
-from tenants.management.base import ACTOR, SHOWN_ONCE, issued_document, issued_lines, unless_refused
+from tenants.management.base import SHOWN_ONCE, issued_document, issued_lines
 from tenants.models import ApiKey
 
 
@@ -24,16 +26,18 @@ class Command(OpsCommand):
             help="how long the old key stays valid, 0 to 720 (default %(default)s)",
         )
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         hours = options["grace_hours"]
         if not 0 <= hours <= services.GRACE_MAX.total_seconds() // 3_600:
-            unless_refused(services.Refusal(services.Reason.INVALID, "grace_hours", "must be from 0 to 720"))
+            unless_refused(invalid("grace_hours", "must be from 0 to 720"))
         with changes_undone_if(dry_run):
             old = unless_refused(services.find_key(options["key"]))
-            issued = unless_refused(services.rotate_key(key_id=old.key_id, grace=timedelta(hours=hours), actor=ACTOR))
+            issued = unless_refused(
+                services.rotate_key(key_id=old.key_id, grace=timedelta(hours=hours), actor=actors.COMMAND)
+            )
             ends_at = ApiKey.objects.values_list("expires_at", flat=True).get(key_id=old.key_id)
         said = "would end" if dry_run else "ends"
-        return Answer(
+        return CommandAnswer(
             issued_document(issued, dry_run=dry_run)
             | {"replaces": f"dpp_{old.prefix}", "replaced_ends_at": ends_at and ends_at.isoformat()},
             issued_lines(issued, dry_run=dry_run),

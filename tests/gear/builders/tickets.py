@@ -31,7 +31,7 @@ def opened(
     request_type: RequestType = RequestType.EXECUTION_ENABLE,
     payload: dict[str, Any] | None = None,
     *,
-    requested_by: str = "admin:ada",
+    requested_by: str = "operator:ada",
 ) -> Ticket:
     answer = services.open_ticket(
         request_type=request_type,

@@ -144,7 +144,7 @@ def begin(deed: Deed, shop: Shop) -> TicketScene:
     payload, run = deed.prepare(shop)
     ticket = gear.opened(deed.request_type, payload)
     if PROCESSORS[deed.request_type].dangerous:
-        assert isinstance(services.approve(request_id=ticket.pk, by="admin:bob"), Ticket)
+        assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
     stale = gear.stale(request_type=RequestType.KEY_REVOKE, payload={"key": "dpp_a1b2c3d4"})
     return TicketScene(deed, shop, gear.row(ticket.pk), stale, run, runs_before, OpsRunReceipt.objects.count())
 

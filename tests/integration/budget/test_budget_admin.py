@@ -84,7 +84,7 @@ def test_dpp_57_a_top_up_from_the_console_is_entered_once(console: Client, tenan
     assert console.post(path, sent).status_code == 302
     assert console.post(path, sent).status_code == 302
     entry = LedgerEntry.objects.get(reference=reference)
-    assert (entry.amount_usd_micros, entry.actor, entry.kind) == (1_500_000, "admin:ada", "TOPUP")
+    assert (entry.amount_usd_micros, entry.actor, entry.kind) == (1_500_000, "operator:ada", "TOPUP")
     assert ledger.sums_of(tenant_id).total_micros == 26_500_000
 
 

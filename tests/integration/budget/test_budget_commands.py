@@ -88,7 +88,7 @@ def test_adjust_takes_away_with_a_reason() -> None:
     assert LedgerEntry.objects.count() == 1
     assert run_json(*asked)["balance_usd_micros"] == 750_000
     refused = run_json("adjust", tenant_id, "--amount=-9.0000", "--reference", "t 8", "--reason", "x", code=1)
-    assert refused["error"]["reason"] == "LIMIT"
+    assert refused["error"]["reason"] == "VALIDATION_FAILED"
 
 
 @pytest.mark.parametrize("command", ["topup", "adjust"])

@@ -102,7 +102,7 @@ def test_dpp_75_sending_again_asks_first_and_then_wakes_the_run(console: Client,
     assert sent() == 0
     assert console.post(address).status_code == 302
     letter.refresh_from_db()
-    assert (sent(), letter.redriven_by, letter.redriven_at is not None) == (1, "admin:ada", True)
+    assert (sent(), letter.redriven_by, letter.redriven_at is not None) == (1, "operator:ada", True)
     assert LogEntry.objects.filter(object_id=str(letter.pk), change_message__contains="Sent again").count() == 1
 
 

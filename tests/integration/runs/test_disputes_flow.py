@@ -11,12 +11,13 @@ from budget import services
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import rebuild
 from budget.services import Available, Entered
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from runs import transitions
 from runs.claims import Lost, Won
 from runs.intents import Intent
 from runs.models import Run, RunDispute
 from runs.operators import disputes
-from runs.operators.disputes import Refusal, Why
 from tests.gear.builders import runs as gear
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection
@@ -124,7 +125,7 @@ def test_dpp_58_what_is_not_disputed_is_not_resolved(tenant_id: str, resolve: Re
     before = gear.everything(run.run_id)
     answer = resolve(run_id=run.run_id, reason="none", actor="operator:kim")
     assert isinstance(answer, Refusal)
-    assert answer.reason is Why.NOT_DISPUTED
+    assert answer == Refusal(ReasonCode.CONFLICT, "its money is SETTLED; open a dispute first", "run_id")
     assert gear.everything(run.run_id) == before
     assert balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
 
@@ -135,7 +136,8 @@ def test_dpp_58_only_a_settled_run_is_disputed(tenant_id: str, state: str) -> No
     before = gear.everything(run.run_id)
     answer = disputes.open_dispute(run_id=run.run_id, reason="wrong", actor="operator:kim")
     assert isinstance(answer, Refusal)
-    assert answer.reason is Why.NOT_SETTLED
+    assert (answer.reason, answer.field) == (ReasonCode.CONFLICT, "run_id")
+    assert answer.detail.endswith("only a settled charge is disputed")
     assert gear.everything(run.run_id) == before
 
 
@@ -146,14 +148,14 @@ def test_dpp_58_a_reason_is_asked_for(tenant_id: str, use: Resolve, reason: str)
     before = gear.everything(run.run_id)
     answer = use(run_id=run.run_id, reason=reason, actor="operator:kim")
     assert isinstance(answer, Refusal)
-    assert (answer.reason, answer.field) == (Why.INVALID, "reason")
+    assert (answer.reason, answer.field) == (ReasonCode.VALIDATION_FAILED, "reason")
     assert gear.everything(run.run_id) == before
 
 
 def test_dpp_58_an_unknown_run_is_refused(tenant_id: str) -> None:
     answer = disputes.open_dispute(run_id=uuid.uuid4(), reason="wrong", actor="operator:kim")
     assert isinstance(answer, Refusal)
-    assert answer.reason is Why.RUN_UNKNOWN
+    assert answer == Refusal(ReasonCode.NOT_FOUND, "there is no such run", "run_id")
 
 
 @pytest.mark.parametrize("use", [disputes.open_dispute, disputes.uphold, disputes.refund])
@@ -177,7 +179,8 @@ def test_dpp_58_a_rival_between_reading_and_writing_makes_the_second_lose(
     monkeypatch.setattr(transitions, name, rivalled)
     answer = use(run_id=run.run_id, reason="second", actor="operator:kim")
     assert isinstance(answer, Refusal)
-    assert answer.reason is Why.CHANGED
+    assert (answer.reason, answer.field) == (ReasonCode.CONFLICT, "run_id")
+    assert "changed meanwhile" in answer.detail
     assert gear.everything(run.run_id) == seen[0]
     refunded = use is disputes.refund
     assert balance(tenant_id) == FUNDS - (0 if refunded else gear.ACTUAL_MICROS)

@@ -82,7 +82,7 @@ def test_dpp_47_explain_run_never_shows_what_the_caller_sent() -> None:
     assert "a-secret-canary" not in explain(str(run.run_id))[0] + explain(str(run.run_id), "--json")[0]
 
 
-@pytest.mark.parametrize(("text", "reason"), [("not-an-id", "INVALID"), (str(uuid.UUID(int=1)), "RUN_UNKNOWN")])
+@pytest.mark.parametrize(("text", "reason"), [("not-an-id", "VALIDATION_FAILED"), (str(uuid.UUID(int=1)), "NOT_FOUND")])
 def test_dpp_76_explain_run_refuses_what_is_no_run(text: str, reason: str) -> None:
     out = io.StringIO()
     with pytest.raises(CommandError, match="run_id: ") as refused:

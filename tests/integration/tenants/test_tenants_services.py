@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from django.db import transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from dpp_project.clock import FixedClock
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal
 from tenants import keys, services
 from tenants.models import ApiKey, Tenant
 from tenants.scopes import OPERATOR_TENANT_ID, Scope
-from tenants.services import IssuedKey, Reason, Refusal
+from tenants.services import IssuedKey
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.contract("DPP-11")]
@@ -24,7 +27,7 @@ def everything() -> tuple[list[Any], list[Any]]:
     return list(Tenant.objects.order_by("pk").values()), list(ApiKey.objects.order_by("pk").values())
 
 
-def refused(act: Callable[[], object], reason: Reason, field: str) -> Refusal:
+def refused(act: Callable[[], object], reason: ReasonCode, field: str) -> Refusal:
     """The act is refused for this reason and changes nothing at all."""
     before = everything()
     answer = act()
@@ -46,7 +49,7 @@ def test_tenants_an_id_is_taken_once() -> None:
     tenant = a_tenant()
     refused(
         lambda: services.create_tenant(tenant_id=tenant.tenant_id, display_name="Other", actor="test"),
-        Reason.TENANT_EXISTS,
+        ReasonCode.CONFLICT,
         "tenant_id",
     )
 
@@ -67,7 +70,7 @@ def test_tenants_an_id_is_taken_once() -> None:
 )
 def test_tenants_wrong_fields_are_named(values: dict[str, Any], field: str) -> None:
     arguments: dict[str, Any] = {"tenant_id": "t_acme", "display_name": "Acme", "actor": "test"}
-    refused(lambda: services.create_tenant(**(arguments | values)), Reason.INVALID, field)
+    refused(lambda: services.create_tenant(**(arguments | values)), ReasonCode.VALIDATION_FAILED, field)
 
 
 def test_tenants_updated_in_name_and_rates() -> None:
@@ -93,14 +96,14 @@ def test_tenants_operator_is_not_suspended() -> None:
     an_operator_key()
     refused(
         lambda: services.suspend_tenant(tenant_id=OPERATOR_TENANT_ID, actor="test"),
-        Reason.TENANT_RESERVED,
+        ReasonCode.VALIDATION_FAILED,
         "tenant_id",
     )
 
 
 @pytest.mark.parametrize("act", [services.suspend_tenant, services.resume_tenant])
 def test_tenants_unknown_ones_are_said_to_be(act: Callable[..., object]) -> None:
-    refused(lambda: act(tenant_id="t_nobody", actor="test"), Reason.TENANT_UNKNOWN, "tenant_id")
+    refused(lambda: act(tenant_id="t_nobody", actor="test"), ReasonCode.NOT_FOUND, "tenant_id")
 
 
 def test_keys_are_stored_as_prefix_and_hash_and_nothing_else() -> None:
@@ -125,14 +128,14 @@ def test_keys_are_stored_as_prefix_and_hash_and_nothing_else() -> None:
 def test_keys_wrong_fields_are_named(values: dict[str, Any], field: str) -> None:
     tenant = a_tenant()
     arguments: dict[str, Any] = {"tenant_id": tenant.tenant_id, "scopes": [Scope.RUNS_READ], "actor": "test"}
-    refused(lambda: services.issue_key(**(arguments | values)), Reason.INVALID, field)
+    refused(lambda: services.issue_key(**(arguments | values)), ReasonCode.VALIDATION_FAILED, field)
 
 
 def test_keys_of_the_operator_take_no_tenant_scope() -> None:
     an_operator_key()
     refusal = refused(
         lambda: services.issue_key(tenant_id=OPERATOR_TENANT_ID, scopes=["runs:read"], actor="test"),
-        Reason.INVALID,
+        ReasonCode.VALIDATION_FAILED,
         "scopes",
     )
     assert "operator:read, operator:write" in refusal.detail
@@ -144,7 +147,7 @@ def test_keys_are_not_issued_into_the_past(clock: FixedClock) -> None:
         lambda: services.issue_key(
             tenant_id=tenant.tenant_id, scopes=["runs:read"], expires_at=clock.now(), actor="test"
         ),
-        Reason.INVALID,
+        ReasonCode.VALIDATION_FAILED,
         "expires_at",
     )
 
@@ -152,7 +155,7 @@ def test_keys_are_not_issued_into_the_past(clock: FixedClock) -> None:
 def test_keys_are_not_issued_to_nobody() -> None:
     refused(
         lambda: services.issue_key(tenant_id="t_nobody", scopes=["runs:read"], actor="test"),
-        Reason.TENANT_UNKNOWN,
+        ReasonCode.NOT_FOUND,
         "tenant_id",
     )
 
@@ -199,16 +202,20 @@ def test_keys_rotation_of_what_has_ended_or_moved_on_is_refused(clock: FixedCloc
     services.revoke_key(key_id=revoked.key.key_id, actor="test")
     services.rotate_key(key_id=replaced.key.key_id, actor="test")
     clock.advance(seconds=1)
-    refused(lambda: services.rotate_key(key_id=revoked.key.key_id, actor="test"), Reason.KEY_ENDED, "key")
-    refused(lambda: services.rotate_key(key_id=expired.key.key_id, actor="test"), Reason.KEY_ENDED, "key")
-    refused(lambda: services.rotate_key(key_id=replaced.key.key_id, actor="test"), Reason.KEY_REPLACED, "key")
-    refused(lambda: services.rotate_key(key_id=uuid.uuid4(), actor="test"), Reason.KEY_UNKNOWN, "key")
+    for key, why in ((revoked, "is revoked or expired"), (expired, "is revoked or expired"), (replaced, "a successor")):
+        answer = refused(partial(services.rotate_key, key_id=key.key.key_id, actor="test"), ReasonCode.CONFLICT, "key")
+        assert why in answer.detail
+    refused(lambda: services.rotate_key(key_id=uuid.uuid4(), actor="test"), ReasonCode.NOT_FOUND, "key")
 
 
 @pytest.mark.parametrize("grace", [timedelta(seconds=-1), timedelta(days=31)])
 def test_keys_rotation_with_an_odd_grace_is_refused(grace: timedelta) -> None:
     issued = a_key()
-    refused(lambda: services.rotate_key(key_id=issued.key.key_id, grace=grace, actor="test"), Reason.INVALID, "grace")
+    refused(
+        lambda: services.rotate_key(key_id=issued.key.key_id, grace=grace, actor="test"),
+        ReasonCode.VALIDATION_FAILED,
+        "grace",
+    )
 
 
 def test_keys_revocation_is_final_and_the_first_time_stands(clock: FixedClock) -> None:
@@ -219,7 +226,7 @@ def test_keys_revocation_is_final_and_the_first_time_stands(clock: FixedClock) -
     again = services.revoke_key(key_id=issued.key.key_id, actor="test")
     assert isinstance(again, ApiKey)
     assert (again.status, again.revoked_at) == ("REVOKED", at)
-    refused(lambda: services.revoke_key(key_id=uuid.uuid4(), actor="test"), Reason.KEY_UNKNOWN, "key")
+    refused(lambda: services.revoke_key(key_id=uuid.uuid4(), actor="test"), ReasonCode.NOT_FOUND, "key")
 
 
 def test_keys_revocation_leaves_the_successor() -> None:
@@ -244,13 +251,13 @@ def test_tenants_changes_are_audited_when_they_commit_and_not_before(
     caplog.set_level("INFO")
     with django_capture_on_commit_callbacks(execute=True):
         issued = a_key()
-        services.revoke_key(key_id=issued.key.key_id, actor="admin:ada")
+        services.revoke_key(key_id=issued.key.key_id, actor="operator:ada")
     said = [str(record.msg) for record in caplog.records]
     assert [any(event in line for line in said) for event in ("tenant created", "key issued", "key revoked")] == [
         True
     ] * 3
     assert not any(issued.plaintext[13:] in line for line in said)
-    assert any("admin:ada" in line for line in said)
+    assert any("operator:ada" in line for line in said)
     caplog.clear()
     with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
         a_tenant()

@@ -4,7 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project import actors
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
 from ops.tickets import emergency
 from ops.tickets.models import EmergencySwitch
 from tenants.services import text_fault
@@ -17,24 +18,28 @@ class Command(OpsCommand):
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("do", choices=("on", "off", "status"))
         parser.add_argument("--reason", default="", help="on and off: why, for whoever finds it so")
-        parser.add_argument("--by", default="command", help="on and off: your name")
+        parser.add_argument("--by", default="", help="on and off: your name")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         if options["do"] == "status":
             return _answer(emergency.state())
-        for name in ("reason", "by"):
+        for name in ("reason", "by") if options["by"] else ("reason",):
             fault = text_fault(f"--{name}", options[name])
             if fault is not None:
-                raise Refused(reason="INVALID", field=fault.field, detail=fault.detail)
+                raise CommandRefused(fault)
         if dry_run:
-            return Answer({"on": options["do"] == "on"}, [f"the emergency stop would be {options['do']}"])
+            return CommandAnswer({"on": options["do"] == "on"}, [f"the emergency stop would be {options['do']}"])
         return _answer(
-            emergency.turn(on=options["do"] == "on", actor=f"command:{options['by']}", reason=options["reason"])
+            emergency.turn(
+                on=options["do"] == "on",
+                actor=actors.operator(options["by"]) if options["by"] else actors.COMMAND,
+                reason=options["reason"],
+            )
         )
 
 
-def _answer(latest: EmergencySwitch | None) -> Answer:
+def _answer(latest: EmergencySwitch | None) -> CommandAnswer:
     if latest is None:
-        return Answer({"on": False, "actor": None, "reason": None, "at": None}, ["off, and never touched"])
+        return CommandAnswer({"on": False, "actor": None, "reason": None, "at": None}, ["off, and never touched"])
     document = {"on": latest.is_on, "actor": latest.actor, "reason": latest.reason, "at": latest.at.isoformat()}
-    return Answer(document, [f"{latest}, {latest.at:%Y-%m-%d %H:%M:%S}: {latest.reason}"])
+    return CommandAnswer(document, [f"{latest}, {latest.at:%Y-%m-%d %H:%M:%S}: {latest.reason}"])

@@ -6,13 +6,15 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from dpp_project import actors
 from dpp_project.http import idempotency_keys
 from dpp_project.http.problems import Problem
-from dpp_project.management.base import Answer, OpsCommand, Refused
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
 from ops.tickets import selectors, services
 from ops.tickets.api.documents import TicketAnswer
 from ops.tickets.models import Ticket
-from ops.tickets.services import Opened, Refusal
 from ops.tickets.states import RequestType, TicketStatus
 from tenants.services import text_fault
 
@@ -39,7 +41,7 @@ class Command(OpsCommand):
         parser.add_argument("--status", choices=[one.value for one in TicketStatus], help="list: only such tickets")
         parser.add_argument("--limit", type=int, default=LISTED, help=f"list: at most so many (default {LISTED})")
 
-    def run(self, *, dry_run: bool, **options: Any) -> Answer:
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         match options["do"]:
             case "create":
                 return _create(options, dry_run=dry_run)
@@ -52,20 +54,20 @@ class Command(OpsCommand):
         return _shown(_found(options["subject"]))
 
 
-def _create(options: dict[str, Any], *, dry_run: bool) -> Answer:
+def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if options["subject"] not in set(RequestType):
-        raise Refused(reason="INVALID", field="subject", detail=f"a type is one of {', '.join(RequestType)}")
+        raise CommandRefused(invalid("subject", f"a type is one of {', '.join(RequestType)}"))
     request_type = RequestType(options["subject"])
     try:
         payload = json.loads(options["payload"])
     except ValueError as error:
-        raise Refused(reason="INVALID", field="--payload", detail=f"is no JSON: {error}") from None
+        raise CommandRefused(invalid("--payload", f"is no JSON: {error}")) from None
     fault = services.request_fault(request_type=request_type, payload=payload, reason=options["reason"])
     if fault is not None:
-        raise _refused(fault)
+        raise CommandRefused(fault)
     actor, key = _actor(options), _key(options)
     if dry_run:
-        return Answer({"request_type": request_type.value}, [f"{request_type} would be opened"])
+        return CommandAnswer({"request_type": request_type.value}, [f"{request_type} would be opened"])
     answer = services.open_ticket(
         request_type=request_type,
         payload=payload,
@@ -73,52 +75,44 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> Answer:
         requested_by=actor,
         idempotency_key=key,
     )
-    if not isinstance(answer, Opened):
-        raise _refused(answer)
-    return _shown(answer.ticket)
+    return _shown(unless_refused(answer).ticket)
 
 
-def _list(options: dict[str, Any]) -> Answer:
+def _list(options: dict[str, Any]) -> CommandAnswer:
     if not 1 <= options["limit"] <= LISTED_MAX:
-        raise Refused(reason="INVALID", field="--limit", detail=f"must be 1 to {LISTED_MAX}")
+        raise CommandRefused(invalid("--limit", f"must be 1 to {LISTED_MAX}"))
     status = None if options["status"] is None else TicketStatus(options["status"])
     tickets = selectors.page(status=status, limit=options["limit"]).tickets
     lines = [f"{one.pk}  {one.created_at:%Y-%m-%d %H:%M:%S}  {one.status:11}  {one.request_type}" for one in tickets]
-    return Answer({"tickets": [_document(one) for one in tickets]}, lines or ["There are no tickets."])
+    return CommandAnswer({"tickets": [_document(one) for one in tickets]}, lines or ["There are no tickets."])
 
 
-def _approve(options: dict[str, Any], *, dry_run: bool) -> Answer:
+def _approve(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     ticket, actor = _found(options["subject"]), _actor(options)
     if dry_run:
-        return Answer(_document(ticket), [f"{ticket} would be approved by {actor}"])
-    answer = services.approve(request_id=ticket.pk, by=actor)
-    if not isinstance(answer, Ticket):
-        raise _refused(answer)
-    return _shown(answer)
+        return CommandAnswer(_document(ticket), [f"{ticket} would be approved by {actor}"])
+    return _shown(unless_refused(services.approve(request_id=ticket.pk, by=actor)))
 
 
-def _decline(options: dict[str, Any], *, dry_run: bool) -> Answer:
+def _decline(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     ticket, actor = _found(options["subject"]), _actor(options)
     if dry_run:
-        return Answer(_document(ticket), [f"{ticket} would be declined by {actor}"])
-    answer = services.decline(request_id=ticket.pk, by=actor, reason=options["reason"])
-    if not isinstance(answer, Ticket):
-        raise _refused(answer)
-    return _shown(answer)
+        return CommandAnswer(_document(ticket), [f"{ticket} would be declined by {actor}"])
+    return _shown(unless_refused(services.decline(request_id=ticket.pk, by=actor, reason=options["reason"])))
 
 
 def _actor(options: dict[str, Any]) -> str:
     fault = text_fault("--by", options["by"])
     if fault is not None:
-        raise Refused(reason="INVALID", field="--by", detail=f"say who you are: {fault.detail}")
-    return f"command:{options['by'].strip()}"
+        raise CommandRefused(invalid("--by", f"say who you are: {fault.detail}"))
+    return actors.operator(options["by"])
 
 
 def _key(options: dict[str, Any]) -> str | None:
     try:
         return None if options["key"] is None else idempotency_keys.read(options["key"])
     except Problem as problem:
-        raise Refused(reason="INVALID", field="--key", detail=problem.errors[0].detail) from None
+        raise CommandRefused(invalid("--key", problem.errors[0].detail)) from None
 
 
 def _found(text: str) -> Ticket:
@@ -127,17 +121,15 @@ def _found(text: str) -> Ticket:
     except ValueError:
         ticket = None
     if ticket is None:
-        raise Refused(reason="NOT_FOUND", field="subject", detail="there is no such ticket; `manage.py ticket list`")
+        raise CommandRefused(
+            Refusal(ReasonCode.NOT_FOUND, "there is no such ticket; `manage.py ticket list`", "subject")
+        )
     return ticket
 
 
-def _refused(refusal: Refusal) -> Refused:
-    return Refused(reason=refusal.reason.value, field=refusal.field, detail=refusal.detail)
-
-
-def _shown(ticket: Ticket) -> Answer:
+def _shown(ticket: Ticket) -> CommandAnswer:
     document = _document(ticket)
-    return Answer(document, [f"{name}: {value}" for name, value in document.items()])
+    return CommandAnswer(document, [f"{name}: {value}" for name, value in document.items()])
 
 
 def _document(ticket: Ticket) -> dict[str, Any]:

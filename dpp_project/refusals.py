@@ -1,0 +1,23 @@
+"""A refusal with its reason: what every use case answers when it does not do what it was asked for.
+
+A refusal is an answer, not an exception: nothing was changed, and the caller is told why. `http.problems.refused`
+makes the problem document of one, `management.base.unless_refused` the error of a command.
+"""
+
+from dataclasses import dataclass
+
+from dpp_project.reasons import ReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`field` is the argument at fault, where one is; `detail` says what to do about it."""
+
+    reason: ReasonCode
+    detail: str
+    field: str = ""
+
+
+def invalid(field: str, detail: str) -> Refusal:
+    """The argument is wrong, whatever state things are in."""
+    return Refusal(ReasonCode.VALIDATION_FAILED, detail, field)
