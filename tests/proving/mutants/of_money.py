@@ -198,6 +198,27 @@ MUTANTS: Final = (
         rebuilds("test_dpp_57_pending_credits_are_counted_by_a_rebuild"),
     ),
     Mutant(
+        "lost money is said to be rebuilt, and is not",
+        "budget/services.py",
+        "    return AskAgain() if rebuild.mended(tenant_id) else BALANCE_LOST\n",
+        "    return AskAgain()\n",
+        rebuilds("test_dpp_55_lost_money_is_rebuilt_and_the_caller_asks_again"),
+    ),
+    Mutant(
+        "a rebuild that could not be done is taken for done",
+        "budget/services.py",
+        "    return AskAgain() if rebuild.mended(tenant_id) else BALANCE_LOST\n",
+        "    rebuild.mended(tenant_id)\n    return AskAgain()\n",
+        rebuilds("test_dpp_55_lost_money_that_cannot_be_rebuilt_now_is_unavailable"),
+    ),
+    Mutant(
+        "a lost hold is answered as if money were away",
+        "budget/services.py",
+        "    if isinstance(answer, HoldLost) or answer == BALANCE_LOST:\n",
+        "    if isinstance(answer, HoldLost):\n        return BALANCE_LOST\n    if answer == BALANCE_LOST:\n",
+        In("race/test_submit_rivals")("test_dpp_55_a_hold_that_redis_lost_is_made_again_on_the_way"),
+    ),
+    Mutant(
         "two rebuilds work at once",
         "dpp_project/stores/advisory_lock.py",
         "        yield locked\n",
