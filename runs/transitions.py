@@ -9,7 +9,7 @@ one can do no harm.
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -28,6 +28,7 @@ from runs.compiled_update import CompiledUpdate, Given, compared
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
 from runs.states import MoneyState, Stage, Status
+from runs.submissions import Submission
 
 FREES_ITS_KEY: Final = (ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED)
 """A run that ended so never reached its caller: the same Idempotency-Key may be used again."""
@@ -109,23 +110,7 @@ SELECT run_id, created_at, payload_hash FROM runs
 """
 
 
-def accept(
-    *,
-    run_id: uuid.UUID,
-    tenant_id: str,
-    pack_type: str,
-    profile_version: str,
-    idempotency_key: str | None,
-    payload_hash: str,
-    reserved_micros: int,
-    inputs: Mapping[str, Any],
-    artifacts: Mapping[str, Any] | None,
-    timebox_sec: int,
-    min_reliability_score: float,
-    inline: bool,
-    trace_id: str | None,
-    actor: str,
-) -> Accepted | AlreadyAccepted:
+def accept(*, run_id: uuid.UUID, asked: Submission, actor: str) -> Accepted | AlreadyAccepted:
     """INSERT the run and what was sent, in one statement; the tenant's key is taken by it.
 
     Of two at once the second waits for the first and is answered the first's id. The row the second met may be dropped
@@ -133,20 +118,20 @@ def accept(
     """
     values: dict[str, Any] = {
         "run_id": run_id,
-        "tenant_id": tenant_id,
-        "pack_type": pack_type,
-        "profile_version": profile_version,
-        "idempotency_key": idempotency_key,
-        "payload_hash": payload_hash,
-        "reserved": reserved_micros,
-        "minimum_fee": minimum_fee_micros(reserved_micros),
+        "tenant_id": asked.tenant_id,
+        "pack_type": asked.pack_type,
+        "profile_version": asked.profile_version,
+        "idempotency_key": asked.idempotency_key,
+        "payload_hash": asked.payload_hash,
+        "reserved": asked.reserved_micros,
+        "minimum_fee": minimum_fee_micros(asked.reserved_micros),
         "retention_days": RETENTION_DAYS,
-        "inputs": json.dumps(inputs, ensure_ascii=False),
-        "artifacts": None if artifacts is None else json.dumps(artifacts, ensure_ascii=False),
-        "timebox_sec": timebox_sec,
-        "min_reliability_score": min_reliability_score,
-        "inline": inline,
-        "trace_id": trace_id,
+        "inputs": json.dumps(asked.inputs, ensure_ascii=False),
+        "artifacts": None if asked.artifacts is None else json.dumps(asked.artifacts, ensure_ascii=False),
+        "timebox_sec": asked.timebox_sec,
+        "min_reliability_score": asked.min_reliability_score,
+        "inline": asked.inline,
+        "trace_id": asked.trace_id,
         "actor": actor,
     }
     with connection.cursor() as cursor:

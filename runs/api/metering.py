@@ -1,8 +1,10 @@
 """What every request of a tenant costs it (a token) and learns for it (its balance), in one trip to Redis."""
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, Self
 
 from redis import RedisError
+from redis.client import Pipeline
 from rest_framework.request import Request
 
 from budget.money import format_usd
@@ -12,25 +14,54 @@ from dpp_project.http import answers
 from dpp_project.http.views import ApiView
 from tenants import rate_limits
 from tenants.permissions import principal_of
-from tenants.principals import Principal
 from tenants.rate_limits import Bucket, bucket_of
 
 
-def meter(request: Request, principal: Principal, bucket: Bucket) -> SeenBalance:
-    """Take a token and look at the balance. Raises 429; without Redis the request passes or is refused, as set."""
-    pipeline = connection.client().pipeline(transaction=False)
-    rate_limits.queue_check(pipeline, principal, bucket)
-    view.queue_balance(pipeline, principal.tenant_id)
-    try:
-        rate, money = pipeline.execute()
-    except RedisError as error:
-        rate_limits.unmetered(error, bucket=bucket)
-        return UNKNOWN
-    seen = view.seen_balance(money)
-    tell_balance(request, seen.balance_micros)
-    limit = rate_limits.limit_of(principal, bucket)
-    rate_limits.enforce(request, rate_limits.decide(rate, bucket=bucket, limit=limit))
-    return seen
+class Token:
+    """What a request costs its tenant: taken in a trip of its own, or along with a use case's first trip.
+
+    As a context it is taken when the block ends, at the latest, however it ends: a refused request was one, too.
+    """
+
+    def __init__(self, request: Request, bucket: Bucket) -> None:
+        self._request = request
+        self._principal = principal_of(request)
+        self._bucket = bucket
+        self._asked = False
+
+    def take(self) -> SeenBalance:
+        """Take it, and look at the balance. Raises 429; without Redis the request passes or is refused, as set."""
+        pipeline = connection.client().pipeline(transaction=False)
+        self.queue(pipeline)
+        view.queue_balance(pipeline, self._principal.tenant_id)
+        try:
+            rate, money = pipeline.execute()
+        except RedisError as error:
+            self.missed(error)
+            return UNKNOWN
+        seen = view.seen_balance(money)
+        self.passed(rate, seen)
+        return seen
+
+    def queue(self, pipeline: Pipeline) -> None:
+        self._asked = True
+        rate_limits.queue_check(pipeline, self._principal, self._bucket)
+
+    def passed(self, answer: Sequence[int], seen: SeenBalance) -> None:
+        """Tell the caller the balance and the state of the bucket; raise 429 if it was empty."""
+        tell_balance(self._request, seen.balance_micros)
+        limit = rate_limits.limit_of(self._principal, self._bucket)
+        rate_limits.enforce(self._request, rate_limits.decide(answer, bucket=self._bucket, limit=limit))
+
+    def missed(self, error: RedisError) -> None:
+        rate_limits.unmetered(error, bucket=self._bucket)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._asked:
+            self.take()
 
 
 def look(tenant_id: str) -> SeenBalance:
@@ -70,13 +101,11 @@ class MeteredView(ApiView):
     """A tenant's address: `self.money` is what was seen of its balance when it came in."""
 
     throttle_classes: Any = ()
-    meters_itself: ClassVar[frozenset[str]] = frozenset()
-    """Methods that take their token in a trip of their own."""
-
     money: SeenBalance = UNKNOWN
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        method = request.method or ""
-        if method not in self.meters_itself:
-            self.money = meter(request, principal_of(request), bucket_of(self, method))
+        self.meter(request)
+
+    def meter(self, request: Request) -> None:
+        self.money = Token(request, bucket_of(self, request.method or "")).take()

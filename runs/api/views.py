@@ -7,7 +7,6 @@ from uuid import UUID
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
-from redis import RedisError
 from rest_framework.request import Request
 
 from budget.money import format_usd
@@ -20,16 +19,15 @@ from dpp_project.http.problems import Problem
 from dpp_project.observe import tracing
 from dpp_project.reasons import ReasonCode
 from runs.api import documents, openapi
-from runs.api.metering import MeteredView, django_request, look, meter, shown, tell_balance, tell_costs
+from runs.api.metering import MeteredView, Token, django_request, look, shown, tell_balance, tell_costs
 from runs.api.queries import RunsQuery
 from runs.finish import cancellation
 from runs.finish.cancellation import Canceled
 from runs.models import Run
 from runs.reads import for_tenant, listing
-from runs.submit import key_lock, request_body, request_hash, submission
-from runs.submit.key_lock import Opening
-from runs.submit.submission import Refusal, Submission, Submitted
-from tenants import rate_limits
+from runs.submissions import Submission
+from runs.submit import request_body, request_hash, submission
+from runs.submit.answer import Refusal, Submitted
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -40,7 +38,10 @@ _RUN_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 class RunsView(MeteredView):
     required_scopes: Final = {"GET": Scope.RUNS_READ, "POST": Scope.RUNS_WRITE}
     rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.SUBMIT}
-    meters_itself = frozenset({"POST"})
+
+    def meter(self, request: Request) -> None:
+        if request.method != "POST":  # a submit takes its token in the trip that takes its lock
+            super().meter(request)
 
     @extend_schema(**openapi.SUBMIT)
     def post(self, request: Request) -> HttpResponse:
@@ -49,25 +50,8 @@ class RunsView(MeteredView):
         Safe to repeat with the same Idempotency-Key: the same request is answered with the same receipt and makes no
         second run; another request under the key is refused.
         """
-        principal = principal_of(request)
-        try:
-            body = request_body.read(bodies.document(request))
-            payload = request_hash.payload_of(body)
-            key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
-        except Exception:
-            meter(request, principal, Bucket.SUBMIT)  # a request that is refused was a request
-            raise
-        _take_trace_id(request, body.meta.trace_id)
-        opening = _opened(request, key)
-        asked = Submission(
-            tenant_id=principal.tenant_id,
-            key=key,
-            request=body,
-            payload=payload,
-            trace_id=tracing.current(),
-            may_start=principal.submits_enabled,
-        )
-        answer = submission.submit(asked, opening)
+        with Token(request, Bucket.SUBMIT) as token:
+            answer = submission.submit(_submission(request), entry=token)
         if isinstance(answer, Refusal):
             raise _refused(request, answer)
         return _accepted(request, answer)
@@ -148,18 +132,28 @@ def _take_trace_id(request: Request, of_body: str | None) -> None:
         tracing.bind(given)
 
 
-def _opened(request: Request, key: str) -> Opening:
-    """The door, or 429, or 503. A lock taken by a request that is over its rate goes back at once."""
-    try:
-        opening = key_lock.open_door(principal_of(request), key)
-    except RedisError as error:
-        rate_limits.unmetered(error, bucket=Bucket.SUBMIT)
-        raise _refused(request, submission.BUDGET_UNAVAILABLE) from error
-    if opening.locked and not opening.rate.allowed:
-        key_lock.release(opening.door)
-    tell_balance(request, opening.money.balance_micros)
-    rate_limits.enforce(request, opening.rate)
-    return opening
+def _submission(request: Request) -> Submission:
+    """Body and key, checked. Raises a Problem that names each wrong field."""
+    body = request_body.read(bodies.document(request))
+    payload = request_hash.payload_of(body)
+    key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
+    _take_trace_id(request, body.meta.trace_id)
+    principal = principal_of(request)
+    return Submission(
+        tenant_id=principal.tenant_id,
+        idempotency_key=key,
+        pack_type=body.pack_type,
+        profile_version=body.meta.profile_version,
+        payload_hash=payload.sha256,
+        reserved_micros=body.reservation.max_cost_micros,
+        inputs=payload.inputs,
+        artifacts=payload.artifacts,
+        timebox_sec=body.reservation.timebox_sec,
+        min_reliability_score=body.reservation.min_reliability_score,
+        inline=bool(body.options.inline),
+        trace_id=tracing.current(),
+        may_start=principal.submits_enabled,
+    )
 
 
 def _accepted(request: Request, answer: Submitted) -> HttpResponse:

@@ -8,6 +8,7 @@ from budget.money import format_usd
 from dpp_project.constants import POLL_RECOMMENDED_INTERVAL_MS
 from runs.models import Run
 from runs.states import Status
+from runs.submissions import Submission
 
 
 class _Part(BaseModel):
@@ -44,7 +45,30 @@ def href(run_id: UUID) -> str:
     return f"/v1/runs/{run_id}"
 
 
-def receipt(
+def receipt(run_id: UUID, asked: Submission) -> RunReceipt:
+    return _receipt(
+        run_id=run_id,
+        reserved_micros=asked.reserved_micros,
+        timebox_sec=asked.timebox_sec,
+        min_reliability_score=asked.min_reliability_score,
+        trace_id=asked.trace_id,
+        profile_version=asked.profile_version,
+    )
+
+
+def receipt_of(run: Run) -> RunReceipt:
+    """From the row and what was sent with it."""
+    return _receipt(
+        run_id=run.run_id,
+        reserved_micros=run.reservation_max_cost_usd_micros,
+        timebox_sec=run.sent.timebox_sec,
+        min_reliability_score=run.sent.min_reliability_score,
+        trace_id=run.trace_id,
+        profile_version=run.profile_version,
+    )
+
+
+def _receipt(
     *,
     run_id: UUID,
     reserved_micros: int,
@@ -63,16 +87,4 @@ def receipt(
         ),
         poll=Poll(href=href(run_id), recommended_interval_ms=POLL_RECOMMENDED_INTERVAL_MS),
         meta=ReceiptMeta(trace_id=trace_id, profile_version=profile_version),
-    )
-
-
-def receipt_of(run: Run) -> RunReceipt:
-    """From the row and what was sent with it."""
-    return receipt(
-        run_id=run.run_id,
-        reserved_micros=run.reservation_max_cost_usd_micros,
-        timebox_sec=run.sent.timebox_sec,
-        min_reliability_score=run.sent.min_reliability_score,
-        trace_id=run.trace_id,
-        profile_version=run.profile_version,
     )

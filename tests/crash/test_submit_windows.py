@@ -34,7 +34,7 @@ class Window:
 
 
 WINDOWS = (
-    Window("opened", key_lock, "open_door", "nothing"),
+    Window("locked", key_lock, "take", "nothing"),
     Window("accepted", transitions, "accept", "unheld"),
     Window("held", services, "hold", "unheld"),
     Window("reserved", transitions, "reserve", "unsent"),
@@ -61,7 +61,7 @@ def a_death(monkeypatch: pytest.MonkeyPatch) -> Callable[[Shop, str, Any, str], 
     def die(shop: Shop, key: str, module: Any, step: str) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(module, step, dies_after(module, step))
-            patch.setattr(key_lock, "release", lambda _door: None)
+            patch.setattr(key_lock, "release", lambda _lock: None)
             with pytest.raises(Died):
                 shop.submit(key=key)
 

@@ -11,7 +11,7 @@ from dpp_project.aws.sqs_sender import Sender
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs import transitions
-from runs.submit import submission
+from runs.submit import run_of_key
 from tests.gear.builders import recovery
 from tests.gear.builders.recovery import FUNDS_MICROS
 from tests.gear.builders.shop import PRICE_MICROS, Shop, a_request_key, a_shop, messages, take_balance_to, top_up
@@ -36,7 +36,7 @@ def one_good_run(shop: Shop, key: str) -> None:
     recovery.law_holds(shop.tenant)
 
 
-def test_dpp_39_redis_away_at_the_door_is_503_and_nothing_stands(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dpp_39_redis_away_at_the_lock_is_503_and_nothing_stands(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     key = a_request_key()
     with recovery.redis_through_proxy(monkeypatch) as proxy, proxy.outage(Mode.REFUSE):
         answer = shop.submit(key=key)
@@ -118,7 +118,7 @@ def test_dpp_08_a_hold_that_comes_after_its_row_was_dropped_holds_nothing(
     assert shop.submit(key=key).status_code == 202
 
 
-def test_dpp_39_redis_away_when_the_door_is_closed_costs_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dpp_39_redis_away_when_the_key_is_mapped_costs_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     key, reserve = a_request_key(), transitions.reserve
     with recovery.redis_through_proxy(monkeypatch) as proxy, monkeypatch.context() as patch:
 
@@ -192,12 +192,12 @@ def test_dpp_09_sqs_away_is_503_and_everything_goes_back(
 
 
 def test_submit_an_unforeseen_error_gives_the_lock_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(**_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise RuntimeError("unforeseen")
 
     key = a_request_key()
     with monkeypatch.context() as patch:
-        patch.setattr(submission, "receipt", fail)
+        patch.setattr(run_of_key, "receipt", fail)
         assert reason(shop.submit(key=key)) == (500, "INTERNAL_ERROR")
     assert shop.redis_keys("idem_lock*") == []
     one_good_run(shop, key)

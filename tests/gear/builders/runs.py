@@ -13,6 +13,7 @@ from runs import run_ids, transitions
 from runs.claims import Claim, Lost, Won
 from runs.intents import Intent, ResultPointer
 from runs.models import Run, RunDispute, RunHistory, RunInputs
+from runs.submissions import Submission
 from runs.transitions import Accepted
 from tests.gear.builders.tenants import a_tenant
 
@@ -73,7 +74,9 @@ def accept(**values: Any) -> transitions.Accepted | transitions.AlreadyAccepted:
         "trace_id": "a-trace",
         "actor": "api",
     }
-    return transitions.accept(**(arguments | values))
+    arguments |= values
+    run_id, actor = arguments.pop("run_id"), arguments.pop("actor")
+    return transitions.accept(run_id=run_id, asked=Submission(**arguments), actor=actor)
 
 
 def accepted(**values: Any) -> Run:

@@ -6,7 +6,8 @@ from tests.proving.mutants.mutant import In, Mutant
 
 TRANSITIONS: Final = "runs/transitions.py"
 FINALIZATION: Final = "runs/finish/finalization.py"
-SUBMISSION: Final = "runs/submit/submission.py"
+RUN_OF_KEY: Final = "runs/submit/run_of_key.py"
+HOLD_AND_SEND: Final = "runs/submit/hold_and_send.py"
 IDEMPOTENCY: Final = "runs/submit/key_lock.py"
 EXECUTION: Final = "runs/worker/execution.py"
 DELIVERY: Final = "runs/worker/store_result.py"
@@ -227,49 +228,49 @@ MUTANTS: Final = (
     # How a run begins.
     Mutant(
         "another request under a key is answered with the first's receipt",
-        SUBMISSION,
-        "        if run.payload_hash != self._asked.payload.sha256:\n",
+        RUN_OF_KEY,
+        "        if run.payload_hash != self._asked.payload_hash:\n",
         "        if run.payload_hash is None:\n",
         replays("test_dpp_04_another_request_under_the_key_is_a_conflict"),
     ),
     Mutant(
         "a resumer goes on without the row",
-        SUBMISSION,
+        RUN_OF_KEY,
         "        if resumed is LOST:\n            return IN_PROGRESS\n",
         "        if resumed is LOST:\n            resumed = run\n",
         locks("test_dpp_08_a_retry_that_lost_the_row_to_another_holds_nothing"),
     ),
     Mutant(
         "a run whose mark was lost is announced",
-        SUBMISSION,
+        HOLD_AND_SEND,
         "                    if marked is not LOST:\n",
         "                    if marked := replace(row, version=row.version + 1):\n",
         rivals("test_dpp_53_a_sweep_after_the_hold_gives_it_back"),
     ),
     Mutant(
         "a refused hold leaves its row",
-        SUBMISSION,
+        HOLD_AND_SEND,
         "if transitions.drop(run_id=row.run_id, version=row.version) is not LOST:\n",
         "if transitions.drop:\n",
         rivals("test_dpp_08_money_that_went_between_the_glance_and_the_hold_is_402_and_no_row"),
     ),
     Mutant(
         "a failed send is called a success",
-        SUBMISSION,
-        "            if (refusal := self._take_back(row)) is not None:\n",
+        HOLD_AND_SEND,
+        "            if (refusal := self._taken_back(row)) is not None:\n",
         "            if (refusal := None) is not None:\n",
         rivals("test_dpp_09_a_failed_send_ends_the_run_and_frees_the_key"),
     ),
     Mutant(
         "a run taken back keeps its mapping",
-        SUBMISSION,
-        "                    key_lock.forget(self._opening.door)\n",
+        HOLD_AND_SEND,
+        "                    key_lock.forget(self._lock)\n",
         "                    pass\n",
         rivals("test_dpp_09_a_failed_send_ends_the_run_and_frees_the_key"),
     ),
     Mutant(
         "a key that is being freed is answered as if it stood",
-        SUBMISSION,
+        RUN_OF_KEY,
         "        if run.finalize_stage == Stage.CLAIMED and run.intent_reason_code in FREES_ITS_KEY:\n",
         "        if run.finalize_stage is None and run.intent_reason_code in FREES_ITS_KEY:\n",
         replays("test_dpp_06_until_then_a_retry_is_in_progress"),

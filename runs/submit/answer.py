@@ -1,0 +1,87 @@
+"""What a submit answers: the run stands, or why there is none."""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from budget.money import format_usd
+from dpp_project.reasons import ReasonCode
+from runs.submit.receipt import RunReceipt
+
+RETRY_SECONDS: Final = 1
+RETRY_MONEY_SECONDS: Final = 2
+RETRY_ENGINE_SECONDS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The run stands; `replayed` if it stood before."""
+
+    receipt: RunReceipt
+    version: int
+    replayed: bool
+    reserved_micros: int
+    used_micros: int = 0
+    tokens: int = 0
+    balance_micros: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """No run stands for this request, or not yet."""
+
+    reason: ReasonCode
+    detail: str
+    retry_after_seconds: int | None = None
+    run_id: UUID | None = None
+    balance_micros: int | None = None
+
+
+Answer = Submitted | Refusal
+
+IN_PROGRESS: Final = Refusal(
+    reason=ReasonCode.IDEMPOTENCY_IN_PROGRESS,
+    detail="A request with this Idempotency-Key is being handled, or its run is being ended.",
+    retry_after_seconds=RETRY_SECONDS,
+)
+EXECUTION_DISABLED: Final = Refusal(
+    reason=ReasonCode.EXECUTION_DISABLED, detail="New runs of this tenant are turned off by an operator."
+)
+ENGINE_UNAVAILABLE: Final = Refusal(
+    reason=ReasonCode.ENGINE_UNAVAILABLE,
+    detail="This pack lacks its engine or a file of it at the moment. Nothing was held.",
+    retry_after_seconds=RETRY_ENGINE_SECONDS,
+)
+BUDGET_UNAVAILABLE: Final = Refusal(
+    reason=ReasonCode.BUDGET_UNAVAILABLE,
+    detail="Money cannot be held at the moment.",
+    retry_after_seconds=RETRY_MONEY_SECONDS,
+)
+
+
+def conflict(run_id: UUID, *, balance_micros: int | None) -> Refusal:
+    return Refusal(
+        reason=ReasonCode.IDEMPOTENCY_CONFLICT,
+        detail="This Idempotency-Key stands for another request.",
+        run_id=run_id,
+        balance_micros=balance_micros,
+    )
+
+
+def drained(*, price_micros: int, balance_micros: int) -> Refusal:
+    price, balance = format_usd(price_micros), format_usd(balance_micros)
+    return Refusal(
+        reason=ReasonCode.BUDGET_DRAINED,
+        detail=f"The run may cost {price} USD, and {balance} USD are left to hold.",
+        balance_micros=balance_micros,
+    )
+
+
+def not_queued(run_id: UUID, *, balance_micros: int | None) -> Refusal:
+    return Refusal(
+        reason=ReasonCode.QUEUE_ENQUEUE_FAILED,
+        detail="The run could not be queued; what was held goes back in full.",
+        retry_after_seconds=RETRY_MONEY_SECONDS,
+        run_id=run_id,
+        balance_micros=balance_micros,
+    )

@@ -1,0 +1,112 @@
+"""From a row at money NONE to a run at a worker's call: hold its price, mark it, map its key, send its message."""
+
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from budget import services as money
+from budget.outcomes import AlreadyHeld, AskAgain, Held, Insufficient, RunClosed, Unavailable
+from dpp_project.aws.sqs_sender import SendFailed
+from dpp_project.reasons import ReasonCode
+from runs import transitions
+from runs.claims import LOST, Seen
+from runs.finish.finalization import Committed, finish
+from runs.intents import Intent
+from runs.states import Status
+from runs.submissions import Submission
+from runs.submit import answer, key_lock, wake_worker
+from runs.submit.answer import BUDGET_UNAVAILABLE, IN_PROGRESS, Answer, Refusal, Submitted
+from runs.submit.key_lock import KeyLock
+from runs.submit.run_of_key import ACTOR, Row, RunOfKey
+from runs.submit.wake_worker import Wakeup
+
+log = structlog.get_logger("dpp.submit")
+
+TURNS: Final = 3
+
+
+class HoldAndSend:
+    """One handler's way with one row. `balance_micros` is what was seen of the balance before."""
+
+    def __init__(self, asked: Submission, lock: KeyLock, runs: RunOfKey, *, balance_micros: int | None) -> None:
+        self._asked = asked
+        self._lock = lock
+        self._runs = runs
+        self._balance_micros = balance_micros
+
+    def carry(self, row: Row) -> Answer:
+        """Hold the price and mark it. A rebuild, or another handler, may move the row meanwhile: then look again."""
+        for _ in range(TURNS):
+            outcome = money.hold(
+                tenant_id=row.tenant_id,
+                run_id=str(row.run_id),
+                reserved_micros=self._asked.reserved_micros,
+                created_at_ms=row.created_at_ms,
+            )
+            match outcome:
+                case Held() | AlreadyHeld():
+                    marked = transitions.reserve(run_id=row.run_id, version=row.version, actor=ACTOR)
+                    if marked is not LOST:
+                        left = outcome.balance_micros if isinstance(outcome, Held) else self._balance_micros
+                        return self._announced(replace(row, version=marked.version), balance_micros=left)
+                case Insufficient(balance_micros):
+                    if transitions.drop(run_id=row.run_id, version=row.version) is not LOST:
+                        # A hold that is still on its way to this row finds a tombstone, or is found and given back.
+                        money.refund(tenant_id=row.tenant_id, run_id=str(row.run_id))
+                        return answer.drained(price_micros=self._asked.reserved_micros, balance_micros=balance_micros)
+                case RunClosed():
+                    return IN_PROGRESS
+                case AskAgain():
+                    pass  # the rebuild has raised the row's version
+                case Unavailable():
+                    return BUDGET_UNAVAILABLE
+            found = self._runs.again(row.run_id)
+            if not isinstance(found, Row):
+                return found
+            row = found
+        return IN_PROGRESS
+
+    def _announced(self, row: Row, *, balance_micros: int | None) -> Answer:
+        """The row is RESERVED: make it known by its key, and wake a worker."""
+        self._runs.map(row.run_id, made_at_ms=row.created_at_ms)
+        try:
+            wake_worker.send(
+                Wakeup(
+                    run_id=row.run_id,
+                    tenant_id=row.tenant_id,
+                    pack_type=self._asked.pack_type,
+                    trace_id=row.trace_id,
+                )
+            )
+        except SendFailed as error:
+            log.warning("run not queued", run_id=str(row.run_id), exc_info=error)
+            if (refusal := self._taken_back(row)) is not None:
+                return refusal
+        return Submitted(
+            receipt=row.receipt,
+            version=row.version,
+            replayed=False,
+            reserved_micros=self._asked.reserved_micros,
+            balance_micros=balance_micros,
+        )
+
+    def _taken_back(self, row: Row) -> Refusal | None:
+        """The message may be in the queue all the same, so the run is claimed before its money moves (DPP-09).
+
+        None: a worker has started it, or someone ended it; it stands. Dying after the claim leaves its intent to the
+        reconciler, and the key answers "in progress" until the run has ended.
+        """
+        seen: Seen = row
+        intent = Intent.full_refund(reason=ReasonCode.QUEUE_ENQUEUE_FAILED)
+        for _ in range(TURNS):
+            claimed = transitions.claim_unsent(run=seen, intent=intent, actor=ACTOR)
+            if claimed is not LOST:
+                if isinstance(finish(claimed.claim), Committed):
+                    key_lock.forget(self._lock)
+                return answer.not_queued(row.run_id, balance_micros=self._balance_micros)
+            run = self._runs.read(row.run_id)
+            if run is None or run.status != Status.QUEUED or run.finalize_stage is not None:
+                return None
+            seen = run
+        return None

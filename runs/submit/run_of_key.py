@@ -1,0 +1,140 @@
+"""Is there a run of this key already? One that stands is answered; a new one, or one left half way, is a row still."""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from runs import run_ids, transitions
+from runs.claims import LOST
+from runs.models import Run
+from runs.packs import registry
+from runs.reads import for_tenant
+from runs.reads.for_budget import created_at_ms
+from runs.states import MoneyState, Stage
+from runs.submissions import Submission
+from runs.submit import answer, key_lock
+from runs.submit.answer import IN_PROGRESS, Answer, Refusal, Submitted
+from runs.submit.key_lock import Found, KeyLock
+from runs.submit.receipt import RunReceipt, receipt, receipt_of
+from runs.transitions import FREES_ITS_KEY, Accepted
+
+ACTOR: Final = "submit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row on its way to RESERVED and to the queue, as this handler knows it."""
+
+    run_id: UUID
+    tenant_id: str
+    version: int
+    created_at_ms: int
+    trace_id: str | None
+    receipt: RunReceipt
+
+
+class RunOfKey:
+    """The run that a submit's key stands for; every reading of it by one handler goes this way."""
+
+    def __init__(self, asked: Submission, lock: KeyLock, found: Found) -> None:
+        self._asked = asked
+        self._lock = lock
+        self._found = found
+
+    def first(self) -> Answer | Row:
+        """By the mapping; else a new row, or the one that has the key.
+
+        A mapping whose row has given up the key counts for nothing. Where the hold must fail, no row is made to be
+        dropped again.
+        """
+        mapped = self._found.mapped_run_id
+        if mapped is not None and (run := self.read(mapped)) is not None:
+            return self._judged(run)
+        if not self._found.locked:
+            return IN_PROGRESS
+        refusal = self._refusal_at_a_glance()
+        if refusal is not None:
+            run = self.read()
+            return refusal if run is None else self._judged(run)
+        return self._accepted()
+
+    def again(self, run_id: UUID) -> Answer | Row:
+        """After a step was lost: what has become of the row."""
+        run = self.read(run_id)
+        return IN_PROGRESS if run is None else self._judged(run)
+
+    def read(self, run_id: UUID | None = None) -> Run | None:
+        """The tenant's row that has this key, and is the one meant."""
+        return for_tenant.of_key(self._asked.tenant_id, self._asked.idempotency_key, run_id=run_id)
+
+    def map(self, run_id: UUID, *, made_at_ms: int) -> None:
+        """Make the run known by its key, which gives the lock back. A handler without the lock leaves it."""
+        if self._lock.held:
+            key_lock.write_mapping(
+                self._lock, run_id=run_id, payload_hash=self._asked.payload_hash, created_at_ms=made_at_ms
+            )
+
+    def _refusal_at_a_glance(self) -> Refusal | None:
+        if not self._asked.may_start:
+            return answer.EXECUTION_DISABLED
+        if registry.get(self._asked.pack_type).missing():
+            return answer.ENGINE_UNAVAILABLE
+        seen, price_micros = self._found.money, self._asked.reserved_micros
+        if not seen.mark.is_open():
+            return answer.BUDGET_UNAVAILABLE
+        if seen.balance_micros is not None and seen.balance_micros < price_micros:
+            return answer.drained(price_micros=price_micros, balance_micros=seen.balance_micros)
+        return None
+
+    def _accepted(self) -> Answer | Row:
+        asked, run_id = self._asked, run_ids.new()
+        accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR)
+        if not isinstance(accepted, Accepted):
+            return self.again(accepted.run_id)
+        return Row(
+            run_id=run_id,
+            tenant_id=asked.tenant_id,
+            version=0,
+            created_at_ms=created_at_ms(accepted.created_at),
+            trace_id=asked.trace_id,
+            receipt=receipt(run_id, asked),
+        )
+
+    def _judged(self, run: Run) -> Answer | Row:
+        """What a row that has this key means for this request."""
+        seen = self._found.money
+        if run.payload_hash != self._asked.payload_hash:
+            return answer.conflict(run.run_id, balance_micros=seen.balance_micros)
+        if run.finalize_stage is None and run.money_state == MoneyState.NONE:
+            return self._resumed(run)
+        if run.finalize_stage == Stage.CLAIMED and run.intent_reason_code in FREES_ITS_KEY:
+            return IN_PROGRESS
+        if self._found.mapped_run_id != run.run_id:
+            self.map(run.run_id, made_at_ms=created_at_ms(run.created_at))
+        return Submitted(
+            receipt=receipt_of(run),
+            version=run.version,
+            replayed=True,
+            reserved_micros=run.reservation_max_cost_usd_micros,
+            used_micros=run.actual_cost_usd_micros or 0,
+            tokens=run.tokens_consumed if run.finalize_stage == Stage.COMMITTED else 0,
+            balance_micros=seen.balance_micros,
+        )
+
+    def _resumed(self, run: Run) -> Answer | Row:
+        """Take over the row of a handler that died, or is slow, before it marked its money."""
+        if not self._asked.may_start:
+            return answer.EXECUTION_DISABLED
+        if not self._found.locked:
+            return IN_PROGRESS
+        resumed = transitions.resume(run_id=run.run_id, version=run.version, actor=ACTOR)
+        if resumed is LOST:
+            return IN_PROGRESS
+        return Row(
+            run_id=run.run_id,
+            tenant_id=run.tenant_id,
+            version=resumed.version,
+            created_at_ms=created_at_ms(run.created_at),
+            trace_id=run.trace_id,
+            receipt=receipt_of(run),
+        )
