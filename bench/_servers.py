@@ -20,7 +20,7 @@ from dpp_project.devstack import valkey
 from dpp_project.env import Environment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-# As the product is started where nobody says otherwise.
+# The defaults of the product.
 WORKERS, THREADS = (Environment.model_fields[f"DPP_API_{name}"].default for name in ("WORKERS", "THREADS"))
 
 

@@ -2,8 +2,8 @@
 
     make bench B=send
 
-Grouped: a thread that finds nobody sending takes what is waiting, up to ten, and sends it for all; no timer, no thread
-of its own. `leaders` is how many may send at once. CPU is this process's, for each message: it is what a submit pays.
+Grouped: a thread that finds no other sending takes what waits, up to ten, and sends it for all; no timer, no thread of
+its own. `leaders` is how many may send at once. CPU is this process's, for each message: it is what a submit pays.
 
 One run on two cores that were busy with other things:
 

@@ -47,7 +47,7 @@ class Provisioned:
 
 
 class CannotProvision(Exception):  # noqa: N818  the message says all
-    """Names the endpoint, the variable that sets it, and what happened."""
+    """Names the endpoint, the variable that sets it, and the fault."""
 
     def __init__(self, *, variable: str, detail: str, unreachable: bool = False) -> None:
         super().__init__(f"{variable}: {detail}")
@@ -60,7 +60,7 @@ Step = tuple[Change, Callable[[], object]]
 
 
 def provision(*, dry_run: bool) -> Provisioned:
-    """What differs from what is wanted; on a real run, made right as well."""
+    """Lists each difference from what is wanted and, unless it is a dry run, repairs it."""
     env = ENV
     sqs = clients.new_sqs(read_timeout_seconds=READ_TIMEOUT_SECONDS, attempts=ATTEMPTS)
     s3 = clients.new_s3(env.S3_ENDPOINT_URL, attempts=ATTEMPTS)
@@ -231,7 +231,7 @@ def _encryption(s3: "S3Client", bucket: str) -> str | None:
 
 
 def _lifecycle_rules() -> list[dict[str, Any]]:
-    """What we delete at the end of the retention, deleted a second time by the bucket itself."""
+    """The bucket itself deletes what our retention should have deleted by then."""
     return [
         *(
             {

@@ -1,4 +1,4 @@
-"""What is done with receipt handles, ten at a time. Nothing here raises: a receipt that is lost repeats its message."""
+"""Deletes messages and changes their visibility, ten a request. Nothing here raises: SQS repeats what it still has."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ def release(url: str, receipts: Sequence[str]) -> None:
 
 
 def keep(url: str, receipts: Sequence[str], *, seconds: int) -> None:
-    """Still ours: invisible for as long again. One that fails may be received by another, who finds the run started."""
+    """Still ours: invisible for as long again. Another worker may receive one that fails, and finds the run started."""
     _make_visible_in(seconds, url, receipts, what="kept")
 
 

@@ -25,7 +25,7 @@ Where a received message can be, and what happens to it there:
 
 The last one is a cause, the only one found, of "received, and not executed until visibility ended". A poll that is open
 when its connection goes may stay open at the service (seen with ministack, modelled by tests/gear/servers/fakesqs.py,
-not tried on AWS), takes the next messages sent, and answers to nobody. Stock kombu leaves its
+not tried on AWS), takes the next messages sent, and answers into a closed connection. Stock kombu leaves its
 poll behind at every stop. Here a stop waits for it (at most DPP_SQS_WAIT_SECONDS, while the packs drain anyway) and
 makes visible what it brought. For a kill and a cut the loss is bounded instead: a poll is short, one that waits asks
 for a single message, and it takes messages for DPP_SQS_FIRST_VISIBILITY_SECONDS only, not for the 120 s of the queue.
@@ -131,8 +131,8 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         found: list[SqsMessage] | Exception
         try:
             if self._poll_client is None:
-                patience = ENV.DPP_SQS_WAIT_SECONDS + ENV.DPP_SQS_TIMEOUT_MS / 1_000
-                self._poll_client = clients.new_sqs(read_timeout_seconds=patience, attempts=1)
+                seconds = ENV.DPP_SQS_WAIT_SECONDS + clients.SQS_TIMEOUT_SECONDS
+                self._poll_client = clients.new_sqs(read_timeout_seconds=seconds, attempts=1)
             answer = self._poll_client.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=count,
@@ -286,7 +286,7 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         return clients.sqs()
 
     def _size(self, queue: str) -> int:  # noqa: ARG002
-        """Asked when a queue is declared, for a number nobody reads: a worker starts with the service away."""
+        """Asked when a queue is declared, for a number that is never read: a worker starts with the service away."""
         return 0
 
     def _delete_rejected_message(self, delivery_tag: str) -> None:

@@ -28,7 +28,7 @@ class Upload:
 
 
 def prepare(*, tenant_id: str, filename: str, content_type: str, size_bytes: int) -> Upload:
-    """An address for exactly this length and type, once, for ten minutes. The key holds an id nobody can guess."""
+    """An address for exactly this length and type, once, for ten minutes. The id in its key cannot be guessed."""
     now, bucket = clock.now(), storage.shared()
     key = storage.upload_key(tenant_id=tenant_id, upload_id=uuid.uuid4(), filename=filename, at=now)
     return Upload(

@@ -197,7 +197,7 @@ def test_a_claim_that_does_not_compare_is_found(tenant: Tenant, stage: Stage, mo
 
 def test_a_pointer_to_another_result_is_found(tenant: Tenant, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row says which bytes its result has; a bucket that holds others is not what was charged for."""
-    put = storage.RunStorage.put
+    put: Any = storage.RunStorage.put
 
     def another(_bucket: Any, key: str, content: bytes, *, content_type: str) -> str:
         put(key, content + b" ", content_type=content_type)
