@@ -13,6 +13,7 @@ from runs import run_ids
 from runs.metrics import open_by_state
 from runs.models import Run
 from runs.operators import explanation
+from runs.reads import for_recovery
 from runs.states import MoneyState, Stage, Status
 
 HOURS = 24
@@ -58,9 +59,8 @@ def _name(status: str, money_state: str, stage: str | None) -> str:
 
 
 def _oldest() -> str:
-    queued = Run.objects.filter(status=Status.QUEUED, money_state=MoneyState.RESERVED, finalize_stage__isnull=True)
-    oldest = queued.order_by("created_at").values_list("created_at", flat=True).first()
-    return "" if oldest is None else f"the oldest for {explanation.span(max(clock.now() - oldest, timedelta()))}"
+    waited = for_recovery.waited_for_a_worker(now=clock.now())
+    return "" if waited is None else f"the oldest for {explanation.span(waited)}"
 
 
 @panel(title="Runs by the hour", order=11)

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from django.db.models import Count, Min
+from django.db.models import Count
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dpp_project import clock
 from dpp_project.observe import metrics
 from runs.models import Run
+from runs.reads import for_recovery
 from runs.states import TERMINAL, UNENDED_MONEY, MoneyState, Stage, Status
 
 QUEUE_WAIT_SECONDS = Histogram(
@@ -42,7 +43,6 @@ ENDED_WITHIN: Final = timedelta(hours=1)
 
 @metrics.collector("runs")
 def runs() -> Iterable[Metric]:
-    now = clock.now()
     open_runs = GaugeMetricFamily(
         "dpp_runs_open", "Runs that have not ended, by state.", labels=["status", "money_state", "stage"]
     )
@@ -53,9 +53,9 @@ def runs() -> Iterable[Metric]:
     )
     for status, reason, count in ended_lately():
         ended.add_metric([status, reason or ""], count)
-    oldest = Run.objects.filter(status=Status.QUEUED, finalize_stage__isnull=True).aggregate(at=Min("created_at"))["at"]
+    waited = for_recovery.waited_for_a_worker(now=clock.now())
     waits = GaugeMetricFamily("dpp_runs_oldest_queued_seconds", "How long the oldest queued run has waited.")
-    waits.add_metric([], max(0.0, (now - oldest).total_seconds()) if oldest else 0)
+    waits.add_metric([], waited.total_seconds() if waited else 0)
     return [open_runs, ended, waits]
 
 

@@ -9,14 +9,16 @@ A step that fails is named in the receipt and does not keep the next from runnin
 a job report without an end; a ticket that was at work is resumed after five minutes (selectors.due).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import structlog
 from django.conf import settings
+from django.db import connection
 
 from dpp_project import clock
+from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import Report
 from ops.tickets import emergency, metrics, processors, reaper, reports, selectors, transitions
 from ops.tickets.models import OpsRunReceipt, Ticket
@@ -30,6 +32,7 @@ log = structlog.get_logger("dpp.ops")
 SCHEMA: Final = "OPS_RUN_RECEIPT_V1"
 PROCESSOR_ID: Final = "OPS_CYCLE"
 STOPPED: Final = "STOPPED"
+SHOWN_MAX: Final = 20
 
 
 def run_once(*, now: datetime, limit: int) -> Report:
@@ -123,6 +126,8 @@ class _Cycle:
     def _reap(self) -> str:
         ran = reaper.run()
         self.ticket_reaper = ran.report.document()
+        if ran.skipped:
+            return _skipped(ran.skipped)
         return "" if ran.published else "the report is not in the storage yet"
 
     def _select(self) -> str:
@@ -130,13 +135,28 @@ class _Cycle:
         return ""
 
     def _process(self) -> str:
+        skipped = []
         for ticket in self.selected:
             if self._check_emergency_stop() == STOPPED:
                 return STOPPED
-            said = work_on(ticket)
+            if self.processed and deadline.is_over():
+                break  # the rest is selected again by the next cycle
+            try:
+                said = work_on(ticket)
+            except Exception as error:  # what goes wrong with one ticket keeps no other from being worked on
+                if not connection.is_usable():
+                    raise
+                log.warning("ticket skipped", request_id=str(ticket.pk), exc_info=error)
+                skipped.append(str(ticket.pk))
+                continue
             if said is not None:
                 self.processed.append(said)
-        return ""
+        return _skipped(skipped) if skipped else ""
+
+
+def _skipped(request_ids: Sequence[str]) -> str:
+    """For the receipt: it failed for these, and the next cycle tries them again."""
+    return f"{len(request_ids)} skipped: {', '.join(request_ids[:SHOWN_MAX])}"
 
 
 def work_on(ticket: Ticket) -> dict[str, str] | None:

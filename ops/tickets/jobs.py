@@ -11,7 +11,7 @@ JOBS = (
         every_seconds=RECOVERY_INTERVAL_SECONDS,
         run_once=cycle.run_once,
         preview=cycle.preview,
-        limit=20,
+        limit=500,
     ),
     Job(
         name="ops_retention",

@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
 
 from dpp_project import clock
 from dpp_project.stores import advisory_lock
@@ -27,7 +27,8 @@ from ops.tickets import metrics, processors, reports, selectors, transitions
 from ops.tickets.models import ReaperReport, Ticket
 from ops.tickets.reports import CONTENT_TYPE, LATEST_PATH, CleanedItem, Report
 from ops.tickets.transitions import Outcome
-from runs.bucket import storage
+from runs.bucket import outages, storage
+from runs.bucket.outages import StorageAway
 
 log = structlog.get_logger("dpp.ops")
 
@@ -37,6 +38,7 @@ CLEANER, PUBLISHER = 1, 2
 STORAGE_AWAY: Final = (BotoCoreError, ClientError, OSError)
 REPORT_BYTES_MAX: Final = 4 * 1024 * 1024
 PUBLISHED_AT_ONCE: Final = 100
+SKIPPED_MAX: Final = 1_000
 TURNS: Final = 10
 
 
@@ -46,10 +48,20 @@ class Crowded(Exception):  # noqa: N818  a finding
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """`published` is False where the storage did not answer: the tickets are ended, the report follows."""
+    """`published` is False where the storage did not answer: the tickets are ended, the report follows.
+
+    `skipped` are stale tickets that could not be ended; they are as they were, and the next run tries them again.
+    """
 
     report: Report
     published: bool
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cleaned:
+    report: Report
+    skipped: tuple[str, ...]
 
 
 def run(
@@ -63,12 +75,13 @@ def run(
     most = settings.TICKET_REAPER_MAX_CLEAN if max_clean is None else max_clean
     excluded = settings.TICKET_REAPER_EXCLUDED_TYPES if excluded_types is None else excluded_types
     for _ in range(TURNS):
-        made = _clean(threshold_seconds=threshold, max_clean=most, excluded_types=excluded)
-        if made is not None:
+        done = _clean(threshold_seconds=threshold, max_clean=most, excluded_types=excluded)
+        if done is not None:
             break
         wait_for_the_next_second(clock.now())
     else:
         raise Crowded
+    made = done.report
     for item in made.cleaned_items:
         metrics.REAPED.labels(item.request_type).inc()
     log.info("tickets reaped", stale=made.stale_count, cleaned=made.cleaned_count, asof=made.asof)
@@ -77,7 +90,7 @@ def run(
     except OperationalError as error:  # who waits its turn behind a storage that hangs is cut off in the end
         log.warning("report of the ticket reaper not written, another is still at it", exc_info=error)
     published = ReaperReport.objects.filter(snapshot_path=made.evidence_refs[0], published_at__isnull=False).exists()
-    return Ran(report=made, published=published)
+    return Ran(report=made, published=published, skipped=done.skipped)
 
 
 def wait_for_the_next_second(now: datetime) -> None:
@@ -85,20 +98,37 @@ def wait_for_the_next_second(now: datetime) -> None:
     time.sleep(left.total_seconds())
 
 
-def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection[str]) -> Report | None:
+def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection[str]) -> "_Cleaned | None":
     """None: this second has a report already."""
     with transaction.atomic():
         advisory_lock.lock_until_commit((LOCK_CLASS, CLEANER))
         asof = clock.now().replace(microsecond=0)
         if ReaperReport.objects.filter(snapshot_path=reports.snapshot_path(asof)).exists():
             return None
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '2s'")  # one ticket that a session holds keeps no other waiting
         stale = selectors.stale(threshold_seconds=threshold_seconds, excluded_types=excluded_types)
-        count, chosen = stale.count(), list(stale[:max_clean])
-        cleaned = [item for ticket in chosen if (item := _ended(ticket, threshold_seconds, asof)) is not None]
+        count = stale.count()
+        cleaned: list[CleanedItem] = []
+        skipped: list[str] = []
+        for ticket in stale[: max_clean + SKIPPED_MAX]:
+            if len(cleaned) == max_clean:
+                break
+            try:
+                with transaction.atomic():
+                    item = _ended(ticket, threshold_seconds, asof)
+            except Exception as error:  # what goes wrong with one ticket keeps no other from being cleaned
+                if not connection.is_usable():
+                    raise
+                log.warning("stale ticket skipped", request_id=str(ticket.pk), exc_info=error)
+                skipped.append(str(ticket.pk))
+                continue
+            if item is not None:
+                cleaned.append(item)
         made = reports.report(
             asof=asof,
             threshold_seconds=threshold_seconds,
-            stale_count=max(count, len(chosen)),
+            stale_count=max(count, len(cleaned)),
             cleaned=cleaned,
         )
         ReaperReport.objects.create(
@@ -108,7 +138,7 @@ def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection
             cleaned_count=made.cleaned_count,
             stale_count=made.stale_count,
         )
-    return made
+    return _Cleaned(made, tuple(skipped))
 
 
 def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedItem | None:
@@ -132,13 +162,18 @@ def publish_due() -> None:
     # Waits for its turn: two at once could leave an older report as the latest.
     with advisory_lock.lock((LOCK_CLASS, PUBLISHER)):
         newest = ReaperReport.objects.order_by("-pk").values_list("pk", flat=True).first()
-        try:
-            for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("-pk")[:PUBLISHED_AT_ONCE]:
-                for path in [row.snapshot_path, *([LATEST_PATH] if row.pk == newest else [])]:
-                    bucket.put(path, row.content.encode(), content_type=CONTENT_TYPE)
-                ReaperReport.objects.filter(pk=row.pk).update(published_at=clock.now())
-        except STORAGE_AWAY as error:
-            log.warning("report of the ticket reaper not written, the storage is away", exc_info=error)
+        for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("-pk")[:PUBLISHED_AT_ONCE]:
+            try:
+                with outages.told_apart():
+                    for path in [row.snapshot_path, *([LATEST_PATH] if row.pk == newest else [])]:
+                        bucket.put(path, row.content.encode(), content_type=CONTENT_TYPE)
+            except StorageAway as error:
+                log.warning("report of the ticket reaper not written, the storage is away", exc_info=error)
+                return
+            except ClientError as error:
+                log.warning("report of the ticket reaper refused", path=row.snapshot_path, exc_info=error)
+                continue
+            ReaperReport.objects.filter(pk=row.pk).update(published_at=clock.now())
 
 
 def latest() -> bytes | None:

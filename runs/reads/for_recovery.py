@@ -4,7 +4,7 @@ Ordered by one column, the longest due first; `batches` reads all of it.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Q, QuerySet
@@ -38,6 +38,17 @@ def never_started() -> QuerySet[Run]:
         money_state=MoneyState.RESERVED,
         created_at__lt=_ago(RESERVATION_TTL_SECONDS),
     ).order_by("created_at")
+
+
+def waited_for_a_worker(*, now: datetime) -> timedelta | None:
+    """How long the oldest run has waited whose money is held and that no worker has started; None where none waits."""
+    oldest = (
+        Run.objects.filter(_UNCLAIMED, status=Status.QUEUED, money_state=MoneyState.RESERVED)
+        .order_by("created_at")
+        .values_list("created_at", flat=True)
+        .first()
+    )
+    return None if oldest is None else max(now - oldest, timedelta())
 
 
 def abandoned() -> QuerySet[Run]:

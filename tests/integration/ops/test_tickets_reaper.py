@@ -5,12 +5,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+from django.db import connection
 from django.test import Client
 from redis import Redis
 
+from dpp_project import clock
 from dpp_project.aws import prefixes
 from dpp_project.clock import FixedClock
-from ops.tickets import reaper, reports, transitions
+from ops.tickets import cycle, reaper, reports, transitions
 from ops.tickets.models import ReaperReport, Ticket, TicketResult
 from ops.tickets.reports import LATEST_PATH
 from ops.tickets.states import RequestType, TicketStatus
@@ -70,6 +73,51 @@ def test_tkt_02_what_was_processed_lately_is_not_stale_however_old_it_is() -> No
     transitions.resume(request_id=ticket.pk, version=ticket.version)
     assert run()["stale_count"] == 0
     assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
+
+
+def test_tkt_03_a_ticket_that_cannot_be_ended_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, others = gear.stale(seconds=gear.DAY_SECONDS + 900), [gear.stale() for _ in range(2)]
+    clean = transitions.clean
+
+    def breaks(**values: Any) -> Any:
+        if values["request_id"] == bad.pk:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 / 0")
+        return clean(**values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "clean", breaks)
+        ran = reaper.run(max_clean=1)
+        assert (ran.report.stale_count, ran.report.cleaned_count, ran.skipped) == (3, 1, (str(bad.pk),))
+        receipt = cycle.run_cycle(now=clock.now(), limit=10)
+    steps = {step["step"]: step for step in receipt.document["steps"]}
+    assert (steps["0.25"]["status"], steps["0.25"]["note"]) == ("FAILED", f"1 skipped: {bad.pk}")
+    assert [gear.row(one.pk).status for one in (bad, *others)] == ["IN_PROGRESS", "FAILED", "FAILED"]
+    assert run()["cleaned_items"][0]["request_id"] == str(bad.pk)
+
+
+def test_tkt_06_a_report_that_the_storage_refuses_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = storage.RunStorage.put
+    refused: list[str] = []
+
+    def away(*_: Any, **__: Any) -> str:
+        raise EndpointConnectionError(endpoint_url="s3")
+
+    def refuses_one(self: storage.RunStorage, key: str, content: bytes, **values: Any) -> str:
+        if key in refused:
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "PutObject")
+        return put(self, key, content, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.RunStorage, "put", away)
+        paths = [reaper.run().report.evidence_refs[0] for _ in range(2)]
+        refused.append(paths[1])
+        patch.setattr(storage.RunStorage, "put", refuses_one)
+        assert reaper.run().published
+        assert paths[0] in snapshots()
+        assert paths[1] not in snapshots()
+    reaper.publish_due()
+    assert set(paths) < set(snapshots())
 
 
 def test_tkt_02_excluded_types_are_left_out(settings: Any) -> None:

@@ -204,7 +204,8 @@ def test_dpp_74_metrics_tell_how_long_the_oldest_waits() -> None:
     assert samples("dpp_runs_oldest_queued_seconds") == {(): 0}
     gear.reserved()
     gear.aged(gear.reserved(), created_at=600)
-    gear.aged(gear.working(), created_at=9_000)
+    for no_worker_is_waited_for in (gear.accepted(), gear.working(), gear.claimed()):
+        gear.aged(no_worker_is_waited_for, created_at=9_000)
     assert samples("dpp_runs_oldest_queued_seconds")[()] == pytest.approx(600, abs=10)
 
 

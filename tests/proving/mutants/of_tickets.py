@@ -9,6 +9,7 @@ REAPER: Final = "ops/tickets/reaper.py"
 
 cycle = In("integration/ops/test_tickets_cycle")
 reaper = In("integration/ops/test_tickets_reaper")
+backlog = In("integration/ops/test_tickets_backlog")
 race = In("race/test_tickets_reaper_race")
 
 MUTANTS: Final = (
@@ -68,5 +69,33 @@ MUTANTS: Final = (
         "            return None\n",
         "",
         reaper("test_tkt_06_a_second_run_in_one_second_waits_for_the_next"),
+    ),
+    Mutant(
+        "a ticket that cannot be ended keeps the others from it",
+        REAPER,
+        "                if not connection.is_usable():\n                    raise\n",
+        "                raise\n",
+        reaper("test_tkt_03_a_ticket_that_cannot_be_ended_keeps_no_other_from_it"),
+    ),
+    Mutant(
+        "a refused report ends the writing",
+        REAPER,
+        "                continue\n            ReaperReport.objects.filter(pk=row.pk)",
+        "                return\n            ReaperReport.objects.filter(pk=row.pk)",
+        reaper("test_tkt_06_a_report_that_the_storage_refuses_keeps_no_other_from_it"),
+    ),
+    Mutant(
+        "a ticket that cannot be taken ends the cycle",
+        "ops/tickets/cycle.py",
+        "                if not connection.is_usable():\n                    raise\n",
+        "                raise\n",
+        backlog("test_tkt_07_a_ticket_that_cannot_be_taken_keeps_no_other_from_being_worked_on"),
+    ),
+    Mutant(
+        "a cycle goes on after its deadline",
+        "ops/tickets/cycle.py",
+        "            if self.processed and deadline.is_over():\n",
+        "            if self.processed is None:\n",
+        backlog("test_tkt_07_a_cycle_ends_at_its_deadline_and_the_next_goes_on"),
     ),
 )
