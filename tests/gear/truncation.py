@@ -39,5 +39,10 @@ def _question() -> str:
 
 @cache
 def _tables() -> tuple[str, ...]:
+    """From now on without autovacuum: it would come at any time, and a table it found empty is planned otherwise."""
     names = set(connection.introspection.django_table_names(only_existing=True)) - KEPT
-    return tuple(connection.ops.quote_name(name) for name in sorted(names))
+    tables = tuple(connection.ops.quote_name(name) for name in sorted(names))
+    with connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    return tables
