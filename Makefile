@@ -15,7 +15,7 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 
 T ?= tests
 ARGS ?=
 
-.PHONY: help setup setup-ocr base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
+.PHONY: help setup setup-ocr setup-model base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,9 +23,13 @@ help: ## This list
 setup: ## Make the virtual environments, tools for testing included
 	@sh dpp_project/devstack/bootstrap.sh dev
 	@sh dpp_project/devstack/setup_ocr.sh --may
+	@sh dpp_project/devstack/setup_model.sh --may
 
 setup-ocr: ## Install Tesseract's Korean and English and the tests' fonts (apt, as root)
 	@sh dpp_project/devstack/setup_ocr.sh
+
+setup-model: ## Install spin and gcc, which check the protocol's model (apt, as root)
+	@sh dpp_project/devstack/setup_model.sh
 
 base:
 	@sh dpp_project/devstack/bootstrap.sh base

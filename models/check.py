@@ -11,14 +11,15 @@ is modelled and how to read a trail.
 """
 
 import argparse
-import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 from models.cases import ALL, QUICK, SAFETY, Case, Expected
@@ -28,9 +29,10 @@ from tests.proving.proofs import SKIPPED, report
 TOOLS: Final = ("spin", "gcc")
 AT_A_TIME: Final = 2
 INSTALL_SECONDS: Final = 180
+SETUP: Final = Path(__file__).resolve().parents[1] / "dpp_project" / "devstack" / "setup_model.sh"
 HOW_TO_INSTALL: Final = (
-    "install them (Debian, Ubuntu: sudo apt-get install spin gcc libc6-dev; macOS: brew install spin gcc) and run "
-    "`python -m models.check` again"
+    "install them (`make setup-model`; Debian, Ubuntu: sudo apt-get install spin gcc libc6-dev; macOS: brew install "
+    "spin gcc) and run `python -m models.check` again"
 )
 
 
@@ -45,14 +47,13 @@ def why_skipped() -> str | None:
 
 def install() -> None:
     """Quietly does nothing where it cannot, and gives up in time: the skip that follows says what to do."""
-    if not missing() or os.geteuid() != 0 or (apt := shutil.which("apt-get")) is None:
-        return
-    environ = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in ([apt, "update", "-q"], [apt, "install", "-y", "-q", "spin", "gcc", "libc6-dev"]):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(  # noqa: S603  as written here
-                command, env=environ, check=False, stdout=subprocess.DEVNULL, timeout=INSTALL_SECONDS
-            )
+    with subprocess.Popen(  # noqa: S603  as written here
+        ["/bin/sh", str(SETUP)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as setup:
+        try:
+            setup.wait(INSTALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(setup.pid, signal.SIGKILL)  # with the apt-get that hangs
 
 
 def unreached_everywhere(results: Iterable[Result]) -> list[str]:

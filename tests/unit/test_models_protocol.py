@@ -4,8 +4,9 @@ The whole of it is `make prove P=model`; here stand the small cases.
 """
 
 import ast
-import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -159,30 +160,36 @@ def test_without_its_tools_the_model_is_skipped_by_name(
 
 APT = """#!/bin/sh
 echo "$*" >>"{told}"
-[ "$1" = install ] && {does} || true
+{does}
 """
 
 
-def an_apt(folder: Path, monkeypatch: pytest.MonkeyPatch, *, does: str) -> Path:
-    """Alone on the path, with the shell's own words to work with; what it was told comes to a file."""
+def an_apt(folder: Path, monkeypatch: pytest.MonkeyPatch, *, does: str, user: int = 0) -> Path:
+    """Alone on the path, with what the script needs of a shell; what it was told comes to a file."""
     told = folder / "told"
-    apt = folder / "apt-get"
-    apt.write_text(APT.format(told=told, does=does), encoding="utf-8")
-    apt.chmod(0o755)
+    for name, text in (("apt-get", APT.format(told=told, does=does)), ("id", f"#!/bin/sh\necho {user}\n")):
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    for name in ("dirname", "mkdir", "tail", "touch"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    scripts = folder / "clone" / "dpp_project" / "devstack"
+    scripts.mkdir(parents=True)
+    for name in ("apt.sh", check.SETUP.name):
+        shutil.copy(check.SETUP.with_name(name), scripts)
+    monkeypatch.setattr(check, "SETUP", scripts / check.SETUP.name)
     monkeypatch.setenv("PATH", str(folder))
     return told
 
 
 def test_as_root_the_tools_are_installed_and_the_check_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     puts_them_there = f'for tool in spin gcc; do printf "" >"{tmp_path}/$tool"; /bin/chmod 755 "{tmp_path}/$tool"; done'
-    told = an_apt(tmp_path, monkeypatch, does=f"{{ {puts_them_there}; }}")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    told = an_apt(tmp_path, monkeypatch, does=f'[ "$5" = update ] || {{ {puts_them_there}; }}')
     assert check.why_skipped() is not None
     check.install()
-    assert told.read_text(encoding="utf-8").splitlines() == ["update -q", "install -y -q spin gcc libc6-dev"]
+    assert told.read_text(encoding="utf-8").endswith(" install -y -q --no-install-recommends spin gcc libc6-dev\n")
     assert check.why_skipped() is None
     check.install()
-    assert len(told.read_text(encoding="utf-8").splitlines()) == 2, "what is there is not installed again"
+    assert len(told.read_text(encoding="utf-8").splitlines()) == 1, "what is there is not installed again"
 
 
 @pytest.mark.parametrize(("user", "asked"), [(0, True), (1_000, False)])
@@ -190,8 +197,7 @@ def test_where_the_tools_cannot_be_installed_the_skip_says_how(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, *, user: int, asked: bool
 ) -> None:
     """Apt finds no such package, or nobody may ask it."""
-    told = an_apt(tmp_path, monkeypatch, does="exit 100")
-    monkeypatch.setattr(os, "geteuid", lambda: user)
+    told = an_apt(tmp_path, monkeypatch, does="exit 100", user=user)
     assert check.main(["--install"]) == proofs.SKIPPED
     assert told.exists() is asked
     assert capsys.readouterr().out.startswith("SKIPPED model: spin and gcc not found: install them")
@@ -201,10 +207,20 @@ def test_an_apt_that_hangs_is_given_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     an_apt(tmp_path, monkeypatch, does="exec /bin/sleep 60")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(check, "INSTALL_SECONDS", 1)
+    monkeypatch.setattr(check, "INSTALL_SECONDS", 0.2)
     assert check.main(["--install"]) == proofs.SKIPPED
     assert capsys.readouterr().out.startswith("SKIPPED model")
+
+
+def test_a_setup_that_may_fail_says_once_what_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = an_apt(tmp_path, monkeypatch, does="", user=1_000)
+    ran = [
+        subprocess.run(["/bin/sh", str(check.SETUP), "--may"], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert "sudo apt-get install -y --no-install-recommends spin gcc libc6-dev" in ran[0].stderr
+    assert "test_models_protocol.py skips the checks of the model" in ran[0].stderr
+    assert (ran[1].stdout, ran[1].stderr, told.exists()) == ("", "", False)
 
 
 def test_a_skipped_proof_is_named_and_has_not_failed(capfd: pytest.CaptureFixture[str]) -> None:
