@@ -14,11 +14,13 @@ from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs.bucket import storage
 from tenants import authentication
+from tests.gear.builders.console import console
+from tests.gear.builders.recovery import tenant
 from tests.gear.builders.shop import shop
 from tests.gear.builders.work import session_box, worker_here
 from tests.gear.truncation import empty_tables
 
-__all__ = ["session_box", "shop", "worker_here"]
+__all__ = ["console", "session_box", "shop", "tenant", "worker_here"]
 
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]
 

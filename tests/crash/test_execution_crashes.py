@@ -7,12 +7,10 @@ import pytest
 from redis import Redis
 
 from budget import services
-from budget.rebuild import rebuild
 from budget.redis import keys
 from dpp_project.reasons import ReasonCode
 from reaper import claim_reconciler, hold_auditor, lease_reaper, requeuer, reservation_sweeper
 from runs import transitions
-from runs.box.box import Box
 from runs.bucket import storage
 from runs.claims import Claimed, Lost
 from runs.models import Run
@@ -23,7 +21,7 @@ from tenants.models import Tenant
 from tests.gear.builders import recovery, work
 from tests.gear.builders import runs as gear
 
-pytestmark = pytest.mark.contract("DPP-34", "DPP-40", "DPP-42")
+pytestmark = [pytest.mark.contract("DPP-34", "DPP-40", "DPP-42"), pytest.mark.usefixtures("worker_here")]
 
 FEE, COST = gear.FEE_MICROS, work.PROBE_COST_MICROS
 LOOPS = (lease_reaper, claim_reconciler, reservation_sweeper, requeuer, hold_auditor)
@@ -44,13 +42,6 @@ EFFECTS = (
     Effect("settle", services, "settle"),
     Effect("commit", transitions, "commit"),
 )
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str, transactional_db: None, worker_here: Box) -> Tenant:
-    recovery.empty_queues()
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def dies(monkeypatch: pytest.MonkeyPatch, effect: Effect, *, after: bool) -> None:

@@ -22,7 +22,6 @@ from dpp_project.stores import redis
 from dpp_project.stores.postgres import DATABASE_AWAY
 from reaper import claim_reconciler, lease_reaper
 from runs import transitions
-from runs.box.box import Box
 from runs.bucket import storage
 from runs.claims import Lost, Won
 from runs.lease_key import lease_key
@@ -35,18 +34,12 @@ from tests.gear.builders import recovery, work
 from tests.gear.builders import runs as gear
 from tests.gear.faults.proxy import Mode, Proxy
 
-pytestmark = pytest.mark.contract("DPP-39")
+pytestmark = [pytest.mark.contract("DPP-39"), pytest.mark.usefixtures("worker_here")]
 
 FEE, COST = gear.FEE_MICROS, work.PROBE_COST_MICROS
 SHORT_SECONDS = 0.4
 LITTLE_PATIENCE_SECONDS = 0.5
 every_mode = pytest.mark.parametrize("mode", [Mode.REFUSE, Mode.RESET])
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str, transactional_db: None, worker_here: Box) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 @pytest.fixture

@@ -10,11 +10,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 import pytest
-from redis import Redis
 
 from budget import services
 from budget.models import LedgerEntry
-from budget.rebuild import rebuild
 from reaper import claim_reconciler, lease_reaper, reservation_sweeper
 from runs import timing, transitions
 from runs.bucket import storage
@@ -91,11 +89,10 @@ class Bucket:
         return self.objects[key][:max_bytes]
 
 
-@pytest.fixture
-def tenant(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> Tenant:
-    rebuild.rebuild_all()
-    made, bucket, box = recovery.funded(), Bucket(), InstantBox()
-    services.top_up(tenant_id=made.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
+@pytest.fixture(autouse=True)
+def _everybody_may_act(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket, box = Bucket(), InstantBox()
+    services.top_up(tenant_id=tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
     keeper = Keeper(watch_seconds=3_600)
     monkeypatch.setattr(leases, "keeper", lambda: keeper)
     monkeypatch.setattr(execution, "box", lambda: box)
@@ -104,7 +101,6 @@ def tenant(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> Tenant:
     monkeypatch.setattr(storage.RunStorage, "read", bucket.read)
     monkeypatch.setattr(transitions, "LEASE_TTL_SECONDS", -1)
     monkeypatch.setattr(timing, "RECONCILE_AFTER_SECONDS", -1)
-    return made
 
 
 @pytest.fixture

@@ -3,33 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 from runs.box.box import Box
 from runs.box.outcomes import Outcome
 from runs.box.running import FetchUpload, Job, Running
-from runs.packs.pack import PackFailed
+from tests.gear.builders.packs import PackLog, no_upload
 from tests.gear.faults import nasty_packs
 
 MODULE = nasty_packs.__name__
 CEILING_MICROS = 1_000
-
-
-class Heard:
-    """The log lines of one run."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, JsonValue]]] = []
-
-    def __call__(self, event: str, /, **values: JsonValue) -> None:
-        self.lines.append((event, values))
-
-    def values(self, event: str) -> dict[str, Any]:
-        return next((dict(values) for said, values in self.lines if said == event), {})
-
-
-def nothing_to_fetch(key: str) -> bytes:
-    raise PackFailed(f"There is no upload {key}.")
 
 
 def a_job(attribute: str, *, timebox_seconds: float = 10.0, inputs: dict[str, Any] | None = None, **values: Any) -> Job:
@@ -47,8 +28,8 @@ def a_job(attribute: str, *, timebox_seconds: float = 10.0, inputs: dict[str, An
     return Job(**(arguments | values))
 
 
-def begin(box: Box, job: Job, *, heard: Heard | None = None, fetch_upload: FetchUpload = nothing_to_fetch) -> Running:
-    return box.start(job, fetch_upload=fetch_upload, log=heard or Heard())
+def begin(box: Box, job: Job, *, log: PackLog | None = None, fetch_upload: FetchUpload = no_upload) -> Running:
+    return box.start(job, fetch_upload=fetch_upload, log=log or PackLog())
 
 
 def run(box: Box, attribute: str, **values: Any) -> Outcome:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from runs.packs.pack import Meter, Pack, PackFailed, Work
 
 
-class Said:
-    """What the pack logged."""
+class PackLog:
+    """What a pack has logged."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, JsonValue]]] = []
@@ -20,6 +20,10 @@ class Said:
 
     def names(self) -> list[str]:
         return [event for event, _ in self.events]
+
+    def values(self, event: str) -> dict[str, Any]:
+        """Of the first line of this event; nothing where there is none."""
+        return next((dict(values) for logged, values in self.events if logged == event), {})
 
 
 def no_upload(key: str) -> bytes:
@@ -38,7 +42,7 @@ def work_for(
         "deadline": time.monotonic() + seconds,
         "meter": Meter(ceiling_micros=hold_micros),
         "fetch_upload": no_upload,
-        "log": Said(),
+        "log": PackLog(),
     }
     return Work(**(arguments | values))
 

@@ -13,6 +13,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.db.models import F
+from redis import Redis
 
 from budget import services, verify
 from budget.models import LedgerEntry
@@ -49,6 +50,14 @@ def funded() -> Tenant:
     assert isinstance(entered, services.Entered)
     assert entered.balance_micros == FUNDS_MICROS
     return tenant
+
+
+@pytest.fixture
+def tenant(valkey: Redis, aws: str, transactional_db: None) -> Tenant:
+    """One with money; the queues are empty, and money is open."""
+    empty_queues()
+    rebuild.rebuild_all()
+    return funded()
 
 
 def unmarked(tenant: Tenant, **values: Any) -> Run:

@@ -23,6 +23,7 @@ from dpp_project.aws import clients
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs.bucket import storage
+from tests.gear.faults.interruption import disconnect
 from tests.gear.faults.wire import Fault, Wire
 
 PATIENCE_SECONDS = 60.0
@@ -102,7 +103,7 @@ class Forge:
         raise AssertionError(f"no process comes up behind the wire; the last has said {said!r}")
 
     def _born(self, action: Callable[[], Any]) -> "_Child":
-        _let_go()
+        disconnect()  # nothing that is open here may be open there too
         ready, told, go = os.pipe(), os.pipe(), os.pipe()
         with warnings.catch_warnings():
             # Other threads here only carry bytes; they hold no lock that the child could need.
@@ -142,15 +143,6 @@ class Forge:
         redis.client().ping()
         money_connection.client().ping()
         scripts.shared()
-
-
-def _let_go() -> None:
-    """Nothing that is open here may be open there too."""
-    for one in connections.all(initialized_only=True):
-        one.close()
-        one.close_pool()  # type: ignore[attr-defined]  # postgresql's
-    redis.disconnect()
-    scripts.forget()
 
 
 def _wait_for(pipe: int, pid: int, *, until: bytes | None = None) -> bytes:

@@ -111,9 +111,14 @@ def _execute(execute: Any, sql: str, params: Any, many: bool, context: Any) -> A
 
 def _forget_everything() -> None:
     """A session that ends gives back its locks; a new process knows no epoch and no key."""
+    disconnect()
+    authentication.memory.forget()
+
+
+def disconnect() -> None:
+    """From Postgres and Redis: nothing that was open here is, and money's client is made anew."""
     for one in connections.all(initialized_only=True):
         one.close()
         one.close_pool()  # type: ignore[attr-defined]  # postgresql's
-    scripts.forget()
     dpp_redis.disconnect()
-    authentication.memory.forget()
+    scripts.forget()

@@ -18,12 +18,13 @@ from dpp_project import clock
 from dpp_project.clock import FixedClock
 from dpp_project.jobs import registry, runner
 from dpp_project.observe import metrics
+from tests.gear.builders.console import page
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
 from tests.integration.budget.test_ledger_tables import charge
 
 __all__ = ["runs_table"]
-pytestmark = pytest.mark.contract("DPP-75")
+pytestmark = [pytest.mark.contract("DPP-75"), pytest.mark.usefixtures("tenant_id")]
 
 ACCOUNTS, ENTRIES = "/admin/budget/account/", "/admin/budget/ledgerentry/"
 
@@ -34,18 +35,6 @@ def tenant_id(runs_table: RunsTable, valkey: redis.Redis) -> str:
     made = a_tenant().tenant_id
     services.top_up(tenant_id=made, amount_micros=25_000_000, reference="first", reason="", actor="test")
     return made
-
-
-@pytest.fixture
-def console(client: Client, tenant_id: str) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-def page(console: Client, path: str) -> str:
-    response = console.get(path)
-    assert response.status_code == 200, path
-    return response.content.decode()
 
 
 def test_accounts_show_balance_held_and_charged(console: Client, tenant_id: str, runs_table: RunsTable) -> None:

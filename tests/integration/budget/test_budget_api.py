@@ -39,7 +39,7 @@ def tenant_id(runs: RunsTable) -> str:
 
 
 @pytest.fixture
-def tenant(client: Client, tenant_id: str) -> "Caller":
+def owner(client: Client, tenant_id: str) -> "Caller":
     return Caller(client, bearer(a_key(Tenant.objects.get(pk=tenant_id))))
 
 
@@ -85,11 +85,11 @@ def held_run(runs: RunsTable, tenant_id: str, reserved: int) -> str:
     return run_id
 
 
-def test_dpp_28_the_budget_adds_up(runs: RunsTable, tenant_id: str, tenant: Caller) -> None:
+def test_dpp_28_the_budget_adds_up(runs: RunsTable, tenant_id: str, owner: Caller) -> None:
     top_up(tenant_id, 25_000_099)
     charged_run(runs, tenant_id, 250_000, 50_001)
     held_run(runs, tenant_id, 300_000)
-    answer = tenant.get(BUDGET)
+    answer = owner.get(BUDGET)
     assert answer.json() == {
         "tenant_id": tenant_id,
         "balance_usd_micros": 24_650_098,
@@ -104,31 +104,31 @@ def test_dpp_28_the_budget_adds_up(runs: RunsTable, tenant_id: str, tenant: Call
     assert answer.headers["X-DPP-Budget-Remaining"] == "24.6500"
 
 
-def test_dpp_28_a_charge_counts_before_its_commit(runs: RunsTable, tenant_id: str, tenant: Caller) -> None:
+def test_dpp_28_a_charge_counts_before_its_commit(runs: RunsTable, tenant_id: str, owner: Caller) -> None:
     top_up(tenant_id, 1_000_000)
     run_id = held_run(runs, tenant_id, 250_000)
     runs.claim(run_id)
     services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=7)
-    body = tenant.get(BUDGET).json()
+    body = owner.get(BUDGET).json()
     assert (body["balance_usd_micros"], body["held_usd_micros"], body["charged_usd_micros"]) == (999_993, 0, 7)
 
 
 @pytest.mark.contract("DPP-55")
-def test_dpp_55_a_tenant_made_a_moment_ago_has_a_budget(tenant: Caller, tenant_id: str, valkey: redis.Redis) -> None:
+def test_dpp_55_a_tenant_made_a_moment_ago_has_a_budget(owner: Caller, tenant_id: str, valkey: redis.Redis) -> None:
     assert valkey.get(keys.balance(tenant_id)) is None, "nothing has opened it yet"
-    body = tenant.get(BUDGET).json()
+    body = owner.get(BUDGET).json()
     assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (0, 0, 0)
     assert valkey.get(keys.balance(tenant_id)) == "0"
 
 
 @pytest.mark.contract("DPP-55")
 def test_dpp_55_a_lost_balance_is_made_again_by_whoever_looks(
-    runs: RunsTable, tenant_id: str, tenant: Caller, valkey: redis.Redis
+    runs: RunsTable, tenant_id: str, owner: Caller, valkey: redis.Redis
 ) -> None:
     top_up(tenant_id, 1_000_000)
     held_run(runs, tenant_id, 250_000)
     valkey.delete(keys.balance(tenant_id))
-    body = tenant.get(BUDGET).json()
+    body = owner.get(BUDGET).json()
     assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (
         750_000,
         250_000,
@@ -136,9 +136,9 @@ def test_dpp_55_a_lost_balance_is_made_again_by_whoever_looks(
     )
 
 
-def test_dpp_55_a_closed_budget_is_no_budget_of_zero(tenant: Caller, valkey: redis.Redis) -> None:
+def test_dpp_55_a_closed_budget_is_no_budget_of_zero(owner: Caller, valkey: redis.Redis) -> None:
     valkey.flushall()
-    answer = tenant.get(BUDGET, status=503)
+    answer = owner.get(BUDGET, status=503)
     assert answer.json()["reason_code"] == "BUDGET_UNAVAILABLE"
     assert answer.headers["Retry-After"] == "2"
 
@@ -180,9 +180,9 @@ def quarter(tenant_id: str) -> list[LedgerEntry]:
     return made
 
 
-def test_dpp_28_a_months_statement_adds_up(tenant: Caller, quarter: list[LedgerEntry]) -> None:
+def test_dpp_28_a_months_statement_adds_up(owner: Caller, quarter: list[LedgerEntry]) -> None:
     february: dict[str, Any] = {"created_from": "2026-02-01T00:00:00Z", "created_to": "2026-03-01T00:00:00Z"}
-    body = tenant.get(ENTRIES, **february).json()
+    body = owner.get(ENTRIES, **february).json()
     assert body["opening_usd_micros"] == 1_000_000 - 40_010
     assert (
         body["opening_usd_micros"] + sum(it["amount_usd_micros"] for it in body["entries"])
@@ -194,10 +194,10 @@ def test_dpp_28_a_months_statement_adds_up(tenant: Caller, quarter: list[LedgerE
     assert "actor" not in body["entries"][0], "who entered it is the operators' business"
 
 
-def test_dpp_28_pages_fit_together(tenant: Caller, quarter: list[LedgerEntry]) -> None:
+def test_dpp_28_pages_fit_together(owner: Caller, quarter: list[LedgerEntry]) -> None:
     walked, cursor, opening = [], None, None
     while True:
-        body = tenant.get(ENTRIES, limit=4, **({} if cursor is None else {"cursor": cursor})).json()
+        body = owner.get(ENTRIES, limit=4, **({} if cursor is None else {"cursor": cursor})).json()
         assert opening in {None, body["closing_usd_micros"]}
         opening = body["opening_usd_micros"]
         assert opening + sum(it["amount_usd_micros"] for it in body["entries"]) == body["closing_usd_micros"]
@@ -210,16 +210,16 @@ def test_dpp_28_pages_fit_together(tenant: Caller, quarter: list[LedgerEntry]) -
     assert (walked[0]["kind"], walked[0]["amount_usd"]) == ("CHARGE", "-0.0100")
 
 
-def test_entries_can_be_chosen_by_kind(tenant: Caller, quarter: list[LedgerEntry]) -> None:
-    body = tenant.get(ENTRIES, kind="TOPUP", limit=2).json()
+def test_entries_can_be_chosen_by_kind(owner: Caller, quarter: list[LedgerEntry]) -> None:
+    body = owner.get(ENTRIES, kind="TOPUP", limit=2).json()
     assert [it["amount_usd_micros"] for it in body["entries"]] == [3_000_000, 2_000_000]
     assert body["entries"][1]["balance_after_usd_micros"] == 3_000_000 - 40_010
-    more = tenant.get(ENTRIES, kind="TOPUP", limit=2, cursor=body["next_cursor"]).json()
+    more = owner.get(ENTRIES, kind="TOPUP", limit=2, cursor=body["next_cursor"]).json()
     assert [it["amount_usd_micros"] for it in more["entries"]] == [1_000_000]
 
 
-def test_an_empty_period_says_what_stands(tenant: Caller, quarter: list[LedgerEntry]) -> None:
-    body = tenant.get(ENTRIES, created_from="2026-04-01T00:00:00Z").json()
+def test_an_empty_period_says_what_stands(owner: Caller, quarter: list[LedgerEntry]) -> None:
+    body = owner.get(ENTRIES, created_from="2026-04-01T00:00:00Z").json()
     assert body == {
         "opening_usd_micros": 6_000_000 - 120_030,
         "closing_usd_micros": 6_000_000 - 120_030,
@@ -239,18 +239,18 @@ def test_an_empty_period_says_what_stands(tenant: Caller, quarter: list[LedgerEn
         ({"page": "2"}, "query.page"),
     ],
 )
-def test_a_wrong_query_is_named(tenant: Caller, query: dict[str, str], field: str) -> None:
-    body = tenant.get(ENTRIES, status=422, **query).json()
+def test_a_wrong_query_is_named(owner: Caller, query: dict[str, str], field: str) -> None:
+    body = owner.get(ENTRIES, status=422, **query).json()
     assert [error["field"] for error in body["errors"]] == [field]
 
 
-def test_another_tenants_entries_are_not_there(tenant: Caller, client: Client, quarter: list[LedgerEntry]) -> None:
+def test_another_tenants_entries_are_not_there(owner: Caller, client: Client, quarter: list[LedgerEntry]) -> None:
     stranger = Caller(client, bearer(a_key()))
     assert stranger.get(ENTRIES).json()["entries"] == []
 
 
-def test_dpp_28_the_statement_as_csv_adds_up(tenant: Caller, quarter: list[LedgerEntry]) -> None:
-    answer = tenant.get(ENTRIES, accept="text/csv", created_from="2026-02-01T00:00:00Z")
+def test_dpp_28_the_statement_as_csv_adds_up(owner: Caller, quarter: list[LedgerEntry]) -> None:
+    answer = owner.get(ENTRIES, accept="text/csv", created_from="2026-02-01T00:00:00Z")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
     opening, *lines, closing = rows
@@ -261,24 +261,24 @@ def test_dpp_28_the_statement_as_csv_adds_up(tenant: Caller, quarter: list[Ledge
     assert [line["entry_id"] for line in lines] == [str(it.entry_id) for it in quarter[5:]]
 
 
-def test_csv_gives_a_spreadsheet_no_formula(tenant_id: str, tenant: Caller) -> None:
+def test_csv_gives_a_spreadsheet_no_formula(tenant_id: str, owner: Caller) -> None:
     services.top_up(tenant_id=tenant_id, amount_micros=1, reference="=1+1", reason='-2, "x"', actor="ada")
-    text = b"".join(tenant.get(ENTRIES, accept="text/csv").streaming_content).decode()
+    text = b"".join(owner.get(ENTRIES, accept="text/csv").streaming_content).decode()
     (line,) = list(csv.DictReader(io.StringIO(text)))[1:-1]
     assert (line["reference"], line["reason"]) == ("'=1+1", '\'-2, "x"')
 
 
-def test_a_problem_is_a_problem_to_who_asks_for_csv_too(tenant: Caller) -> None:
-    answer = tenant.get(ENTRIES, accept="text/csv", status=422, limit="0")
+def test_a_problem_is_a_problem_to_who_asks_for_csv_too(owner: Caller) -> None:
+    answer = owner.get(ENTRIES, accept="text/csv", status=422, limit="0")
     assert answer.headers["Content-Type"] == "application/problem+json"
-    tenant.get(ENTRIES, accept="image/png", status=406)
+    owner.get(ENTRIES, accept="image/png", status=406)
 
 
 # Top-ups
 
 
 @pytest.mark.contract("DPP-57")
-def test_dpp_57_an_operator_tops_up_once_per_key(operator: Caller, tenant: Caller, tenant_id: str) -> None:
+def test_dpp_57_an_operator_tops_up_once_per_key(operator: Caller, owner: Caller, tenant_id: str) -> None:
     body = {"amount_usd": "25.0000", "reason": "Invoice 7"}
     made = operator.top_up(tenant_id, body).json()
     assert (made["amount_usd_micros"], made["applied"], made["balance_usd_micros"]) == (25_000_000, True, 25_000_000)
@@ -287,7 +287,7 @@ def test_dpp_57_an_operator_tops_up_once_per_key(operator: Caller, tenant: Calle
     assert again.json() == made
     refused = operator.top_up(tenant_id, {"amount_usd": "25.0001"}, status=409)
     assert refused.json()["reason_code"] == "IDEMPOTENCY_CONFLICT"
-    assert tenant.get(BUDGET).json()["balance_usd_micros"] == 25_000_000
+    assert owner.get(BUDGET).json()["balance_usd_micros"] == 25_000_000
     entry = LedgerEntry.objects.get(tenant_id=tenant_id)
     assert (entry.reference, entry.reason) == ("invoice-7", "Invoice 7")
     assert entry.actor.startswith("key:dpp_")
@@ -320,20 +320,20 @@ def test_a_wrong_key_is_refused(operator: Caller, tenant_id: str, key: str | Non
     assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
 
 
-def test_dpp_11_only_operators_top_up_and_never_themselves(operator: Caller, tenant: Caller, tenant_id: str) -> None:
+def test_dpp_11_only_operators_top_up_and_never_themselves(operator: Caller, owner: Caller, tenant_id: str) -> None:
     body = {"amount_usd": "1.0000"}
-    tenant.top_up(tenant_id, body, status=403)
-    tenant.top_up("t_nobody", body, status=403)
+    owner.top_up(tenant_id, body, status=403)
+    owner.top_up("t_nobody", body, status=403)
     operator.top_up("t_nobody", body, status=404)
     operator.top_up(OPERATOR_TENANT_ID, body, status=422)
     assert not LedgerEntry.objects.exists()
 
 
 def test_a_top_up_while_money_is_closed_is_entered(
-    operator: Caller, tenant: Caller, tenant_id: str, valkey: redis.Redis
+    operator: Caller, owner: Caller, tenant_id: str, valkey: redis.Redis
 ) -> None:
     valkey.flushall()
     made = operator.top_up(tenant_id, {"amount_usd": "1.0000"}).json()
     assert (made["applied"], made["balance_usd_micros"]) == (False, None)
     rebuild.rebuild_all()
-    assert tenant.get(BUDGET).json()["balance_usd_micros"] == 1_000_000
+    assert owner.get(BUDGET).json()["balance_usd_micros"] == 1_000_000

@@ -6,7 +6,6 @@ import uuid
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import DatabaseError, IntegrityError, connection, transaction
@@ -31,10 +30,11 @@ from tenants.models import ApiKey
 from tenants.scopes import Scope
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import tickets as gear
+from tests.gear.builders.console import page
 from tests.gear.builders.shop import Shop
 from tests.gear.builders.tenants import a_key, an_operator_key, bearer
 
-pytestmark = [pytest.mark.contract("TKT-01")]
+pytestmark = [pytest.mark.contract("TKT-01"), pytest.mark.usefixtures("shop")]
 
 TICKETS = "/api/tickets"
 ENABLE = {"request_type": "EXECUTION_ENABLE", "payload": {"tenant_id": "t_somebody"}}
@@ -493,18 +493,6 @@ def test_tkt_07_the_emergency_stop_by_command(shop: Shop) -> None:
 
 
 # The console.
-
-
-@pytest.fixture
-def console(client: Client, shop: Shop) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-def page(console: Client, path: str) -> str:
-    response = console.get(path)
-    assert response.status_code == 200, path
-    return response.content.decode()
 
 
 def test_tkt_01_a_ticket_is_made_and_declined_in_the_console(console: Client) -> None:

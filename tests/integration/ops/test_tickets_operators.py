@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError
@@ -32,7 +31,7 @@ from tests.gear.builders import tickets as gear
 from tests.gear.builders.shop import Shop, a_body, messages
 from tests.gear.builders.tenants import a_key, an_operator_key, bearer
 
-pytestmark = [pytest.mark.contract("TKT-01")]
+pytestmark = [pytest.mark.contract("TKT-01"), pytest.mark.usefixtures("shop")]
 
 ADMIN = "/admin/tickets/ticket/"
 UNSHOWABLE = ["a\x00b", "\x07", "abc\u202edef", "two\nlines"]
@@ -43,12 +42,6 @@ def command(*arguments: str) -> dict[str, Any]:
     call_command(*arguments, "--json", stdout=out)
     answer: dict[str, Any] = json.loads(out.getvalue())
     return answer
-
-
-@pytest.fixture
-def console(client: Client, shop: Shop) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
 
 
 def top_up_of(shop: Shop, **values: str) -> dict[str, Any]:

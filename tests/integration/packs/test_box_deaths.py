@@ -16,7 +16,8 @@ import pytest
 from dpp_project.processes import process_tree
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, Stopped
-from tests.gear.builders.box import MODULE, Heard, a_job, begin, lives, run
+from tests.gear.builders.box import MODULE, a_job, begin, lives, run
+from tests.gear.builders.packs import PackLog
 from tests.gear.waiting import wait_until
 
 pytestmark = pytest.mark.contract("DPP-32")
@@ -46,11 +47,11 @@ def test_dpp_31_a_stop_from_another_thread_ends_the_pack_at_once(attribute: str,
 
 
 def test_box_a_run_stopped_before_it_began_does_nothing(box: Box) -> None:
-    heard = Heard()
-    running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=60), heard=heard)
+    log = PackLog()
+    running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=60), log=log)
     running.stop()
     assert running.wait() == Stopped()
-    assert heard.lines == []
+    assert log.events == []
 
 
 def test_box_stopping_what_is_over_changes_nothing(box: Box) -> None:
@@ -71,12 +72,12 @@ def watchers(box: Box) -> tuple[int, int]:
 @pytest.mark.parametrize("killed", [0, 1], ids=["nursery", "zygote"])
 def test_box_a_killed_watcher_ends_its_jobs_with_their_children_and_is_replaced(killed: int, box: Box) -> None:
     assert isinstance(run(box, "FREE"), Done)
-    before, heard = watchers(box), Heard()
+    before, log = watchers(box), PackLog()
     found: list[Any] = []
-    running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=60), heard=heard)
+    running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=60), log=log)
     waiting = threading.Thread(target=lambda: found.append(running.wait()))
     waiting.start()
-    pids = wait_until(lambda: heard.values("family").get("pids"), what="the family")
+    pids = wait_until(lambda: log.values("family").get("pids"), what="the family")
     os.kill(before[killed], signal.SIGKILL)
     waiting.join()
     assert [outcome.reason for outcome in found] == ["PACK_CRASHED"]

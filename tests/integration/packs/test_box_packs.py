@@ -14,7 +14,8 @@ from dpp_project.reasons import ReasonCode
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, Outcome
 from runs.packs.pack import Artifact, EngineUnavailable
-from tests.gear.builders.box import MODULE, Heard, a_job, begin, lives, nothing_to_fetch, run
+from tests.gear.builders.box import MODULE, a_job, begin, lives, run
+from tests.gear.builders.packs import PackLog, no_upload
 
 pytestmark = pytest.mark.contract("DPP-32")
 
@@ -53,9 +54,9 @@ def failed(outcome: Outcome, reason: ReasonCode) -> Failed:
 
 @pytest.mark.contract("DPP-66")
 def test_box_a_pack_gives_its_answer_its_cost_its_logs_and_its_files(box: Box) -> None:
-    heard = Heard()
+    log = PackLog()
     job = a_job("WHOLE", inputs={"number": 7}, artifacts_wanted={"include_page": True})
-    found = done(begin(box, job, heard=heard).wait())
+    found = done(begin(box, job, log=log).wait())
     assert found == Done(
         data={"wanted": {"include_page": True}, "left": 400, "number": 7},
         artifacts=(Artifact(name="page.md", content=b"# \x00 page" * 1000, content_type="text/markdown"),),
@@ -65,7 +66,7 @@ def test_box_a_pack_gives_its_answer_its_cost_its_logs_and_its_files(box: Box) -
         blocked_log=[{"url": "b", "reason": "LOOPBACK"}],
         reliability=0.75,
     )
-    assert heard.lines == [("working", {"step": 1, "name": "x"})]
+    assert log.events == [("working", {"step": 1, "name": "x"})]
 
 
 def test_box_holds_nothing_of_the_worker(box: Box) -> None:
@@ -118,7 +119,7 @@ def test_box_an_upload_travels_through_the_worker(box: Box) -> None:
 
 def test_box_an_upload_that_is_refused_fails_the_pack(box: Box) -> None:
     job = a_job("FETCH", inputs={"key": "uploads/t_two/a.png"})
-    found = failed(begin(box, job, fetch_upload=nothing_to_fetch).wait(), ReasonCode.PACK_FAILED)
+    found = failed(begin(box, job, fetch_upload=no_upload).wait(), ReasonCode.PACK_FAILED)
     assert found.detail == "There is no upload uploads/t_two/a.png."
 
 
@@ -182,12 +183,12 @@ def test_dpp_32_a_pack_that_exits_has_crashed_and_what_it_spent_is_known(code: i
 
 
 def test_box_what_an_exception_says_stays_in_the_box(box: Box) -> None:
-    heard = Heard()
-    outcome = begin(box, a_job("RAISE"), heard=heard).wait()
-    logged = heard.values("pack stopped on an exception")
+    log = PackLog()
+    outcome = begin(box, a_job("RAISE"), log=log).wait()
+    logged = log.values("pack stopped on an exception")
     assert logged["exception"] == "ValueError"
     assert any("nasty_packs.py" in frame for frame in logged["frames"])
-    assert "canary" not in str(heard.lines) + str(outcome)
+    assert "canary" not in str(log.events) + str(outcome)
 
 
 @pytest.mark.parametrize("attribute", ["SWALLOW_ALL", "DEAF", "BACKTRACK", "HASH", "HOARD_AND_SWALLOW"])
@@ -233,10 +234,10 @@ def test_dpp_32_children_end_with_their_pack_also_those_that_left_its_session(bo
 
 
 def test_dpp_32_children_end_with_a_pack_that_is_killed(box: Box) -> None:
-    heard = Heard()
-    begun = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=SHORT), heard=heard)
+    log = PackLog()
+    begun = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=SHORT), log=log)
     failed(begun.wait(), ReasonCode.TIMEBOX_EXCEEDED)
-    pids = heard.values("family")["pids"]
+    pids = log.values("family")["pids"]
     assert len(pids) == 3
     assert [pid for pid in pids if lives(pid)] == []
 

@@ -17,7 +17,8 @@ from runs.packs import compliance
 from runs.packs.compliance import PACK
 from tests.gear.builders import pack_page, recovery, work
 from tests.gear.builders import runs as gear
-from tests.gear.builders.box import Heard, begin
+from tests.gear.builders.box import begin
+from tests.gear.builders.packs import PackLog
 from tests.gear.builders.shop import Shop
 
 pytestmark = pytest.mark.contract("DPP-64", "DPP-60")
@@ -49,7 +50,7 @@ def logged() -> Iterator[StringIO]:
     dpp_logging.configure(service="command", level="INFO")
 
 
-def run(box: Box, inputs: dict[str, Any], *, heard: Heard | None = None, timebox_seconds: float = 30.0) -> Outcome:
+def run(box: Box, inputs: dict[str, Any], *, log: PackLog | None = None, timebox_seconds: float = 30.0) -> Outcome:
     stored = PACK.inputs.model_validate(inputs).model_dump(mode="json")
     job = Job(
         run_id="a-run",
@@ -59,7 +60,7 @@ def run(box: Box, inputs: dict[str, Any], *, heard: Heard | None = None, timebox
         ceiling_micros=1_000_000,
         memory_bytes=PACK.memory_bytes,
     )
-    return begin(box, job, heard=heard or Heard()).wait()
+    return begin(box, job, log=log or PackLog()).wait()
 
 
 def done(outcome: Outcome) -> Done:

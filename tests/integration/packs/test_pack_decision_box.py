@@ -10,8 +10,8 @@ from runs.box.outcomes import Done, Outcome
 from runs.box.running import Job
 from runs.packs import decision
 from tests.gear.builders import pack_page
-from tests.gear.builders.box import Heard, begin
-from tests.gear.builders.packs import work_for
+from tests.gear.builders.box import begin
+from tests.gear.builders.packs import PackLog, work_for
 from tests.gear.servers.completions import answers, engine
 
 pytestmark = pytest.mark.contract("DPP-61", "DPP-60")
@@ -36,7 +36,7 @@ def run(box: Box, inputs: dict[str, Any], *, hold: int = 1_000_000, environ: dic
         needs_network=pack.needs_network,
         environment=environ or {},
     )
-    return begin(box, job, heard=Heard()).wait()
+    return begin(box, job, log=PackLog()).wait()
 
 
 def done(outcome: Outcome) -> Done:

@@ -11,7 +11,7 @@ from runs.packs import decision
 from runs.packs.decision import model
 from runs.packs.decision.inputs import DecisionInputs
 from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
-from tests.gear.builders.packs import Said, work_for
+from tests.gear.builders.packs import PackLog, work_for
 from tests.gear.servers.completions import Act, Engine, answers, cuts, drips, engine, is_silent, refuses, says, sends
 
 pytestmark = pytest.mark.contract("DPP-61", "DPP-66")
@@ -232,12 +232,12 @@ def test_pack_decision_model_that_will_never_answer_is_asked_once(environ: pytes
 
 
 def test_pack_decision_model_busy_for_a_while_is_waited_for(environ: pytest.MonkeyPatch) -> None:
-    chosen = work(log=Said())
+    chosen = work(log=PackLog())
     started = time.monotonic()
     with serving(environ, refuses(429, retry_after="1"), GOOD):
         assert run(chosen)["answered"] is True
     assert time.monotonic() - started >= 1.0
-    assert isinstance(chosen.log, Said)
+    assert isinstance(chosen.log, PackLog)
     assert chosen.log.events == [("language model failed, asking again", {"what": "answered 429", "seconds": 1.0})]
 
 
@@ -333,7 +333,7 @@ def test_pack_decision_model_cut_short_by_a_small_hold_says_so(environ: pytest.M
 def test_pack_decision_model_that_counts_more_than_was_asked_takes_no_more_than_the_hold(
     environ: pytest.MonkeyPatch,
 ) -> None:
-    said = Said()
+    said = PackLog()
     chosen = work(hold_micros=hold_for(100), log=said)
     with serving(environ, answers("30 days.", tokens=(1_000_000, 5))):
         assert run(chosen)["answered"] is True
@@ -362,7 +362,7 @@ def test_pack_decision_model_that_is_free_says_so(environ: pytest.MonkeyPatch) -
 
 
 def test_pack_decision_model_logs_nothing_that_was_said(environ: pytest.MonkeyPatch) -> None:
-    said = Said()
+    said = PackLog()
     with serving(environ, refuses(400, "canary"), says("canary"), GOOD):
         run(work({"question": "Where is the canary?", "context": "The canary sings."}, log=said))
     assert said.names() == ["structured output refused, asking plainly", "reply unreadable, asking again"]

@@ -12,7 +12,8 @@ from runs.box.running import Job
 from runs.packs import eval as eval_pack
 from runs.packs.eval import PACK
 from tests.gear.builders import pack_page, recovery, work
-from tests.gear.builders.box import Heard, begin
+from tests.gear.builders.box import begin
+from tests.gear.builders.packs import PackLog
 from tests.gear.builders.shop import Shop
 
 pytestmark = pytest.mark.contract("DPP-64", "DPP-60")
@@ -36,7 +37,7 @@ def run(box: Box, inputs: dict[str, Any], *, hold_micros: int = 1_000_000) -> Ou
         ceiling_micros=hold_micros,
         memory_bytes=PACK.memory_bytes,
     )
-    return begin(box, job, heard=Heard()).wait()
+    return begin(box, job, log=PackLog()).wait()
 
 
 def test_pack_eval_does_what_its_page_shows(box: Box) -> None:

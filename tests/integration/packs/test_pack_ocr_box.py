@@ -18,7 +18,7 @@ from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, Outcome
 from runs.packs import ocr as pack
 from tests.gear.builders import ocr, pack_page
-from tests.gear.builders.box import Heard
+from tests.gear.builders.packs import PackLog
 from tests.gear.corpora import ocr_corpus
 
 pytestmark = [pytest.mark.contract("DPP-63"), ocr.needs_engine]
@@ -35,7 +35,7 @@ def ran(box: Box, uploads: Mapping[str, bytes], *, wanted: Mapping[str, bool] | 
     """`job` changes what the box is asked; inputs beside the files go as `more`."""
     more = job.pop("more", {})
     asked = replace(ocr.a_job(*uploads, wanted=wanted, **more), **job)
-    return box.start(asked, fetch_upload=ocr.fetcher(uploads), log=Heard()).wait()
+    return box.start(asked, fetch_upload=ocr.fetcher(uploads), log=PackLog()).wait()
 
 
 def done(outcome: Outcome) -> Done:
@@ -195,7 +195,7 @@ def test_ocr_a_run_that_reads_nothing_fails_and_names_the_file(box: Box, name: s
 
 def test_ocr_a_file_that_is_not_there_is_named(box: Box) -> None:
     job = ocr.a_job("lost.png")
-    found = box.start(job, fetch_upload=ocr.fetcher({}), log=Heard()).wait()
+    found = box.start(job, fetch_upload=ocr.fetcher({}), log=PackLog()).wait()
     assert failed(found, ReasonCode.PACK_FAILED).detail == "lost.png was not given: There is no such upload."
 
 

@@ -3,11 +3,8 @@
 import uuid
 
 import pytest
-from redis import Redis
 
-from budget.rebuild import rebuild
 from dpp_project import clock
-from runs.box.box import Box
 from runs.bucket import storage
 from runs.models import Run
 from runs.states import MoneyState, Status
@@ -17,13 +14,7 @@ from tests.gear.builders import ocr, recovery, work
 from tests.gear.builders import runs as gear
 from tests.gear.corpora import ocr_corpus
 
-pytestmark = [pytest.mark.contract("DPP-63", "DPP-66"), ocr.needs_engine]
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str, transactional_db: None, worker_here: Box) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
+pytestmark = [pytest.mark.contract("DPP-63", "DPP-66"), ocr.needs_engine, pytest.mark.usefixtures("worker_here")]
 
 
 def uploaded(tenant_id: str, content: bytes) -> str:

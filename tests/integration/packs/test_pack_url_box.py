@@ -10,7 +10,8 @@ from runs.box.outcomes import Done, Outcome
 from runs.box.running import Job
 from runs.packs import url
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS
-from tests.gear.builders.box import Heard, begin
+from tests.gear.builders.box import begin
+from tests.gear.builders.packs import PackLog
 from tests.gear.servers.web import PAGE_TEXT, PAGE_TITLE, Web
 
 pytestmark = pytest.mark.contract("DPP-62", "DPP-60")
@@ -44,7 +45,7 @@ def run(box: Box, web: Web, inputs: dict[str, Any], *, allowed: bool = True, sec
         needs_network=url.PACK.needs_network,
         environment=allowance,
     )
-    return begin(box, job, heard=Heard()).wait()
+    return begin(box, job, log=PackLog()).wait()
 
 
 def test_pack_url_in_the_box_fetches_thirty_pages(box: Box, web: Web) -> None:

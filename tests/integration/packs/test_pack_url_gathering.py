@@ -17,7 +17,7 @@ from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
 from runs.packs.url.network import Allowance
 from runs.packs.url.reasons import Blocked, Discarded
 from tests.gear.builders import pack_page
-from tests.gear.builders.packs import Said, work_for
+from tests.gear.builders.packs import PackLog, work_for
 from tests.gear.servers.web import PAGE_TEXT, PAGE_TITLE, PUBLIC, Loopback, Web
 
 pytestmark = pytest.mark.contract("DPP-62", "DPP-66")
@@ -153,7 +153,7 @@ def test_pack_url_thirty_are_fetched_side_by_side(web: Web) -> None:
 
 
 def test_pack_url_a_hold_for_some_pages_fetches_some_and_says_so(web: Web) -> None:
-    said = Said()
+    said = PackLog()
     work = work_for(pack.PACK, {"urls": MANY[:6]}, hold_micros=RUN_MICROS + 4 * PAGE_MICROS + 1, log=said)
     network = Loopback(web, NAMES)
     found = gather(web, work, network=network)
@@ -230,7 +230,7 @@ def test_pack_url_an_error_nobody_foresaw_takes_one_page_and_is_told_without_its
                 raise RuntimeError("canary")
             return await super().resolve(host)
 
-    said = Said()
+    said = PackLog()
     work = work_for(pack.PACK, {"urls": ["https://good.example/ok", MANY[0]]}, log=said)
     found = gather(web, work, network=Odd(web, NAMES))
     assert [result["url"] for result in found["results"]] == MANY[:1]

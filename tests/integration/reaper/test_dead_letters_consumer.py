@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 from django.db.models import QuerySet
-from redis import Redis
 
-from budget.rebuild import rebuild
 from dpp_project import constants
 from dpp_project.aws import clients, queue_depth, receipt_handles
 from dpp_project.aws.sqs_sender import Unreachable
@@ -27,13 +25,6 @@ from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-45")]
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    recovery.empty_queues()
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def dies(run: Run) -> str:

@@ -10,9 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client
-from redis import Redis
 
-from budget.rebuild import rebuild
 from dpp_project.aws import clients, queue_depth
 from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.settings import ENV
@@ -23,23 +21,11 @@ from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
 from tenants.models import Tenant
 from tests.gear.builders import recovery
+from tests.gear.builders.console import page
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-45")]
 
 LETTERS = "/admin/reaper/deadletter/"
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    recovery.empty_queues()
-    rebuild.rebuild_all()
-    return recovery.funded()
-
-
-@pytest.fixture
-def console(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
 
 
 def letter_of(run: Run) -> DeadLetter:
@@ -64,12 +50,6 @@ def by_hand(*arguments: str) -> dict[str, Any]:
     call_command("dlq", *arguments, "--json", stdout=out)
     answer: dict[str, Any] = json.loads(out.getvalue())
     return answer
-
-
-def page(console: Client, path: str) -> str:
-    response = console.get(path)
-    assert response.status_code == 200, path
-    return response.content.decode()
 
 
 @pytest.mark.contract("DPP-75")

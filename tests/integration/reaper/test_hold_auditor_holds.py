@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from redis import Redis
 
 from budget import services, verify
 from budget.outcomes import Held, RunClosed
@@ -26,12 +25,6 @@ from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-44")]
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 # Submits that died.

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from redis import Redis
 
-from budget.rebuild import rebuild
 from dpp_project.clock import FixedClock
 from reaper import lease_reaper, metrics
 from runs import transitions
@@ -17,12 +15,6 @@ from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-40")]
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def test_dpp_40_a_dead_workers_run_fails_at_the_minimum_fee(tenant: Tenant) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connection
-from redis import Redis
 
 from budget.rebuild import rebuild
 from budget.redis import scripts
@@ -51,13 +50,6 @@ LOOPS = (
 )
 every_loop = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.job)
 money_loops = pytest.mark.parametrize("loop", [one for one in LOOPS if one.moves_money], ids=lambda loop: loop.job)
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    recovery.empty_queues()
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def found(report: Report) -> tuple[int, int, int]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
-from redis import Redis
 
 from budget import services
 from budget.models import PendingCredit
@@ -29,12 +28,6 @@ from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-42")]
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def reconcile() -> tuple[int, int, int]:

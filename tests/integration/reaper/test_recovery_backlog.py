@@ -12,9 +12,7 @@ from botocore.config import Config
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
-from redis import Redis
 
-from budget.rebuild import rebuild
 from dpp_project.jobs import registry, runner
 from reaper import claim_reconciler, lease_reaper, metrics, retention
 from runs.bucket import storage
@@ -31,13 +29,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP
 
 REFUSES_TO_LIST = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
 REFUSES_TO_DELETE = b"<DeleteResult><Error><Key>k</Key><Code>AccessDenied</Code></Error></DeleteResult>"
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    recovery.empty_queues()
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 @pytest.fixture

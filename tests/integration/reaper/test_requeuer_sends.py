@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from django.db.models import F, Q
 from django.db.models.functions import Now
-from redis import Redis
 
-from budget.rebuild import rebuild
 from dpp_project.aws import clients, sqs_sender
 from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.jobs import registry, runner
@@ -25,13 +23,6 @@ from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-43")]
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    recovery.empty_queues()
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def messages() -> list[dict[str, Any]]:

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from django.db.models.functions import Now
-from redis import Redis
 
-from budget.rebuild import rebuild
 from dpp_project import retention as periods
 from dpp_project.clock import FixedClock
 from reaper import retention
@@ -25,12 +23,6 @@ from tests.gear.builders import runs as gear
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-23")]
 
 YEAR_SECONDS = 366 * 86_400
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def prefix(run: Run) -> str:

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from redis import Redis
 
-from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from reaper import reservation_sweeper
 from runs import transitions
@@ -16,12 +14,6 @@ from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-41")]
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 @pytest.mark.parametrize("reserve_key", ["stands", "has expired"])

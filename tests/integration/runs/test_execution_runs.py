@@ -9,7 +9,6 @@ import pytest
 from redis import Redis
 
 from budget import services
-from budget.rebuild import rebuild
 from dpp_project.constants import LEASE_TTL_SECONDS
 from dpp_project.reasons import ReasonCode
 from runs import transitions
@@ -31,14 +30,10 @@ from tests.gear.builders import runs as gear
 from tests.gear.faults.rivals import OnAnotherConnection
 from tests.gear.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("worker_here")
+
 FEE = gear.FEE_MICROS
 HELD = gear.RESERVED_MICROS
-
-
-@pytest.fixture
-def tenant(valkey: Redis, aws: str, transactional_db: None, worker_here: Box) -> Tenant:
-    rebuild.rebuild_all()
-    return recovery.funded()
 
 
 def ended(run: Run, tenant: Tenant, *, status: Status, money: MoneyState, charge: int) -> Run:

@@ -19,16 +19,9 @@ from tests.gear.builders import runs as gear
 from tests.gear.builders.recovery import FUNDS_MICROS
 from tests.gear.builders.shop import Shop, messages
 
-pytestmark = pytest.mark.contract("DPP-75")
+pytestmark = [pytest.mark.contract("DPP-75"), pytest.mark.usefixtures("shop")]
 RUNS = "/admin/runs/run/"
 FEE_MICROS = 5_000
-
-
-@pytest.fixture
-def console(shop: Shop) -> Client:
-    found = Client()
-    found.force_login(User.objects.create_superuser("ada"))
-    return found
 
 
 def queued(shop: Shop) -> Run:

@@ -16,20 +16,9 @@ from runs import metrics as run_metrics
 from runs import run_ids
 from runs.models import Run, RunDispute
 from tests.gear.builders import runs as gear
+from tests.gear.builders.console import page
 
 RUNS = "/admin/runs/run/"
-
-
-@pytest.fixture
-def console(client: Client, db: None) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-def page(console: Client, path: str) -> str:
-    response = console.get(path)
-    assert response.status_code == 200, path
-    return response.content.decode()
 
 
 def listed(console: Client, query: str) -> set[uuid.UUID]:

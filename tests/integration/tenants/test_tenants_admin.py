@@ -14,24 +14,13 @@ from django.test import Client
 from dpp_project.clock import FixedClock
 from tenants import services
 from tenants.models import ApiKey, Tenant
+from tests.gear.builders.console import page
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.contract("DPP-75")]
 
 KEY = re.compile(r"dpp_[0-9A-Za-z]{8}_[0-9A-Za-z]{43}")
 TENANTS, KEYS = "/admin/tenants/tenant/", "/admin/tenants/apikey/"
-
-
-@pytest.fixture
-def console(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-def page(console: Client, path: str) -> str:
-    response = console.get(path)
-    assert response.status_code == 200, path
-    return response.content.decode()
 
 
 def test_tenants_admin_lists_and_shows_what_there_is(console: Client) -> None:
