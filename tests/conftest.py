@@ -18,9 +18,10 @@ from tests.gear.builders.console import console
 from tests.gear.builders.recovery import tenant
 from tests.gear.builders.shop import shop
 from tests.gear.builders.work import session_box, worker_here
+from tests.gear.faults.deaths import children_die
 from tests.gear.truncation import empty_tables
 
-__all__ = ["console", "session_box", "shop", "tenant", "worker_here"]
+__all__ = ["children_die", "console", "session_box", "shop", "tenant", "worker_here"]
 
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]
 

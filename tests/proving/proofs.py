@@ -17,6 +17,8 @@ from pathlib import Path
 
 REPORT_VARIABLE = "DPP_PROOF_REPORT"
 BUDGET_SECONDS = 85 * 60
+LIMIT_PERCENT = 130
+"""Of what was measured. A proof that has grown by a third is looked at; what is still to come needs the rest."""
 SKIPPED = 77
 """What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
@@ -30,8 +32,12 @@ class Proof:
     shows: str
     command: Sequence[str]
     least_cases: int
-    seconds: int
-    """The longest it may take: twice what it took on two quiet cores, less where it mostly waits."""
+    measured_seconds: int
+    """What it took alone on two quiet cores."""
+
+    @property
+    def limit_seconds(self) -> int:
+        return self.measured_seconds * LIMIT_PERCENT // 100
 
 
 @dataclass(frozen=True)
@@ -46,84 +52,84 @@ PROOFS: tuple[Proof, ...] = (
         shows="the platform killed whole, or its supervisor at any moment of its start, comes back",
         command=(*PYTEST, "tests/acceptance"),
         least_cases=28,
-        seconds=240,
+        measured_seconds=101,
     ),
     Proof(
         name="workers",
         shows="a worker outlives a database in a black hole, and many lives share their requests to the queue",
         command=(*PYTEST, "tests/crash/test_execution_workers.py", "tests/integration/runs/test_execution_counts.py"),
         least_cases=92,
-        seconds=100,
+        measured_seconds=40,
     ),
     Proof(
         name="money",
         shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
         command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
         least_cases=200_000,
-        seconds=240,
+        measured_seconds=104,
     ),
     Proof(
         name="model",
         shows="the protocol, in every order of steps and with every fault, holds; without any of its points it fails",
         command=(sys.executable, "-m", "models.check", "--install"),
         least_cases=40_000_000,
-        seconds=280,
+        measured_seconds=109,
     ),
     Proof(
         name="crash",
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
         command=(*PYTEST, "tests/crash/test_reaper_cutpoints.py"),
         least_cases=1_500,
-        seconds=960,
+        measured_seconds=475,
     ),
     Proof(
         name="tickets",
         shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
         command=(*PYTEST, "tests/crash/test_tickets_crashes.py"),
         least_cases=1_300,
-        seconds=460,
+        measured_seconds=223,
     ),
     Proof(
         name="schedules",
         shows="worker, reaper, reconciler and cancel over one run, every order of three preemptions, and not one wrong",
         command=(*PYTEST, "tests/race/test_reaper_schedules.py"),
         least_cases=15_000,
-        seconds=700,
+        measured_seconds=362,
     ),
     Proof(
         name="platform",
         shows="whoever acts, dies or is overtaken at any effect, each run ends once and every micro has its place",
         command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
         least_cases=6_000,
-        seconds=200,
+        measured_seconds=87,
     ),
     Proof(
         name="chaos",
         shows="under load, with all of it killed, cut, stopped, flushed and rolled back, no run and no micro is lost",
         command=(sys.executable, "-m", "tests.proving.chaos", "--seconds", "150", "--drain", "420"),
         least_cases=200,
-        seconds=600,
+        measured_seconds=284,
     ),
     Proof(
         name="constants",
         shows="killed at each request, under real constants and a real beat, each run ends once, in its time",
         command=(*PYTEST, "tests/crash/test_real_constants.py"),
         least_cases=150,
-        seconds=520,
+        measured_seconds=432,
     ),
     Proof(
         name="fuzz",
         shows="no request, right or wrong, is answered 5xx, or with a status or a body that the document does not have",
         command=("env", f"DPP_FUZZ_CASES={FUZZ_CASES}", *FUZZ),
         least_cases=FUZZ_CASES,
-        seconds=280,
+        measured_seconds=104,
     ),
     Proof(
         name="mutants",
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.proving.mutants"),
         least_cases=30,
-        seconds=520,
+        measured_seconds=249,
     ),
 )
 
@@ -147,8 +153,8 @@ def verdict(proof: Proof, *, exit_code: int, told: Told, seconds: float) -> str 
         return f"exit code {exit_code}"
     if told.cases < proof.least_cases:
         return f"{told.cases} cases, promised are {proof.least_cases}"
-    if seconds > proof.seconds:
-        return f"{seconds:.0f} s, allowed are {proof.seconds}"
+    if seconds > proof.limit_seconds:
+        return f"{seconds:.0f} s, allowed are {proof.limit_seconds}"
     return None
 
 

@@ -225,5 +225,5 @@ def test_a_setup_that_may_fail_says_once_what_is_skipped(monkeypatch: pytest.Mon
 
 def test_a_skipped_proof_is_named_and_has_not_failed(capfd: pytest.CaptureFixture[str]) -> None:
     command = (sys.executable, "-c", f"raise SystemExit({proofs.SKIPPED})")
-    assert proofs.run(proofs.Proof("sample", "a sample", command, least_cases=1, seconds=60)) is None
+    assert proofs.run(proofs.Proof("sample", "a sample", command, least_cases=1, measured_seconds=60)) is None
     assert "== sample: SKIPPED" in capfd.readouterr().out

@@ -87,6 +87,7 @@ STOPPED: list[tuple[set[str], float, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("children_die")
 @pytest.mark.parametrize(("reasons", "seconds", "rule"), STOPPED)
 def test_dpp_64_a_rule_that_takes_too_much_is_stopped_and_the_next_is_carried_out(
     reasons: set[str], seconds: float, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -107,6 +108,7 @@ def test_dpp_64_loops_of_an_expression_are_counted() -> None:
     assert [one["kind"] for one in answer["findings"]] == ["INTERNAL"]
 
 
+@pytest.mark.usefixtures("children_die")
 def test_pack_compliance_a_child_that_dies_or_hangs_is_no_answer() -> None:
     def hang() -> None:
         while True:
