@@ -19,7 +19,7 @@ def test_chaos_for_some_seconds_leaves_nothing_wrong(capfd: pytest.CaptureFixtur
         shows="a few faults under load, and no run and no micro is lost",
         command=(sys.executable, "-m", "tests.proving.chaos", *ASKED),
         least_cases=10,
-        seconds=230,
+        measured_seconds=175,  # a third of it alone; beside others its limit stays below this test's timeout
     )
     failed = proofs.run(look)
     said = capfd.readouterr().out

@@ -1,18 +1,18 @@
 """What a page becomes, with an engine that says what the test wants: marks, blocks, columns, merged readings."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from runs.packs.ocr import layout
+from runs.packs.ocr import layout, tessdata
 from runs.packs.ocr.cleaning import dust_share, grain, has_shadow, ink, tilt, turned, without_shadow
 from runs.packs.ocr.engine import Box, Gray, Line, Reading, Symbol, Word
 from runs.packs.ocr.merging import merged, respaced
 from runs.packs.ocr.page import PageReader, PageText
 from runs.packs.ocr.profiles import PROFILES, Name
-from runs.packs.ocr.tessdata import NEEDED
 
 pytestmark = pytest.mark.contract("DPP-63")
 
@@ -264,5 +264,14 @@ def test_dust_and_grain_are_told_from_print() -> None:
     assert grain(grainy) > 8
 
 
-def test_the_engine_needs_both_languages_and_the_finder_of_orientation() -> None:
-    assert NEEDED == ("kor", "eng", "osd")
+@pytest.mark.parametrize("lacking", ["kor", "eng", "osd"])
+def test_the_engine_needs_both_languages_and_the_finder_of_orientation(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TESSDATA_PREFIX", str(tmp_path))
+    for name in {"kor", "eng", "osd"} - {lacking}:
+        tmp_path.joinpath(f"{name}.traineddata").touch()
+    assert tessdata.folder() is None
+    assert f"{lacking}.traineddata not in {tmp_path}" in tessdata.missing()[-1]
+    tmp_path.joinpath(f"{lacking}.traineddata").touch()
+    assert tessdata.folder() == tmp_path
