@@ -11,7 +11,7 @@ def main() -> None:
     django.setup()
     from django.core.management import call_command
 
-    from budget import services
+    from budget import entries
     from budget.money import MAX_MICROS
     from budget.rebuild import rebuild
     from tenants import services as tenants
@@ -29,7 +29,7 @@ def main() -> None:
         actor="bench",
     )
     assert isinstance(tenant, Tenant)
-    services.top_up(tenant_id=TENANT_ID, amount_micros=MAX_MICROS, reference="bench", reason="", actor="bench")
+    entries.top_up(tenant_id=TENANT_ID, amount_micros=MAX_MICROS, reference="bench", reason="", actor="bench")
     issued = tenants.issue_key(tenant_id=TENANT_ID, scopes=TENANT_SCOPES, actor="bench")
     assert isinstance(issued, IssuedKey)
     print(json.dumps({"tenant_id": TENANT_ID, "api_key": issued.plaintext}))

@@ -13,13 +13,13 @@ from django.urls import reverse
 from redis import RedisError
 from unfold.decorators import action, display
 
-from budget import services, spending, statements, verify
+from budget import entries, spending, statements, verify
+from budget.entries import Entered
 from budget.forms import AdjustForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
 from budget.money import format_entry_usd, format_usd
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
-from budget.services import Entered
 from budget.statements import Overview
 from dpp_project import actors, clock
 from dpp_project.console import confirm
@@ -80,12 +80,12 @@ class AccountAdmin(ReadOnlyAdmin):
     @action(description="Top up", icon="add_card", permissions=["manage"])  # type: ignore[untyped-decorator]
     def top_up(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
-        return self._enter(request, object_id, title="Top up", form_class=TopUpForm, use_case=services.top_up)
+        return self._enter(request, object_id, title="Top up", form_class=TopUpForm, use_case=entries.top_up)
 
     @action(description="Adjust", icon="balance", permissions=["manage"])  # type: ignore[untyped-decorator]
     def adjust(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
-        return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=services.adjust)
+        return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=entries.adjust)
 
     @action(description="Prove", icon="fact_check", permissions=["manage"])  # type: ignore[untyped-decorator]
     def prove(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -6,8 +6,8 @@ from typing import Any
 from django import forms
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from budget.entries import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX
 from budget.money import AmountInvalid, parse_usd
-from budget.services import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX
 
 
 def _reference() -> str:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from budget import daily_snapshots, services, verify
+from budget import daily_snapshots, entries, verify
 from budget.rebuild.gate_watch import watch
 from budget.verify import Verdict
 from dpp_project.jobs.registry import Job, Report
@@ -25,7 +25,7 @@ def watch_gate(*, now: datetime, limit: int) -> Report:
 def apply_pending(*, now: datetime, limit: int) -> Report:
     """Brings to the balance what a crash between ledger and balance left behind."""
     del now
-    replayed = services.replay_pending(limit=limit, older_than=PENDING_IS_LATE_AFTER)
+    replayed = entries.replay_pending(limit=limit, older_than=PENDING_IS_LATE_AFTER)
     return Report(seen=replayed.seen, changed=replayed.applied)
 
 

@@ -5,9 +5,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from budget.entries import Entered
 from budget.models import LedgerEntry
 from budget.money import format_entry_usd, format_usd
-from budget.services import Entered
 from budget.statements import Overview, Statement, StatementLine
 
 _USD = "US dollars with four decimals, rounded down; the micros are exact."

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr
 
+from budget.entries import TEXT_LENGTH_MAX
 from budget.ledger import StatementPeriod
 from budget.models import LedgerEntry
 from budget.money import USD_PATTERN, parse_usd
-from budget.services import TEXT_LENGTH_MAX
 from dpp_project.http.cursors import CursorParameter
 
 

@@ -9,7 +9,7 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from budget import services, statements
+from budget import entries, statements
 from budget.api import csv_answer, examples
 from budget.api.documents import Budget, Entries, TopUp
 from budget.api.queries import EntriesQuery, TopUpRequest
@@ -129,7 +129,7 @@ class TopUpsView(ApiView):
         body = read_body(request, TopUpRequest)
         if not Tenant.objects.filter(tenant_id=tenant_id).exists():
             raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-        entered = services.top_up(
+        entered = entries.top_up(
             tenant_id=tenant_id,
             amount_micros=body.amount_micros(),
             reference=key,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from budget.entries import Entered
 from budget.money import AmountInvalid, format_usd, parse_usd
-from budget.services import Entered
 from dpp_project.management.base import CommandAnswer, CommandRefused, unless_refused
 from dpp_project.refusals import Refusal, invalid
 

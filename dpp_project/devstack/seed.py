@@ -6,7 +6,7 @@ from typing import TypeVar
 from django.contrib.auth import get_user_model
 from django.db.models import Q
 
-from budget import services as money
+from budget import entries
 from budget.rebuild.gate_watch import watch
 from dpp_project import clock
 from dpp_project.refusals import Refusal
@@ -48,7 +48,7 @@ def seed(told: Mapping[str, str]) -> dict[str, str]:
 def _fund() -> None:
     """Top up once, by reference. An empty Redis is rebuilt first, so that the money can be spent at once."""
     _made(
-        money.top_up(
+        entries.top_up(
             tenant_id=DEMO_TENANT_ID,
             amount_micros=DEMO_FUNDS_MICROS,
             reference="devstack-opening",

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from budget.entries import TEXT_LENGTH_MAX
 from budget.money import USD_PATTERN, checked_credit_micros, parse_usd
-from budget.services import TEXT_LENGTH_MAX
 from tenants.models import TENANT_ID_PATTERN
 
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"

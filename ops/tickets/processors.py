@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from django.db import transaction
 from pydantic import ValidationError
 
-from budget import services as money
+from budget import entries
 from budget.models import LedgerEntry
 from budget.rebuild import rebuild
 from dpp_project.reasons import ReasonCode
@@ -148,7 +148,7 @@ def _submits_are(ticket: Ticket, *, enabled: bool) -> bool:
 def _top_up(ticket: Ticket) -> Answer:
     asked = _read(ticket, payloads.TopUp)
     return _entered(
-        money.top_up(
+        entries.top_up(
             tenant_id=asked.tenant_id,
             amount_micros=payloads.signed_micros(asked.amount_usd),
             reference=reference_of(ticket),
@@ -161,7 +161,7 @@ def _top_up(ticket: Ticket) -> Answer:
 def _adjust(ticket: Ticket) -> Answer:
     asked = _read(ticket, payloads.Adjust)
     return _entered(
-        money.adjust(
+        entries.adjust(
             tenant_id=asked.tenant_id,
             amount_micros=payloads.signed_micros(asked.amount_usd),
             reference=reference_of(ticket),
@@ -171,7 +171,7 @@ def _adjust(ticket: Ticket) -> Answer:
     )
 
 
-def _entered(answer: money.Entered | Refusal) -> Answer:
+def _entered(answer: entries.Entered | Refusal) -> Answer:
     if isinstance(answer, Refusal):
         return Refused(f"{answer.field}: {answer.detail}")
     entry = answer.entry

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 from django.db import transaction
 
-from budget import ledger, services
+from budget import entries, ledger
 from budget.models import LedgerEntry, PendingCredit
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
@@ -62,7 +62,7 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     if isinstance(run, Refusal):
         return run
     charge_micros = run.actual_cost_usd_micros or 0
-    epoch = services.open_epoch()
+    epoch = entries.open_epoch()
     # Durable: inside someone's transaction the balance could rise for an entry that is rolled back.
     with transaction.atomic(durable=True):
         moved = transitions.resolve(run_id=run_id, version=run.version, refunded=True, actor=actor)
@@ -80,7 +80,7 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
             )
         _record(run, moved, RunDispute.Step.REFUNDED, reason, actor)
     for pending in PendingCredit.objects.filter(entry__run_id=run_id):
-        services.bring_to_balance(pending, epoch=epoch)
+        entries.bring_to_balance(pending, epoch=epoch)
     return Run.objects.get(run_id=run_id)
 
 

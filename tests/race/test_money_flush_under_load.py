@@ -9,12 +9,13 @@ import pytest
 import redis
 from django.db import connections
 
-from budget import ledger, services, verify
+from budget import entries, ledger, services, verify
+from budget.entries import Entered
 from budget.outcomes import AlreadyHeld, Held, Insufficient, Refunded, Settled
 from budget.rebuild import rebuild
 from budget.rebuild.gate_watch import watch
 from budget.redis import keys
-from budget.services import Available, Entered
+from budget.services import Available
 from budget.verify import Verdict
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
@@ -43,7 +44,7 @@ class Load:
             tenant_id = chance.choice(self.tenants)
             self.submit(tenant_id, chance.randrange(1, 5_000))
             if number % 10 == 0:
-                made = services.top_up(
+                made = entries.top_up(
                     tenant_id=tenant_id, amount_micros=777, reference=f"{seed}-{number}", reason="", actor="test"
                 )
                 assert isinstance(made, Entered)
@@ -89,7 +90,7 @@ class Load:
     def watch(self) -> None:
         while not self.done.is_set():
             watch(limit=10)
-            services.replay_pending(limit=100, older_than=timedelta(0))
+            entries.replay_pending(limit=100, older_than=timedelta(0))
 
 
 def test_dpp_55_not_a_micro_is_lost_when_redis_is_emptied_under_load(
@@ -98,7 +99,7 @@ def test_dpp_55_not_a_micro_is_lost_when_redis_is_emptied_under_load(
     tenants = [a_tenant().tenant_id for _ in range(2)]
     rebuild.rebuild_all()
     for tenant_id in tenants:
-        services.top_up(tenant_id=tenant_id, amount_micros=100_000, reference="first", reason="", actor="test")
+        entries.top_up(tenant_id=tenant_id, amount_micros=100_000, reference="first", reason="", actor="test")
     load = Load(runs_table, tenants)
     watcher = load.guarded(load.watch)
     workers = [load.guarded(lambda seed=seed: load.work(seed)) for seed in range(WORKERS)]  # type: ignore[misc]
@@ -125,7 +126,7 @@ def settle_down(load: Load, tenants: list[str]) -> None:
     watch(limit=10)
     for run_id, owner, money in load.runs.unended():
         load.finish(run_id, owner, money, 1_000)
-    services.replay_pending(limit=1_000, older_than=timedelta(0))
+    entries.replay_pending(limit=1_000, older_than=timedelta(0))
     assert load.runs.unended() == []
     for tenant_id in tenants:
         proof = verify.verify(tenant_id)

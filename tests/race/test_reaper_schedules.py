@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from budget import services
+from budget import entries, services
 from budget.models import LedgerEntry
 from reaper import claim_reconciler, lease_reaper, reservation_sweeper
 from runs import timing, transitions
@@ -92,7 +92,7 @@ class Bucket:
 @pytest.fixture(autouse=True)
 def _everybody_may_act(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, box = Bucket(), InstantBox()
-    services.top_up(tenant_id=tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
+    entries.top_up(tenant_id=tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
     keeper = Keeper(watch_seconds=3_600)
     monkeypatch.setattr(leases, "keeper", lambda: keeper)
     monkeypatch.setattr(execution, "box", lambda: box)

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from budget import services
+from budget import entries
 from budget.management.base import entry_answer, micros_of
 from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, OpsCommand
@@ -21,7 +21,7 @@ class Command(OpsCommand):
         parser.add_argument("--reason", required=True, help="why; shown to the tenant")
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
-        answer = services.adjust(
+        answer = entries.adjust(
             tenant_id=options["tenant_id"],
             amount_micros=micros_of(options["amount"], signed=True),
             reference=options["reference"],

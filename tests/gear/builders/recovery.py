@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import F
 from redis import Redis
 
-from budget import services, verify
+from budget import entries, services, verify
 from budget.models import LedgerEntry
 from budget.outcomes import Held, Settled
 from budget.rebuild import rebuild
@@ -44,10 +44,10 @@ class Died(BaseException):
 
 def funded() -> Tenant:
     tenant = a_tenant()
-    entered = services.top_up(
+    entered = entries.top_up(
         tenant_id=tenant.tenant_id, amount_micros=FUNDS_MICROS, reference="first", reason="", actor="test"
     )
-    assert isinstance(entered, services.Entered)
+    assert isinstance(entered, entries.Entered)
     assert entered.balance_micros == FUNDS_MICROS
     return tenant
 
@@ -177,7 +177,7 @@ def many_claimed(tenant: Tenant, count: int, *, ends: str) -> list[UUID]:
 
 
 def _many(tenant: Tenant, count: int, **values: Any) -> list[UUID]:
-    services.top_up(
+    entries.top_up(
         tenant_id=tenant.tenant_id,
         amount_micros=count * gear.RESERVED_MICROS,
         reference=secrets.token_hex(8),

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from redis import Redis
 
-from budget import services
+from budget import entries
 from budget.rebuild import rebuild
 from budget.redis import keys as money_keys
 from dpp_project.aws import clients
@@ -95,23 +95,23 @@ def a_shop(*, submit_rate_per_minute: int = 60_000, poll_rate_per_minute: int = 
 
 
 def top_up(tenant: Tenant, micros: int) -> None:
-    entered = services.top_up(
+    entered = entries.top_up(
         tenant_id=tenant.tenant_id, amount_micros=micros, reference=secrets.token_hex(8), reason="", actor="test"
     )
-    assert isinstance(entered, services.Entered)
+    assert isinstance(entered, entries.Entered)
     assert entered.balance_micros is not None
 
 
 def take_balance_to(tenant: Tenant, micros: int) -> None:
     """What is left to hold, by an adjustment of the difference."""
-    entered = services.adjust(
+    entered = entries.adjust(
         tenant_id=tenant.tenant_id,
         amount_micros=micros - recovery.balance_micros(tenant),
         reference=secrets.token_hex(8),
         reason="a test needs it so",
         actor="test",
     )
-    assert isinstance(entered, services.Entered)
+    assert isinstance(entered, entries.Entered)
     assert entered.balance_micros == micros
 
 

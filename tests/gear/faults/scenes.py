@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from django.db.models.functions import Now
 
-from budget import services
+from budget import entries, services
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import gate_watch
 from dpp_project.aws import clients, queue_depth, receipt_handles
@@ -121,7 +121,7 @@ def loop(run_once: Any) -> Callable[[Scene], Any]:
 
 
 def top_up(scene: Scene) -> Any:
-    entered = services.top_up(
+    entered = entries.top_up(
         tenant_id=scene.shop.tenant.tenant_id, amount_micros=1_000, reference=scene.key, reason="", actor="test"
     )
     return type(entered).__name__
@@ -223,7 +223,7 @@ def _ago(seconds: int) -> Any:
 
 def _watch(_scene: Scene) -> None:
     gate_watch.watch(limit=10)
-    services.replay_pending(limit=100, older_than=timedelta())
+    entries.replay_pending(limit=100, older_than=timedelta())
 
 
 def _work(_scene: Scene) -> None:

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
+from budget.entries import replay_pending
 from budget.models import LedgerEntry
 from budget.rebuild.gate_watch import watch
-from budget.services import replay_pending
 from ops.tickets import reaper, services
 from ops.tickets.models import OpsRunReceipt, ReaperReport, Ticket, TicketResult
 from ops.tickets.processors import PROCESSORS, actor_of, reference_of

@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import F
 from django.test import TransactionTestCase
 
-from budget import services, verify
+from budget import entries, verify
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import gate_watch, rebuild
 from budget.redis import keys, scripts, view
@@ -206,14 +206,14 @@ class World:
         assert self.shop.cancel(str(run_id)).status_code in {200, 202, 404, 409, 410}
 
     def top_up(self, micros: int) -> None:
-        entered = services.top_up(
+        entered = entries.top_up(
             tenant_id=self.tenant_id,
             amount_micros=micros,
             reference=f"top-up {next(self.sent)} {secrets.token_hex(4)}",
             reason="",
             actor="test",
         )
-        assert isinstance(entered, services.Entered)
+        assert isinstance(entered, entries.Entered)
 
     def dispute(self, run: Run, step: str) -> None:
         ask = {"open": disputes.open_dispute, "uphold": disputes.uphold, "refund": disputes.refund}[step]
@@ -223,7 +223,7 @@ class World:
         if name == "watch":
             gate_watch.watch(limit=10)
         elif name == "pending":
-            services.replay_pending(limit=100, older_than=timedelta())
+            entries.replay_pending(limit=100, older_than=timedelta())
         elif name != "dead_letters" or any(queue_depth.depth(ENV.DPP_DLQ_URL)):
             recovery.run_loop(LOOPS[name])
 

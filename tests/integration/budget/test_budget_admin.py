@@ -9,7 +9,7 @@ import redis
 from django.contrib.auth.models import User
 from django.test import Client
 
-from budget import daily_snapshots, dashboard, ledger, services, spending
+from budget import daily_snapshots, dashboard, entries, ledger, services, spending
 from budget.metrics import OPERATIONS
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.rebuild import rebuild
@@ -33,7 +33,7 @@ ACCOUNTS, ENTRIES = "/admin/budget/account/", "/admin/budget/ledgerentry/"
 def tenant_id(runs_table: RunsTable, valkey: redis.Redis) -> str:
     rebuild.rebuild_all()
     made = a_tenant().tenant_id
-    services.top_up(tenant_id=made, amount_micros=25_000_000, reference="first", reason="", actor="test")
+    entries.top_up(tenant_id=made, amount_micros=25_000_000, reference="first", reason="", actor="test")
     return made
 
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 from django.test import Client
 
-from budget import services
+from budget import entries, services
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.outcomes import Settled
 from budget.rebuild import rebuild
@@ -67,7 +67,7 @@ class Caller:
 
 
 def top_up(tenant_id: str, micros: int, reference: str = "first") -> None:
-    services.top_up(tenant_id=tenant_id, amount_micros=micros, reference=reference, reason="", actor="test")
+    entries.top_up(tenant_id=tenant_id, amount_micros=micros, reference=reference, reason="", actor="test")
 
 
 def charged_run(runs: RunsTable, tenant_id: str, reserved: int, charge: int) -> None:
@@ -262,7 +262,7 @@ def test_dpp_28_the_statement_as_csv_adds_up(owner: Caller, quarter: list[Ledger
 
 
 def test_csv_gives_a_spreadsheet_no_formula(tenant_id: str, owner: Caller) -> None:
-    services.top_up(tenant_id=tenant_id, amount_micros=1, reference="=1+1", reason='-2, "x"', actor="ada")
+    entries.top_up(tenant_id=tenant_id, amount_micros=1, reference="=1+1", reason='-2, "x"', actor="ada")
     text = b"".join(owner.get(ENTRIES, accept="text/csv").streaming_content).decode()
     (line,) = list(csv.DictReader(io.StringIO(text)))[1:-1]
     assert (line["reference"], line["reason"]) == ("'=1+1", '\'-2, "x"')

@@ -8,7 +8,7 @@ import pytest
 import redis
 from django.core.management import CommandError, call_command
 
-from budget import services
+from budget import entries
 from budget.models import LedgerEntry
 from budget.rebuild import rebuild
 from budget.redis import keys
@@ -45,7 +45,7 @@ def run_json(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 def funded(micros: int = 1_000_000) -> str:
     tenant_id = a_tenant().tenant_id
-    services.top_up(tenant_id=tenant_id, amount_micros=micros, reference="first", reason="", actor="test")
+    entries.top_up(tenant_id=tenant_id, amount_micros=micros, reference="first", reason="", actor="test")
     return tenant_id
 
 

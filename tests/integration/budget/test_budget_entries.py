@@ -8,13 +8,14 @@ import pytest
 import redis
 from django.db import connections
 
-from budget import jobs, ledger, services
+from budget import entries, jobs, ledger, services
+from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS
 from budget.outcomes import Closed, CreditAnswer, Held, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.services import Available, Entered
+from budget.services import Available
 from dpp_project import clock
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
@@ -33,11 +34,11 @@ def _money(runs_table: RunsTable, valkey: redis.Redis) -> None:
 
 def top_up(tenant_id: str, micros: Any = 500_000, reference: str = "invoice 7", **more: Any) -> Entered | Refusal:
     values = {"reason": "", "actor": "test"} | more
-    return services.top_up(tenant_id=tenant_id, amount_micros=micros, reference=reference, **values)
+    return entries.top_up(tenant_id=tenant_id, amount_micros=micros, reference=reference, **values)
 
 
 def adjust(tenant_id: str, micros: Any, reference: str = "ticket 7", reason: str = "was wrong") -> Entered | Refusal:
-    return services.adjust(tenant_id=tenant_id, amount_micros=micros, reference=reference, reason=reason, actor="test")
+    return entries.adjust(tenant_id=tenant_id, amount_micros=micros, reference=reference, reason=reason, actor="test")
 
 
 def entered(answer: Entered | Refusal) -> Entered:
@@ -166,7 +167,7 @@ def test_dpp_57_two_at_once_with_one_reference_enter_once() -> None:
         thread.join()
     assert sorted(entered(answer).is_new for answer in answers) == [False, False, False, True]
     assert LedgerEntry.objects.filter(tenant_id=tenant_id).count() == 1
-    services.replay_pending(limit=10, older_than=timedelta(0))
+    entries.replay_pending(limit=10, older_than=timedelta(0))
     assert available(tenant_id) == 500_000
 
 
@@ -191,10 +192,10 @@ def test_dpp_57_what_a_crash_left_is_applied_once(monkeypatch: pytest.MonkeyPatc
         assert entered(top_up(tenant_id)).balance_micros is None
     assert PendingCredit.objects.count() == 1
     assert jobs.apply_pending(now=clock.now(), limit=10).seen == 0, "it may still be on its way"
-    replayed = services.replay_pending(limit=10, older_than=timedelta(0))
+    replayed = entries.replay_pending(limit=10, older_than=timedelta(0))
     assert (replayed.seen, replayed.applied) == (1, 1)
     assert available(tenant_id) == 500_001
-    assert services.replay_pending(limit=10, older_than=timedelta(0)).seen == 0
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).seen == 0
 
 
 @pytest.mark.parametrize("outcome_lost", [True, False])
@@ -222,7 +223,7 @@ def test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed(
         made = entered(top_up(tenant_id))
     valkey.delete(keys.credit(str(made.entry.entry_id)))
     PendingCredit.objects.update(created_at=clock.now() - timedelta(hours=13))
-    assert services.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert available(tenant_id) == 500_001
 
 
@@ -240,5 +241,5 @@ def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: py
         patch.setattr(scripts.Scripts, "credit", rebuilt_first)
         assert entered(top_up(tenant_id)).balance_micros is None, "its epoch is over"
     assert available(tenant_id) == 500_001
-    assert services.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert available(tenant_id) == 500_001

@@ -8,7 +8,7 @@ import redis
 from django.core.checks import run_checks
 from django.db import connection
 
-from budget import services
+from budget import entries, services
 from budget.money import MAX_MICROS, AmountInvalid
 from budget.outcomes import Closed, Held, Insufficient, Refunded, ScriptRefused, Settled, Unavailable
 from budget.rebuild import rebuild
@@ -24,7 +24,7 @@ __all__ = ["runs_table"]
 def tenant_id(runs_table: RunsTable, valkey: redis.Redis) -> str:
     rebuild.rebuild_all()
     made = a_tenant().tenant_id
-    services.top_up(tenant_id=made, amount_micros=1_000_000, reference="first", reason="", actor="test")
+    entries.top_up(tenant_id=made, amount_micros=1_000_000, reference="first", reason="", actor="test")
     return made
 
 

@@ -11,7 +11,8 @@ import pytest
 import redis
 from django.db import connection, connections, transaction
 
-from budget import services, verify
+from budget import entries, services, verify
+from budget.entries import Entered
 from budget.models import PendingCredit
 from budget.outcomes import AlreadyHeld, AskAgain, Closed, Held, Refunded, Settled, Unavailable
 from budget.rebuild import rebuild
@@ -19,7 +20,7 @@ from budget.rebuild.gate_watch import watch
 from budget.rebuild.rebuild import Busy, Rebuilt
 from budget.redis import connection as money_connection
 from budget.redis import keys, scripts
-from budget.services import Available, Entered
+from budget.services import Available
 from budget.verify import Verdict
 from dpp_project.devstack import valkey as devstack_valkey
 from tests.gear.builders.open_runs import RunsTable, runs_table
@@ -38,7 +39,7 @@ def runs(runs_table: RunsTable, valkey: redis.Redis) -> RunsTable:
 
 def funded(micros: int = 1_000_000) -> str:
     tenant_id = a_tenant().tenant_id
-    made = services.top_up(tenant_id=tenant_id, amount_micros=micros, reference="first", reason="", actor="test")
+    made = entries.top_up(tenant_id=tenant_id, amount_micros=micros, reference="first", reason="", actor="test")
     assert isinstance(made, Entered)
     assert made.balance_micros == micros
     return tenant_id
@@ -362,7 +363,7 @@ def test_dpp_55_an_older_image_is_never_believed(runs_table: RunsTable, own_valk
     open_run = held_run(runs_table, tenant_id)
     own_valkey.save()
     settled = settled_run(runs_table, tenant_id, charge=250_000)
-    services.top_up(tenant_id=tenant_id, amount_micros=9, reference="second", reason="", actor="test")
+    entries.top_up(tenant_id=tenant_id, amount_micros=9, reference="second", reason="", actor="test")
     own_valkey.start_from("older.rdb")
     assert own_valkey.client.get(keys.balance(tenant_id)) == "750000", "the image itself is older"
 
@@ -424,14 +425,14 @@ def test_dpp_55_a_rebuild_that_lost_its_lock_cannot_write_an_older_snapshot(
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [session])
             assert cursor.fetchone() == (True,)
-        services.top_up(tenant_id=tenant_id, amount_micros=5, reference="meanwhile", reason="", actor="test")
+        entries.top_up(tenant_id=tenant_id, amount_micros=5, reference="meanwhile", reason="", actor="test")
         others.append(rebuild.rebuild_tenant(tenant_id))
         return True
 
     monkeypatch.setattr(rebuild, "fence_and_snapshot", then_the_session_is_lost)
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     assert others == [None, Busy()]
-    services.replay_pending(limit=10, older_than=timedelta())
+    entries.replay_pending(limit=10, older_than=timedelta())
     assert available(tenant_id) == 750_005
     assert verify.verify(tenant_id).verdict is Verdict.PROVED
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt), "the lock is free"
@@ -463,14 +464,14 @@ def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
 def test_dpp_57_pending_credits_are_counted_by_a_rebuild(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id = funded()
     valkey.flushall()
-    made = services.top_up(tenant_id=tenant_id, amount_micros=5, reference="closed", reason="", actor="test")
+    made = entries.top_up(tenant_id=tenant_id, amount_micros=5, reference="closed", reason="", actor="test")
     assert isinstance(made, Entered)
     assert made.balance_micros is None
     assert PendingCredit.objects.count() == 1
     rebuild.rebuild_all()
     assert available(tenant_id) == 1_000_005
     assert PendingCredit.objects.count() == 1, "its row goes when the replay has met its receipt"
-    assert services.replay_pending(limit=10, older_than=timedelta()).applied == 1
+    assert entries.replay_pending(limit=10, older_than=timedelta()).applied == 1
     assert PendingCredit.objects.count() == 0
     assert available(tenant_id) == 1_000_005
 
@@ -494,5 +495,5 @@ def test_a_client_of_money_is_guarded(own_valkey: OwnValkey) -> None:
 def test_money_inside_a_transaction_is_refused(runs: RunsTable) -> None:
     tenant_id = funded()
     with pytest.raises(RuntimeError), transaction.atomic():
-        services.top_up(tenant_id=tenant_id, amount_micros=5, reference="x", reason="", actor="test")
+        entries.top_up(tenant_id=tenant_id, amount_micros=5, reference="x", reason="", actor="test")
     assert available(tenant_id) == 1_000_000

@@ -10,7 +10,7 @@ import pytest
 import redis
 from django.db import connections
 
-from budget import jobs, services, verify
+from budget import entries, jobs, services, verify
 from budget.models import PendingCredit
 from budget.outcomes import Closed, Held, Settled, Unavailable
 from budget.rebuild import rebuild
@@ -33,7 +33,7 @@ def runs(runs_table: RunsTable, valkey: redis.Redis) -> RunsTable:
 @pytest.fixture
 def tenant_id(runs: RunsTable) -> str:
     made = a_tenant().tenant_id
-    services.top_up(tenant_id=made, amount_micros=1_000_000, reference="first", reason="", actor="test")
+    entries.top_up(tenant_id=made, amount_micros=1_000_000, reference="first", reason="", actor="test")
     return made
 
 
@@ -83,7 +83,7 @@ def test_dpp_56_a_commit_that_took_too_much_gives_it_back(runs: RunsTable, tenan
     runs.commit(claimed, taken_micros=50_000, due_micros=5_000)
     assert PendingCredit.objects.get().amount_usd_micros == 45_000
     assert differences(tenant_id) == [], "the adjustment is on its way"
-    services.replay_pending(limit=10, older_than=timedelta(seconds=-1))
+    entries.replay_pending(limit=10, older_than=timedelta(seconds=-1))
     assert PendingCredit.objects.count() == 0
     assert differences(tenant_id) == []
 
@@ -231,7 +231,7 @@ def test_dpp_56_no_false_alarm_under_load(runs: RunsTable, tenant_id: str) -> No
 
 def test_the_job_reports_the_drift(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     other = a_tenant().tenant_id
-    services.top_up(tenant_id=other, amount_micros=5, reference="first", reason="", actor="test")
+    entries.top_up(tenant_id=other, amount_micros=5, reference="first", reason="", actor="test")
     rebuild.rebuild_all()
     assert jobs.verify_all(now=clock.now(), limit=100).errors == 0
     valkey.incrby(keys.balance(tenant_id), 3)

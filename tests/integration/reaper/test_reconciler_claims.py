@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from budget import services
+from budget import entries, services
 from budget.models import PendingCredit
 from budget.outcomes import Settled
 from budget.rebuild import rebuild
@@ -104,7 +104,7 @@ def test_dpp_42_what_was_taken_too_much_for_a_lost_result_goes_back(tenant: Tena
     assert recovery.charges(run) == [-50_000, 45_000]
     assert PendingCredit.objects.filter(entry__run_id=run.run_id).count() == 1
     recovery.law_holds(tenant)
-    services.replay_pending(limit=10, older_than=timedelta())
+    entries.replay_pending(limit=10, older_than=timedelta())
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.FEE_MICROS
     recovery.law_holds(tenant)
 

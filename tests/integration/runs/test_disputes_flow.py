@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 import redis as redis_library
 
-from budget import services
+from budget import entries, services
+from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import rebuild
-from budget.services import Available, Entered
+from budget.services import Available
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from runs import transitions
@@ -32,7 +33,7 @@ Resolve = Callable[..., Run | Refusal]
 def tenant_id(valkey: redis_library.Redis) -> str:
     tenant_id = a_tenant().tenant_id
     rebuild.rebuild_all()
-    entered = services.top_up(
+    entered = entries.top_up(
         tenant_id=tenant_id, amount_micros=FUNDS, reference="first", reason="funds", actor="operator:kim"
     )
     assert isinstance(entered, Entered)
@@ -106,7 +107,7 @@ def test_dpp_58_a_refund_while_redis_is_closed_waits_in_the_ledger(tenant_id: st
     assert PendingCredit.objects.get().amount_usd_micros == gear.ACTUAL_MICROS
     rebuild.rebuild_all()
     assert balance(tenant_id) == FUNDS
-    services.replay_pending(limit=10, older_than=timedelta())
+    entries.replay_pending(limit=10, older_than=timedelta())
     assert not PendingCredit.objects.exists()
     assert balance(tenant_id) == FUNDS
 

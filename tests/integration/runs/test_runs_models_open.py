@@ -5,11 +5,12 @@ from datetime import timedelta
 import pytest
 import redis as redis_library
 
-from budget import ports, services
+from budget import entries, ports, services
+from budget.entries import Entered
 from budget.ports import EndedRun, OpenRun
 from budget.rebuild import rebuild
 from budget.redis import keys
-from budget.services import Available, Entered
+from budget.services import Available
 from dpp_project import clock
 from runs import transitions
 from runs.claims import LOST, Moved
@@ -72,7 +73,7 @@ def test_dpp_55_ended_since_names_what_was_committed_lately() -> None:
 def tenant_id(transactional_db: None, valkey: redis_library.Redis) -> str:
     tenant_id = a_tenant().tenant_id
     rebuild.rebuild_all()
-    entered = services.top_up(
+    entered = entries.top_up(
         tenant_id=tenant_id, amount_micros=FUNDS, reference="first", reason="funds", actor="operator:kim"
     )
     assert isinstance(entered, Entered)

@@ -299,14 +299,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a used reference is entered again",
-        "budget/services.py",
+        "budget/entries.py",
         "    if written is not None:\n",
         "    if written is not None and not written.pk:\n",
         entries("test_dpp_57_the_same_reference_enters_once"),
     ),
     Mutant(
         "an old pending credit is tried again",
-        "budget/services.py",
+        "budget/entries.py",
         "    if pending.created_at < clock.now() - REPLAY_AGE_MAX:\n",
         "    if pending is None:\n",
         entries("test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed"),

@@ -1,0 +1,218 @@
+"""Money that comes in or is put right: an entry in the ledger, then its credit on the balance.
+
+Each use case names its idempotency key, and what is true if it dies.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import redis
+import structlog
+from django.db import transaction
+
+from budget import ledger
+from budget.models import LedgerEntry, PendingCredit
+from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros
+from budget.outcomes import Credited
+from budget.rebuild import rebuild
+from budget.redis import keys, scripts
+from budget.redis.gate import GateClosed
+from budget.services import BALANCE_LOST, Available, balance
+from dpp_project import clock
+from dpp_project.reasons import ReasonCode
+from dpp_project.refusals import Refusal, invalid
+from tenants.models import Tenant
+from tenants.scopes import OPERATOR_TENANT_ID
+
+log = structlog.get_logger("dpp.budget")
+
+REFERENCE_LENGTH_MAX: Final = 64
+TEXT_LENGTH_MAX: Final = 200
+OUR_REFERENCES: Final = ("run:", "dispute:")
+REPLAY_AGE_MAX: Final = timedelta(seconds=keys.RECEIPT_TTL_SECONDS // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The entry stands in the ledger. `balance_micros` is None until it has reached the balance: a job sees to that."""
+
+    entry: LedgerEntry
+    is_new: bool
+    balance_micros: int | None
+
+
+def top_up(
+    *, tenant_id: str, amount_micros: int, reference: str, reason: str, actor: str, dry_run: bool = False
+) -> Entered | Refusal:
+    """Money comes in. Key: (tenant, reference); the same reference with another amount is refused.
+
+    Order: read the epoch; one transaction writes entry and pending credit; the script brings it to the balance; the
+    pending row goes. Dying after the transaction leaves the row to the replay; a rebuild in between has counted the
+    entry and refuses or recognises the late script.
+    """
+    try:
+        checked_micros(amount_micros)
+    except AmountInvalid as error:
+        return invalid("amount", str(error))
+    wanted = _Wanted(LedgerEntry.Kind.TOPUP, tenant_id, amount_micros, reference, reason, actor)
+    return _enter(wanted, dry_run=dry_run)
+
+
+def adjust(
+    *, tenant_id: str, amount_micros: int, reference: str, reason: str, actor: str, dry_run: bool = False
+) -> Entered | Refusal:
+    """Put something right, either way. Key, order and crash window as for `top_up`.
+
+    It may take no more than the ledger holds for the tenant; with holds open the balance can go below zero meanwhile,
+    and nothing is held until it is back.
+    """
+    try:
+        checked_credit_micros(amount_micros)
+    except AmountInvalid as error:
+        return invalid("amount", str(error))
+    if not reason.strip():
+        return invalid("reason", "say why the adjustment is made")
+    wanted = _Wanted(LedgerEntry.Kind.ADJUST, tenant_id, amount_micros, reference, reason, actor)
+    return _enter(wanted, dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    kind: LedgerEntry.Kind
+    tenant_id: str
+    amount_micros: int
+    reference: str
+    reason: str
+    actor: str
+
+
+def _enter(wanted: _Wanted, *, dry_run: bool) -> Entered | Refusal:
+    fault = _text_fault(wanted)
+    if fault is not None:
+        return fault
+    epoch = None if dry_run else open_epoch()
+    # Durable: inside someone's transaction the balance could rise for an entry that is rolled back.
+    with transaction.atomic(durable=True):
+        answer = _append(wanted)
+        if isinstance(answer, Refusal):
+            return answer
+        entry, is_new = answer
+        pending = PendingCredit.objects.filter(entry=entry).first()
+        transaction.set_rollback(dry_run)
+    if dry_run:
+        return Entered(entry, is_new, None)
+    if is_new:
+        log.info(
+            "ledger entry",
+            kind=wanted.kind.value,
+            tenant_id=wanted.tenant_id,
+            entry_id=str(entry.entry_id),
+            amount_usd_micros=wanted.amount_micros,
+            actor=wanted.actor,
+        )
+    if pending is not None:
+        return Entered(entry, is_new, bring_to_balance(pending, epoch=epoch))
+    now = balance(tenant_id=wanted.tenant_id)
+    return Entered(entry, is_new, now.balance_micros if isinstance(now, Available) else None)
+
+
+def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
+    """Under the tenant's row lock, so that two with one reference, or both just under the limit, take turns."""
+    tenant_id = wanted.tenant_id
+    if tenant_id == OPERATOR_TENANT_ID:
+        return invalid("tenant_id", f"{tenant_id} runs the platform and holds no money")
+    if not Tenant.objects.select_for_update(no_key=True).filter(tenant_id=tenant_id).exists():
+        return Refusal(ReasonCode.NOT_FOUND, "there is no such tenant", "tenant_id")
+    written = ledger.entry_by_reference(tenant_id, wanted.reference)
+    if written is not None:
+        if (written.kind, written.amount_usd_micros) == (wanted.kind, wanted.amount_micros):
+            return written, False
+        return Refusal(
+            ReasonCode.IDEMPOTENCY_CONFLICT,
+            f"it stands for a {written.kind} of {written.amount_usd_micros} micros already; choose another",
+            "reference",
+        )
+    if not 0 <= ledger.sums_of(tenant_id).total_micros + wanted.amount_micros <= MAX_MICROS:
+        return invalid("amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
+    entry = ledger.append_credit(
+        tenant_id=tenant_id,
+        kind=wanted.kind,
+        amount_micros=wanted.amount_micros,
+        reference=wanted.reference,
+        reason=wanted.reason,
+        actor=wanted.actor,
+    )
+    return entry, True
+
+
+def _text_fault(wanted: _Wanted) -> Refusal | None:
+    reference, reason = wanted.reference, wanted.reason
+    if not 1 <= len(reference) <= REFERENCE_LENGTH_MAX or not reference.isprintable() or not reference.strip():
+        return invalid("reference", f"1 to {REFERENCE_LENGTH_MAX} printable characters")
+    if reference.startswith(OUR_REFERENCES):
+        return invalid("reference", f"{' and '.join(OUR_REFERENCES)} are the platform's own")
+    if len(reason) > TEXT_LENGTH_MAX or not reason.isprintable():
+        return invalid("reason", f"at most {TEXT_LENGTH_MAX} printable characters")
+    if not wanted.actor:
+        return invalid("actor", "say who does it")
+    return None
+
+
+def open_epoch() -> str | None:
+    """The epoch money is open under, or None: then the rebuild that opens it counts the entry we are about to write."""
+    try:
+        return scripts.shared().gate.renewed()
+    except (GateClosed, redis.RedisError):
+        return None
+
+
+def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None:
+    """Bring one entry to the balance; the balance after it, or None if that is left to the replay.
+
+    `epoch` was read before the pending row was, or before it was written: a rebuild of all since then has counted the
+    entry, and its new epoch makes the script refuse; a rebuild that came before has left the entry's receipt. A row
+    older than half its receipt's life is not tried but counted by a rebuild of its tenant: the receipt might expire
+    between this try and a late double of it.
+    Safe to repeat, beside itself and late.
+    """
+    if pending.created_at < clock.now() - REPLAY_AGE_MAX:
+        return _count_by_rebuild(pending)
+    if epoch is None:
+        return None
+    outcome = scripts.shared().credit(
+        tenant_id=pending.tenant_id,
+        entry_id=str(pending.entry_id),
+        amount_micros=pending.amount_usd_micros,
+        epoch=epoch,
+    )
+    if isinstance(outcome, Credited):
+        PendingCredit.objects.filter(pk=pending.pk).delete()
+        return outcome.balance_micros
+    return _count_by_rebuild(pending) if outcome == BALANCE_LOST else None
+
+
+def _count_by_rebuild(pending: PendingCredit) -> int | None:
+    """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
+    if not rebuild.mended(pending.tenant_id):
+        return None
+    PendingCredit.objects.filter(pk=pending.pk).delete()
+    now = balance(tenant_id=pending.tenant_id)
+    return now.balance_micros if isinstance(now, Available) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    seen: int
+    applied: int
+
+
+def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
+    """Bring to the balance what a crash left behind. Younger rows belong to someone who is at it."""
+    epoch = open_epoch()
+    ripe = PendingCredit.objects.filter(created_at__lt=clock.now() - older_than)
+    found = list(ripe.order_by("created_at")[:limit])
+    for pending in found:
+        bring_to_balance(pending, epoch=epoch)
+    left = PendingCredit.objects.filter(pk__in=[pending.pk for pending in found]).count()
+    return Replayed(seen=len(found), applied=len(found) - left)
