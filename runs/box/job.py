@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,7 +27,23 @@ SENT_NOTHING = 71
 """Exit code of a job that could not tell how it ended."""
 
 
-def main(connection: socket.socket, limits: Limits, *, zygote: int, scratch: Path) -> NoReturn:
+def start(connection: socket.socket, limits: Limits, *, scratch: Path, forget: Callable[[], None]) -> int:
+    """The pid of a new job. Every job begins here, and nowhere else is a process made for one.
+
+    `forget` lets go of what is the zygote's, in the new process.
+    """
+    zygote = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            forget()
+            _main(connection, limits, zygote=zygote, scratch=scratch)
+        finally:
+            os._exit(SENT_NOTHING)
+    return pid
+
+
+def _main(connection: socket.socket, limits: Limits, *, zygote: int, scratch: Path) -> NoReturn:
     """Seal this process, then do what the worker asks."""
     os.setsid()
     parent_death.die_with_parent(zygote)

@@ -11,6 +11,7 @@ nursery.
 
 import contextlib
 import gc
+import mmap
 import os
 import select
 import shutil
@@ -35,50 +36,94 @@ def main(leash: int, scratch: str, controls: Mapping[str, int]) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)
     parent_death.adopt_orphans()  # what a zygote leaves behind that dies itself
+    folder, worker = Path(scratch), socket.socket(fileno=leash)
     gc.collect()
     gc.freeze()  # a child's collector would touch, and so copy, every page we share
-    nursery, folder = os.getpid(), Path(scratch)
-    for at, (module, control) in enumerate(controls.items()):
-        if os.fork() == 0:
-            try:
-                parent_death.die_with_parent(nursery)
-                for other in {leash, *controls.values()} - {control}:
-                    os.close(other)
-                zygote.main(control, module, folder / str(at))
-            finally:
-                os._exit(1)
-    for control in controls.values():
-        os.close(control)
-    worker = socket.socket(fileno=leash)
-    if _worker_ended(worker):
+    zygotes = _Zygotes(worker, folder, controls)
+    if zygotes.outlive_worker():
         _let_them_leave()
     _kill_all()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
-def _worker_ended(worker: socket.socket) -> bool:
-    """Wait; False when it is one of the zygotes that ended."""
-    born, wake = socket.socketpair()
-    for one in (born, wake):
-        one.setblocking(False)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    try:
-        while not _one_is_dead():
-            ready, _, _ = select.select([worker, born], [], [])
-            if worker in ready:
+class _Zygotes:
+    """One for each module. A zygote that ends in its rehearsal is made anew without; the end of any other ends all."""
+
+    def __init__(self, worker: socket.socket, folder: Path, controls: Mapping[str, int]) -> None:
+        self._worker = worker
+        self._folder = folder
+        self._controls = list(controls.items())  # kept open: a zygote made anew serves the same
+        self._rehearsed = mmap.mmap(-1, len(controls) or 1)  # a byte for each, shared with it
+        self._places: dict[int, int] = {}
+        self._born, self._wake = socket.socketpair()
+        for one in (self._born, self._wake):
+            one.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        for place in range(len(controls)):
+            self._fork(place, rehearse=True)
+
+    def _fork(self, place: int, *, rehearse: bool) -> None:
+        nursery = os.getpid()
+        module, control = self._controls[place]
+        pid = os.fork()
+        if pid == 0:
+            try:
+                parent_death.die_with_parent(nursery)
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for one in (self._worker, self._born, self._wake):
+                    one.close()
+                for _, other in self._controls:
+                    if other != control:
+                        os.close(other)
+                zygote.main(
+                    control,
+                    module,
+                    self._folder / str(place),
+                    rehearse=rehearse,
+                    rehearsed=lambda: self._rehearsed.__setitem__(place, 1),
+                )
+            finally:
+                os._exit(1)
+        self._places[pid] = place
+
+    def outlive_worker(self) -> bool:
+        """Wait; False when it is one of the zygotes that ended."""
+        try:
+            while not self._one_is_dead():
+                ready, _, _ = select.select([self._worker, self._born], [], [])
+                if self._worker in ready:
+                    return True
+                with contextlib.suppress(BlockingIOError):
+                    self._born.recv(4096)
+            return False
+        finally:
+            signal.set_wakeup_fd(-1)
+
+    def _one_is_dead(self) -> bool:
+        """Left unreaped: a zombie still tells its children from strangers."""
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            place = self._places.get(ended.si_pid)
+            if place is not None and self._rehearsed[place]:
                 return True
-            with contextlib.suppress(BlockingIOError):
-                born.recv(4096)
+            os.waitpid(ended.si_pid, 0)
+            if place is not None:
+                del self._places[ended.si_pid]
+                self._kill_strays()
+                self._rehearsed[place] = 1
+                self._fork(place, rehearse=False)
         return False
-    finally:
-        signal.set_wakeup_fd(-1)
 
-
-def _one_is_dead() -> bool:
-    """Left unreaped: a zombie still tells its children from strangers."""
-    return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    def _kill_strays(self) -> None:
+        """What a rehearsal left behind. Their own children follow them here."""
+        while strays := [pid for pid in process_tree.children(os.getpid()) if pid not in self._places]:
+            for pid in strays:
+                process_tree.kill(pid)
+            for pid in strays:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
 
 
 def _let_them_leave() -> None:

@@ -20,14 +20,17 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from dpp_project.processes import parent_death, process_tree
-from runs.box import job, wire
+from runs.box import job, rehearsal, wire
 from runs.box.limits import PROCESSES_MAX, Limits
+from runs.packs.pack import Pack
 
 WATCH_SECONDS: Final = 0.1
 
@@ -83,7 +86,7 @@ class Zygote:
         connection, status = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         try:
             limits = Limits(**wire.receive(status).document)
-            self._fork(connection, status, limits)
+            self._start(connection, status, limits)
         except (EOFError, OSError) as error:
             with contextlib.suppress(OSError):
                 status.sendall(wire.encode({"kind": "not started", "error": type(error).__name__}))
@@ -91,17 +94,10 @@ class Zygote:
         finally:
             connection.close()
 
-    def _fork(self, connection: socket.socket, status: socket.socket, limits: Limits) -> None:
+    def _start(self, connection: socket.socket, status: socket.socket, limits: Limits) -> None:
         self._started += 1
-        zygote = os.getpid()
         scratch = self._scratch / str(self._started)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                self._forget(status)
-                job.main(connection, limits, zygote=zygote, scratch=scratch)
-            finally:
-                os._exit(job.SENT_NOTHING)
+        pid = job.start(connection, limits, scratch=scratch, forget=lambda: self._forget(status))
         running = Running(pid=pid, limits=limits, status=status, scratch=scratch)
         if not self._running:
             self._weigh_at = time.monotonic() + WATCH_SECONDS
@@ -219,17 +215,30 @@ class Zygote:
         os._exit(0)
 
 
-def main(control: int, module: str, scratch: Path) -> NoReturn:
-    """Load the pack, then serve. A module that cannot be loaded fails its own runs, and no other's."""
-    try:
-        pack = getattr(importlib.import_module(module), "PACK", None)
-        for wanted in () if pack is None else pack.preload:
-            importlib.import_module(wanted)
-    except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each job that needs it
-        sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
+def main(control: int, module: str, scratch: Path, *, rehearse: bool, rehearsed: Callable[[], None]) -> NoReturn:
+    """Load the pack, then serve. A module that cannot be loaded fails its own runs, and no other's.
+
+    Whatever ends this process before it has called `rehearsed` was its rehearsal.
+    """
+    pack = _loaded(module)
+    if rehearse and pack is not None and not rehearsal.went_well(pack, module):
+        os._exit(1)
+    rehearsed()
+    tempfile.tempdir = None  # a job's own folder, not where the rehearsal would have written
     scratch.mkdir()
     gc.collect()
     gc.freeze()
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
     Zygote(connection, scratch).serve()
+
+
+def _loaded(module: str) -> Pack[Any] | None:
+    try:
+        pack: Pack[Any] | None = getattr(importlib.import_module(module), "PACK", None)
+        for wanted in () if pack is None else pack.preload:
+            importlib.import_module(wanted)
+    except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each job that needs it
+        sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
+        return None
+    return pack

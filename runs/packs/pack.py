@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, JsonValue
 
 MEBIBYTE = 1_048_576
 FILE_NAME_LENGTH_MAX = 120
 ARTIFACTS_MAX = 100
+REHEARSE_EXAMPLE: Final = "example"
 
 Inputs = TypeVar("Inputs", bound=BaseModel)
 
@@ -156,5 +157,8 @@ class Pack(Generic[Inputs]):
     """Names of the environment variables it reads, such as an engine's address and key. The box has no others."""
     preload: tuple[str, ...] = ()
     """Modules that only its execution needs, loaded once where packs are forked from and never in the API."""
+    rehearsal: Literal["example"] | Callable[[], object] | None = None
+    """Done once in the process that runs are forked from, so that no run pays for first times: the example, where the
+    pack needs neither network nor upload, or a little local work. Five seconds; no thread, child or file may stay."""
     missing: Callable[[], Sequence[str]] = tuple
     """The things to install before this pack can work, each with how; empty means ready."""

@@ -53,5 +53,6 @@ PACK = Pack(
     estimate=_estimate,
     execute=_execute,
     example={"sleep_ms": 10, "cost_usd": "0.0100"},
+    rehearsal="example",
     memory_bytes=256 * MEBIBYTE,
 )

@@ -196,5 +196,6 @@ PACK = Pack(
         ],
         "redact": True,
     },
+    rehearsal="example",
     memory_bytes=256 * MEBIBYTE,
 )

@@ -57,6 +57,7 @@ def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
             "mode": "brief",
         },
         memory_bytes=256 * MEBIBYTE,
+        rehearsal="example" if chosen is None else None,
         needs_network=chosen is not None,
         environment=engine.NAMES,
         missing=lambda: engine.faults(os.environ),

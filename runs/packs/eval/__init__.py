@@ -219,5 +219,6 @@ PACK = Pack(
     estimate=_estimate,
     execute=_execute,
     example=EXAMPLE,
+    rehearsal="example",
     memory_bytes=256 * MEBIBYTE,
 )

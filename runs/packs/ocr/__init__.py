@@ -29,6 +29,12 @@ def _execute(work: Work[OcrInputs]) -> dict[str, JsonValue]:
     return Reader(work).run()
 
 
+def _rehearse() -> None:
+    from runs.packs.ocr import rehearsal
+
+    rehearsal.read_a_line()
+
+
 PACK = Pack(
     name="ocr",
     summary="Reads Korean and English text from pictures and PDFs that you uploaded.",
@@ -44,5 +50,6 @@ PACK = Pack(
     memory_bytes=768 * MEBIBYTE,
     environment=(BUCKET_VARIABLE, VARIABLE),
     preload=("runs.packs.ocr.reading",),
+    rehearsal=_rehearse,
     missing=missing,
 )

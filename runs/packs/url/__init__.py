@@ -10,10 +10,12 @@ gathering.py    all URLs of a run side by side, within its time and its hold
 import asyncio
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
 from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
+from runs.packs.url.content import Kind
 from runs.packs.url.fetching import Fetcher
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
 from runs.packs.url.inputs import UrlInputs
@@ -45,6 +47,20 @@ def _execute(work: Work[UrlInputs]) -> dict[str, JsonValue]:
         reader.close()
 
 
+def _rehearse() -> None:
+    """Everything but the network: a loop, the authorities that are trusted, and the text of a page."""
+    from runs.packs.url import text  # with its libraries: it has no place in the API
+
+    asyncio.run(asyncio.sleep(0))
+    Internet().close()
+    text.read(_PAGE, Kind.HTML, "utf-8")
+
+
+_PAGE: Final = b"""<!doctype html><html><head><title>A page</title></head>
+<body><header><nav><a href="/">Home</a></nav></header>
+<main><article><h1>What it says</h1><p>%s</p><ul><li>One</li><li>Two</li></ul><table><tr><td>1</td></tr></table>
+</article></main><footer>The end</footer></body></html>""" % (b"It is as long as pages are that have a text. " * 20)
+
 PACK = Pack(
     name="url",
     summary="Fetches up to 30 public https pages side by side and answers their titles and texts.",
@@ -60,5 +76,6 @@ PACK = Pack(
     needs_network=True,
     environment=(PRIVATE_HOSTS, CA_FILE),
     preload=("runs.packs.url.text",),
+    rehearsal=_rehearse,
     missing=_missing,
 )

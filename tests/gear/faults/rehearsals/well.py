@@ -1,0 +1,3 @@
+from tests.gear.faults.rehearsals import rehearsing
+
+PACK = rehearsing(lambda: None)
