@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 
 from dpp_project import discovery
 
@@ -12,6 +12,8 @@ class PlatformConfig(AppConfig):
     label = "platform"
 
     def ready(self) -> None:
+        has_pages = apps.is_installed("django.contrib.admin")  # a worker has none
         import_module("dpp_project.checks")
-        import_module("dpp_project.http.openapi")
+        if has_pages:
+            import_module("dpp_project.http.openapi")
         list(discovery.modules("metrics"))

@@ -7,9 +7,12 @@ One queue carries runs and nothing else. Jobs do not travel through it: a job th
 queue cannot wait behind 10,000 runs for it, so beat's scheduler runs them in its own process
 (dpp_project/jobs/scheduler.py).
 
+A worker is one process whose slots are threads (celery_sqs/slots.py); the packs run in processes of their own, in its
+box. What the slots share is made before they start: `worker_init` is sent once, on the main thread.
+
 Stopping a worker (DPP-78): the first SIGTERM stops receiving, returns what was received and not started, and waits for
-the packs that run; a second one, or the end of WORKER_GRACE_SECONDS, kills the process and its children with it
-(lifeline), and recovery does the rest.
+the packs that run; a second one, or the end of WORKER_GRACE_SECONDS, kills the process, its packs end with it, and
+recovery does the rest. A worker that has grown beyond DPP_WORKER_MEMORY_MB sends itself the first one.
 """
 
 import json
@@ -18,11 +21,10 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import celery
 import structlog
-from billiard.util import get_logger
 from celery import signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
@@ -35,11 +37,6 @@ from dpp_project import clock, constants
 from dpp_project.observe import logging as dpp_logging
 from dpp_project.observe import tracing
 from dpp_project.process_env import ENV
-from dpp_project.processes import parent_death
-from dpp_project.stores import redis
-
-if TYPE_CHECKING:
-    from django.db.backends.postgresql.base import DatabaseWrapper
 
 QUEUE = "runs"
 
@@ -62,16 +59,15 @@ app.conf.update(
     task_create_missing_queues=False,
     task_queues=None,
     task_acks_late=True,
-    task_reject_on_worker_lost=True,  # else a killed child's message is acknowledged and gone
     task_acks_on_failure=False,  # an unforeseen exception is redriven, and ends where someone sees it
-    task_acks_on_timeout=False,
     task_ignore_result=True,
     task_serializer="json",
     result_serializer="json",
     accept_content=["json"],
     task_protocol=2,
     worker_consumer="dpp_project.celery_sqs.consumer:Consumer",
-    worker_pool="prefork",
+    worker_pool="dpp_project.celery_sqs.slots:TaskPool",
+    worker_max_memory_per_child=ENV.DPP_WORKER_MEMORY_MB * 1_024,  # the pool takes it for the process
     worker_concurrency=ENV.DPP_WORKER_CONCURRENCY,
     worker_prefetch_multiplier=1,  # in flight = concurrency exactly: a message must not grow old inside a worker
     worker_enable_remote_control=False,
@@ -113,21 +109,6 @@ def configure_logging(**_: Any) -> None:
     # One line for each task is ours (end_task); Celery's own would repeat it, and quote what a task raised.
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
     logging.getLogger("celery.app.trace").setLevel(logging.CRITICAL)
-    get_logger().propagate = True  # the pool's, which says in plain text that a child died where nobody handles it
-
-
-@signals.worker_before_create_process.connect
-def leave_nothing_to_inherit(**_: Any) -> None:
-    """In the parent, before each fork: a connection used from two processes answers both wrongly."""
-    for connection in connections.all(initialized_only=True):
-        connection.close()
-        cast("DatabaseWrapper", connection).close_pool()
-    redis.disconnect()
-
-
-@signals.worker_process_init.connect
-def start_child(**_: Any) -> None:
-    parent_death.die_with_parent()
 
 
 @signals.worker_shutting_down.connect

@@ -94,7 +94,13 @@ class Environment(BaseModel):
     DPP_API_PORT: Tcp = Field(default=8000, description="Port the API listens on.")
     DPP_API_WORKERS: int = Field(default=2, ge=1, le=64, description="API processes; one a core.")
     DPP_API_THREADS: int = Field(default=6, ge=1, le=32, description="Threads in each API process.")
-    DPP_WORKER_CONCURRENCY: int = Field(default=4, ge=1, le=256, description="Runs one worker executes at once.")
+    DPP_WORKER_CONCURRENCY: int = Field(default=8, ge=1, le=256, description="Runs one worker executes at once.")
+    DPP_WORKER_MEMORY_MB: int = Field(
+        default=1_024,
+        ge=256,
+        le=65_536,
+        description="A worker whose own process holds more drains and leaves, to be started anew.",
+    )
     DPP_DB_POOL_SIZE: int = Field(default=8, ge=1, le=64, description="Postgres connections of one process.")
     DPP_REDIS_TIMEOUT_MS: int = Field(default=2_000, ge=50, le=30_000, description="Patience with Redis, each call.")
 

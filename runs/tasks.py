@@ -1,14 +1,18 @@
 """The one task: a message says which run is due. Its kwargs are exactly the documented message (DPP-38)."""
 
+import gc
 import uuid
 from typing import Any
 
 from celery import shared_task, signals
 from celery.exceptions import Reject
 
+from dpp_project.aws import clients
 from dpp_project.process_env import ENV
+from dpp_project.stores import redis
+from runs.bucket import storage
 from runs.submit import wake_worker
-from runs.worker import execution
+from runs.worker import execution, leases
 from runs.worker.leases import Message
 
 
@@ -22,6 +26,13 @@ def execute(self: Any, *, run_id: str, tenant_id: str, pack_type: str, enqueued_
         raise Reject(run_id, requeue=False) from None  # left to redrive: the dead-letter queue keeps it for a person
 
 
-@signals.worker_process_init.connect
-def warm_the_box(**_: object) -> None:
+@signals.worker_init.connect
+def make_what_the_slots_share(**_: object) -> None:
+    """Before they start: the first runs come all at once, and each would make an S3 client of 6 MB."""
     execution.box().warm()
+    leases.keeper()
+    storage.shared().warm()
+    clients.sqs()
+    redis.client()
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays, and no collection need look at it again

@@ -1,6 +1,6 @@
 from importlib import import_module
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 
 
 class TenantsConfig(AppConfig):
@@ -8,4 +8,5 @@ class TenantsConfig(AppConfig):
     verbose_name = "Tenants and keys"
 
     def ready(self) -> None:
-        import_module("tenants.openapi")
+        if apps.is_installed("drf_spectacular"):  # a worker has no document
+            import_module("tenants.openapi")

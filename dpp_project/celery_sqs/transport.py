@@ -32,9 +32,8 @@ for a single message, and it takes messages for DPP_SQS_FIRST_VISIBILITY_SECONDS
 That is longer than the heartbeat interval, and the heartbeat of a run extends it; a run that ends sooner needs no
 extension. bench/worker_pool.py shows the loss: four messages after a killed stock worker, none without the kill.
 
-Threads in a process that forks children: the pool forks before the receiver starts; a child that replaces a dead one
-is forked beside it, touches no channel and no client of its parent (dpp_project/processes/per_process.py), and is
-replaced in its turn if it does not come up within `worker_proc_alive_timeout`.
+The threads here wake the loop by `call_soon`, which works only where the loop polls a descriptor: that is the bell of
+the worker's pool (slots.py). The worker never forks; its box's nursery is started by exec.
 """
 
 import logging

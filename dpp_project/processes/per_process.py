@@ -21,14 +21,11 @@ Thing = TypeVar("Thing")
 
 
 class PerProcess(Generic[Thing]):
-    """`make` builds the thing, once even if many threads ask; `in_child` is called in a forked child with what the
-    parent had made, before the child forgets it: to close the child's copies of file descriptors.
-    """
+    """`make` builds the thing, once even if many threads ask."""
 
-    def __init__(self, make: Callable[[], Thing], *, in_child: Callable[[Thing], object] | None = None) -> None:
+    def __init__(self, make: Callable[[], Thing]) -> None:
         self.__doc__ = make.__doc__
         self._make = make
-        self._in_child = in_child
         self._made: Thing | None = None
         self._lock = threading.Lock()
         _all.add(self)
@@ -49,10 +46,8 @@ class PerProcess(Generic[Thing]):
         return made
 
     def forget_parents(self) -> None:
-        made, self._made = self._made, None
+        self._made = None
         self._lock = threading.Lock()
-        if made is not None and self._in_child is not None:
-            self._in_child(made)
 
 
 _all: "weakref.WeakSet[PerProcess[Any]]" = weakref.WeakSet()

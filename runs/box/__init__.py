@@ -4,6 +4,7 @@
     box.py  ── two sockets ──▶ fork ──────────────────────▶ job.py: limits, then the pack
             ◀── how it ended ── watches, kills, sweeps      ◀── request ── answers, charges, logs ──▶ worker
 
-A worker process's zygotes are forked from its nursery, and end together.
+A worker is one process and has one nursery, whatever the number of its slots; its zygotes are forked from it, and end
+together.
 Everything that runs beyond the worker imports neither Django nor settings, and sees no secret.
 """

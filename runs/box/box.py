@@ -23,7 +23,7 @@ log = structlog.get_logger("dpp.box")
 
 
 class Box:
-    """One nursery, started when first needed, for as many threads as like. A forked child leaves it, and makes a Box.
+    """One nursery, started when first needed, for as many threads as like.
 
     `modules` are the packs that it has zygotes for.
     """
@@ -77,8 +77,3 @@ class Box:
         if dead is not None:
             dead.end()
         return made
-
-    def leave(self) -> None:
-        """In a forked child: the nursery is the parent's."""
-        if self._nursery is not None:
-            self._nursery.leave()

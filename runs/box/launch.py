@@ -90,7 +90,7 @@ class Nursery:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def leave(self) -> None:
-        """In a forked child: the nursery is the parent's, and must notice when that dies."""
+        """Let go of our ends: to the nursery and to its zygotes that is the end of their worker."""
         self._leash.close()
         for zygote in self._zygotes.values():
             zygote.control.close()

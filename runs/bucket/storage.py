@@ -4,13 +4,14 @@ Presigned addresses use S3_PUBLIC_ENDPOINT_URL where clients reach the bucket by
 """
 
 import base64
+import contextlib
 import hashlib
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from django.core.files.storage import storages
 from storages.backends.s3 import S3Storage
 
@@ -159,6 +160,11 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
             ExpiresIn=seconds,
         )
 
+    def warm(self) -> None:
+        """Make what a first `put` would: threads that begin at once would make one each."""
+        with contextlib.suppress(BotoCoreError):  # no credentials yet; the first `put` asks again
+            self._signed_put()
+
     def client(self) -> "S3Client":
         return clients.s3(self.endpoint_url)
 
@@ -172,13 +178,16 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
 
     def _put_at_once(self, key: str, content: bytes, headers: dict[str, str]) -> bool:
         try:
-            credentials = clients.credentials()
+            return self._signed_put().put(key, content, headers)
         except NoCredentialsError:
             return False
+
+    def _signed_put(self) -> SignedPut:
+        credentials = clients.credentials()
         made, where = self._puts(), (self.endpoint_url, self.bucket_name)
         if where not in made:
             made[where] = SignedPut(self.client(), self.bucket_name, credentials)
-        return made[where].put(key, content, headers)
+        return made[where]
 
 
 def shared() -> RunStorage:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
+from django.db import connections
 from pydantic import JsonValue
 
 from dpp_project import clock
@@ -73,7 +74,7 @@ def _make_box() -> Box:
     return Box(registry.modules().values())
 
 
-box = PerProcess(_make_box, in_child=Box.leave)
+box = PerProcess(_make_box)
 
 
 def execute(run_id: uuid.UUID, *, message: Message | None) -> End:
@@ -148,6 +149,7 @@ def _worked(run: Run, lease: Lease, message: Message | None) -> Intent | None:
     signal = leases.take(lease)
     with leases.keeper().holding(lease, message=message, stop=running.stop, has_signal=signal) as held:
         begun = time.monotonic()
+        connections.close_all()  # back to the pool: it may be smaller than the slots, and the keeper needs one of it
         outcome = running.wait()
         metrics.PACK_SECONDS.labels(pack=run.pack_type, end=_name(outcome)).observe(time.monotonic() - begun)
         if isinstance(outcome, Stopped):

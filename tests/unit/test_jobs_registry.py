@@ -53,16 +53,14 @@ def test_dpp_38_celery_is_set_so_that_no_message_is_lost_or_grows_old() -> None:
     conf = app.conf
     wanted = {
         "task_acks_late": True,
-        "task_reject_on_worker_lost": True,
         "task_acks_on_failure": False,
-        "task_acks_on_timeout": False,
         "worker_prefetch_multiplier": 1,
         "worker_enable_remote_control": False,
         "worker_send_task_events": False,
         "task_create_missing_queues": False,
         "task_ignore_result": True,
         "accept_content": ["json"],
-        "worker_pool": "prefork",
+        "worker_pool": "dpp_project.celery_sqs.slots:TaskPool",
     }
     assert {name: conf[name] for name in wanted} == wanted
     assert list(conf.broker_transport_options["predefined_queues"]) == [conf.task_default_queue]

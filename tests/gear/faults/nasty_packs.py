@@ -311,6 +311,13 @@ def _read_environment(work: Work[Inputs]) -> Data:
     return {"key": os.environ.get("ENGINE_KEY")}
 
 
+def _stream(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    for at in range(work.inputs.number):
+        work.log("frame", at=at)
+    return {}
+
+
 LOOK_AROUND = nasty(_look_around)
 NO_NETWORK = nasty(_no_network)
 NETWORK = nasty(_no_network, needs_network=True)
@@ -351,3 +358,4 @@ UNPAID = nasty(_unpaid)
 READ_ENVIRONMENT = nasty(_read_environment)
 MISSING = nasty(_free, missing=lambda: ["tessdata kor (apt install tesseract-ocr-kor)"])
 NOT_A_DICT = nasty(lambda _work: [1])
+STREAM = nasty(_stream)

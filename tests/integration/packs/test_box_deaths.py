@@ -125,34 +125,22 @@ def test_box_stopping_signals_do_not_reach_the_packs(box: Box) -> None:
 
 
 _WORKER = """
-import json, os, sys
+import json, sys
 sys.path.insert(0, {root!r})
-from dpp_project.processes.per_process import PerProcess
 from runs.box.box import Box
 from tests.gear.builders.box import MODULE, a_job, begin
 
 def tell(event, /, **values):
     print(json.dumps(values | {{"nursery": box.nursery_pid()}}), flush=True)
 
-the_box = PerProcess(lambda: Box([MODULE]), in_child=Box.leave)
-box = the_box()
+box = Box([MODULE])
 begin(box, a_job("FREE")).wait()
-parent = box.nursery_pid()
-if {forks} and os.fork() != 0:
-    os.wait()
-    outcome = begin(box, a_job("FREE")).wait()
-    print(json.dumps({{"still": type(outcome).__name__, "same": box.nursery_pid() == parent}}), flush=True)
-    sys.exit()
-box = the_box()
-outcome = box.start(a_job({attribute!r}, timebox_seconds=60), fetch_upload=None, log=tell).wait()
-print(json.dumps({{"outcome": type(outcome).__name__, "apart": box.nursery_pid() != parent}}), flush=True)
-box.close()
-os._exit(0)
+box.start(a_job({attribute!r}, timebox_seconds=60), fetch_upload=None, log=tell).wait()
 """
 
 
-def a_worker(attribute: str, *, forks: bool = False) -> "subprocess.Popen[str]":
-    script = _WORKER.format(root=str(ROOT), attribute=attribute, forks=forks)
+def a_worker(attribute: str) -> "subprocess.Popen[str]":
+    script = _WORKER.format(root=str(ROOT), attribute=attribute)
     return subprocess.Popen([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, text=True)
 
 
@@ -174,14 +162,6 @@ def test_box_a_worker_that_dies_before_its_nursery_is_ready_leaves_nothing() -> 
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     wait_until(lambda: not lives(int(said[0])) and not Path(said[1]).exists(), what="nursery and folder to be gone")
-
-
-def test_box_a_forked_child_has_a_nursery_of_its_own_and_leaves_its_parents_alone() -> None:
-    """As Celery's prefork pool does it."""
-    with a_worker("FREE", forks=True) as worker:
-        assert worker.stdout is not None
-        said = [json.loads(line) for line in worker.stdout]
-    assert said == [{"outcome": "Done", "apart": True}, {"still": "Done", "same": True}]
 
 
 def test_box_a_machine_without_room_for_a_process_charges_nothing(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """A real worker, SQS away or full of poison: it comes back by itself, and loses nothing (DPP-38, 39, 78)."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -62,6 +61,7 @@ def test_dpp_39_a_worker_comes_back_each_time_sqs_was_unreachable(tmp_path: Path
                 queue.send(work(mode.name))
                 assert running.alive()
             running.wait_for(mode.name, seconds=BACK_WITHIN_SECONDS)
+            wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="its message to be deleted")
 
         queue.send(work("before"))
         running.wait_for("before")
@@ -134,7 +134,7 @@ def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, qu
         "rejects": envelope("gear.fail", {"name": "rejects", "how": "reject"}),
         "raises": envelope("gear.fail", {"name": "raises", "how": "value"}),
         "out of memory": envelope("gear.fail", {"name": "memory", "how": "memory"}),
-        "kills its process": envelope("gear.fail", {"name": "kills", "how": "kill"}),
+        "leaves": envelope("gear.fail", {"name": "leaves", "how": "exit"}),
     }  # fmt: skip
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
         for body in poison.values():
@@ -230,26 +230,114 @@ def test_dpp_78_a_second_sigterm_kills_and_the_message_comes_again(tmp_path: Pat
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=environ) as running:
         queue.send(work("long", sleep_ms=60_000))
         running.wait_for("long", event="started")
-        child = int(running.lines()[0]["pid"])
         running.terminate()
         wait_until(lambda: "Warm shutdown" in running.log(), what="the first signal to arrive")
         running.terminate()
         assert running.wait_exit(seconds=5) == -signal.SIGTERM
-        wait_until(lambda: not Path(f"/proc/{child}").exists(), what="the child to die with its worker")
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url) as second:
         wait_until(lambda: second.events("started") == ["long", "long"], what="the message to come again")
 
 
-@pytest.mark.contract("DPP-32", "DPP-38")
-def test_dpp_38_a_killed_child_costs_neither_worker_nor_message(tmp_path: Path, queue: Queues) -> None:
-    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=1) as running:
-        queue.send(work("killed", sleep_ms=2_000))
-        running.wait_for("killed", event="started")
-        os.kill(int(running.lines()[0]["pid"]), signal.SIGKILL)
-        running.wait_for("killed", seconds=20)
-        assert running.events("started") == ["killed", "killed"]
-        assert running.alive()
-        assert any("SIGKILL" in line["event"] for line in running.log_lines("multiprocessing"))
+@pytest.mark.contract("DPP-38")
+def test_dpp_38_poison_that_kills_the_process_does_so_three_times_at_most(tmp_path: Path, queue: Queues) -> None:
+    """Each time its supervisor starts another. A poll that died with its worker may take one of the three receives."""
+    poison, kills = envelope("gear.fail", {"name": "kills", "how": "kill"}), 0
+    queue.send(poison)
+    while queue.dead_bodies() != [poison]:
+        with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
+            wait_until(lambda: not running.alive() or queue.dead_bodies(), seconds=30, what="a death or a dead letter")
+            if not running.alive():
+                kills += 1
+                assert running.wait_exit(seconds=1) == -signal.SIGKILL
+                continue
+            queue.send(work("afterwards"))
+            running.wait_for("afterwards")
+    assert 1 <= kills <= 3
+    assert running.events("started") == ["kills"] * kills + ["afterwards"]
+
+
+@pytest.mark.contract("DPP-38")
+def test_dpp_38_a_killed_worker_costs_no_message(tmp_path: Path, queue: Queues) -> None:
+    names = [f"n{number}" for number in range(4)]
+    for name in names:
+        queue.send(work(name, sleep_ms=2_000))
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4, environ=SOON_AGAIN) as killed:
+        killed.wait_for(*names, event="started")
+        killed.process.kill()
+        killed.wait_exit(seconds=5)
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4) as running:
+        running.wait_for(*names, seconds=20)
+        assert sorted(running.events("started")) == sorted(names * 2)
+        assert sorted(running.events("ended")) == names
+
+
+@pytest.mark.contract("DPP-38")
+def test_dpp_38_tasks_that_leave_cost_neither_their_slot_nor_its_connection(tmp_path: Path, queue: Queues) -> None:
+    """More of them than slots and than connections; stock threads would have lost each slot for good."""
+    environ = SOON_AGAIN | {"DPP_DB_POOL_SIZE": "1"}
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=2, environ=environ) as running:
+        for number in range(3):
+            queue.send(envelope("gear.fail", {"name": f"leaves {number}", "how": "exit"}))
+        wait_until(lambda: len(queue.dead_bodies()) == 3, seconds=30, what="three dead letters")
+        for number in range(4):
+            queue.send(envelope("gear.ask", {"name": f"asks {number}"}))
+        running.wait_for(*(f"asks {number}" for number in range(4)), seconds=20)
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_slot_that_hangs_stops_neither_another_nor_a_signal(tmp_path: Path, queue: Queues) -> None:
+    """In native code, where nothing reaches it: the others go on, SIGTERM drains, a second one ends the process."""
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=2) as running:
+        queue.send(envelope("gear.hang", {"name": "hangs", "seconds": 600}))
+        running.wait_for("hangs", event="started")
+        names = [f"n{number}" for number in range(20)]
+        for name in names:
+            queue.send(work(name))
+        running.wait_for(*names, seconds=30)
+        running.terminate()
+        wait_until(lambda: "Warm shutdown" in running.log(), what="the first signal to arrive")
+        running.terminate()
+        assert running.wait_exit(seconds=5) == -signal.SIGTERM
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_what_ends_early_in_a_drain_is_acknowledged_before_the_drain_is_over(
+    tmp_path: Path, scripted: Scripted, queue: Queues
+) -> None:
+    with worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url, concurrency=2) as running:
+        queue.send(work("late", sleep_ms=6_000))
+        running.wait_for("late", event="started")
+        queue.send(work("early", sleep_ms=1_000))
+        running.wait_for("early", event="started")
+        running.terminate()
+        wait_until(lambda: "DeleteMessageBatch" in scripted.actions, what="the early one to be deleted")
+        assert running.events("ended") == ["early"]
+        assert running.wait_exit(seconds=20) == 0
+        assert running.events("ended") == ["early", "late"]
+    assert queue.counts(queue.runs_url) == (0, 0)
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_worker_that_grew_drains_and_leaves(tmp_path: Path, queue: Queues) -> None:
+    """Weighed while it works: it finishes that, takes nothing more and exits in order, to be started anew."""
+    environ = {"GEAR_WEIGH_SECONDS": "0.2", "DPP_WORKER_MEMORY_MB": "256"}
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=2, environ=environ) as running:
+        queue.send(envelope("gear.grow", {"name": "grows", "megabytes": 300}))
+        assert running.wait_exit(seconds=60) == 0
+        assert running.events("ended") == ["grows"]
+        assert [line["event"] for line in running.log_lines("dpp.sqs") if "has grown" in line["event"]] != []
+        queue.send(work("left"))
+    assert queue.counts(queue.runs_url) == (1, 0)
+
+
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_sigquit_kills_at_once(tmp_path: Path, queue: Queues) -> None:
+    """Celery would end the tasks one by one; a thread cannot be ended, so its process is."""
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=2, environ=SOON_AGAIN) as running:
+        queue.send(work("long", sleep_ms=60_000))
+        running.wait_for("long", event="started")
+        running.process.send_signal(signal.SIGQUIT)
+        assert running.wait_exit(seconds=5) == -signal.SIGKILL
 
 
 @pytest.mark.contract("DPP-78")
