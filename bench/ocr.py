@@ -13,9 +13,9 @@ os.environ["OMP_THREAD_LIMIT"] = "1"  # as in the box
 
 from rapidfuzz.distance import Levenshtein
 
-from runs.packs.ocr.engine import Engine
+from runs.packs.ocr.engine import OcrEngine
 from runs.packs.ocr.page import PageReader, PageText
-from runs.packs.ocr.profiles import PROFILES, Name
+from runs.packs.ocr.profiles import PROFILES, ProfileName
 from runs.packs.ocr.tessdata import folder, missing
 from tests.gear.corpora import ocr_corpus
 
@@ -29,13 +29,13 @@ def text_of(page: PageText) -> str:
     return "\n".join(block.text for block in page.blocks)
 
 
-def read(engine: Engine, profile: Name, sample: ocr_corpus.Sample) -> tuple[str, float]:
+def read(engine: OcrEngine, profile: ProfileName, sample: ocr_corpus.Sample) -> tuple[str, float]:
     begun = time.process_time()
     page = PageReader(engine, PROFILES[profile], seconds=PLENTY_SECONDS).read(sample.pixels)
     return text_of(page), time.process_time() - begun
 
 
-def measured(engine: Engine, profile: Name, kind: str, seeds: int) -> Iterator[tuple[float, float, float]]:
+def measured(engine: OcrEngine, profile: ProfileName, kind: str, seeds: int) -> Iterator[tuple[float, float, float]]:
     """Error rate, error rate with spaces, and seconds of each page."""
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         sample = ocr_corpus.sample(kind, seed)
@@ -44,7 +44,7 @@ def measured(engine: Engine, profile: Name, kind: str, seeds: int) -> Iterator[t
         yield ocr_corpus.character_error_rate(sample.truth, text), spaced, seconds
 
 
-def table(engine: Engine, profile: Name, seeds: int) -> None:
+def table(engine: OcrEngine, profile: ProfileName, seeds: int) -> None:
     print(f"{profile}: {seeds} pages of each kind")
     print(f"{'kind':12s} {'CER':>7s} {'worst':>7s} {'spaces':>7s} {'s/page':>7s} {'pages/min':>9s}")
     for kind in ocr_corpus.KINDS:
@@ -65,7 +65,7 @@ def main() -> None:
     if place is None or not ocr_corpus.FONTS.is_dir():
         sys.exit("not installed: " + "; ".join([*missing(), "fonts: make setup-ocr"]))
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS
-    with Engine(place) as engine:
+    with OcrEngine(place) as engine:
         table(engine, "P2A", seeds)
         table(engine, "P1", max(1, seeds // 4))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from runs.box.box import Box
 from runs.box.outcomes import Done
-from runs.box.running import Job
+from runs.box.running import PackRequest
 from runs.packs import decision
 from runs.packs.decision import extractive
 from tests.gear.builders.packs import no_upload
@@ -43,7 +43,7 @@ def long_context(sets: list[dict[str, Any]]) -> str:
 def through_the_box(question: str, context: str) -> float:
     box = Box([decision.__name__])
     box.ready(decision.__name__)
-    job = Job(
+    job = PackRequest(
         run_id="bench",
         module=decision.__name__,
         inputs={"question": question, "context": context},

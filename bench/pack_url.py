@@ -15,7 +15,7 @@ from pathlib import Path
 from dpp_project.processes import process_tree
 from runs.box.box import Box
 from runs.box.outcomes import Done
-from runs.box.running import Job
+from runs.box.running import PackRequest
 from runs.packs import url
 from runs.packs.pack import MEBIBYTE
 from tests.gear.builders.packs import no_upload
@@ -46,10 +46,10 @@ class Watch(threading.Thread):
         return self.most
 
 
-def job(web: Web, timeout: int) -> Job:
+def job(web: Web, timeout: int) -> PackRequest:
     names = [f"p{number}.many.example" for number in range(PAGES)]
     paths = ["slow"] * SLOW + ["ok"] * (PAGES - SLOW)
-    return Job(
+    return PackRequest(
         run_id="bench",
         module=url.__name__,
         inputs={

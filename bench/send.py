@@ -34,11 +34,11 @@ from collections.abc import Callable, Iterator
 
 from botocore.credentials import Credentials
 
-from dpp_project.aws.sqs_sender import BATCH, Message, Sender, SendFailed
+from dpp_project.aws.sqs_sender import BATCH, QueueMessage, Sender, SendFailed
 
 THREADS, SECONDS, ROUNDS = 16, 3.0, 3
 BODY = "x" * 1_300
-Send = Callable[[Message], None]
+Send = Callable[[QueueMessage], None]
 
 
 class Grouped:
@@ -48,10 +48,10 @@ class Grouped:
         self._sender, self._leaders = sender, leaders
         self._lock = threading.Lock()
         self._leading = 0
-        self._waiting: list[tuple[Message, threading.Event, list[SendFailed]]] = []
+        self._waiting: list[tuple[QueueMessage, threading.Event, list[SendFailed]]] = []
 
-    def send(self, message: Message) -> None:
-        mine: tuple[Message, threading.Event, list[SendFailed]] = (message, threading.Event(), [])
+    def send(self, message: QueueMessage) -> None:
+        mine: tuple[QueueMessage, threading.Event, list[SendFailed]] = (message, threading.Event(), [])
         with self._lock:
             self._waiting.append(mine)
             leads = self._leading < self._leaders
@@ -86,7 +86,7 @@ def measured(send: Send) -> tuple[float, float, float, float]:
 
     def work(mine: list[float]) -> None:
         while (began := time.perf_counter()) < ends:
-            send(Message(BODY))
+            send(QueueMessage(BODY))
             mine.append((time.perf_counter() - began) * 1_000)
 
     before = _cpu()

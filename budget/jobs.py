@@ -8,34 +8,34 @@ from typing import Final
 from budget import daily_snapshots, entries, verify
 from budget.rebuild.gate_watch import watch
 from budget.verify import Verdict
-from dpp_project.jobs.registry import Job, Report
+from dpp_project.jobs.registry import Job, PassReport
 from tenants.models import Tenant
 
 PENDING_IS_LATE_AFTER: Final = timedelta(seconds=10)
 DIFFERENCES_SHOWN: Final = 20
 
 
-def watch_gate(*, now: datetime, limit: int) -> Report:
+def watch_gate(*, now: datetime, limit: int) -> PassReport:
     """Rebuilds what is closed or lost. Two at once: the lock lets one of them work."""
     del now
     seen = watch(limit=limit)
-    return Report(seen=seen.found, changed=seen.rebuilt, errors=seen.failed, detail={"tenants": list(seen.tenants)})
+    return PassReport(seen=seen.found, changed=seen.rebuilt, errors=seen.failed, detail={"tenants": list(seen.tenants)})
 
 
-def apply_pending(*, now: datetime, limit: int) -> Report:
+def apply_pending(*, now: datetime, limit: int) -> PassReport:
     """Brings to the balance what a crash between ledger and balance left behind."""
     del now
     replayed = entries.replay_pending(limit=limit, older_than=PENDING_IS_LATE_AFTER)
-    return Report(seen=replayed.seen, changed=replayed.applied)
+    return PassReport(seen=replayed.seen, changed=replayed.applied)
 
 
-def verify_all(*, now: datetime, limit: int) -> Report:
+def verify_all(*, now: datetime, limit: int) -> PassReport:
     """Proves the law for every tenant. A difference is an error; repairing is a person's decision."""
     del now
     tenants = list(islice(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True).iterator(), limit))
     proofs = [verify.verify(tenant_id) for tenant_id in tenants]
     wrong = [proof for proof in proofs if proof.verdict is Verdict.DIFFERS]
-    return Report(
+    return PassReport(
         seen=len(proofs),
         errors=len(wrong),
         detail={
@@ -51,10 +51,10 @@ def verify_all(*, now: datetime, limit: int) -> Report:
     )
 
 
-def sum_up_days(*, now: datetime, limit: int) -> Report:
+def sum_up_days(*, now: datetime, limit: int) -> PassReport:
     """Writes yesterday's closing sums. Run twice, the second finds nothing to do."""
     written = daily_snapshots.sum_up(now=now, limit=limit)
-    return Report(seen=written, changed=written)
+    return PassReport(seen=written, changed=written)
 
 
 JOBS = (

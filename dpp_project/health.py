@@ -26,7 +26,7 @@ log = structlog.get_logger("dpp.health")
 
 PATIENCE_SECONDS = 3.0
 FRESH_SECONDS = 1.0
-Result = dict[str, Any]
+ProbeResult = dict[str, Any]
 
 
 def _database() -> None:
@@ -55,12 +55,12 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=2 * len(PROBES), thread_name_prefix="readyz")
 
 
-def _timed(probe: Callable[[], None]) -> Result:
+def _timed(probe: Callable[[], None]) -> ProbeResult:
     started = time.perf_counter()
     try:
         probe()
     except Exception as error:  # noqa: BLE001  whatever the probe raises is the finding
-        result: Result = {"state": "down", "error": type(error).__name__}
+        result: ProbeResult = {"state": "down", "error": type(error).__name__}
     else:
         result = {"state": "up"}
     finally:
@@ -68,10 +68,10 @@ def _timed(probe: Callable[[], None]) -> Result:
     return result | {"ms": round((time.perf_counter() - started) * 1_000, 1)}
 
 
-def probe_all() -> dict[str, Result]:
+def probe_all() -> dict[str, ProbeResult]:
     """Every dependency side by side; one that does not answer in time is down."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    waiting: dict[str, Future[Result]] = {name: _pool().submit(_timed, probe) for name, probe in PROBES.items()}
+    waiting: dict[str, Future[ProbeResult]] = {name: _pool().submit(_timed, probe) for name, probe in PROBES.items()}
     found = {}
     for name, future in waiting.items():
         try:
@@ -88,10 +88,10 @@ class _Latest:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._at = 0.0
-        self._found: dict[str, Result] = {}
+        self._found: dict[str, ProbeResult] = {}
         self._down: list[str] = []
 
-    def get(self) -> dict[str, Result]:
+    def get(self) -> dict[str, ProbeResult]:
         with self._lock:
             if time.monotonic() - self._at >= FRESH_SECONDS:
                 self._found = probe_all()
@@ -112,11 +112,11 @@ class _Latest:
 _latest = _Latest()
 
 
-def latest() -> dict[str, Result]:
+def latest() -> dict[str, ProbeResult]:
     return _latest.get()
 
 
-def names_down(found: dict[str, Result]) -> list[str]:
+def names_down(found: dict[str, ProbeResult]) -> list[str]:
     return [name for name, result in found.items() if result["state"] != "up"]
 
 

@@ -5,6 +5,7 @@ makes the problem document of one, `management.base.unless_refused` the error of
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from dpp_project.reasons import ReasonCode
 
@@ -16,6 +17,10 @@ class Refusal:
     reason: ReasonCode
     detail: str
     field: str = ""
+    run_id: UUID | None = None
+    """The run that stands in the way, where one does."""
+    retry_after_seconds: int | None = None
+    """When the same may be asked again, where waiting helps."""
 
 
 def invalid(field: str, detail: str) -> Refusal:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from budget.money import capped_charge_micros
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from reaper import driver, metrics
 from reaper.tally import Tally
 from runs import transitions
@@ -33,7 +33,7 @@ from runs.states import Status
 ACTOR: Final = "reconciler"
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     del now  # a claim's age is measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
     driver.finish_each(
@@ -45,10 +45,10 @@ def run_once(*, now: datetime, limit: int) -> Report:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     del now
     due = for_recovery.claimed_too_long()[:limit].count()
-    return Report(seen=due, changed=due)
+    return PassReport(seen=due, changed=due)
 
 
 def _taken_over(tally: Tally, run: Run) -> Claimed | Lost:

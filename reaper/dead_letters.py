@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db import transaction
 
 from dpp_project.aws import clients, queue_depth, receipt_handles
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.process_env import ENV
 from dpp_project.reasons import ReasonCode
 from reaper import message_parser, metrics
@@ -48,7 +48,7 @@ WAIT_SECONDS: Final = 1
 VISIBILITY_SECONDS: Final = 60
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     del now
     tally = Tally(ACTOR, limit=limit)
     while tally.goes_on():
@@ -67,12 +67,12 @@ def run_once(*, now: datetime, limit: int) -> Report:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     """How many there are; to look at one is to receive it, which is a change."""
     del now
     visible, _ = queue_depth.depth(ENV.DPP_DLQ_URL)
     waiting = min(limit, visible)
-    return Report(seen=waiting, changed=waiting)
+    return PassReport(seen=waiting, changed=waiting)
 
 
 def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":

@@ -22,7 +22,7 @@ from budget import verify
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from budget.verify import DifferenceKind, Proof, Verdict
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.reasons import ReasonCode
 from reaper import driver, metrics
 from reaper.tally import Tally
@@ -51,7 +51,7 @@ class _Turn:
     after = ""
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     """`limit` runs, and as many tenants. Ages are the database's."""
     del now
     tally = Tally(ACTOR, limit=limit)
@@ -63,7 +63,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     """Counts what would be ended, and compares tenants without rebuilding any."""
     del now
     tally = Tally(ACTOR)

@@ -11,7 +11,7 @@ touches neither money nor pointers.
 from datetime import datetime
 from typing import Final
 
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.reasons import ReasonCode
 from reaper import driver, metrics
 from reaper.tally import Tally
@@ -24,17 +24,17 @@ from runs.reads import for_recovery
 ACTOR: Final = "reaper"
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     del now  # leases are measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
     driver.finish_each(tally, _claimed, for_recovery.lease_expired())
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     del now
     due = for_recovery.lease_expired()[:limit].count()
-    return Report(seen=due, changed=due)
+    return PassReport(seen=due, changed=due)
 
 
 def _claimed(run: Run) -> Claimed | Lost:

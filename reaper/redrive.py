@@ -8,7 +8,7 @@ import structlog
 
 from dpp_project import clock
 from dpp_project.aws import sqs_sender
-from dpp_project.aws.sqs_sender import Message, SendFailed
+from dpp_project.aws.sqs_sender import QueueMessage, SendFailed
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from reaper.models import DeadLetter
@@ -26,7 +26,7 @@ def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
         return refusal
     try:
         if letter.run_id is None:
-            sqs_sender.shared().send(Message(bytes(letter.raw or b"").decode("utf-8", "surrogatepass")))
+            sqs_sender.shared().send(QueueMessage(bytes(letter.raw or b"").decode("utf-8", "surrogatepass")))
         else:
             wake_worker.send(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
     except SendFailed as error:

@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 
 from dpp_project.aws import queue_depth
 from dpp_project.aws.sqs_sender import BATCH
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.process_env import ENV
 from reaper import driver
 from reaper.tally import Tally
@@ -38,7 +38,7 @@ LOOP: Final = "requeuer"
 LATE_SECONDS: Final = 15 * 60
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     del now  # due is what the database's clock says
     tally = Tally(LOOP, limit=limit)
     due = driver.rows(tally, _to_send())
@@ -54,10 +54,10 @@ def run_once(*, now: datetime, limit: int) -> Report:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     del now
     due = _to_send()[:limit].count()
-    return Report(seen=due, changed=due)
+    return PassReport(seen=due, changed=due)
 
 
 def _to_send() -> QuerySet[Run]:

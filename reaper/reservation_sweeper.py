@@ -10,7 +10,7 @@ A death after the claim leaves the intent to the reconciler. A message that come
 from datetime import datetime
 from typing import Final
 
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.reasons import ReasonCode
 from reaper import driver
 from reaper.tally import Tally
@@ -23,17 +23,17 @@ from runs.reads import for_recovery
 ACTOR: Final = "sweeper"
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     del now  # the hour is measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
     driver.finish_each(tally, _claimed, for_recovery.never_started())
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     del now
     due = for_recovery.never_started()[:limit].count()
-    return Report(seen=due, changed=due)
+    return PassReport(seen=due, changed=due)
 
 
 def _claimed(run: Run) -> Claimed | Lost:

@@ -18,7 +18,7 @@ from django.db.models import QuerySet
 
 from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.retention import Period
 from reaper import driver
 from reaper.models import DeadLetter
@@ -41,7 +41,7 @@ PERIODS = (
 )
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     """`now` ages dead letters; runs are past their retention when the database's clock says so.
 
     What needs no S3 comes first, so that it goes while S3 is away.
@@ -54,7 +54,7 @@ def run_once(*, now: datetime, limit: int) -> Report:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     due = sum(
         rows.count()
         for rows in (
@@ -63,7 +63,7 @@ def preview(*, now: datetime, limit: int) -> Report:
             _old_letters(now=now)[:limit],
         )
     )
-    return Report(seen=due, changed=due)
+    return PassReport(seen=due, changed=due)
 
 
 def _forget_tombstones(tally: Tally) -> None:

@@ -9,7 +9,7 @@ import structlog
 from django.db import Error, connection
 
 from dpp_project.jobs import deadline
-from dpp_project.jobs.registry import EVERYTHING, Report
+from dpp_project.jobs.registry import EVERYTHING, PassReport
 from reaper import metrics
 from runs.bucket import outages
 from runs.bucket.outages import StorageAway
@@ -123,7 +123,7 @@ class Tally:
         else:
             self.noted["waiting"] += 1
 
-    def report(self) -> Report:
+    def report(self) -> PassReport:
         detail: dict[str, object] = dict(+self.noted)
         if self._skipped:
             detail["skipped"] = self._skipped
@@ -131,4 +131,4 @@ class Tally:
             detail["waits_for"] = self._waits_for
         if self._ended_by is not None:
             detail["ended_by"] = self._ended_by
-        return Report(seen=self.seen, changed=self.changed, errors=self.errors, detail=detail)
+        return PassReport(seen=self.seen, changed=self.changed, errors=self.errors, detail=detail)

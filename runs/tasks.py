@@ -13,13 +13,13 @@ from dpp_project.stores import redis
 from runs.bucket import storage
 from runs.submit import wake_worker
 from runs.worker import execution, leases
-from runs.worker.leases import Message
+from runs.worker.leases import WakingMessage
 
 
 @shared_task(name=wake_worker.TASK, bind=True)
 def execute(self: Any, *, run_id: str, tenant_id: str, pack_type: str, enqueued_at: str, schema_version: str) -> None:
     del tenant_id, pack_type, enqueued_at, schema_version  # the row is the truth
-    message = Message(queue_url=ENV.DPP_QUEUE_URL, receipt=self.request.properties["delivery_tag"])
+    message = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=self.request.properties["delivery_tag"])
     try:
         execution.execute(uuid.UUID(run_id), message=message)
     except execution.UnknownRun:

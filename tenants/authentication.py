@@ -13,7 +13,7 @@ from dpp_project.stores.postgres import DATABASE_AWAY
 from tenants import keys, metrics
 from tenants.last_used import LastUsed
 from tenants.models import ApiKey, Tenant
-from tenants.principals import Finding, Memory, Principal, RefusedKey
+from tenants.principals import Finding, Principal, PrincipalCache, RefusedKey
 from tenants.scopes import Scope
 
 log = structlog.get_logger("dpp.tenants")
@@ -27,7 +27,7 @@ _DETAILS: Final = {
     RefusedKey.MALFORMED: "The Authorization header holds no API key. Send `Authorization: Bearer dpp_...`.",
 }
 
-memory = Memory()
+memory = PrincipalCache()
 last_used = LastUsed()
 
 

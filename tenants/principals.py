@@ -53,7 +53,7 @@ class RefusedKey(StrEnum):
 Finding = Principal | RefusedKey
 
 
-class Memory:
+class PrincipalCache:
     """Cache of lookups by SHA-256 of the presented key, each for REMEMBERED_SECONDS: a cached key costs no query.
 
     A revocation or suspension is therefore effective everywhere REMEMBERED_SECONDS after its commit: an entry's time

@@ -2,7 +2,7 @@
 
 Each use case returns what it made, or a `Refusal` that names the field and the cure and changed nothing. The audit line
 is logged when the transaction commits, so a dry run (which rolls back) leaves none. A revocation or suspension
-reaches every process within 5 s of its commit (see `tenants.principals.Memory`).
+reaches every process within 5 s of its commit (see `tenants.principals.PrincipalCache`).
 """
 
 import re

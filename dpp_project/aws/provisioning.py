@@ -56,7 +56,7 @@ class CannotProvision(Exception):  # noqa: N818  the message says all
         self.unreachable = unreachable
 
 
-Step = tuple[Change, Callable[[], object]]
+ProvisionStep = tuple[Change, Callable[[], object]]
 
 
 def provision(*, dry_run: bool) -> Provisioned:
@@ -95,7 +95,7 @@ def _explained(error: BotoCoreError | ClientError, variable: str, endpoint: str 
 # Queues
 
 
-def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[Step]:
+def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[ProvisionStep]:
     dlq, runs = _name("DPP_DLQ_URL", env.DPP_DLQ_URL), _name("DPP_QUEUE_URL", env.DPP_QUEUE_URL)
     if dlq == runs:
         raise CannotProvision(variable="DPP_DLQ_URL", detail="names the same queue as DPP_QUEUE_URL")
@@ -131,7 +131,7 @@ def _arn(sqs: "SQSClient", name: str) -> str | None:
     return url and sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
 
 
-def _queue(sqs: "SQSClient", name: str, wanted: dict[str, str]) -> Iterator[Step]:
+def _queue(sqs: "SQSClient", name: str, wanted: dict[str, str]) -> Iterator[ProvisionStep]:
     attributes = cast("Any", wanted)  # boto3-stubs want literal keys
     url = _url(sqs, name)
     if url is None:
@@ -164,7 +164,7 @@ def _compare_url(variable: str, said: str, given: str | None, remarks: list[str]
 # Bucket
 
 
-def _bucket(s3: "S3Client", env: Environment, remarks: list[str]) -> Iterator[Step]:
+def _bucket(s3: "S3Client", env: Environment, remarks: list[str]) -> Iterator[ProvisionStep]:
     bucket = env.DPP_BUCKET
     there = _or_none(lambda: s3.head_bucket(Bucket=bucket), "404", "NoSuchBucket") is not None
     if not there:

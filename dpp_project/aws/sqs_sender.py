@@ -33,7 +33,7 @@ _PASSING: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class QueueMessage:
     body: str
     group: str | None = None
     """Fair queues: messages of one group do not delay those of the others."""
@@ -47,7 +47,7 @@ class SendFailed(Exception):  # noqa: N818  an outcome
     """The message is not known to be in the queue, and may be there all the same."""
 
 
-class Refused(SendFailed):
+class SendRefused(SendFailed):
     """SQS answered that it does not take the message: wrong queue, wrong key, wrong request."""
 
 
@@ -66,15 +66,15 @@ class Sender:
         self._signer = Signer(endpoint, service="sqs", region=region)
         self._connections = Connections(endpoint, timeout_seconds=timeout_seconds)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: QueueMessage) -> None:
         self._call("SendMessage", message.fields())
 
-    def send_batch(self, messages: Sequence[Message]) -> dict[int, SendFailed]:
+    def send_batch(self, messages: Sequence[QueueMessage]) -> dict[int, SendFailed]:
         """Up to ten at once. Answers the failures by position; raises when the request itself failed."""
         entries = [{"Id": str(at)} | message.fields() for at, message in enumerate(messages)]
         answer = self._call("SendMessageBatch", {"Entries": entries})
         return {
-            int(entry["Id"]): Refused(entry["Code"]) if entry.get("SenderFault") else Unreachable(entry["Code"])
+            int(entry["Id"]): SendRefused(entry["Code"]) if entry.get("SenderFault") else Unreachable(entry["Code"])
             for entry in answer.get("Failed") or ()
         }
 
@@ -110,7 +110,7 @@ def _judge(status: int, content: bytes) -> dict[str, Any]:
     code = str(answer.get("__type", "")).rpartition("#")[2] if isinstance(answer, dict) else ""
     if status >= 500 or status in {200, 429} or code in _PASSING:
         raise Unreachable(f"HTTP {status} {code}".rstrip())
-    raise Refused(f"HTTP {status} {code}".rstrip())
+    raise SendRefused(f"HTTP {status} {code}".rstrip())
 
 
 @PerProcess
@@ -119,7 +119,7 @@ def shared() -> Sender:
     try:
         credentials = clients.credentials()
     except NoCredentialsError as error:
-        raise Refused("no AWS credentials are to be found") from error
+        raise SendRefused("no AWS credentials are to be found") from error
     return Sender(
         endpoint=clients.sqs().meta.endpoint_url,
         queue_url=ENV.DPP_QUEUE_URL,

@@ -46,8 +46,8 @@ from ministack import app as ministack  # noqa: E402
 from ministack.core import persistence  # noqa: E402
 from ministack.services import s3, sqs  # noqa: E402
 
-Answer = dict[str, Any]
-Handler = Callable[[Answer, str], Any]
+AwsAnswer = dict[str, Any]
+Handler = Callable[[AwsAnswer, str], Any]
 
 CHANGES_A_QUEUE = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "PurgeQueue", "TagQueue", "UntagQueue")
 SNAPSHOT_SECONDS = 0.5
@@ -87,7 +87,7 @@ class Store:
         self.journal = self._journal_path(self.generation).open("a", encoding="utf-8")
         self.snapshot()
 
-    def record(self, entry: Answer) -> None:
+    def record(self, entry: AwsAnswer) -> None:
         """In the kernel's hands when this returns: a killed process cannot take it back."""
         self.journal.write(encode(entry) + "\n")
         self.journal.flush()
@@ -169,11 +169,11 @@ class Bell:
 store = Store(FOLDER)
 bell = Bell()
 _send, _receive = sqs._act_send_message, sqs._act_receive_message
-_moves: dict[str, list[Answer]] = {}
+_moves: dict[str, list[AwsAnswer]] = {}
 
 
-def send(data: Answer, queue_url: str) -> Answer:
-    answer: Answer = _send(data, queue_url)
+def send(data: AwsAnswer, queue_url: str) -> AwsAnswer:
+    answer: AwsAnswer = _send(data, queue_url)
     queue = sqs._get_q(data.get("QueueUrl", queue_url))
     for message in reversed(queue["messages"]):
         if message["id"] == answer["MessageId"]:
@@ -183,13 +183,13 @@ def send(data: Answer, queue_url: str) -> Answer:
     return answer
 
 
-async def receive(data: Answer, queue_url: str) -> Answer:
+async def receive(data: AwsAnswer, queue_url: str) -> AwsAnswer:
     queue = sqs._get_q(data.get("QueueUrl", queue_url))
     asked = data.get("WaitTimeSeconds")
     wait = int(asked if asked is not None else queue["attributes"].get("ReceiveMessageWaitTimeSeconds", "0"))
     end = time.monotonic() + wait
     while True:
-        answer: Answer = await _receive({**data, "WaitTimeSeconds": 0}, queue_url)
+        answer: AwsAnswer = await _receive({**data, "WaitTimeSeconds": 0}, queue_url)
         left = end - time.monotonic()
         if answer or left <= 0:
             store.changed = store.changed or bool(answer)
@@ -198,10 +198,10 @@ async def receive(data: Answer, queue_url: str) -> Answer:
 
 
 def deleting(handler: Handler) -> Handler:
-    def delete(data: Answer, queue_url: str) -> Answer:
+    def delete(data: AwsAnswer, queue_url: str) -> AwsAnswer:
         queue = sqs._get_q(data.get("QueueUrl", queue_url))
         before = {message["id"]: message for message in queue["messages"]}
-        answer: Answer = handler(data, queue_url)
+        answer: AwsAnswer = handler(data, queue_url)
         gone = before.keys() - {message["id"] for message in queue["messages"]}
         if gone:
             store.record({"gone": sorted(gone)})
@@ -211,8 +211,8 @@ def deleting(handler: Handler) -> Handler:
 
 
 def then_snapshot(handler: Handler) -> Handler:
-    def change(data: Answer, queue_url: str) -> Answer:
-        answer: Answer = handler(data, queue_url)
+    def change(data: AwsAnswer, queue_url: str) -> AwsAnswer:
+        answer: AwsAnswer = handler(data, queue_url)
         store.snapshot()
         return answer
 
@@ -220,8 +220,8 @@ def then_snapshot(handler: Handler) -> Handler:
 
 
 def then_remember(handler: Handler) -> Handler:
-    def change(data: Answer, queue_url: str) -> Answer:
-        answer: Answer = handler(data, queue_url)
+    def change(data: AwsAnswer, queue_url: str) -> AwsAnswer:
+        answer: AwsAnswer = handler(data, queue_url)
         store.changed = True
         bell.ring()
         return answer
@@ -238,13 +238,13 @@ def sources_of(dead_letter_arn: str) -> list[str]:
     return found
 
 
-def list_sources(data: Answer, queue_url: str) -> Answer:
+def list_sources(data: AwsAnswer, queue_url: str) -> AwsAnswer:
     queue = sqs._get_q(data.get("QueueUrl", queue_url))
     urls = [sqs._externalize_url(url) for url in sources_of(queue["attributes"]["QueueArn"])]
     return {"queueUrls": urls}
 
 
-def start_move(data: Answer, _queue_url: str) -> Answer:
+def start_move(data: AwsAnswer, _queue_url: str) -> AwsAnswer:
     """Redrive at once: what is visible in the dead letter queue returns to its source, as if newly sent."""
     arn = data["SourceArn"]
     source = sqs._queue_by_arn(arn)
@@ -276,7 +276,7 @@ def start_move(data: Answer, _queue_url: str) -> Answer:
     return {"TaskHandle": task["TaskHandle"]}
 
 
-def list_moves(data: Answer, _queue_url: str) -> Answer:
+def list_moves(data: AwsAnswer, _queue_url: str) -> AwsAnswer:
     return {"Results": _moves.get(data["SourceArn"], [])[: int(data.get("MaxResults", 1))]}
 
 

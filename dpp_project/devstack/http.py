@@ -41,7 +41,7 @@ def fetch(url: str, *, seconds: float = 5.0) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]
     body: dict[str, Any]
@@ -49,7 +49,7 @@ class Answer:
 
 def call(
     method: str, url: str, *, key: str, send: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
-) -> Answer:
+) -> HttpAnswer:
     """One request to the API with a key. Raises OSError when the server does not answer."""
     request = urllib.request.Request(  # noqa: S310  loopback
         url,
@@ -63,7 +63,7 @@ def call(
         answer = error
     with answer:
         body = answer.read()
-        return Answer(answer.status, dict(answer.headers), json.loads(body) if body else {})
+        return HttpAnswer(answer.status, dict(answer.headers), json.loads(body) if body else {})
 
 
 def without_proxy(environ: Mapping[str, str]) -> dict[str, str]:

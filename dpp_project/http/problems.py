@@ -59,12 +59,19 @@ def refused(refusal: Refusal, *, asked: str, stands_for: str, places: Mapping[st
     `asked` and `stands_for` name what was asked for and what an Idempotency-Key of it stands for; `places` says where
     in the request an argument stood, where it has another name there.
     """
+    detail, errors = refusal.detail, []
     if refusal.reason is ReasonCode.IDEMPOTENCY_CONFLICT:
-        return Problem(refusal.reason, f"This Idempotency-Key stands for another {stands_for}.")
-    if refusal.reason is not ReasonCode.VALIDATION_FAILED:
-        return Problem(refusal.reason, refusal.detail)
-    place = (places or {}).get(refusal.field, refusal.field)
-    return Problem(refusal.reason, f"The {asked} is refused; see errors.", errors=[FieldError(place, refusal.detail)])
+        detail = f"This Idempotency-Key stands for another {stands_for}."
+    elif refusal.reason is ReasonCode.VALIDATION_FAILED:
+        detail = f"The {asked} is refused; see errors."
+        errors = [FieldError((places or {}).get(refusal.field, refusal.field), refusal.detail)]
+    return Problem(
+        refusal.reason,
+        detail,
+        errors=errors,
+        run_id=None if refusal.run_id is None else str(refusal.run_id),
+        headers={} if refusal.retry_after_seconds is None else {"Retry-After": str(refusal.retry_after_seconds)},
+    )
 
 
 def document(problem: Problem, *, instance: str) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from django.db.models import QuerySet
 from dpp_project import retention
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
-from dpp_project.jobs.registry import Job, Report
+from dpp_project.jobs.registry import Job, PassReport
 
 AT_ONCE: Final = 10_000
 
 
-def delete_old_reports(*, now: datetime, limit: int) -> Report:
+def delete_old_reports(*, now: datetime, limit: int) -> PassReport:
     """Deletes the oldest reports past their period. Two at once find the same rows and delete each once."""
     seen = changed = 0
     while seen < limit and not (seen and deadline.is_over()):
@@ -22,12 +22,12 @@ def delete_old_reports(*, now: datetime, limit: int) -> Report:
             break
         deleted, _ = JobReport.objects.filter(pk__in=old).delete()
         seen, changed = seen + len(old), changed + deleted
-    return Report(seen=seen, changed=changed)
+    return PassReport(seen=seen, changed=changed)
 
 
-def preview_old_reports(*, now: datetime, limit: int) -> Report:
+def preview_old_reports(*, now: datetime, limit: int) -> PassReport:
     count = _past(now)[:limit].count()
-    return Report(seen=count, changed=count)
+    return PassReport(seen=count, changed=count)
 
 
 def _old(*, now: datetime, limit: int) -> list[int]:

@@ -17,7 +17,7 @@ PASS_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class PassReport:
     """What one run of a job saw and did. `detail` is JSON: ids and counts, never what a caller sent."""
 
     seen: int = 0
@@ -33,7 +33,7 @@ class RunOnce(Protocol):
     passes may change the order, never the choice.
     """
 
-    def __call__(self, *, now: datetime, limit: int) -> Report: ...
+    def __call__(self, *, now: datetime, limit: int) -> PassReport: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from django.db import Error
 from dpp_project import clock
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
-from dpp_project.jobs.registry import Job, Report
+from dpp_project.jobs.registry import Job, PassReport
 from dpp_project.stores import advisory_lock
 
 log = structlog.get_logger("dpp.job")
@@ -22,7 +22,7 @@ LOCK_CLASS = 0x6A6F6273
 """First half of the advisory lock's key ("jobs"); the second is the job's name."""
 
 
-class Outcome(enum.Enum):
+class PassOutcome(enum.Enum):
     DONE = "done"
     FAILED = "failed"
     BUSY = "already running"
@@ -30,12 +30,14 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    outcome: Outcome
-    report: Report | None = None
+class FinishedPass:
+    outcome: PassOutcome
+    report: PassReport | None = None
 
 
-def run(job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: threading.Event | None = None) -> Ran:
+def run(
+    job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: threading.Event | None = None
+) -> FinishedPass:
     """One pass of `job`, its report row written. Raises nothing.
 
     The pass ends at the job's deadline, or at the next row once `stopping` is set.
@@ -50,7 +52,7 @@ def run(job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: 
     try:
         with advisory_lock.try_lock(lock_key(job.name)) as first:
             if not first:
-                return Ran(outcome=Outcome.BUSY)
+                return FinishedPass(outcome=PassOutcome.BUSY)
             started_at = clock.now()
             row = JobReport.objects.create(
                 job=job.name, started_at=started_at, dry_run=dry_run, host=socket.gethostname()[:128], pid=os.getpid()
@@ -61,16 +63,16 @@ def run(job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: 
                     report = run_once(now=started_at, limit=limit or job.limit)
             except Exception as error:  # one job's failure is its own
                 log.warning("job failed", job=job.name, exc_info=error)
-                report, failed = Report(errors=1, detail={"error": type(error).__name__}), True
+                report, failed = PassReport(errors=1, detail={"error": type(error).__name__}), True
             _end(row, report)
     except Error as error:
         log.warning("job could not be reported, the database is away", job=job.name, exc_info=error)
-        return Ran(outcome=Outcome.UNAVAILABLE)
+        return FinishedPass(outcome=PassOutcome.UNAVAILABLE)
     log.info("job", job=job.name, seen=report.seen, changed=report.changed, errors=report.errors, dry_run=dry_run)
-    return Ran(outcome=Outcome.FAILED if failed else Outcome.DONE, report=report)
+    return FinishedPass(outcome=PassOutcome.FAILED if failed else PassOutcome.DONE, report=report)
 
 
-def _end(row: JobReport, report: Report) -> None:
+def _end(row: JobReport, report: PassReport) -> None:
     JobReport.objects.filter(pk=row.pk).update(
         ended_at=max(clock.now(), row.started_at),
         seen=report.seen,

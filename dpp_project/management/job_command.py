@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.models import remarks
-from dpp_project.jobs.runner import Outcome
+from dpp_project.jobs.runner import PassOutcome
 from dpp_project.management.base import EXIT_UNAVAILABLE, CommandAnswer, CommandRefused, OpsCommand
 from dpp_project.refusals import invalid
 
@@ -18,7 +18,12 @@ LIMIT_MAX = 1_000_000
 EXIT_ERRORS = 1
 EXIT_BUSY = 75  # EX_TEMPFAIL
 
-CODES = {Outcome.DONE: 0, Outcome.FAILED: EXIT_ERRORS, Outcome.BUSY: EXIT_BUSY, Outcome.UNAVAILABLE: EXIT_UNAVAILABLE}
+CODES = {
+    PassOutcome.DONE: 0,
+    PassOutcome.FAILED: EXIT_ERRORS,
+    PassOutcome.BUSY: EXIT_BUSY,
+    PassOutcome.UNAVAILABLE: EXIT_UNAVAILABLE,
+}
 
 
 def run_job(name: str, *, limit: int | None, dry_run: bool) -> CommandAnswer:

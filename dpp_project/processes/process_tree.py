@@ -62,7 +62,7 @@ def tree(pid: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """Of one process, in bytes. `private` is resident and belongs to no file."""
 
     mapped: int
@@ -70,12 +70,12 @@ class Memory:
     data: int
 
 
-def memory(pid: int | str = "self") -> Memory:
+def memory(pid: int | str = "self") -> MemoryUse:
     try:
         size, resident, shared, _, _, data, _ = (int(pages) * _PAGE for pages in _read(f"/proc/{pid}/statm").split())
     except OSError:
-        return Memory(0, 0, 0)
-    return Memory(mapped=size, private=resident - shared, data=data)
+        return MemoryUse(0, 0, 0)
+    return MemoryUse(mapped=size, private=resident - shared, data=data)
 
 
 def kill(pid: int) -> None:

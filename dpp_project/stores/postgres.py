@@ -20,15 +20,15 @@ DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalErr
 """What a statement raises when Postgres does not answer: what it asked may have been done, and asking again later is
 right. Psycopg's own come from outside Django's cursor: the pool, and a connection that is given up."""
 
-Answer = TypeVar("Answer")
+Answered = TypeVar("Answered")
 
 
 class BoundedConnection(psycopg.Connection[Any]):
     """Gives a connection up that does not answer. What was asked may have been done all the same, as in any outage."""
 
     def wait(
-        self, gen: Generator[Any, Any, Answer], interval: float = _LOOK_SECONDS, timeout: float | None = None
-    ) -> Answer:
+        self, gen: Generator[Any, Any, Answered], interval: float = _LOOK_SECONDS, timeout: float | None = None
+    ) -> Answered:
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         try:

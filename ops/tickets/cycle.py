@@ -19,13 +19,13 @@ from django.db import connection
 
 from dpp_project import clock
 from dpp_project.jobs import deadline
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from ops.tickets import emergency, metrics, processors, reaper, reports, selectors, transitions
 from ops.tickets.models import OpsRunReceipt, Ticket
-from ops.tickets.processors import Answer, Done, Later, Refused
+from ops.tickets.processors import Later, Processed, TicketDone, TicketRefused
 from ops.tickets.selectors import ATTEMPTS_MAX
 from ops.tickets.states import TicketStatus
-from ops.tickets.transitions import Outcome
+from ops.tickets.transitions import EdgeOutcome
 
 log = structlog.get_logger("dpp.ops")
 
@@ -35,12 +35,12 @@ STOPPED: Final = "STOPPED"
 SHOWN_MAX: Final = 20
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     receipt = run_cycle(now=now, limit=limit)
     document = receipt.document
     reaped = document["ticket_reaper"] or {}
     processed = document["processed"]
-    return Report(
+    return PassReport(
         seen=len(document["selected"]) + reaped.get("stale_count", 0),
         changed=sum(one["status"] in {TicketStatus.DONE, TicketStatus.FAILED} for one in processed)
         + reaped.get("cleaned_count", 0),
@@ -49,13 +49,13 @@ def run_once(*, now: datetime, limit: int) -> Report:
     )
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     """What a cycle would take up now; with the emergency stop on, nothing."""
     del now
     if emergency.is_on():
-        return Report(detail={"decision": STOPPED})
+        return PassReport(detail={"decision": STOPPED})
     stale, due = selectors.stale_by_setting().count(), selectors.due()[:limit].count()
-    return Report(seen=stale + due, changed=min(stale, settings.TICKET_REAPER_MAX_CLEAN) + due)
+    return PassReport(seen=stale + due, changed=min(stale, settings.TICKET_REAPER_MAX_CLEAN) + due)
 
 
 def run_cycle(*, now: datetime, limit: int) -> OpsRunReceipt:
@@ -162,7 +162,7 @@ def _skipped(request_ids: Sequence[str]) -> str:
 def work_on(ticket: Ticket) -> dict[str, str] | None:
     """Take a ticket, act, and store the result. None: another process has it."""
     edge = transitions.take if ticket.status == TicketStatus.OPEN else transitions.resume
-    if edge(request_id=ticket.pk, version=ticket.version) is Outcome.LOST:
+    if edge(request_id=ticket.pk, version=ticket.version) is EdgeOutcome.LOST:
         return None
     answer = _answer(ticket)
     status, message = _verdict(answer, attempt=ticket.attempts + 1)
@@ -178,14 +178,14 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
             message=message,
             detail=_detail(ticket, answer),
         )
-    if written is Outcome.LOST:
+    if written is EdgeOutcome.LOST:
         return _lost(ticket, message)
     metrics.PROCESSED.labels(ticket.request_type, status.value).inc()
     log.info("ticket processed", request_id=str(ticket.pk), request_type=ticket.request_type, status=status.value)
     return _said(ticket, status, message)
 
 
-def _answer(ticket: Ticket) -> Answer:
+def _answer(ticket: Ticket) -> Processed:
     try:
         return processors.process(ticket)
     except Exception as error:  # a ticket's failure is its own, and may be a service's that is away
@@ -193,11 +193,11 @@ def _answer(ticket: Ticket) -> Answer:
         return Later(f"it failed with {type(error).__name__}")
 
 
-def _verdict(answer: Answer, *, attempt: int) -> tuple[TicketStatus, str]:
+def _verdict(answer: Processed, *, attempt: int) -> tuple[TicketStatus, str]:
     match answer:
-        case Done(message):
+        case TicketDone(message):
             return TicketStatus.DONE, message
-        case Refused(message):
+        case TicketRefused(message):
             return TicketStatus.FAILED, message
         case Later(message) if attempt >= ATTEMPTS_MAX:
             return TicketStatus.FAILED, f"given up after {attempt} tries: {message}"
@@ -205,11 +205,11 @@ def _verdict(answer: Answer, *, attempt: int) -> tuple[TicketStatus, str]:
             return TicketStatus.IN_PROGRESS, message
 
 
-def _detail(ticket: Ticket, answer: Answer) -> dict[str, Any]:
+def _detail(ticket: Ticket, answer: Processed) -> dict[str, Any]:
     match answer:
-        case Done(_, detail):
+        case TicketDone(_, detail):
             return dict(detail)
-        case Refused():
+        case TicketRefused():
             return {}
         case Later():
             return processors.effect_of(ticket)
@@ -217,7 +217,7 @@ def _detail(ticket: Ticket, answer: Answer) -> dict[str, Any]:
 
 def _lost(ticket: Ticket, message: str) -> dict[str, str]:
     """Reaped, or resumed by another. What was done stands all the same, so the receipt says it."""
-    metrics.PROCESSED.labels(ticket.request_type, Outcome.LOST.name).inc()
+    metrics.PROCESSED.labels(ticket.request_type, EdgeOutcome.LOST.name).inc()
     log.warning("ticket was taken from its processor", request_id=str(ticket.pk), answer=message)
     status = TicketStatus(Ticket.objects.get(pk=ticket.pk).status)
     return _said(ticket, status, f"taken over by another meanwhile; this processor says: {message}")

@@ -36,18 +36,18 @@ def _printable(text: str) -> str:
     return text
 
 
-Text = Annotated[StrictStr, AfterValidator(_printable), Field(max_length=TEXT_LENGTH_MAX)]
+PayloadText = Annotated[StrictStr, AfterValidator(_printable), Field(max_length=TEXT_LENGTH_MAX)]
 
 
-class Payload(BaseModel):
+class TicketPayload(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class OfTenant(Payload):
+class OfTenant(TicketPayload):
     tenant_id: TenantId
 
 
-class TopUp(OfTenant):
+class TopUpPayload(OfTenant, title="TopUp"):  # its name in the OpenAPI document
     amount_usd: Annotated[
         StrictStr,
         AfterValidator(_an_amount),
@@ -57,7 +57,7 @@ class TopUp(OfTenant):
             json_schema_extra={"pattern": USD_PATTERN},
         ),
     ]
-    reason: Annotated[Text, Field(description="Shown to the tenant.")] = ""
+    reason: Annotated[PayloadText, Field(description="Shown to the tenant.")] = ""
 
 
 class Adjust(OfTenant):
@@ -70,20 +70,20 @@ class Adjust(OfTenant):
             json_schema_extra={"pattern": USD_PATTERN.replace("^", "^-?", 1)},
         ),
     ]
-    reason: Annotated[Text, Field(min_length=1, pattern=r"\S")]
+    reason: Annotated[PayloadText, Field(min_length=1, pattern=r"\S")]
 
 
-class Rebuild(Payload):
+class Rebuild(TicketPayload):
     tenant_id: Annotated[TenantId | None, Field(description="null: every tenant, under a new epoch.")] = None
 
 
-class RevokeKey(Payload):
+class RevokeKey(TicketPayload):
     key: Annotated[
         StrictStr, Field(pattern=_KEY, description="Its prefix or id, never the key.", examples=["dpp_a1b2c3d4"])
     ]
 
 
-class Redrive(Payload):
+class Redrive(TicketPayload):
     letter: Annotated[StrictInt, Field(ge=1, le=2**63 - 1, examples=[7])]
 
 

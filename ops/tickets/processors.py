@@ -25,7 +25,7 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from ops.tickets import payloads
 from ops.tickets.models import Ticket
-from ops.tickets.payloads import Payload
+from ops.tickets.payloads import TicketPayload
 from ops.tickets.states import RequestType, TicketStatus
 from reaper import redrive
 from reaper.models import DeadLetter
@@ -36,13 +36,13 @@ from tenants.models import ApiKey, Tenant
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TicketDone:
     message: str
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TicketRefused:
     """It cannot be done, now or later; nothing was changed."""
 
     message: str
@@ -55,15 +55,15 @@ class Later:
     message: str
 
 
-Answer = Done | Refused | Later
+Processed = TicketDone | TicketRefused | Later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
     request_type: RequestType
     summary: str
-    payload: type[Payload]
-    act: Callable[[Ticket], Answer]
+    payload: type[TicketPayload]
+    act: Callable[[Ticket], Processed]
     stands: Callable[[Ticket], bool] | None
     """Whether its effect is there now, by whichever cause. None: it leaves no trace to look for."""
     example: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Processor:
     """It waits for a second operator: it moves money without a limit, or closes it for a while."""
 
 
-def process(ticket: Ticket) -> Answer:
+def process(ticket: Ticket) -> Processed:
     return processor_of(RequestType(ticket.request_type)).act(ticket)
 
 
@@ -96,22 +96,22 @@ def reference_of(ticket: Ticket) -> str:
     return f"ticket-{ticket.pk}"
 
 
-_Payload = TypeVar("_Payload", bound=Payload)
+_Payload = TypeVar("_Payload", bound=TicketPayload)
 
 
 def _read(ticket: Ticket, model: type[_Payload]) -> _Payload:
     return model.model_validate(ticket.payload)
 
 
-def _enable(ticket: Ticket) -> Answer:
+def _enable(ticket: Ticket) -> Processed:
     return _switch_submits(ticket, enabled=True)
 
 
-def _disable(ticket: Ticket) -> Answer:
+def _disable(ticket: Ticket) -> Processed:
     return _switch_submits(ticket, enabled=False)
 
 
-def _switch_submits(ticket: Ticket, *, enabled: bool) -> Answer:
+def _switch_submits(ticket: Ticket, *, enabled: bool) -> Processed:
     tenant_id = _read(ticket, payloads.OfTenant).tenant_id
     with transaction.atomic():
         # One switch of a tenant at a time: the second sees the first's ticket, in progress or done.
@@ -123,13 +123,13 @@ def _switch_submits(ticket: Ticket, *, enabled: bool) -> Answer:
             created_at__gt=ticket.created_at,
         ).first()
         if later is not None and later.status == TicketStatus.DONE:
-            return Refused(f"a later ticket was done before it: {later.pk}")
+            return TicketRefused(f"a later ticket was done before it: {later.pk}")
         if later is not None:
             return Later(f"a later ticket is at work: {later.pk}")
         answer = tenants.enable_submits(tenant_id=tenant_id, enabled=enabled, actor=actor_of(ticket))
     if not isinstance(answer, Tenant):
-        return Refused(answer.detail)
-    return Done(f"submits of {tenant_id} are {'on' if enabled else 'off'}", {"submits_enabled": enabled})
+        return TicketRefused(answer.detail)
+    return TicketDone(f"submits of {tenant_id} are {'on' if enabled else 'off'}", {"submits_enabled": enabled})
 
 
 def _is_on(ticket: Ticket) -> bool:
@@ -145,8 +145,8 @@ def _submits_are(ticket: Ticket, *, enabled: bool) -> bool:
     return Tenant.objects.filter(tenant_id=tenant_id, submits_enabled=enabled).exists()
 
 
-def _top_up(ticket: Ticket) -> Answer:
-    asked = _read(ticket, payloads.TopUp)
+def _top_up(ticket: Ticket) -> Processed:
+    asked = _read(ticket, payloads.TopUpPayload)
     return _entered(
         entries.top_up(
             tenant_id=asked.tenant_id,
@@ -158,7 +158,7 @@ def _top_up(ticket: Ticket) -> Answer:
     )
 
 
-def _adjust(ticket: Ticket) -> Answer:
+def _adjust(ticket: Ticket) -> Processed:
     asked = _read(ticket, payloads.Adjust)
     return _entered(
         entries.adjust(
@@ -171,11 +171,11 @@ def _adjust(ticket: Ticket) -> Answer:
     )
 
 
-def _entered(answer: entries.Entered | Refusal) -> Answer:
+def _entered(answer: entries.Entered | Refusal) -> Processed:
     if isinstance(answer, Refusal):
-        return Refused(f"{answer.field}: {answer.detail}")
+        return TicketRefused(f"{answer.field}: {answer.detail}")
     entry = answer.entry
-    return Done(
+    return TicketDone(
         f"{entry.kind} of {entry.amount_usd_micros} micros stands in the ledger of {entry.tenant_id}",
         {"entry_id": str(entry.pk), "amount_usd_micros": entry.amount_usd_micros},
     )
@@ -187,27 +187,27 @@ def _is_entered(ticket: Ticket) -> bool:
     ).exists()
 
 
-def _rebuild(ticket: Ticket) -> Answer:
+def _rebuild(ticket: Ticket) -> Processed:
     tenant_id = _read(ticket, payloads.Rebuild).tenant_id
     if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
-        return Refused(f"there is no tenant {tenant_id}")
+        return TicketRefused(f"there is no tenant {tenant_id}")
     made = rebuild.rebuild_all() if tenant_id is None else rebuild.rebuild_tenant(tenant_id)
     if isinstance(made, rebuild.Busy):
         return Later("another rebuild is at work, or all money waits for one")
-    return Done(
+    return TicketDone(
         f"{made.tenants} tenants were rebuilt from the ledger",
         {"tenants": made.tenants, "holds": made.holds, "balance_usd_micros": made.balance_micros},
     )
 
 
-def _revoke_key(ticket: Ticket) -> Answer:
+def _revoke_key(ticket: Ticket) -> Processed:
     found = tenants.find_key(_read(ticket, payloads.RevokeKey).key)
     if not isinstance(found, ApiKey):
-        return Refused(found.detail)
+        return TicketRefused(found.detail)
     answer = tenants.revoke_key(key_id=found.key_id, actor=actor_of(ticket))
     if not isinstance(answer, ApiKey):
-        return Refused(answer.detail)
-    return Done(f"{answer} of {answer.tenant_id} is revoked", {"key_id": str(answer.key_id)})
+        return TicketRefused(answer.detail)
+    return TicketDone(f"{answer} of {answer.tenant_id} is revoked", {"key_id": str(answer.key_id)})
 
 
 def _is_revoked(ticket: Ticket) -> bool:
@@ -215,27 +215,29 @@ def _is_revoked(ticket: Ticket) -> bool:
     return isinstance(found, ApiKey) and found.status == ApiKey.Status.REVOKED
 
 
-def _redrive(ticket: Ticket) -> Answer:
+def _redrive(ticket: Ticket) -> Processed:
     number = _read(ticket, payloads.Redrive).letter
     letter = DeadLetter.objects.filter(pk=number).first()
     if letter is None:
-        return Refused(f"there is no dead letter {number}")
+        return TicketRefused(f"there is no dead letter {number}")
     if letter.redriven_by != actor_of(ticket):
         refusal = redrive.redrive(letter, actor=actor_of(ticket))
         if refusal is not None and refusal.reason is ReasonCode.SERVICE_UNAVAILABLE:
             return Later(refusal.detail)
         if refusal is not None and refusal.reason is ReasonCode.CONFLICT and ticket.attempts:
-            return Done(f"an earlier try has sent it, or no recovery needed: {refusal.detail}", {"letter": number})
+            return TicketDone(
+                f"an earlier try has sent it, or no recovery needed: {refusal.detail}", {"letter": number}
+            )
         if refusal is not None:
-            return Refused(refusal.detail)
-    return Done(f"dead letter {number} was sent again", {"letter": number})
+            return TicketRefused(refusal.detail)
+    return TicketDone(f"dead letter {number} was sent again", {"letter": number})
 
 
 def _is_redriven(ticket: Ticket) -> bool:
     return DeadLetter.objects.filter(pk=_read(ticket, payloads.Redrive).letter, redriven_by=actor_of(ticket)).exists()
 
 
-def _cancel(ticket: Ticket) -> Answer:
+def _cancel(ticket: Ticket) -> Processed:
     asked = _read(ticket, payloads.CancelRun)
     run_id = uuid.UUID(asked.run_id)
     if not _is_canceled(ticket):
@@ -246,10 +248,10 @@ def _cancel(ticket: Ticket) -> Answer:
             reason=ReasonCode.CANCELED_BY_OPERATOR,
         )
         if answer is None:
-            return Refused(f"{asked.tenant_id} has no run {run_id}")
+            return TicketRefused(f"{asked.tenant_id} has no run {run_id}")
         if isinstance(answer, cancellation.NotCancelable) and not _is_canceled(ticket):
-            return Refused(f"the run is {answer.run.status} and cannot be canceled any more")
-    return Done(f"run {run_id} was canceled", {"run_id": str(run_id)})
+            return TicketRefused(f"the run is {answer.run.status} and cannot be canceled any more")
+    return TicketDone(f"run {run_id} was canceled", {"run_id": str(run_id)})
 
 
 def _is_canceled(ticket: Ticket) -> bool:
@@ -281,7 +283,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
         Processor(
             request_type=RequestType.BUDGET_TOPUP,
             summary="Money comes in.",
-            payload=payloads.TopUp,
+            payload=payloads.TopUpPayload,
             act=_top_up,
             stands=_is_entered,
             example=_OF_DEMO | {"amount_usd": "25.0000", "reason": "Invoice 2026-031"},

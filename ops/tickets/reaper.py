@@ -26,7 +26,7 @@ from dpp_project.stores import advisory_lock
 from ops.tickets import metrics, processors, reports, selectors, transitions
 from ops.tickets.models import ReaperReport, Ticket
 from ops.tickets.reports import CONTENT_TYPE, LATEST_PATH, CleanedItem, Report
-from ops.tickets.transitions import Outcome
+from ops.tickets.transitions import EdgeOutcome
 from runs.bucket import outages, storage
 from runs.bucket.outages import StorageAway
 
@@ -47,7 +47,7 @@ class Crowded(Exception):  # noqa: N818  a finding
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ReaperPass:
     """`published` is False where the storage did not answer: the tickets are ended, the report follows.
 
     `skipped` are stale tickets that could not be ended; they are as they were, and the next run tries them again.
@@ -69,7 +69,7 @@ def run(
     threshold_seconds: int | None = None,
     max_clean: int | None = None,
     excluded_types: Collection[str] | None = None,
-) -> Ran:
+) -> ReaperPass:
     """One pass; what is not given is as set. Safe beside itself: cleaners take turns, a second each, or `Crowded`."""
     threshold = settings.TICKET_STALE_SECONDS if threshold_seconds is None else threshold_seconds
     most = settings.TICKET_REAPER_MAX_CLEAN if max_clean is None else max_clean
@@ -90,7 +90,7 @@ def run(
     except OperationalError as error:  # who waits its turn behind a storage that hangs is cut off in the end
         log.warning("report of the ticket reaper not written, another is still at it", exc_info=error)
     published = ReaperReport.objects.filter(snapshot_path=made.evidence_refs[0], published_at__isnull=False).exists()
-    return Ran(report=made, published=published, skipped=done.skipped)
+    return ReaperPass(report=made, published=published, skipped=done.skipped)
 
 
 def wait_for_the_next_second(now: datetime) -> None:
@@ -151,7 +151,7 @@ def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedIte
         detail=processors.effect_of(ticket),
     )
     touched_at = ticket.last_processed_at or ticket.in_progress_at
-    if outcome is Outcome.LOST or touched_at is None:
+    if outcome is EdgeOutcome.LOST or touched_at is None:
         return None
     return reports.cleaned_item(ticket, touched_at=touched_at)
 

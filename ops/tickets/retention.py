@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 
 from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.retention import Period
 from ops.tickets.models import OpsRunReceipt, ReaperReport
 
@@ -20,17 +20,17 @@ PERIODS = (
 )
 
 
-def run_once(*, now: datetime, limit: int) -> Report:
+def run_once(*, now: datetime, limit: int) -> PassReport:
     seen = 0
     for old in _old(now=now, limit=limit):
         deleted, _ = old.delete()
         seen += deleted
-    return Report(seen=seen, changed=seen)
+    return PassReport(seen=seen, changed=seen)
 
 
-def preview(*, now: datetime, limit: int) -> Report:
+def preview(*, now: datetime, limit: int) -> PassReport:
     seen = sum(old.count() for old in _old(now=now, limit=limit))
-    return Report(seen=seen, changed=seen)
+    return PassReport(seen=seen, changed=seen)
 
 
 def _old(*, now: datetime, limit: int) -> tuple[QuerySet[OpsRunReceipt], QuerySet[ReaperReport]]:

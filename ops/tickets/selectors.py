@@ -19,7 +19,7 @@ ATTEMPTS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TicketPage:
     tickets: list[Ticket]
     next: tuple[datetime, uuid.UUID] | None
 
@@ -63,7 +63,7 @@ def page(
     request_type: RequestType | None = None,
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int,
-) -> Page:
+) -> TicketPage:
     """Newest first; one more is read than shown, to know whether there is a next page."""
     rows = Ticket.objects.select_related("result")
     if status is not None:
@@ -75,7 +75,7 @@ def page(
         rows = rows.filter(Q(created_at__lt=at) | Q(created_at=at, request_id__lt=request_id))
     found = list(rows.order_by("-created_at", "-request_id")[: limit + 1])
     shown = found[:limit]
-    return Page(shown, (shown[-1].created_at, shown[-1].request_id) if len(found) > limit else None)
+    return TicketPage(shown, (shown[-1].created_at, shown[-1].request_id) if len(found) > limit else None)
 
 
 def _touched_at() -> Coalesce:

@@ -15,7 +15,7 @@ from ops.tickets import transitions
 from ops.tickets.models import TEXT_LENGTH_MAX, Ticket
 from ops.tickets.processors import processor_of
 from ops.tickets.states import RequestType, TicketStatus
-from ops.tickets.transitions import Outcome
+from ops.tickets.transitions import EdgeOutcome
 from tenants.models import ApiKey
 from tenants.services import find_key, text_fault
 
@@ -84,7 +84,7 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
     if person_of(by) in _persons_behind(ticket.requested_by):
         detail = "the person who asked for it cannot approve it; ask another operator"
         return Refusal(ReasonCode.CONFLICT, detail, "by")
-    if transitions.approve(request_id=request_id, version=ticket.version, by=by) is Outcome.LOST:
+    if transitions.approve(request_id=request_id, version=ticket.version, by=by) is EdgeOutcome.LOST:
         return _not_open()
     log.info("ticket approved", request_id=str(request_id), actor=by)
     return Ticket.objects.get(pk=request_id)
@@ -107,7 +107,7 @@ def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
     declined = transitions.decline(
         request_id=request_id, version=ticket.version, by=by, message=f"declined: {reason.strip()}", at=clock.now()
     )
-    if declined is Outcome.LOST:
+    if declined is EdgeOutcome.LOST:
         return _not_open()
     log.info("ticket declined", request_id=str(request_id), actor=by)
     return Ticket.objects.get(pk=request_id)

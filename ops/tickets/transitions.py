@@ -30,7 +30,7 @@ OPERATOR_ID: Final = "OPERATOR"
 AUTO_CLEANUP: Final = "AUTO_CLEANUP_STALE_IN_PROGRESS"
 
 
-class Outcome(enum.Enum):
+class EdgeOutcome(enum.Enum):
     WON = "won"
     LOST = "lost"
 
@@ -63,7 +63,7 @@ def open_ticket(
     return Ticket.objects.get(pk=made.pk), True
 
 
-def approve(*, request_id: uuid.UUID, version: int, by: str) -> Outcome:
+def approve(*, request_id: uuid.UUID, version: int, by: str) -> EdgeOutcome:
     return _won(
         _at(request_id, version, TicketStatus.OPEN)
         .filter(needs_approval=True, approved_by__isnull=True)
@@ -72,7 +72,7 @@ def approve(*, request_id: uuid.UUID, version: int, by: str) -> Outcome:
     )
 
 
-def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: datetime) -> Outcome:
+def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: datetime) -> EdgeOutcome:
     return _ended(
         _at(request_id, version, TicketStatus.OPEN),
         request_id=request_id,
@@ -84,7 +84,7 @@ def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: d
     )
 
 
-def take(*, request_id: uuid.UUID, version: int) -> Outcome:
+def take(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     return _won(
         _at(request_id, version, TicketStatus.OPEN).update(
             status=TicketStatus.IN_PROGRESS, in_progress_at=Now(), attempts=F("attempts") + 1, **_step()
@@ -92,7 +92,7 @@ def take(*, request_id: uuid.UUID, version: int) -> Outcome:
     )
 
 
-def resume(*, request_id: uuid.UUID, version: int) -> Outcome:
+def resume(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     """The former processor loses its finish: the version has moved."""
     return _won(
         _at(request_id, version, TicketStatus.IN_PROGRESS).update(
@@ -101,7 +101,7 @@ def resume(*, request_id: uuid.UUID, version: int) -> Outcome:
     )
 
 
-def put_off(*, request_id: uuid.UUID, version: int) -> Outcome:
+def put_off(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     return _won(_at(request_id, version, TicketStatus.IN_PROGRESS).update(last_processed_at=Now(), **_step()))
 
 
@@ -114,7 +114,7 @@ def finish(
     at: datetime,
     message: str,
     detail: dict[str, Any] | None = None,
-) -> Outcome:
+) -> EdgeOutcome:
     return _ended(
         _at(request_id, version, TicketStatus.IN_PROGRESS),
         request_id=request_id,
@@ -128,7 +128,7 @@ def finish(
 
 def clean(
     *, request_id: uuid.UUID, version: int, threshold_seconds: int, at: datetime, detail: dict[str, Any]
-) -> Outcome:
+) -> EdgeOutcome:
     """A finish, a resume or a put-off in between has moved the version, and then it is not stale."""
     return _ended(
         _at(request_id, version, TicketStatus.IN_PROGRESS),
@@ -160,12 +160,12 @@ def _ended(
     message: str,
     detail: dict[str, Any],
     touch: bool = True,
-) -> Outcome:
+) -> EdgeOutcome:
     """TicketStatus and result are one: neither is ever seen without the other."""
     processed = {"last_processed_at": Now()} if touch else {}
     with transaction.atomic():
         if not row.update(status=status, **processed, **_step()):
-            return Outcome.LOST
+            return EdgeOutcome.LOST
         TicketResult.objects.create(
             ticket_id=request_id,
             processor_id=processor_id,
@@ -174,8 +174,8 @@ def _ended(
             message=message,
             detail=detail,
         )
-    return Outcome.WON
+    return EdgeOutcome.WON
 
 
-def _won(changed: int) -> Outcome:
-    return Outcome.WON if changed else Outcome.LOST
+def _won(changed: int) -> EdgeOutcome:
+    return EdgeOutcome.WON if changed else EdgeOutcome.LOST

@@ -17,7 +17,7 @@ from runs.bucket import storage
 from runs.models import Run
 from runs.packs.pack import is_file_name
 from runs.states import MoneyState, Stage, Status
-from runs.submit.receipt import href
+from runs.submit.run_receipt import href
 
 log = structlog.get_logger("dpp.run")
 

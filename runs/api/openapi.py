@@ -16,7 +16,7 @@ from runs.api.documents import ArtifactDocument, RunDocument, RunPage
 from runs.api.queries import RunsQuery
 from runs.packs import registry
 from runs.submit import request_body
-from runs.submit.receipt import RunReceipt
+from runs.submit.run_receipt import RunReceipt
 
 RUN_ID: Final = "01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"
 _TAGS: Final = ["Runs"]

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from budget.money import format_usd
 from budget.redis.view import SeenBalance
 from dpp_project import actors, clock
-from dpp_project.http import answers, bodies, idempotency_keys
+from dpp_project.http import answers, bodies, idempotency_keys, problems
 from dpp_project.http.bodies import read_query
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.problems import Problem
@@ -27,7 +27,7 @@ from runs.models import Run
 from runs.reads import for_tenant, listing
 from runs.submissions import Submission
 from runs.submit import request_body, request_hash, submission
-from runs.submit.answer import Refusal, Submitted
+from runs.submit.answer import SubmitRefusal, Submitted
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -52,7 +52,7 @@ class RunsView(MeteredView):
         """
         with Token(request, Bucket.SUBMIT) as token:
             answer = submission.submit(_submission(request), entry=token)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, SubmitRefusal):
             raise _refused(request, answer)
         return _accepted(request, answer)
 
@@ -178,15 +178,10 @@ def _accepted(request: Request, answer: Submitted) -> HttpResponse:
     return response
 
 
-def _refused(request: Request, refusal: Refusal) -> Problem:
+def _refused(request: Request, refusal: SubmitRefusal) -> Problem:
     if refusal.balance_micros is not None:
         tell_balance(request, refusal.balance_micros)
-    return Problem(
-        refusal.reason,
-        refusal.detail,
-        run_id=None if refusal.run_id is None else str(refusal.run_id),
-        headers={} if refusal.retry_after_seconds is None else {"Retry-After": str(refusal.retry_after_seconds)},
-    )
+    return problems.refused(refusal, asked="run", stands_for="request")
 
 
 def _owned(request: Request, text: str, money: SeenBalance) -> Run:

@@ -1,13 +1,13 @@
 """The worker's side of the box: start a run, follow it, end it.
 
     box = Box(modules=registry.modules().values())
-    running = box.start(job, fetch_upload=..., log=...)
+    running = box.start(request, fetch_upload=..., log=...)
     outcome = running.wait()          # in the thread that works for the run
     running.stop()                    # from any other: the lease is lost, or the run was canceled
 
-Three clocks end a pack that is over its time: the zygote at the deadline, the kernel's alarm in the job half a second
-later, and this side a second later, should the zygote itself be sick. A zygote that dies takes its jobs with it
-(PR_SET_PDEATHSIG), and what they left is found by its mark; the next run gets a new nursery.
+Three clocks end a pack that is over its time: the zygote at the deadline, the kernel's alarm in the pack process half a
+second later, and this side a second later, should the zygote itself be sick. A zygote that dies takes its processes
+with it (PR_SET_PDEATHSIG), and what they left is found by its mark; the next run gets a new nursery.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import structlog
 
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
-from runs.box.running import FetchUpload, Job, Log, Running
+from runs.box.running import FetchUpload, Log, PackRequest, RunningPack
 
 log = structlog.get_logger("dpp.box")
 
@@ -38,8 +38,8 @@ class Box:
         with contextlib.suppress(OSError):
             self._living()
 
-    def start(self, job: Job, *, fetch_upload: FetchUpload, log: Log) -> Running:
-        return Running(self, job, fetch_upload=fetch_upload, log=log)
+    def start(self, job: PackRequest, *, fetch_upload: FetchUpload, log: Log) -> RunningPack:
+        return RunningPack(self, job, fetch_upload=fetch_upload, log=log)
 
     def close(self) -> None:
         with self._lock:

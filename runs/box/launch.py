@@ -123,7 +123,7 @@ class ZygoteEnd:
 def _environment() -> dict[str, str]:
     """Nothing of the worker's own: the keys to everything lie there. And one thread for a library that would like more.
 
-    OpenBLAS starts one for each core when it is loaded. No job inherits them, and each run has its core already.
+    OpenBLAS starts one for each core when it is loaded. No pack process inherits them; each run has its core.
     """
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     return kept | {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "2"} | dict.fromkeys(_ONE_THREAD, "1")

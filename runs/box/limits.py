@@ -1,4 +1,4 @@
-"""What the kernel holds a job to, whatever its code does."""
+"""What the kernel holds a pack process to, whatever its code does."""
 
 import contextlib
 import os
@@ -27,11 +27,11 @@ _CPUS: Final = os.cpu_count() or 1
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one job. `deadline` is on time.monotonic()'s scale, which processes of one machine share."""
+    """Of one pack process. `deadline` is on time.monotonic()'s scale, which processes of one machine share."""
 
     deadline: float
     memory_bytes: int
-    """Beyond what the zygote's own memory, which each job starts with, takes."""
+    """Beyond what the zygote's own memory, which each pack process starts with, takes."""
     network: bool
 
     def document(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _program(machine: _Machine) -> _Program:
     return _Program(len(steps), ctypes.cast(code, ctypes.c_void_p))
 
 
-# Made once, in the zygote: a job that made them again would pay for it at each run.
+# Made once, in the zygote: a pack process that made them again would pay for it at each run.
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _MACHINE: Final = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
 _PROGRAM: Final = None if _MACHINE is None else _program(_MACHINE)

@@ -27,7 +27,7 @@ from runs.box import zygote
 
 IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LEAVING_SECONDS: Final = 2.0
-"""How long the zygotes may take to end their jobs when the worker is dead."""
+"""How long the zygotes may take to end their pack processes when the worker is dead."""
 
 
 def main(leash: int, scratch: str, controls: Mapping[str, int]) -> NoReturn:
@@ -138,7 +138,7 @@ def _let_them_leave() -> None:
 
 
 def _kill_all() -> None:
-    """The zygotes, and what a dead one's jobs were handed up to us. Their own children follow them here."""
+    """The zygotes, and what a dead one's pack processes were handed up to us. Their own children follow them here."""
     while left := process_tree.children(os.getpid()):
         for pid in left:
             process_tree.kill(pid)

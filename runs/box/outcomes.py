@@ -1,4 +1,4 @@
-"""How a run of a pack ended, decided from what the job said and how its process went."""
+"""How a run of a pack ended, decided from what the pack process said and how its process went."""
 
 import signal
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ class Stopped:
     spent_micros: int = 0
 
 
-Outcome = Done | Failed | Stopped
+PackOutcome = Done | Failed | Stopped
 
 
 @dataclass(kw_only=True)
 class Evidence:
-    """What is known of a job when it is over."""
+    """What is known of a pack process when it is over."""
 
     memory_bytes: int
     ceiling_micros: int
@@ -76,7 +76,7 @@ _ENDED_FOR: Final = {
 }
 
 
-def decide(found: Evidence) -> Outcome:
+def decide(found: Evidence) -> PackOutcome:
     """Being stopped first, then the answer, then the end of the process: a complete answer stands whatever followed."""
     if found.stopped:
         return Stopped(spent_micros=found.spent_micros)
@@ -86,7 +86,7 @@ def decide(found: Evidence) -> Outcome:
     return Failed(reason=reason, detail=detail, spent_micros=found.spent_micros, tokens=found.tokens)
 
 
-def _done(found: Evidence, answer: Mapping[str, Any]) -> Outcome:
+def _done(found: Evidence, answer: Mapping[str, Any]) -> PackOutcome:
     if not found.charged:
         return Failed(reason=ReasonCode.PACK_FAILED, detail="The pack reported no cost.")
     return Done(

@@ -1,7 +1,7 @@
 """Do a pack's work once where its runs are forked from, so that no run pays again for what happens the first time only.
 
 A first time imports, compiles patterns, fills caches and lets the interpreter specialise its code: all of it in memory
-that a fork shares, where before each job did it anew in pages of its own. The rehearsal sees no secret and no tenant's
+that a fork shares, where before each run did it anew in pages of its own. The rehearsal sees no secret and no tenant's
 input: it is the pack's own example (packs that need neither network nor upload), or a function of the pack.
 
 It must leave the process as it was, since jobs are forked from it: one thread, no child, no descriptor. Where it does
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from dpp_project.processes import process_tree
 from runs.box import wire
-from runs.box.job import Job
+from runs.box.pack_process import PackProcess
 from runs.packs.pack import REHEARSE_EXAMPLE, Pack
 
 SECONDS: Final = 5.0
@@ -50,7 +50,7 @@ def went_well(pack: Pack[Any], module: str) -> bool:
 
 
 def _example(pack: Pack[Any], module: str) -> None:
-    """As a job does it, conversation included."""
+    """As a pack process does it, conversation included."""
     request = {
         "run_id": "rehearsal",
         "module": module,
@@ -62,7 +62,7 @@ def _example(pack: Pack[Any], module: str) -> None:
     }
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        Job(theirs).do(request, deadline=time.monotonic() + SECONDS)
+        PackProcess(theirs).do(request, deadline=time.monotonic() + SECONDS)
         theirs.shutdown(socket.SHUT_WR)
         said = "nothing"
         while said not in {"done", "failed"}:

@@ -1,4 +1,4 @@
-"""One run in the box, as its worker sees it: a conversation with the job, and reports from the zygote."""
+"""One run in the box, as its worker sees it: a conversation with the pack process, and reports from the zygote."""
 
 import contextlib
 import select
@@ -16,7 +16,7 @@ from dpp_project.reasons import ReasonCode
 from runs.box import wire
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.limits import Limits
-from runs.box.outcomes import Evidence, Outcome, decide
+from runs.box.outcomes import Evidence, PackOutcome, decide
 from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, is_file_name
 
 GRACE_SECONDS: Final = 1.0
@@ -35,7 +35,7 @@ FetchUpload = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class PackRequest:
     """What a run asks of the box. Of the environment the pack sees `environment`, and nothing else."""
 
     run_id: str
@@ -68,10 +68,10 @@ class Zygotes(Protocol):
     def discard(self, nursery: Nursery) -> None: ...
 
 
-class Running:
+class RunningPack:
     """`wait` belongs to one thread; `stop` may come from any, at any time."""
 
-    def __init__(self, zygotes: Zygotes, job: Job, *, fetch_upload: FetchUpload, log: Log) -> None:
+    def __init__(self, zygotes: Zygotes, job: PackRequest, *, fetch_upload: FetchUpload, log: Log) -> None:
         self._zygotes = zygotes
         self._job = job
         self._fetch_upload = fetch_upload
@@ -80,7 +80,7 @@ class Running:
         self._stopped_at: float | None = None
         self._attempt: _Attempt | None = None
 
-    def wait(self) -> Outcome:
+    def wait(self) -> PackOutcome:
         """Run the pack to its end. A zygote that died before the pack began is replaced once."""
         found = Evidence(memory_bytes=self._job.memory_bytes, ceiling_micros=self._job.ceiling_micros)
         for _ in range(2):
@@ -119,7 +119,9 @@ class Running:
 
 
 class _Attempt:
-    def __init__(self, zygote: ZygoteEnd, job: Job, found: Evidence, *, fetch_upload: FetchUpload, log: Log) -> None:
+    def __init__(
+        self, zygote: ZygoteEnd, job: PackRequest, found: Evidence, *, fetch_upload: FetchUpload, log: Log
+    ) -> None:
         self._job = job
         self._found = found
         self._fetch_upload = fetch_upload
@@ -129,8 +131,8 @@ class _Attempt:
         self._pid: int | None = None
         self._ended = False
         self._outgoing = bytearray()
-        self._answers = wire.Reader()
-        self._reports = wire.Reader()
+        self._answers = wire.FrameReader()
+        self._reports = wire.FrameReader()
         deadline = time.monotonic() + job.timebox_seconds
         self._kill_at = deadline + GRACE_SECONDS
         limits = Limits(deadline=deadline, memory_bytes=job.memory_bytes, network=job.needs_network)
@@ -155,7 +157,7 @@ class _Attempt:
         self._status.close()
 
     def follow(self) -> None:
-        """Until the zygote says that the job and all its descendants are gone, or cannot say any more."""
+        """Until the zygote says that the pack process and all its descendants are gone, or cannot say any more."""
         poll = select.poll()
         poll.register(self._status, _READABLE)
         poll.register(self._connection, _READABLE)
@@ -175,7 +177,7 @@ class _Attempt:
             listening = self._read_some()
 
     def _see_to_the_end(self) -> None:
-        """The zygote should have ended the job by now: kill from here, and if that is not reported, give it up."""
+        """The zygote should have ended the process by now: kill from here, and if that is not reported, give it up."""
         if time.monotonic() < self._kill_at or self._ended:
             return
         late = time.monotonic() - self._kill_at
@@ -210,7 +212,7 @@ class _Attempt:
                     self._found.why = self._found.why or why
                     self._ended = True
 
-    # The job
+    # The pack process
 
     def _converse(self, what: int) -> bool:
         if what & select.POLLOUT and self._outgoing:
@@ -228,7 +230,7 @@ class _Attempt:
         try:
             data = self._connection.recv(CHUNK)
         except BlockingIOError:
-            return not self._ended  # the job is dead: what is not here will never be
+            return not self._ended  # the pack process is dead: what is not here will never be
         except OSError:
             return False
         if not data:

@@ -1,6 +1,6 @@
-"""Frames between the worker and a job: a JSON document, and raw bytes beside it where it names a file.
+"""Frames between the worker and a pack process: a JSON document, and raw bytes beside it where it names a file.
 
-What comes out of a job is not trusted: a pack's native code may write anything into any descriptor.
+What comes out of a pack process is not trusted: a pack's native code may write anything into any descriptor.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 MEBIBYTE: Final = 1_048_576
 ANSWER_BYTES_MAX: Final = 32 * MEBIBYTE
-"""All that one job may send."""
+"""All that one pack process may send."""
 
 _HEAD: Final = struct.Struct("!4sII")
 _MAGIC: Final = b"DPPb"
@@ -39,7 +39,7 @@ def encode(document: Document, content: bytes = b"") -> bytes:
     return _HEAD.pack(_MAGIC, len(text), len(content)) + text + content
 
 
-class Reader:
+class FrameReader:
     """Bytes in, frames out."""
 
     def __init__(self, *, limit_bytes: int = ANSWER_BYTES_MAX) -> None:

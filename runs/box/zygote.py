@@ -1,13 +1,13 @@
 """The process that a pack's runs are forked from: its modules are loaded here once, so that a run costs a fork.
 
-One thread, one loop. For each job it holds a socket to the worker that started it: a report goes out when the job has
-begun and when it and all its descendants are gone, and the end of that socket is the order to end the job. The end of
-the control socket means that the worker is dead: all jobs are ended, then the zygote itself. (nursery.py holds all of a
-worker's zygotes.)
+One thread, one loop. For each pack process it holds a socket to the worker that started it: a report goes out when the
+pack process has begun and when it and all its descendants are gone, and the end of that socket is the order to end the
+pack process. The end of the control socket means that the worker is dead: all pack processes are ended, then the zygote
+itself. (nursery.py holds all of a worker's zygotes.)
 
-It is the adoptive parent of everything its jobs leave behind (PR_SET_CHILD_SUBREAPER), so that a child it does not know
-is a stray, and is killed. Stopping signals are ignored, here and in the nursery: a service manager sends them to all
-processes of a worker, and a worker that drains needs its packs to finish (DPP-78).
+It is the adoptive parent of everything its pack processes leave behind (PR_SET_CHILD_SUBREAPER), so that a child it
+does not know is a stray, and is killed. Stopping signals are ignored, here and in the nursery: a service manager sends
+them to all processes of a worker, and a worker that drains needs its packs to finish (DPP-78).
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from dpp_project.processes import parent_death, process_tree
-from runs.box import job, rehearsal, wire
+from runs.box import pack_process, rehearsal, wire
 from runs.box.limits import PROCESSES_MAX, Limits
 from runs.packs.pack import Pack
 
@@ -36,7 +36,7 @@ WATCH_SECONDS: Final = 0.1
 
 
 @dataclass
-class Running:
+class ForkedPack:
     """`why` is what the zygote ended it for, if it did."""
 
     pid: int
@@ -51,7 +51,7 @@ class Zygote:
         parent_death.adopt_orphans()
         self._control = control
         self._scratch = scratch
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, ForkedPack] = {}
         self._started = 0
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ, self._order)
@@ -97,8 +97,8 @@ class Zygote:
     def _start(self, connection: socket.socket, status: socket.socket, limits: Limits) -> None:
         self._started += 1
         scratch = self._scratch / str(self._started)
-        pid = job.start(connection, limits, scratch=scratch, forget=lambda: self._forget(status))
-        running = Running(pid=pid, limits=limits, status=status, scratch=scratch)
+        pid = pack_process.start(connection, limits, scratch=scratch, forget=lambda: self._forget(status))
+        running = ForkedPack(pid=pid, limits=limits, status=status, scratch=scratch)
         if not self._running:
             self._weigh_at = time.monotonic() + WATCH_SECONDS
         self._running[pid] = running
@@ -108,14 +108,14 @@ class Zygote:
         self._tell(running, {"kind": "started", "pid": pid})
 
     def _forget(self, status: socket.socket) -> None:
-        """In the new job: nothing of the zygote's, and nothing of its other jobs."""
+        """In the new pack process: nothing of the zygote's, and nothing of its other pack processes."""
         signal.set_wakeup_fd(-1)
         self._selector.close()
         for one in (self._control, self._born, self._wake, status, *(it.status for it in self._running.values())):
             one.close()
         self._running.clear()
 
-    def _tell(self, running: Running, document: dict[str, Any]) -> None:
+    def _tell(self, running: ForkedPack, document: dict[str, Any]) -> None:
         try:
             running.status.sendall(wire.encode(document))
         except OSError:  # nobody waits for it any more
@@ -140,7 +140,7 @@ class Zygote:
             elif weigh:
                 self._weigh(running)
 
-    def _weigh(self, running: Running) -> None:
+    def _weigh(self, running: ForkedPack) -> None:
         """What the kernel does not limit: the sum over a tree, and how many it are."""
         members = process_tree.tree(running.pid)
         private = sum(max(0, process_tree.memory(pid).private - self._own_private_bytes) for pid in members)
@@ -149,13 +149,13 @@ class Zygote:
         elif len(members) > PROCESSES_MAX:
             self._end(running, "processes")
 
-    def _worker_said(self, running: Running) -> None:
+    def _worker_said(self, running: ForkedPack) -> None:
         """It says nothing; the end of its side is the order to stop."""
         self._end(running, "stopped")
 
     # Ending
 
-    def _end(self, running: Running, why: str) -> None:
+    def _end(self, running: ForkedPack, why: str) -> None:
         """Kill. The report follows when the kernel says that it is dead."""
         if running.why is None:
             running.why = why
@@ -177,7 +177,7 @@ class Zygote:
             if (running := self._running.pop(pid, None)) is not None:
                 self._finish(running, os.waitstatus_to_exitcode(status), usage)
 
-    def _finish(self, running: Running, code: int, usage: resource.struct_rusage) -> None:
+    def _finish(self, running: ForkedPack, code: int, usage: resource.struct_rusage) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(running.pid, signal.SIGKILL)
         self._kill_strays()
@@ -198,7 +198,7 @@ class Zygote:
         running.status.close()
 
     def _kill_strays(self) -> None:
-        """Children that no job of ours is: a dead job's, handed up to us. Their own children follow them here."""
+        """Children of dead pack processes, handed up to the zygote. Their own children follow them here."""
         while strays := [pid for pid in process_tree.children(os.getpid()) if pid not in self._running]:
             for pid in strays:
                 process_tree.kill(pid)
@@ -224,7 +224,7 @@ def main(control: int, module: str, scratch: Path, *, rehearse: bool, rehearsed:
     if rehearse and pack is not None and not rehearsal.went_well(pack, module):
         os._exit(1)
     rehearsed()
-    tempfile.tempdir = None  # a job's own folder, not where the rehearsal would have written
+    tempfile.tempdir = None  # a pack process's own folder, not where the rehearsal would have written
     scratch.mkdir()
     gc.collect()
     gc.freeze()
@@ -238,7 +238,7 @@ def _loaded(module: str) -> Pack[Any] | None:
         pack: Pack[Any] | None = getattr(importlib.import_module(module), "PACK", None)
         for wanted in () if pack is None else pack.preload:
             importlib.import_module(wanted)
-    except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each job that needs it
+    except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each pack process that needs it
         sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
         return None
     return pack

@@ -54,7 +54,7 @@ def upload_key(*, tenant_id: str, upload_id: uuid.UUID, filename: str, at: datet
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ObjectHead:
     """What the bucket says of an object without giving it."""
 
     size: int
@@ -118,7 +118,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
                 raise ObjectTooLarge(key)
             return body.read()
 
-    def head(self, key: str) -> Head | None:
+    def head(self, key: str) -> ObjectHead | None:
         """None only if the object is definitely not there; anything less definite raises.
 
         S3 answers 404 for a missing bucket just as well, and money hangs on the answer (RESULT_LOST): so the bucket is
@@ -132,7 +132,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
                 raise
             client.head_bucket(Bucket=self.bucket_name)
             return None
-        return Head(size=found["ContentLength"], content_type=found["ContentType"])
+        return ObjectHead(size=found["ContentLength"], content_type=found["ContentType"])
 
     def delete_prefix(self, prefix: str) -> int:
         """Delete every object that begins so; how many there were. Safe to repeat. Raises ObjectsNotDeleted."""

@@ -20,21 +20,21 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListedRuns:
     runs: list[Run]
     next: Cursor | None
 
 
-def page(*, tenant_id: str, filters: Filters, after: Cursor | None, limit: int, now: datetime) -> Page:
+def page(*, tenant_id: str, filters: Filters, after: Cursor | None, limit: int, now: datetime) -> ListedRuns:
     """One query; one run more than asked tells whether there is another page."""
     runs = _filtered(for_tenant.visible_to(tenant_id), filters, now)
     if after is not None:
         runs = runs.filter(created_at__lte=after.at).filter(Q(created_at__lt=after.at) | Q(run_id__lt=after.id))
     found = list(runs.order_by("-created_at", "-run_id")[: limit + 1])
     if len(found) <= limit:
-        return Page(found, None)
+        return ListedRuns(found, None)
     last = found[limit - 1]
-    return Page(found[:limit], Cursor(last.created_at, last.run_id))
+    return ListedRuns(found[:limit], Cursor(last.created_at, last.run_id))
 
 
 def _filtered(runs: QuerySet[Run], filters: Filters, now: datetime) -> QuerySet[Run]:

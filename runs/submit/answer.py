@@ -6,7 +6,8 @@ from uuid import UUID
 
 from budget.money import format_usd
 from dpp_project.reasons import ReasonCode
-from runs.submit.receipt import RunReceipt
+from dpp_project.refusals import Refusal
+from runs.submit.run_receipt import RunReceipt
 
 RETRY_SECONDS: Final = 1
 RETRY_MONEY_SECONDS: Final = 2
@@ -27,40 +28,36 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class SubmitRefusal(Refusal):
     """No run stands for this request, or not yet."""
 
-    reason: ReasonCode
-    detail: str
-    retry_after_seconds: int | None = None
-    run_id: UUID | None = None
     balance_micros: int | None = None
 
 
-Answer = Submitted | Refusal
+SubmitAnswer = Submitted | SubmitRefusal
 
-IN_PROGRESS: Final = Refusal(
+IN_PROGRESS: Final = SubmitRefusal(
     reason=ReasonCode.IDEMPOTENCY_IN_PROGRESS,
     detail="A request with this Idempotency-Key is being handled, or its run is being ended.",
     retry_after_seconds=RETRY_SECONDS,
 )
-EXECUTION_DISABLED: Final = Refusal(
+EXECUTION_DISABLED: Final = SubmitRefusal(
     reason=ReasonCode.EXECUTION_DISABLED, detail="New runs of this tenant are turned off by an operator."
 )
-ENGINE_UNAVAILABLE: Final = Refusal(
+ENGINE_UNAVAILABLE: Final = SubmitRefusal(
     reason=ReasonCode.ENGINE_UNAVAILABLE,
     detail="This pack lacks its engine or a file of it at the moment. Nothing was held.",
     retry_after_seconds=RETRY_ENGINE_SECONDS,
 )
-BUDGET_UNAVAILABLE: Final = Refusal(
+BUDGET_UNAVAILABLE: Final = SubmitRefusal(
     reason=ReasonCode.BUDGET_UNAVAILABLE,
     detail="Money cannot be held at the moment.",
     retry_after_seconds=RETRY_MONEY_SECONDS,
 )
 
 
-def conflict(run_id: UUID, *, balance_micros: int | None) -> Refusal:
-    return Refusal(
+def conflict(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
+    return SubmitRefusal(
         reason=ReasonCode.IDEMPOTENCY_CONFLICT,
         detail="This Idempotency-Key stands for another request.",
         run_id=run_id,
@@ -68,17 +65,17 @@ def conflict(run_id: UUID, *, balance_micros: int | None) -> Refusal:
     )
 
 
-def drained(*, price_micros: int, balance_micros: int) -> Refusal:
+def drained(*, price_micros: int, balance_micros: int) -> SubmitRefusal:
     price, balance = format_usd(price_micros), format_usd(balance_micros)
-    return Refusal(
+    return SubmitRefusal(
         reason=ReasonCode.BUDGET_DRAINED,
         detail=f"The run may cost {price} USD, and {balance} USD are left to hold.",
         balance_micros=balance_micros,
     )
 
 
-def not_queued(run_id: UUID, *, balance_micros: int | None) -> Refusal:
-    return Refusal(
+def not_queued(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
+    return SubmitRefusal(
         reason=ReasonCode.QUEUE_ENQUEUE_FAILED,
         detail="The run could not be queued; what was held goes back in full.",
         retry_after_seconds=RETRY_MONEY_SECONDS,

@@ -16,7 +16,7 @@ from runs.intents import Intent
 from runs.states import Status
 from runs.submissions import Submission
 from runs.submit import answer, key_lock, wake_worker
-from runs.submit.answer import BUDGET_UNAVAILABLE, IN_PROGRESS, Answer, Refusal, Submitted
+from runs.submit.answer import BUDGET_UNAVAILABLE, IN_PROGRESS, SubmitAnswer, SubmitRefusal, Submitted
 from runs.submit.key_lock import KeyLock
 from runs.submit.run_of_key import ACTOR, Row, RunOfKey
 from runs.submit.wake_worker import Wakeup
@@ -35,7 +35,7 @@ class HoldAndSend:
         self._runs = runs
         self._balance_micros = balance_micros
 
-    def carry(self, row: Row) -> Answer:
+    def carry(self, row: Row) -> SubmitAnswer:
         """Hold the price and mark it. A rebuild, or another handler, may move the row meanwhile: then look again."""
         for _ in range(TURNS):
             outcome = money.hold(
@@ -67,7 +67,7 @@ class HoldAndSend:
             row = found
         return IN_PROGRESS
 
-    def _announced(self, row: Row, *, balance_micros: int | None) -> Answer:
+    def _announced(self, row: Row, *, balance_micros: int | None) -> SubmitAnswer:
         """The row is RESERVED: make it known by its key, and wake a worker."""
         self._runs.map(row.run_id, made_at_ms=row.created_at_ms)
         try:
@@ -91,7 +91,7 @@ class HoldAndSend:
             balance_micros=balance_micros,
         )
 
-    def _taken_back(self, row: Row) -> Refusal | None:
+    def _taken_back(self, row: Row) -> SubmitRefusal | None:
         """The message may be in the queue all the same, so the run is claimed before its money moves (DPP-09).
 
         None: a worker has started it, or someone ended it; it stands. Dying after the claim leaves its intent to the

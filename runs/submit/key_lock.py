@@ -27,7 +27,7 @@ _WRITE_MAPPING: Final = LuaScript(_LUA / "write_mapping.lua")
 _UNLOCK: Final = LuaScript(_LUA / "unlock.lua")
 
 
-class Entry(Protocol):
+class TripMeter(Protocol):
     """How the request is metered: with one command in the trip that takes the lock."""
 
     def queue(self, pipeline: Pipeline) -> None: ...
@@ -68,7 +68,7 @@ class Found:
     money: SeenBalance
 
 
-def take(lock: KeyLock, entry: Entry) -> Found:
+def take(lock: KeyLock, entry: TripMeter) -> Found:
     """Meter the request, take the lock of its key, read its mapping and the balance: one trip.
 
     Raises RedisError; then nothing is known, and a lock that was taken lapses.

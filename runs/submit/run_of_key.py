@@ -13,9 +13,9 @@ from runs.reads.for_budget import created_at_ms
 from runs.states import MoneyState, Stage
 from runs.submissions import Submission
 from runs.submit import answer, key_lock
-from runs.submit.answer import IN_PROGRESS, Answer, Refusal, Submitted
+from runs.submit.answer import IN_PROGRESS, SubmitAnswer, SubmitRefusal, Submitted
 from runs.submit.key_lock import Found, KeyLock
-from runs.submit.receipt import RunReceipt, receipt, receipt_of
+from runs.submit.run_receipt import RunReceipt, run_receipt, run_receipt_of
 from runs.transitions import FREES_ITS_KEY, Accepted
 
 ACTOR: Final = "submit"
@@ -41,7 +41,7 @@ class RunOfKey:
         self._lock = lock
         self._found = found
 
-    def first(self) -> Answer | Row:
+    def first(self) -> SubmitAnswer | Row:
         """By the mapping; else a new row, or the one that has the key.
 
         A mapping whose row has given up the key counts for nothing. Where the hold must fail, no row is made to be
@@ -58,7 +58,7 @@ class RunOfKey:
             return refusal if run is None else self._judged(run)
         return self._accepted()
 
-    def again(self, run_id: UUID) -> Answer | Row:
+    def again(self, run_id: UUID) -> SubmitAnswer | Row:
         """After a step was lost: what has become of the row."""
         run = self.read(run_id)
         return IN_PROGRESS if run is None else self._judged(run)
@@ -74,7 +74,7 @@ class RunOfKey:
                 self._lock, run_id=run_id, payload_hash=self._asked.payload_hash, created_at_ms=made_at_ms
             )
 
-    def _refusal_at_a_glance(self) -> Refusal | None:
+    def _refusal_at_a_glance(self) -> SubmitRefusal | None:
         if not self._asked.may_start:
             return answer.EXECUTION_DISABLED
         if registry.get(self._asked.pack_type).missing():
@@ -86,7 +86,7 @@ class RunOfKey:
             return answer.drained(price_micros=price_micros, balance_micros=seen.balance_micros)
         return None
 
-    def _accepted(self) -> Answer | Row:
+    def _accepted(self) -> SubmitAnswer | Row:
         asked, run_id = self._asked, run_ids.new()
         accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR)
         if not isinstance(accepted, Accepted):
@@ -97,10 +97,10 @@ class RunOfKey:
             version=0,
             created_at_ms=created_at_ms(accepted.created_at),
             trace_id=asked.trace_id,
-            receipt=receipt(run_id, asked),
+            receipt=run_receipt(run_id, asked),
         )
 
-    def _judged(self, run: Run) -> Answer | Row:
+    def _judged(self, run: Run) -> SubmitAnswer | Row:
         """What a row that has this key means for this request."""
         seen = self._found.money
         if run.payload_hash != self._asked.payload_hash:
@@ -112,7 +112,7 @@ class RunOfKey:
         if self._found.mapped_run_id != run.run_id:
             self.map(run.run_id, made_at_ms=created_at_ms(run.created_at))
         return Submitted(
-            receipt=receipt_of(run),
+            receipt=run_receipt_of(run),
             version=run.version,
             replayed=True,
             reserved_micros=run.reservation_max_cost_usd_micros,
@@ -121,7 +121,7 @@ class RunOfKey:
             balance_micros=seen.balance_micros,
         )
 
-    def _resumed(self, run: Run) -> Answer | Row:
+    def _resumed(self, run: Run) -> SubmitAnswer | Row:
         """Take over the row of a handler that died, or is slow, before it marked its money."""
         if not self._asked.may_start:
             return answer.EXECUTION_DISABLED
@@ -136,5 +136,5 @@ class RunOfKey:
             version=resumed.version,
             created_at_ms=created_at_ms(run.created_at),
             trace_id=run.trace_id,
-            receipt=receipt_of(run),
+            receipt=run_receipt_of(run),
         )

@@ -20,13 +20,13 @@ from redis import RedisError
 
 from runs.submissions import Submission
 from runs.submit import key_lock
-from runs.submit.answer import BUDGET_UNAVAILABLE, Answer
+from runs.submit.answer import BUDGET_UNAVAILABLE, SubmitAnswer
 from runs.submit.hold_and_send import HoldAndSend
-from runs.submit.key_lock import Entry, KeyLock
+from runs.submit.key_lock import KeyLock, TripMeter
 from runs.submit.run_of_key import Row, RunOfKey
 
 
-def submit(asked: Submission, *, entry: Entry) -> Answer:
+def submit(asked: Submission, *, entry: TripMeter) -> SubmitAnswer:
     """See the module. Raises what the database raises, and what `entry` raises to refuse the request.
 
     A retry with the same key goes on from there.

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from dpp_project import clock
 from dpp_project.aws import sqs_sender
-from dpp_project.aws.sqs_sender import BATCH, Message, SendFailed
+from dpp_project.aws.sqs_sender import BATCH, QueueMessage, SendFailed
 from dpp_project.celery_sqs import celery_message
 from dpp_project.process_env import ENV
 from runs.models import Run
@@ -34,7 +34,7 @@ class Wakeup:
     def of(cls, run: Run) -> Self:
         return cls(run_id=run.run_id, tenant_id=run.tenant_id, pack_type=run.pack_type, trace_id=run.trace_id)
 
-    def message(self) -> Message:
+    def message(self) -> QueueMessage:
         body = celery_message.pack(
             task=TASK,
             kwargs={
@@ -47,7 +47,7 @@ class Wakeup:
             queue=QUEUE,
             trace_id=self.trace_id,
         )
-        return Message(body, group=self.tenant_id if ENV.DPP_SQS_GROUP_BY == "tenant" else None)
+        return QueueMessage(body, group=self.tenant_id if ENV.DPP_SQS_GROUP_BY == "tenant" else None)
 
 
 def send(wakeup: Wakeup) -> None:

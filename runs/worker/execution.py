@@ -32,8 +32,8 @@ from dpp_project.stores.postgres import DATABASE_AWAY
 from dpp_project.stores.retry_while_away import Patience
 from runs import metrics, transitions
 from runs.box.box import Box
-from runs.box.outcomes import Done, Outcome, Stopped
-from runs.box.running import Job
+from runs.box.outcomes import Done, PackOutcome, Stopped
+from runs.box.running import PackRequest
 from runs.claims import LOST, Claim, new_token
 from runs.finish.finalization import Committed, Unfinished, finish
 from runs.intents import Intent
@@ -44,7 +44,7 @@ from runs.reads import for_worker
 from runs.states import MoneyState, Stage, Status
 from runs.transitions import Lease
 from runs.worker import leases, store_result
-from runs.worker.leases import Message
+from runs.worker.leases import WakingMessage
 
 log = structlog.get_logger("dpp.run")
 
@@ -77,7 +77,7 @@ def _make_box() -> Box:
 box = PerProcess(_make_box)
 
 
-def execute(run_id: uuid.UUID, *, message: Message | None) -> End:
+def execute(run_id: uuid.UUID, *, message: WakingMessage | None) -> End:
     """See the module. Key: the run. Raises UnknownRun, UnknownPack, and what the database raises before the start.
 
     A pack that this worker does not know is left for one that does: its message comes again.
@@ -140,7 +140,7 @@ def _startable(run: Run) -> bool:
 # Between start and claim: the run is held by its lease.
 
 
-def _worked(run: Run, lease: Lease, message: Message | None) -> Intent | None:
+def _worked(run: Run, lease: Lease, message: WakingMessage | None) -> Intent | None:
     """Decide how the run ends; None when another actor took it over."""
     pack = registry.get(run.pack_type)
     running = box().start(
@@ -158,8 +158,8 @@ def _worked(run: Run, lease: Lease, message: Message | None) -> Intent | None:
         return None if held.lost else intent
 
 
-def _job(run: Run, pack: Pack[Any]) -> Job:
-    return Job(
+def _job(run: Run, pack: Pack[Any]) -> PackRequest:
+    return PackRequest(
         run_id=str(run.run_id),
         module=registry.modules()[pack.name],
         inputs=run.sent.inputs,
@@ -176,7 +176,7 @@ def _from_pack(run: Run, event: str, /, **values: JsonValue) -> None:
     log.info("pack", said=event, run_id=str(run.run_id), tenant_id=run.tenant_id, pack=run.pack_type, values=values)
 
 
-def _name(outcome: Outcome) -> str:
+def _name(outcome: PackOutcome) -> str:
     if isinstance(outcome, Done):
         return "done"
     return "stopped" if isinstance(outcome, Stopped) else outcome.reason.value

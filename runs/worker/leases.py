@@ -57,7 +57,7 @@ def take(lease: Lease) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WakingMessage:
     """What woke this worker, to be kept from others meanwhile."""
 
     queue_url: str
@@ -65,11 +65,11 @@ class Message:
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldLease:
     """One lease while its run is at work. `lost` is final."""
 
     lease: Lease
-    message: Message | None
+    message: WakingMessage | None
     stop: Callable[[], None]
     has_signal: bool
     since: float
@@ -82,19 +82,19 @@ class Keeper:
     def __init__(self, *, watch_seconds: float = WATCH_SECONDS, beat_seconds: float | None = None) -> None:
         self._watch_seconds = watch_seconds
         self._beat_seconds = LEASE_HEARTBEAT_INTERVAL_SECONDS if beat_seconds is None else beat_seconds
-        self._held: dict[uuid.UUID, Held] = {}
+        self._held: dict[uuid.UUID, HeldLease] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def holding(
-        self, lease: Lease, *, message: Message | None, stop: Callable[[], None], has_signal: bool
-    ) -> Iterator[Held]:
+        self, lease: Lease, *, message: WakingMessage | None, stop: Callable[[], None], has_signal: bool
+    ) -> Iterator[HeldLease]:
         """Until the block ends the lease is renewed; `stop` is called, from another thread, when it is lost.
 
         To be left before the claim: a claimed row has no lease to renew, and its worker has nothing to lose any more.
         """
-        held = Held(lease=lease, message=message, stop=stop, has_signal=has_signal, since=time.monotonic())
+        held = HeldLease(lease=lease, message=message, stop=stop, has_signal=has_signal, since=time.monotonic())
         with self._changed:
             self._held[lease.run_id] = held
             if self._thread is None:
@@ -126,11 +126,11 @@ class Keeper:
             except Exception as error:
                 log.exception("leases not looked after, trying again", exc_info=error)
 
-    def _now_held(self) -> list[Held]:
+    def _now_held(self) -> list[HeldLease]:
         with self._changed:
             return [held for held in self._held.values() if not held.lost]
 
-    def beat(self, held: Iterable[Held]) -> None:
+    def beat(self, held: Iterable[HeldLease]) -> None:
         """Renew everywhere: Postgres first, and nothing elsewhere for what is lost there."""
         mine = self._confirmed(held)
         signalled = [one for one in mine if one.has_signal]
@@ -150,7 +150,7 @@ class Keeper:
         for queue_url, handles in by_queue.items():
             receipt_handles.keep(queue_url, handles, seconds=QUEUE_VISIBILITY_SECONDS)
 
-    def watch(self, held: Iterable[Held]) -> None:
+    def watch(self, held: Iterable[HeldLease]) -> None:
         """Ask Postgres about each lease whose signal is gone."""
         signalled = [one for one in held if one.has_signal and not one.lost]
         if not signalled:
@@ -166,7 +166,7 @@ class Keeper:
             one.has_signal = False
             log.warning("lease holds without its signal", run_id=str(one.lease.run_id))
 
-    def _confirmed(self, held: Iterable[Held]) -> list[Held]:
+    def _confirmed(self, held: Iterable[HeldLease]) -> list[HeldLease]:
         """Those that Postgres renewed. The others it denies are stopped; where it does not answer nothing is known."""
         asked = list(held)
         if not asked:
@@ -185,7 +185,7 @@ class Keeper:
                 one.stop()
         return [one for one in asked if one.lease.run_id in renewed]
 
-    def _still_holds(self, one: Held) -> bool:
+    def _still_holds(self, one: HeldLease) -> bool:
         """A run that was claimed by this very worker meanwhile has nothing left to lose."""
         with self._changed:
             return self._held.get(one.lease.run_id) is one

@@ -13,7 +13,7 @@ import pytest
 from budget import services
 from budget.outcomes import SettleOutcome
 from budget.redis import keys, scripts
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from reaper import claim_reconciler
 from tests.gear.builders.shop import Shop, rich_shop
 from tests.gear.faults import scenes
@@ -89,7 +89,7 @@ def test_dpp_42_every_fault_at_every_request_in_every_order(situation: Situation
 
 def test_a_reconciler_that_does_nothing_is_found(shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
     cancel = next(situation for situation in SITUATIONS if situation.name == "cancel at work")
-    monkeypatch.setattr(claim_reconciler, "run_once", lambda **_: Report())
+    monkeypatch.setattr(claim_reconciler, "run_once", lambda **_: PassReport())
     count = undisturbed(cancel, shop, forge)
     stuck = 0
     for at in range(count):

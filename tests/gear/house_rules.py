@@ -1,7 +1,7 @@
 """House rules that no linter knows, each a function from source text to complaints."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 MAX_FUNCTION_LINES = 70
 MAX_MODULE_LINES = 600
@@ -58,6 +58,38 @@ def _asserts(node: ast.FunctionDef, asserting: frozenset[str]) -> bool:
             if called in asserting or called.startswith("assert") or called.endswith(_ASSERTING_CALLS):
                 return True
     return False
+
+
+# One name, several classes: Django finds a command by this name.
+SHARED_CLASS_NAMES = frozenset({"Command"})
+
+
+def class_names(tree: ast.Module) -> Iterator[str]:
+    """The public names that a module gives to classes and type aliases. A nested class is read with its owner's name,
+    a private one in its module alone, and a TypeVar stands for any type.
+    """
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "TypeVar":
+                continue
+        else:
+            continue
+        if name[0].isupper() and not name.isupper() and name not in SHARED_CLASS_NAMES:
+            yield name
+
+
+def class_names_with_two_meanings(trees: Mapping[str, ast.Module]) -> Iterator[str]:
+    """A reader who has met a class name knows what it means everywhere."""
+    places: dict[str, list[str]] = {}
+    for path, tree in trees.items():
+        for name in class_names(tree):
+            places.setdefault(name, []).append(path)
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{name} is a class in {' and '.join(found)}; rename all but one"
 
 
 def silent_excepts(tree: ast.Module) -> Iterator[str]:

@@ -16,7 +16,7 @@ from budget.models import LedgerEntry
 from reaper import claim_reconciler, lease_reaper, reservation_sweeper
 from runs import timing, transitions
 from runs.bucket import storage
-from runs.bucket.storage import Head
+from runs.bucket.storage import ObjectHead
 from runs.finish import cancellation
 from runs.models import Run, RunHistory
 from runs.states import Stage as RunStage
@@ -81,9 +81,9 @@ class Bucket:
         self.objects[key] = content
         return sha256(content).hexdigest()
 
-    def head(self, key: str) -> Head | None:
+    def head(self, key: str) -> ObjectHead | None:
         schedules.pause("head")
-        return Head(size=len(self.objects[key]), content_type="") if key in self.objects else None
+        return ObjectHead(size=len(self.objects[key]), content_type="") if key in self.objects else None
 
     def read(self, key: str, *, max_bytes: int) -> bytes:
         return self.objects[key][:max_bytes]

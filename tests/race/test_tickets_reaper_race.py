@@ -10,7 +10,7 @@ from redis import Redis
 from ops.tickets import reaper, transitions
 from ops.tickets.models import Ticket, TicketResult
 from ops.tickets.states import TicketStatus
-from ops.tickets.transitions import Outcome
+from ops.tickets.transitions import EdgeOutcome
 from tests.gear.builders import tickets as gear
 from tests.gear.faults.rivals import OnAnotherConnection, one_after_the_other
 
@@ -22,7 +22,7 @@ ROUNDS: Final = 1_000
 def test_tkt_03_of_finish_and_clean_one_wins_in_a_thousand_rounds() -> None:
     tickets = [gear.taken() for _ in range(ROUNDS)]
     barrier = threading.Barrier(2, timeout=30)
-    outcomes: dict[str, list[Outcome]] = {"finish": [], "clean": []}
+    outcomes: dict[str, list[EdgeOutcome]] = {"finish": [], "clean": []}
     errors: list[BaseException] = []
 
     def play(name: str) -> None:
@@ -45,17 +45,23 @@ def test_tkt_03_of_finish_and_clean_one_wins_in_a_thousand_rounds() -> None:
     assert not errors, errors
     assert TicketResult.objects.count() == ROUNDS
     for ticket, finished, cleaned in zip(tickets, outcomes["finish"], outcomes["clean"], strict=True):
-        assert {finished, cleaned} == {Outcome.WON, Outcome.LOST}
-        status = TicketStatus.DONE if finished is Outcome.WON else TicketStatus.FAILED
+        assert {finished, cleaned} == {EdgeOutcome.WON, EdgeOutcome.LOST}
+        status = TicketStatus.DONE if finished is EdgeOutcome.WON else TicketStatus.FAILED
         assert (gear.row(ticket.pk).status, gear.result(ticket).status) == (status, status)
 
 
 def test_tkt_03_the_second_waits_for_the_first_and_changes_nothing() -> None:
     first = gear.stale()
-    assert one_after_the_other(lambda: gear.finish(first), lambda: gear.clean(first)) == (Outcome.WON, Outcome.LOST)
+    assert one_after_the_other(lambda: gear.finish(first), lambda: gear.clean(first)) == (
+        EdgeOutcome.WON,
+        EdgeOutcome.LOST,
+    )
     assert (gear.row(first.pk).status, gear.result(first).processor_id) == (TicketStatus.DONE, "OPS_CYCLE")
     second = gear.stale()
-    assert one_after_the_other(lambda: gear.clean(second), lambda: gear.finish(second)) == (Outcome.WON, Outcome.LOST)
+    assert one_after_the_other(lambda: gear.clean(second), lambda: gear.finish(second)) == (
+        EdgeOutcome.WON,
+        EdgeOutcome.LOST,
+    )
     assert (gear.row(second.pk).status, gear.result(second).processor_id) == (TicketStatus.FAILED, "TICKET_REAPER")
 
 
@@ -65,9 +71,9 @@ def test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished(
     finished, left = gear.stale(seconds=200_000), gear.stale(seconds=100_000)
     clean = transitions.clean
 
-    def after_a_rival(**values: object) -> Outcome:
+    def after_a_rival(**values: object) -> EdgeOutcome:
         if values["request_id"] == finished.pk:
-            assert OnAnotherConnection(lambda: gear.finish(finished)).answer() is Outcome.WON
+            assert OnAnotherConnection(lambda: gear.finish(finished)).answer() is EdgeOutcome.WON
         return clean(**values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(transitions, "clean", after_a_rival)

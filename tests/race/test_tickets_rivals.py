@@ -11,7 +11,7 @@ import pytest
 from ops.tickets import cycle
 from ops.tickets.models import Ticket, TicketResult
 from ops.tickets.states import ENDED, RequestType, TicketStatus
-from ops.tickets.transitions import Outcome
+from ops.tickets.transitions import EdgeOutcome
 from tests.gear.builders import tickets as gear
 from tests.gear.builders.shop import Shop, top_up
 from tests.gear.faults import ticket_scenes
@@ -39,7 +39,7 @@ def another_cycle(ticket: Ticket) -> None:
 def the_reaper(ticket: Ticket) -> None:
     found = gear.row(ticket.pk)
     if found.status == TicketStatus.IN_PROGRESS:
-        assert gear.clean(found) is Outcome.WON
+        assert gear.clean(found) is EdgeOutcome.WON
 
 
 def overtaken(scene: TicketScene, rival: Callable[[Ticket], None], *, at: int) -> bool:

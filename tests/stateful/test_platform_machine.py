@@ -30,7 +30,7 @@ from budget import services
 from budget.outcomes import SettleOutcome
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from dpp_project.jobs.registry import Report
+from dpp_project.jobs.registry import PassReport
 from dpp_project.reasons import ReasonCode
 from runs.box.outcomes import Done, Failed, Stopped
 from runs.models import Run
@@ -333,6 +333,6 @@ def test_the_machine_finds_a_micro_that_is_lost(machine: None, monkeypatch: pyte
 
 
 def test_the_machine_finds_a_claim_that_nobody_takes_over(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOOPS, "claim_reconciler", lambda **_: Report())
+    monkeypatch.setitem(LOOPS, "claim_reconciler", lambda **_: PassReport())
     with pytest.raises(AssertionError, match=r"stuck.*CLAIMED"):
         run_machine(examples=60, steps_each=40, shrink=False)

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from tenants.principals import REMEMBERED_SECONDS, Finding, Memory, Principal, RefusedKey
+from tenants.principals import REMEMBERED_SECONDS, Finding, Principal, PrincipalCache, RefusedKey
 
 
 class Seconds:
@@ -25,7 +25,7 @@ def a_principal() -> Principal:
 @pytest.mark.parametrize("finding", [a_principal(), RefusedKey.UNKNOWN], ids=["valid", "refused"])
 def test_auth_memory_forgets_before_five_seconds(finding: Finding) -> None:
     seconds = Seconds()
-    memory = Memory(monotonic=seconds)
+    memory = PrincipalCache(monotonic=seconds)
     memory.keep("hash", finding, started=memory.started())
     seconds.at += REMEMBERED_SECONDS - 0.001
     assert memory.find("hash") == finding
@@ -37,7 +37,7 @@ def test_auth_memory_forgets_before_five_seconds(finding: Finding) -> None:
 
 def test_auth_memory_counts_from_before_the_row_was_read() -> None:
     seconds = Seconds()
-    memory = Memory(monotonic=seconds)
+    memory = PrincipalCache(monotonic=seconds)
     started = memory.started()
     seconds.at += 3  # a slow database: the row may have been read at its start
     memory.keep("hash", a_principal(), started=started)
@@ -49,7 +49,7 @@ def test_auth_memory_counts_from_before_the_row_was_read() -> None:
 
 def test_auth_memory_use_does_not_prolong() -> None:
     seconds = Seconds()
-    memory = Memory(monotonic=seconds)
+    memory = PrincipalCache(monotonic=seconds)
     memory.keep("hash", a_principal(), started=memory.started())
     for _ in range(8):
         seconds.at += 0.5
@@ -59,7 +59,7 @@ def test_auth_memory_use_does_not_prolong() -> None:
 
 @pytest.mark.contract("DPP-11")
 def test_auth_memory_of_ten_thousand_strangers_is_bounded_and_costs_no_tenant_his_place() -> None:
-    memory = Memory(refused_limit=100)
+    memory = PrincipalCache(refused_limit=100)
     principal = a_principal()
     memory.keep("valid", principal, started=memory.started())
     for number in range(10_000):
@@ -71,7 +71,7 @@ def test_auth_memory_of_ten_thousand_strangers_is_bounded_and_costs_no_tenant_hi
 
 
 def test_auth_memory_of_valid_keys_drops_the_least_recently_used() -> None:
-    memory = Memory(valid_limit=2)
+    memory = PrincipalCache(valid_limit=2)
     for name in ("one", "two"):
         memory.keep(name, a_principal(), started=memory.started())
     memory.find("one")
@@ -81,7 +81,7 @@ def test_auth_memory_of_valid_keys_drops_the_least_recently_used() -> None:
 
 
 def test_auth_memory_holds_one_finding_a_key_the_latest() -> None:
-    memory = Memory()
+    memory = PrincipalCache()
     memory.keep("hash", a_principal(), started=memory.started())
     memory.keep("hash", RefusedKey.REVOKED, started=memory.started())
     assert memory.find("hash") is RefusedKey.REVOKED

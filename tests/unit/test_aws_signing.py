@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 from dpp_project.aws import clients, signing
 from dpp_project.aws.signing import Signer
-from dpp_project.aws.sqs_sender import Message, Sender
+from dpp_project.aws.sqs_sender import QueueMessage, Sender
 from runs.bucket.signed_put import SignedPut
 
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -150,7 +150,7 @@ def test_the_key_is_derived_anew_with_the_day_and_the_secret(monkeypatch: pytest
 def test_publisher_sends_a_message_as_boto3_does(endpoint: str, queue_url: str, region: str, token: str | None) -> None:
     body = 'h\u00e9llo \ud55c\uae00 "quoted" \\ \n'
     made, wire = a_sender(endpoint, queue_url, region, Credentials("AKID", "SECRET", token))
-    made.send(Message(body, group="t_acme"))
+    made.send(QueueMessage(body, group="t_acme"))
     theirs = boto3s("sqs", endpoint, region, token)
     expect_same(wire, would_send(theirs, "send_message", QueueUrl=queue_url, MessageBody=body, MessageGroupId="t_acme"))
 
@@ -158,7 +158,7 @@ def test_publisher_sends_a_message_as_boto3_does(endpoint: str, queue_url: str, 
 def test_publisher_sends_a_batch_as_boto3_does() -> None:
     endpoint, queue_url, region = TARGETS[0]
     made, wire = a_sender(endpoint, queue_url, region, Credentials("AKID", "SECRET"))
-    assert made.send_batch([Message("one"), Message("two", group="t_acme")]) == {}
+    assert made.send_batch([QueueMessage("one"), QueueMessage("two", group="t_acme")]) == {}
     entries = [{"Id": "0", "MessageBody": "one"}, {"Id": "1", "MessageBody": "two", "MessageGroupId": "t_acme"}]
     theirs = boto3s("sqs", endpoint, region)
     expect_same(wire, would_send(theirs, "send_message_batch", QueueUrl=queue_url, Entries=entries))
@@ -175,9 +175,9 @@ def test_publisher_uses_the_credentials_that_were_renewed(monkeypatch: pytest.Mo
     monkeypatch.setattr(renewing, "_time_fetcher", lambda: moved[0])
     made, wire = a_sender(*TARGETS[0], None)
     made._credentials = renewing.get_frozen_credentials
-    made.send(Message("one"))
+    made.send(QueueMessage("one"))
     moved[0] += timedelta(minutes=55)
-    made.send(Message("two"))
+    made.send(QueueMessage("two"))
     used = [headers["Authorization"].split("Credential=")[1].split("/")[0] for _, _, headers, _ in wire.sent]
     assert used == ["FIRST", "SECOND"]
 

@@ -8,7 +8,7 @@ import pytest
 from dpp_project.reasons import ReasonCode
 from runs.box import wire
 from runs.box.outcomes import Done, Evidence, Failed, Stopped, decide
-from runs.box.wire import Frame, Garbled, Oversized, Reader
+from runs.box.wire import Frame, FrameReader, Garbled, Oversized
 
 pytestmark = pytest.mark.contract("DPP-32", "DPP-36")
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.contract("DPP-32", "DPP-36")
 def test_box_frames_come_out_as_they_went_in_however_they_are_cut(size: int) -> None:
     sent = [Frame({"kind": "log", "text": "\u00e9" * 40}, b"\0\xff" * 30), Frame({}), Frame({"a": [1, None]})]
     data = b"".join(wire.encode(frame.document, frame.content) for frame in sent)
-    reader = Reader()
+    reader = FrameReader()
     found = [frame for at in range(0, len(data), size) for frame in reader.feed(data[at : at + size])]
     assert found == sent
 
@@ -28,23 +28,23 @@ def test_box_frames_come_out_as_they_went_in_however_they_are_cut(size: int) -> 
 )
 def test_box_garbage_is_no_frame(data: bytes) -> None:
     with pytest.raises(Garbled):
-        list(Reader().feed(data))
+        list(FrameReader().feed(data))
 
 
 def test_box_nesting_without_end_is_garbage_and_not_a_stack_overflow() -> None:
     text = b"[" * 200_000
     with pytest.raises(Garbled):
-        list(Reader().feed(b"DPPb" + len(text).to_bytes(4, "big") + b"\0\0\0\0" + text))
+        list(FrameReader().feed(b"DPPb" + len(text).to_bytes(4, "big") + b"\0\0\0\0" + text))
 
 
 def test_box_a_frame_that_would_pass_the_limit_is_refused_before_it_is_received() -> None:
-    reader = Reader(limit_bytes=100)
+    reader = FrameReader(limit_bytes=100)
     with pytest.raises(Oversized):
         list(reader.feed(b"DPPb\0\0\x01\0\0\0\0\0"))
 
 
 def test_box_frames_that_pass_the_limit_together_are_refused() -> None:
-    reader = Reader(limit_bytes=2 * len(wire.encode({"a": 1})))
+    reader = FrameReader(limit_bytes=2 * len(wire.encode({"a": 1})))
     one = wire.encode({"a": 1})
     assert [len(list(reader.feed(one))) for _ in range(2)] == [1, 1]
     with pytest.raises(Oversized):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gear import house_rules
-from tests.gear.source import REPOSITORY, files, modules, parsed, text
+from tests.gear.source import REPOSITORY, files, modules, of_product, parsed, text
 
 Rule = Callable[[ast.Module], Iterator[str]]
 
@@ -54,6 +54,29 @@ def test_nothing_points_outside_the_repository() -> None:
     here = Path(__file__).relative_to(REPOSITORY)
     assert {"README.md", "Makefile", "pyproject.toml"} <= {str(path) for path in read}
     assert [path for path in read if path != here and forbidden.search(text(path))] == []
+
+
+def test_no_reference_leads_to_a_document_that_is_not_here() -> None:
+    """A section sign points into a specification that is not here; a contract row or an ADR is."""
+    kinds = {".py", ".md", ".lua", ".html", ".pml", ".sh", ".toml", ".yaml"}
+    assert [path for path in files() if path.suffix in kinds and "\N{SECTION SIGN}" in text(path)] == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    product = {str(path): parsed(path) for path in of_product()}
+    assert list(house_rules.class_names_with_two_meanings(product)) == []
+
+
+def test_a_class_name_with_two_meanings_is_found() -> None:
+    ours = ast.parse("class Answer:\n    pass\nA = TypeVar('A')\nclass _Part:\n    pass\nclass Command:\n    pass")
+    theirs = ast.parse(
+        "class Question:\n    class Answer:\n        pass\nclass _Part:\n    pass\nclass Command:\n    pass"
+    )
+    assert list(house_rules.class_names_with_two_meanings({"a.py": ours, "b.py": theirs})) == []
+    alias = ast.parse("Answer = Done | Failed")
+    assert list(house_rules.class_names_with_two_meanings({"a.py": ours, "b.py": theirs, "c.py": alias})) == [
+        "Answer is a class in a.py and c.py; rename all but one"
+    ]
 
 
 SAMPLES: list[tuple[Rule, str, str]] = [

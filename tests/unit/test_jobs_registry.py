@@ -8,7 +8,7 @@ from dpp_project import retention
 from dpp_project.celery import app
 from dpp_project.jobs import jobs as own
 from dpp_project.jobs import registry
-from dpp_project.jobs.registry import Job, Report, UnknownJob
+from dpp_project.jobs.registry import Job, PassReport, UnknownJob
 from dpp_project.retention import Period
 
 
@@ -21,8 +21,8 @@ def test_the_declared_jobs_are_found_by_name() -> None:
 
 @pytest.mark.parametrize("wrong", [{"every_seconds": 0}, {"limit": 0}])
 def test_a_job_without_interval_or_limit_is_refused(wrong: dict[str, int]) -> None:
-    def once(*, now: datetime, limit: int) -> Report:
-        return Report()
+    def once(*, now: datetime, limit: int) -> PassReport:
+        return PassReport()
 
     given = {"every_seconds": 30, "limit": 1} | wrong
     with pytest.raises(ValueError, match="must be positive"):

@@ -95,7 +95,7 @@ def test_pack_decision_a_context_without_words_answers_nothing(context: str) -> 
 
 
 def test_pack_decision_a_question_of_nothing_but_question_words_answers_nothing() -> None:
-    assert extractive.search("What is it?", ENGLISH) == extractive.Found(answered=False, score=0.0, passages=[])
+    assert extractive.search("What is it?", ENGLISH) == extractive.FoundAnswer(answered=False, score=0.0, passages=[])
 
 
 def test_pack_decision_a_heading_brings_what_it_stands_over() -> None:

@@ -9,26 +9,30 @@ import pytest
 
 from runs.packs.ocr import layout, tessdata
 from runs.packs.ocr.cleaning import dust_share, grain, has_shadow, ink, tilt, turned, without_shadow
-from runs.packs.ocr.engine import Box, Gray, Line, Reading, Symbol, Word
+from runs.packs.ocr.engine import Gray, Line, Reading, Rectangle, SeenWord, Symbol
 from runs.packs.ocr.merging import merged, respaced
 from runs.packs.ocr.page import PageReader, PageText
-from runs.packs.ocr.profiles import PROFILES, Name
+from runs.packs.ocr.profiles import PROFILES, ProfileName
 
 pytestmark = pytest.mark.contract("DPP-63")
 
 HIGH = 30
 
 
-def word(text: str, left: int, confidence: float = 0.95, *, top: int = 0, sure: Sequence[float] = ()) -> Word:
+def word(text: str, left: int, confidence: float = 0.95, *, top: int = 0, sure: Sequence[float] = ()) -> SeenWord:
     """Letters 20 wide and 30 high, without gaps."""
     symbols = tuple(
-        Symbol(sign, sure[number] if sure else 0.99, Box(left + 20 * number, top, left + 20 * number + 20, top + HIGH))
+        Symbol(
+            sign,
+            sure[number] if sure else 0.99,
+            Rectangle(left + 20 * number, top, left + 20 * number + 20, top + HIGH),
+        )
         for number, sign in enumerate(text)
     )
-    return Word(text, confidence, Box(left, top, left + 20 * len(text), top + HIGH), symbols)
+    return SeenWord(text, confidence, Rectangle(left, top, left + 20 * len(text), top + HIGH), symbols)
 
 
-def line(*words: Word) -> Line:
+def line(*words: SeenWord) -> Line:
     return Line(words)
 
 
@@ -53,7 +57,7 @@ class Scripted:
         return Reading(self._lines if first else (), complete=self._complete or not first)
 
 
-def page_with(*boxes: Box) -> Gray:
+def page_with(*boxes: Rectangle) -> Gray:
     """Checkered ink in these places of white paper."""
     sheet = np.full((600, 800), 255, np.uint8)
     checks = np.where(np.indices((600, 800)).sum(axis=0) // 4 % 2, 0, 255).astype(np.uint8)
@@ -63,7 +67,7 @@ def page_with(*boxes: Box) -> Gray:
     return sheet
 
 
-def read(engine: Any, sheet: Gray, profile: Name = "P1", seconds: float = 60) -> PageText:
+def read(engine: Any, sheet: Gray, profile: ProfileName = "P1", seconds: float = 60) -> PageText:
     return PageReader(engine, PROFILES[profile], seconds=seconds).read(sheet)
 
 
@@ -80,7 +84,7 @@ def test_a_word_that_stays_doubtful_is_marked_and_told() -> None:
 
 
 def test_ink_without_a_word_is_marked_where_it_is() -> None:
-    known, unknown = word("known", 100, top=100), Box(100, 300, 260, 330)
+    known, unknown = word("known", 100, top=100), Rectangle(100, 300, 260, 330)
     found = read(Scripted(line(known)), page_with(known.box, unknown))
     assert [(block.text, block.kind) for block in found.blocks] == [("known", "body"), ("[□]", "unread")]
     box = found.blocks[1].box
@@ -106,13 +110,13 @@ def test_a_picture_without_text_is_marked_and_not_read() -> None:
     engine = Scripted()
     found = read(engine, rays.integers(0, 256, (3_400, 3_400), dtype=np.uint8), "P2A")
     assert engine.asked == []
-    assert [(block.text, block.box) for block in found.blocks] == [("[□]", Box(0, 0, 3_400, 3_400))]
+    assert [(block.text, block.box) for block in found.blocks] == [("[□]", Rectangle(0, 0, 3_400, 3_400))]
 
 
 def test_what_there_was_no_time_for_is_marked_and_the_page_is_incomplete() -> None:
     known = word("known", 100, top=100)
     engine = Scripted(line(known))
-    found = read(engine, page_with(known.box, Box(100, 300, 260, 330)), seconds=-1)
+    found = read(engine, page_with(known.box, Rectangle(100, 300, 260, 330)), seconds=-1)
     assert engine.asked == []
     assert not found.complete
     assert {block.text for block in found.blocks} == {"[□]"}
@@ -142,8 +146,8 @@ def test_each_profile_takes_the_looks_it_promises() -> None:
 
 def test_fine_print_and_titles_are_kinds_of_their_own() -> None:
     def sized(text: str, top: int, high: int) -> Line:
-        box = Box(100, top, 300, top + high)
-        return line(Word(text, 0.95, box, (Symbol(text, 0.99, box),)))
+        box = Rectangle(100, top, 300, top + high)
+        return line(SeenWord(text, 0.95, box, (Symbol(text, 0.99, box),)))
 
     lines = [sized("Title", 50, 60), sized("one", 150, 30), sized("two", 190, 30), sized("fine", 400, 12)]
     found = read(Scripted(*lines), page_with(*(one.box for one in lines)))
@@ -223,7 +227,7 @@ def test_a_title_over_two_columns_stays_whole() -> None:
 
 
 def test_one_column_and_a_receipt_are_not_split() -> None:
-    whole = [Box(0, 0, 1_600, 2_000)]
+    whole = [Rectangle(0, 0, 1_600, 2_000)]
     assert layout.regions(ruled(1_600, 2_000, (100, 1_500, 100, 1_900)), 28) == whole
     receipt = np.zeros((2_000, 1_600), np.bool_)
     for row in range(20):

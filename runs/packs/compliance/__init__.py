@@ -34,7 +34,7 @@ OUT_OF_TIME: Final = "OUT_OF_TIME"
 _WORST_FIRST: Final = {"error": "fail", "warning": "warn", "info": "pass"}
 
 
-class Report:
+class ComplianceReport:
     """The findings so far. Places are written at the end, when every match in a name is known."""
 
     def __init__(self, inputs: ComplianceInputs) -> None:
@@ -86,7 +86,7 @@ class Report:
 def _execute(work: Work[ComplianceInputs]) -> dict[str, JsonValue]:
     """Run the rules one by one, each charged before it begins; report the rules that hold or time did not reach."""
     inputs = work.inputs
-    report = Report(inputs)
+    report = ComplianceReport(inputs)
     characters = _size(inputs, report.pieces)
     work.meter.charge(RUN_MICROS)
     for rule in inputs.rules:
@@ -112,7 +112,7 @@ def _begin(work: Work[ComplianceInputs], rule: Rule, characters: int, seconds: f
         raise limited_child.RuleStopped(HOLD_EXHAUSTED) from None
 
 
-def _apply(rule: Rule, report: Report, seconds: float) -> None:
+def _apply(rule: Rule, report: ComplianceReport, seconds: float) -> None:
     inputs = report.inputs
     match rule:
         case SchemaRule():
@@ -134,7 +134,7 @@ def _holds(rule: ExpressionRule, inputs: ComplianceInputs) -> JsonValue:
     return expressions.holds(rule.expression, subject="document", value=inputs.document)
 
 
-def _match(rule: TextRule, report: Report, seconds: float) -> None:
+def _match(rule: TextRule, report: ComplianceReport, seconds: float) -> None:
     found = matching.matches(rule, report.pieces, seconds=seconds)
     if isinstance(rule, RegexRule) and rule.must_be == "present":
         if matching.matches_nothing(found):

@@ -13,7 +13,7 @@ REGEX_MATCHES_MAX: Final = 250_000
 """Most matches over all pieces. A pattern with more matches everything, and could not be redacted whole."""
 
 
-class Found(NamedTuple):
+class PieceMatch(NamedTuple):
     """A match, in characters of the piece's text."""
 
     piece: Piece
@@ -23,7 +23,7 @@ class Found(NamedTuple):
     certainty: str
 
 
-def matches(rule: TextRule, looked_at: list[Piece], *, seconds: float) -> Iterator[Found]:
+def matches(rule: TextRule, looked_at: list[Piece], *, seconds: float) -> Iterator[PieceMatch]:
     """Raises RuleStopped for a pattern of the caller's that takes too long or matches too often."""
     match rule:
         case PiiRule():
@@ -41,22 +41,22 @@ Finder = tuple[str, Callable[[bytes], list[pii.Match]]]
 
 def _by_finders(
     finders: Iterable[Finder], looked_at: Iterable[Piece], *, fold: Callable[[str], bytes]
-) -> Iterator[Found]:
+) -> Iterator[PieceMatch]:
     finders = list(finders)
     for piece in looked_at:
         data = fold(piece.text)
         found = [(kind, match) for kind, find in finders for match in find(data)]
         at = regexes.characters(data, (edge for _, match in found for edge in match[:2]))
         for kind, match in sorted(found, key=lambda one: one[1]):
-            yield Found(piece, at[match.start], at[match.end], kind, match.certainty)
+            yield PieceMatch(piece, at[match.start], at[match.end], kind, match.certainty)
 
 
-def _by_pattern(rule: RegexRule, looked_at: list[Piece], seconds: float) -> Iterator[Found]:
+def _by_pattern(rule: RegexRule, looked_at: list[Piece], seconds: float) -> Iterator[PieceMatch]:
     spans = limited_child.carried_out(lambda: _pattern_spans(rule, looked_at), seconds=seconds)
     for piece, of_piece in zip(looked_at, spans, strict=True):
         at = regexes.characters(piece.text.encode(), (edge for span in of_piece for edge in span))
         for start, end in of_piece:
-            yield Found(piece, at[start], at[end], "regex", pii.FORM)
+            yield PieceMatch(piece, at[start], at[end], "regex", pii.FORM)
 
 
 def _pattern_spans(rule: RegexRule, looked_at: list[Piece]) -> list[list[tuple[int, int]]]:
@@ -72,5 +72,5 @@ def _pattern_spans(rule: RegexRule, looked_at: list[Piece]) -> list[list[tuple[i
     return found
 
 
-def matches_nothing(found: Iterable[Found]) -> bool:
+def matches_nothing(found: Iterable[PieceMatch]) -> bool:
     return next(iter(found), None) is None

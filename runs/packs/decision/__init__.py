@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from runs.packs.decision import embedded, engine, model
-from runs.packs.decision.engine import Engine
+from runs.packs.decision.engine import AnswerEngine
 from runs.packs.decision.inputs import DecisionInputs
 from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
 
 
-def _prices(chosen: Engine | None) -> Sequence[Price]:
+def _prices(chosen: AnswerEngine | None) -> Sequence[Price]:
     if chosen is None:
         return [Price(unit="run", micros=embedded.RUN_MICROS, note="or the whole hold, where that is less")]
     return [
@@ -25,7 +25,7 @@ def _prices(chosen: Engine | None) -> Sequence[Price]:
     ]
 
 
-def _estimate(inputs: DecisionInputs, chosen: Engine | None) -> Estimate:
+def _estimate(inputs: DecisionInputs, chosen: AnswerEngine | None) -> Estimate:
     if chosen is None:
         return Estimate(least_micros=embedded.RUN_MICROS, most_micros=embedded.RUN_MICROS)
     tokens_in = model.tokens_in_at_most(model.messages(inputs))

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import certifi
 
-from runs.packs.decision.engine import Engine
-from runs.packs.shared.http_exchange import Exchange, Head, ProtocolBroken
+from runs.packs.decision.engine import AnswerEngine
+from runs.packs.shared.http_exchange import Exchange, ProtocolBroken, ResponseHead
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 TOKENS_BELIEVED: Final = 10_000_000
@@ -45,7 +45,7 @@ class Reply:
     """None where the engine does not count."""
 
 
-async def complete(engine: Engine, body: Mapping[str, Any], *, seconds: float) -> Reply:
+async def complete(engine: AnswerEngine, body: Mapping[str, Any], *, seconds: float) -> Reply:
     """Ask once. Raises EngineFailed or FormRefused."""
     try:
         async with asyncio.timeout(seconds):
@@ -65,7 +65,7 @@ async def complete(engine: Engine, body: Mapping[str, Any], *, seconds: float) -
     raise EngineFailed(f"answered {head.status}")
 
 
-async def _post(engine: Engine, body: bytes) -> tuple[Head, bytes]:
+async def _post(engine: AnswerEngine, body: bytes) -> tuple[ResponseHead, bytes]:
     place = urlsplit(engine.base_url)
     secure = place.scheme == "https"
     port = place.port or (443 if secure else 80)
@@ -92,7 +92,7 @@ async def _post(engine: Engine, body: bytes) -> tuple[Head, bytes]:
         exchange.close()
 
 
-def _retry_after(head: Head) -> float:
+def _retry_after(head: ResponseHead) -> float:
     """Seconds; a date, or nothing, is read as one second."""
     said = head.first("retry-after").strip()
     return float(said) if said.isdecimal() and len(said) < 6 else 1.0

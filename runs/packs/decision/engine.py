@@ -14,7 +14,7 @@ NAMES: Final = (BASE_URL, API_KEY, MODEL, INPUT_PRICE, OUTPUT_PRICE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class AnswerEngine:
     base_url: str
     model: str
     api_key: str | None
@@ -33,11 +33,11 @@ class Engine:
         return None if self.output_micros_per_1k == 0 else left // self.output_micros_per_1k
 
 
-def read(environ: Mapping[str, str]) -> Engine | None:
+def read(environ: Mapping[str, str]) -> AnswerEngine | None:
     """The configured engine; None where it is absent or incomplete (see `faults`)."""
     if not environ.get(BASE_URL) or faults(environ):
         return None
-    return Engine(
+    return AnswerEngine(
         base_url=environ[BASE_URL].rstrip("/"),
         model=environ[MODEL],
         api_key=environ.get(API_KEY) or None,

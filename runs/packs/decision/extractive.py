@@ -15,7 +15,7 @@ from typing import Final
 
 from runs.packs.decision import sentences, words
 from runs.packs.decision.sentences import Span
-from runs.packs.decision.words import Word
+from runs.packs.decision.words import AskedWord
 
 ANSWERED_FROM: Final = 0.5
 """Least score of an answer. Tuned on one half of tests/data/decision_questions.json, verified on the other."""
@@ -67,7 +67,7 @@ class Passage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundAnswer:
     """`score` says how well the best passage fits the question; it is no probability."""
 
     answered: bool
@@ -75,16 +75,16 @@ class Found:
     passages: Sequence[Passage]
 
 
-def search(question: str, context: str) -> Found:
+def search(question: str, context: str) -> FoundAnswer:
     """The passages that answer, best first; where none does, the nearest one, and `answered` false."""
     asked = words.asked(question)
     spans = sentences.spans(context)
     if not asked or not spans:
-        return Found(answered=False, score=0.0, passages=[])
+        return FoundAnswer(answered=False, score=0.0, passages=[])
     index = _Index(context, spans, asked)
     ranked = index.ranked()
     if not ranked:
-        return Found(answered=False, score=0.0, passages=[])
+        return FoundAnswer(answered=False, score=0.0, passages=[])
     cue = next((having for asking, having in _CUES if asking.search(question)), None)
     scored = sorted(((index.score(at, cue), at) for at in ranked[: 2 * PASSAGES_MAX]), key=lambda pair: -pair[0])
     best = scored[0][0]
@@ -94,13 +94,13 @@ def search(question: str, context: str) -> Found:
         is_near = score >= max(_PASSAGE_SHARE * best, 0.01) and len(passages) < PASSAGES_MAX
         if is_near and not any(passage.overlaps(other) for other in passages):
             passages.append(passage)
-    return Found(answered=best >= ANSWERED_FROM, score=round(best, 3), passages=passages)
+    return FoundAnswer(answered=best >= ANSWERED_FROM, score=round(best, 3), passages=passages)
 
 
 class _Index:
     """Which word stands in which sentence, and how often; built from the words' places, not by reading every word."""
 
-    def __init__(self, context: str, spans: Sequence[Span], asked: Sequence[Word]) -> None:
+    def __init__(self, context: str, spans: Sequence[Span], asked: Sequence[AskedWord]) -> None:
         self._context = context
         self._spans = spans
         text, starts = _searchable(context, spans)
@@ -160,7 +160,7 @@ class _Known:
     presence: Mapping[int, float]
 
     @classmethod
-    def of(cls, word: Word, counts: Mapping[str, Mapping[int, int]], *, among: int) -> "_Known":
+    def of(cls, word: AskedWord, counts: Mapping[str, Mapping[int, int]], *, among: int) -> "_Known":
         times: dict[int, float] = {}
         presence: dict[int, float] = {}
         share = 1 / len(word.parts)
@@ -189,7 +189,7 @@ def _searchable(context: str, spans: Sequence[Span]) -> tuple[str, list[int]]:
     return "\n".join(joined), starts[:-1]
 
 
-def _count(text: str, starts: Sequence[int], asked: Sequence[Word]) -> dict[str, dict[int, int]]:
+def _count(text: str, starts: Sequence[int], asked: Sequence[AskedWord]) -> dict[str, dict[int, int]]:
     counts: dict[str, dict[int, int]] = {part: {} for word in asked for part in word.parts}
 
     def add(part: str, place: int) -> None:

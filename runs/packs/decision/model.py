@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from runs.packs.decision import answers, completions
 from runs.packs.decision.completions import EngineFailed, FormRefused, Reply
-from runs.packs.decision.engine import Engine
+from runs.packs.decision.engine import AnswerEngine
 from runs.packs.decision.extractive import Passage
 from runs.packs.decision.inputs import DecisionInputs
 from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
@@ -100,7 +100,7 @@ class _Form:
 
 
 class _Asking:
-    def __init__(self, work: Work[DecisionInputs], engine: Engine) -> None:
+    def __init__(self, work: Work[DecisionInputs], engine: AnswerEngine) -> None:
         self._work = work
         self._engine = engine
         self._messages = messages(work.inputs)
@@ -178,7 +178,7 @@ class _Asking:
         self._work.meter.charge(min(cost, left), tokens=tokens_in + tokens_out)
 
 
-def answer(work: Work[DecisionInputs], engine: Engine) -> dict[str, JsonValue]:
+def answer(work: Work[DecisionInputs], engine: AnswerEngine) -> dict[str, JsonValue]:
     said = asyncio.run(_Asking(work, engine).said())
     question, context = work.inputs.question, work.inputs.context or ""
     text = said.answer.strip()

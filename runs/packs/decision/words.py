@@ -39,16 +39,16 @@ _ENDINGS: Final = r"(?:e|y|i)?(?:s|d|ed|es|ing|ings|r|rs|er|ers|ly|al|or|ors|ion
 
 
 @dataclass(frozen=True)
-class Word:
+class AskedWord:
     """One word asked for: found as far as its parts are."""
 
     parts: tuple[str, ...]
     is_stem: bool
 
 
-def asked(question: str) -> list[Word]:
+def asked(question: str) -> list[AskedWord]:
     """The words the question asks about, each once."""
-    found: dict[str, Word] = {}
+    found: dict[str, AskedWord] = {}
     for token in _TOKEN.findall(question):
         word = _korean(token) if "가" <= token[0] <= "힣" else _of_letters(token)
         if word is not None:
@@ -56,7 +56,7 @@ def asked(question: str) -> list[Word]:
     return list(found.values())[:WORDS_MAX]
 
 
-def pattern(words: list[Word]) -> re.Pattern[str] | None:
+def pattern(words: list[AskedWord]) -> re.Pattern[str] | None:
     """Finds every stem among `words`, each with its endings; the group is the stem."""
     stems = sorted({word.parts[0] for word in words if word.is_stem}, key=len, reverse=True)
     if not stems:
@@ -64,7 +64,7 @@ def pattern(words: list[Word]) -> re.Pattern[str] | None:
     return re.compile(rf"\b({'|'.join(map(re.escape, stems))})\w?{_ENDINGS}\b", re.IGNORECASE)
 
 
-def _korean(token: str) -> Word | None:
+def _korean(token: str) -> AskedWord | None:
     if token in _KOREAN_STOP:
         return None
     word = _ENDING.sub("", token) if len(token) > 1 else token
@@ -72,16 +72,16 @@ def _korean(token: str) -> Word | None:
         word = _ENDING.sub("", word)  # 기간은요, 보관되는지: an ending on an ending
     if not word or word in _KOREAN_STOP:
         return None
-    return Word(_pairs(word), is_stem=False)
+    return AskedWord(_pairs(word), is_stem=False)
 
 
-def _of_letters(token: str) -> Word | None:
+def _of_letters(token: str) -> AskedWord | None:
     word = token.lower()
     if word in _STOP:
         return None
     if re.search(r"[ぁ-ヿ一-鿿]", word):
-        return Word(_pairs(word), is_stem=False)
-    return Word((stem(word),), is_stem=True)
+        return AskedWord(_pairs(word), is_stem=False)
+    return AskedWord((stem(word),), is_stem=True)
 
 
 def _pairs(word: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ METRICS_MAX: Final = 12
 PAIRS_MAX: Final = 5_000
 ERRORS_MAX: Final = 20
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-By = Annotated[tokens.By, Field(description="auto: syllables of Hangul, Han and Kana, words of everything else.")]
+TokensBy = Annotated[tokens.By, Field(description="auto: syllables of Hangul, Han and Kana, words of everything else.")]
 Against = Annotated[
     Literal["expected", "context"], Field(description="What the output is compared with. context: is it grounded?")
 ]
@@ -60,7 +60,7 @@ class TokenF1(_Metric):
     """Tokens in common, wherever they stand."""
 
     type: Literal["token_f1"]
-    tokens: By = "auto"
+    tokens: TokensBy = "auto"
     measure: Overlap = "f1"
     ignore_case: bool = True
     against: Against = "expected"
@@ -70,7 +70,7 @@ class RougeL(_Metric):
     """The longest common subsequence of tokens."""
 
     type: Literal["rouge_l"]
-    tokens: By = "auto"
+    tokens: TokensBy = "auto"
     measure: Overlap = "f1"
     ignore_case: bool = True
     against: Against = "expected"
@@ -87,7 +87,7 @@ class Bleu(_Metric):
     """BLEU-4 with exponential smoothing."""
 
     type: Literal["bleu"]
-    tokens: By = "auto"
+    tokens: TokensBy = "auto"
 
 
 class Wer(_Metric):

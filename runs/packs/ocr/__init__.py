@@ -24,9 +24,9 @@ def _estimate(inputs: OcrInputs) -> Estimate:
 
 
 def _execute(work: Work[OcrInputs]) -> dict[str, JsonValue]:
-    from runs.packs.ocr.reading import Reader  # the engine and its libraries have no place in the API
+    from runs.packs.ocr.reading import OcrReader  # the engine and its libraries have no place in the API
 
-    return Reader(work).run()
+    return OcrReader(work).run()
 
 
 def _rehearse() -> None:

@@ -25,7 +25,7 @@ RESOLUTION: Final = 200
 
 
 @dataclass(frozen=True)
-class Box:
+class Rectangle:
     """In pixels, from the upper left corner; the right and lower edges are outside."""
 
     left: int
@@ -41,14 +41,14 @@ class Box:
     def height(self) -> int:
         return self.bottom - self.top
 
-    def moved(self, x: int, y: int) -> "Box":
-        return Box(self.left + x, self.top + y, self.right + x, self.bottom + y)
+    def moved(self, x: int, y: int) -> "Rectangle":
+        return Rectangle(self.left + x, self.top + y, self.right + x, self.bottom + y)
 
-    def shrunk(self, factor: float) -> "Box":
-        return Box(*(round(edge / factor) for edge in (self.left, self.top, self.right, self.bottom)))
+    def shrunk(self, factor: float) -> "Rectangle":
+        return Rectangle(*(round(edge / factor) for edge in (self.left, self.top, self.right, self.bottom)))
 
-    def around(self, other: "Box") -> "Box":
-        return Box(
+    def around(self, other: "Rectangle") -> "Rectangle":
+        return Rectangle(
             min(self.left, other.left),
             min(self.top, other.top),
             max(self.right, other.right),
@@ -65,19 +65,19 @@ class Symbol:
 
     text: str
     confidence: float
-    box: Box
+    box: Rectangle
 
 
 @dataclass(frozen=True)
-class Word:
+class SeenWord:
     text: str
     confidence: float
     """0 to 1, the engine's own; of a word about that of its worst symbol."""
-    box: Box
+    box: Rectangle
     symbols: tuple[Symbol, ...]
 
-    def placed(self, x: int, y: int, factor: float) -> "Word":
-        def place(box: Box) -> Box:
+    def placed(self, x: int, y: int, factor: float) -> "SeenWord":
+        def place(box: Rectangle) -> Rectangle:
             return box.shrunk(factor).moved(x, y)
 
         symbols = tuple(replace(symbol, box=place(symbol.box)) for symbol in self.symbols)
@@ -86,11 +86,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Line:
-    words: tuple[Word, ...]
+    words: tuple[SeenWord, ...]
 
     @property
-    def box(self) -> Box:
-        return reduce(Box.around, (word.box for word in self.words))
+    def box(self) -> Rectangle:
+        return reduce(Rectangle.around, (word.box for word in self.words))
 
     @property
     def size(self) -> int:
@@ -119,7 +119,7 @@ class Reading:
     """False: the time was over before the end of the picture."""
 
 
-class Engine:
+class OcrEngine:
     """Keeps its models in memory, each from its first use on; to be closed."""
 
     def __init__(self, folder: Path) -> None:
@@ -166,7 +166,7 @@ def _show(api: tesserocr.PyTessBaseAPI, gray: Gray) -> None:
 
 
 def _lines(api: tesserocr.PyTessBaseAPI) -> list[Line]:
-    found: list[list[Word]] = []
+    found: list[list[SeenWord]] = []
     here = api.GetIterator()
     if here is None or here.Empty(RIL.WORD):
         return []
@@ -180,7 +180,7 @@ def _lines(api: tesserocr.PyTessBaseAPI) -> list[Line]:
         )
         symbols, more = _symbols(here)
         if text and symbols:
-            found[-1].append(Word(text, _share(confidence), Box(*box), tuple(symbols)))
+            found[-1].append(SeenWord(text, _share(confidence), Rectangle(*box), tuple(symbols)))
         if not more:
             return [Line(tuple(words)) for words in found if words]
 
@@ -192,7 +192,7 @@ def _symbols(here: tesserocr.PyResultIterator) -> tuple[list[Symbol], bool]:
         if here.Empty(RIL.SYMBOL):  # a word that there was no time for: asking for its text would crash the process
             return found, here.Next(RIL.WORD)
         if text := _plain(here.GetUTF8Text(RIL.SYMBOL)):
-            box = Box(*here.BoundingBox(RIL.SYMBOL))
+            box = Rectangle(*here.BoundingBox(RIL.SYMBOL))
             found.append(Symbol(text, _share(here.Confidence(RIL.SYMBOL)), box))
         if not here.Next(RIL.SYMBOL):
             return found, False

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from dpp_project.aws import prefixes
-from runs.packs.ocr.profiles import Name
+from runs.packs.ocr.profiles import ProfileName
 from runs.packs.shared.tagged_union import wrong
 
 PAGES_MAX: Final = 50
@@ -74,9 +74,9 @@ class OcrInputs(BaseModel):
         list[Source],
         Field(min_length=1, max_length=PAGES_MAX, description="PNG, JPEG, WebP, BMP, TIFF or PDF, in this order."),
     ]
-    ocr_profile: Annotated[Name, Field(description="P1 fastest, P2A documents, P2B photographs, P3 everything.")] = (
-        "P2A"
-    )
+    ocr_profile: Annotated[
+        ProfileName, Field(description="P1 fastest, P2A documents, P2B photographs, P3 everything.")
+    ] = "P2A"
     language: Annotated[
         str, BeforeValidator(_language), Field(json_schema_extra={"const": LANGUAGE}, description="May be said only.")
     ] = LANGUAGE

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.packs.ocr.engine import Box
+from runs.packs.ocr.engine import Rectangle
 
 Marks = NDArray[np.bool_]
 
@@ -28,14 +28,14 @@ LINES_LEAST: Final = 3
 """A part between two crossing lines that is less high than this many lines is not split."""
 
 
-def regions(marks: Marks, line_height: float) -> list[Box]:
+def regions(marks: Marks, line_height: float) -> list[Rectangle]:
     """The parts of the page to be read one by one, in reading order."""
     height, width = marks.shape
     small = _shrunk(marks)
     least = max(2, round(LINES_LEAST * line_height / SHRINK))
     found = _split(small, 0, 0, least, COLUMNS_DEEP)
     return [
-        Box(one.left * SHRINK, one.top * SHRINK, min(width, one.right * SHRINK), min(height, one.bottom * SHRINK))
+        Rectangle(one.left * SHRINK, one.top * SHRINK, min(width, one.right * SHRINK), min(height, one.bottom * SHRINK))
         for one in found
     ]
 
@@ -46,16 +46,16 @@ def _shrunk(marks: Marks) -> Marks:
     return np.asarray(tiles.any(axis=(1, 3)), np.bool_)
 
 
-def _split(marks: Marks, x: int, y: int, least: int, deep: int) -> list[Box]:
+def _split(marks: Marks, x: int, y: int, least: int, deep: int) -> list[Rectangle]:
     height, width = marks.shape
-    whole = [Box(x, y, x + width, y + height)]
+    whole = [Rectangle(x, y, x + width, y + height)]
     gutter = _gutter(marks) if deep else None
     if gutter is None:
         return whole
     found = []
     for top, bottom, crossed in _bands(marks, gutter, least):
         if crossed:
-            found.append(Box(x, y + top, x + width, y + bottom))
+            found.append(Rectangle(x, y + top, x + width, y + bottom))
         else:
             middle = (gutter[0] + gutter[1]) // 2
             found += _split(marks[top:bottom, :middle], x, y + top, least, deep - 1)

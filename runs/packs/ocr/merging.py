@@ -14,11 +14,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from runs.packs.ocr.engine import Box, Line, Symbol, Word
+from runs.packs.ocr.engine import Line, Rectangle, SeenWord, Symbol
+from runs.packs.ocr.layout import Marks
 
-Marks = NDArray[np.bool_]
 """Where the page has ink."""
 
 SURE: Final = 0.85
@@ -43,14 +42,14 @@ def is_doubtful(line: Line) -> bool:
 def merged(both: Line, korean: Line | None, english: Line | None) -> Line:
     """The best of each stretch of the line; stretches end where no reading has a word across."""
     readings = [line.words if line else () for line in (both, korean, english)]
-    words: list[Word] = []
+    words: list[SeenWord] = []
     for left, right in _stretches([word for reading in readings for word in reading], both.box.height):
         choices = [[word for word in reading if left <= _middle(word.box) < right] for reading in readings]
         words += _best(choices)
     return Line(tuple(words)) if words else both
 
 
-def _stretches(words: Sequence[Word], height: int) -> list[tuple[int, int]]:
+def _stretches(words: Sequence[SeenWord], height: int) -> list[tuple[int, int]]:
     touching = max(1, height // 10)
     found: list[tuple[int, int]] = []
     for word in sorted(words, key=lambda one: one.box.left):
@@ -61,7 +60,7 @@ def _stretches(words: Sequence[Word], height: int) -> list[tuple[int, int]]:
     return found
 
 
-def _best(choices: Sequence[list[Word]]) -> list[Word]:
+def _best(choices: Sequence[list[SeenWord]]) -> list[SeenWord]:
     both, korean, english = choices
     if not any(_HANGUL.search(word.text) for word in korean):
         korean = []  # it reads English letters as digits, and is sure of it
@@ -74,11 +73,11 @@ def _best(choices: Sequence[list[Word]]) -> list[Word]:
     return best
 
 
-def _score(words: Sequence[Word]) -> float:
+def _score(words: Sequence[SeenWord]) -> float:
     return Line(tuple(words)).confidence if words else 0.0
 
 
-def _spliced(korean: Sequence[Word], english: Sequence[Word]) -> Word | None:
+def _spliced(korean: Sequence[SeenWord], english: Sequence[SeenWord]) -> SeenWord | None:
     """Korean's sure syllables, and what English reads beside them; None where the word is of one script."""
     read = [symbol for word in korean for symbol in word.symbols]
     syllables = [one for one in read if _HANGUL.fullmatch(one.text) and one.confidence >= SYLLABLE_SURE]
@@ -96,13 +95,13 @@ def _spliced(korean: Sequence[Word], english: Sequence[Word]) -> Word | None:
     return _word(sorted([*syllables, *letters], key=lambda symbol: symbol.box.left))
 
 
-def _word(symbols: Sequence[Symbol]) -> Word:
-    box = reduce(Box.around, (symbol.box for symbol in symbols))
+def _word(symbols: Sequence[Symbol]) -> SeenWord:
+    box = reduce(Rectangle.around, (symbol.box for symbol in symbols))
     text = "".join(symbol.text for symbol in symbols)
-    return Word(text, min(symbol.confidence for symbol in symbols) * SURE, box, tuple(symbols))
+    return SeenWord(text, min(symbol.confidence for symbol in symbols) * SURE, box, tuple(symbols))
 
 
-def _middle(box: Box) -> float:
+def _middle(box: Rectangle) -> float:
     return (box.left + box.right) / 2
 
 
@@ -132,7 +131,7 @@ def _pitch(line: Line) -> float:
     return statistics.median_low(steps) if steps else 0.0
 
 
-def _blank_between(rows: Marks, left: Box, right: Box) -> int:
+def _blank_between(rows: Marks, left: Rectangle, right: Rectangle) -> int:
     """The widest white gap between the middles of two symbols: their boxes are guesses, the ink is not."""
     blank = ~rows[max(0, int(_middle(left))) : int(_middle(right)) + 1]
     widest = run = 0
@@ -142,7 +141,9 @@ def _blank_between(rows: Marks, left: Box, right: Box) -> int:
     return widest
 
 
-def _joined(before: Word, after: Word) -> Word:
+def _joined(before: SeenWord, after: SeenWord) -> SeenWord:
     letters = len(before.text) + len(after.text)
     confidence = (before.confidence * len(before.text) + after.confidence * len(after.text)) / letters
-    return Word(before.text + after.text, confidence, before.box.around(after.box), (*before.symbols, *after.symbols))
+    return SeenWord(
+        before.text + after.text, confidence, before.box.around(after.box), (*before.symbols, *after.symbols)
+    )

@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 
 from runs.packs.ocr import cleaning, layout, merging
-from runs.packs.ocr.engine import BLOCK, LINE, Box, Engine, Gray, Line, Word
-from runs.packs.ocr.merging import Marks
+from runs.packs.ocr.engine import BLOCK, LINE, Gray, Line, OcrEngine, Rectangle, SeenWord
+from runs.packs.ocr.layout import Marks
 from runs.packs.ocr.profiles import Profile
 from runs.packs.ocr.tessdata import LANGUAGES
 from runs.packs.ocr.unread import unread
@@ -49,7 +49,7 @@ PIECES_MAX: Final = 20_000
 class Block:
     text: str
     confidence: float
-    box: Box
+    box: Rectangle
     kind: str
     """`title`, `body`, `fine` or `unread`."""
     doubtful: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class PageText:
 class PageReader:
     """Reads one page within its time."""
 
-    def __init__(self, engine: Engine, profile: Profile, *, seconds: float) -> None:
+    def __init__(self, engine: OcrEngine, profile: Profile, *, seconds: float) -> None:
         self._engine = engine
         self._profile = profile
         self._ends = time.monotonic() + seconds
@@ -86,14 +86,14 @@ class PageReader:
         if found.blank:
             return found
         if found.picture:
-            found.blocks = [Block(UNREAD_MARK, 0.0, Box(0, 0, found.width, found.height), "unread")]
+            found.blocks = [Block(UNREAD_MARK, 0.0, Rectangle(0, 0, found.width, found.height), "unread")]
             return found
         size = cleaning.glyph_height(gray)
         factor = _factor(size, gray.size)
         sheet = cleaning.scaled(gray, factor) if factor != 1 else gray
         marks = cleaning.ink(sheet)
         line_height = max(8.0, size * factor)
-        parts = [Box(0, 0, sheet.shape[1], sheet.shape[0])]
+        parts = [Rectangle(0, 0, sheet.shape[1], sheet.shape[0])]
         if self._profile.columns:
             parts = layout.regions(marks, line_height)
         for part in parts:
@@ -143,7 +143,7 @@ class PageReader:
 
     # Passes.
 
-    def _read_part(self, part: Box, sheet: Gray, marks: Marks, line_height: float, factor: float) -> None:
+    def _read_part(self, part: Rectangle, sheet: Gray, marks: Marks, line_height: float, factor: float) -> None:
         lines = self._body(part, sheet) if self._in_time() else []
         if self._profile.rereads and any(merging.is_doubtful(line) for line in lines):
             lines = self._each_language(lines, part, sheet)
@@ -160,12 +160,12 @@ class PageReader:
                 lost.append(box)
         self._found.blocks += _blocks(lines, lost, factor)
 
-    def _body(self, part: Box, sheet: Gray) -> list[Line]:
+    def _body(self, part: Rectangle, sheet: Gray) -> list[Line]:
         reading = self._engine.read(part.cut_from(sheet), psm=BLOCK, seconds=self._left())
         self._found.complete &= reading.complete
         return [line.placed(part.left, part.top) for line in reading.lines]
 
-    def _each_language(self, lines: Sequence[Line], part: Box, sheet: Gray) -> list[Line]:
+    def _each_language(self, lines: Sequence[Line], part: Rectangle, sheet: Gray) -> list[Line]:
         """Read again with each language alone, and merged. Without the time for both, the body pass stands."""
         alone: list[list[Line]] = []
         for language in LANGUAGES:
@@ -191,19 +191,19 @@ class PageReader:
         again = self._again(line.box, sheet, line_height)
         return again if again is not None and again.confidence > line.confidence else line
 
-    def _missed(self, box: Box, sheet: Gray, line_height: float) -> Line | None:
+    def _missed(self, box: Rectangle, sheet: Gray, line_height: float) -> Line | None:
         """Words where the body pass saw none: too small for it, or apart from the rest."""
         if not self._profile.small or box.height > 3 * line_height:
             return None
         line = self._again(box, sheet, line_height)
         return line if line is not None and line.confidence >= DOUBT else None
 
-    def _again(self, box: Box, sheet: Gray, line_height: float) -> Line | None:
+    def _again(self, box: Rectangle, sheet: Gray, line_height: float) -> Line | None:
         """One line by itself, brought to the size of the engine's training."""
         if not self._in_time():
             return None
         pad = max(2, round(line_height * 0.2))
-        wide = Box(max(0, box.left - pad), max(0, box.top - pad), box.right + pad, box.bottom + pad)
+        wide = Rectangle(max(0, box.left - pad), max(0, box.top - pad), box.right + pad, box.bottom + pad)
         factor = max(0.3, min(4.0, 1.3 * cleaning.GLYPH_WANTED / box.height))
         picture = cleaning.bordered(cleaning.scaled(wide.cut_from(sheet), factor), BORDER)
         lines = self._engine.read(picture, psm=LINE, seconds=self._left()).lines
@@ -231,7 +231,7 @@ def _beside(line: Line, others: Sequence[Line]) -> Line | None:
 # Blocks.
 
 
-def _blocks(lines: Sequence[Line], lost: Sequence[Box], factor: float) -> list[Block]:
+def _blocks(lines: Sequence[Line], lost: Sequence[Rectangle], factor: float) -> list[Block]:
     usual = statistics.median(line.size for line in lines) if lines else 1.0
     blocks = [_block(group, _kind(group, usual), factor) for group in _groups(lines, usual)]
     blocks += [Block(UNREAD_MARK, 0.0, box.shrunk(factor), "unread") for box in lost]
@@ -265,7 +265,7 @@ def _kind(group: Sequence[Line], usual: float) -> str:
 
 
 def _block(lines: Sequence[Line], kind: str, factor: float) -> Block:
-    box = reduce(Box.around, (line.box for line in lines))
+    box = reduce(Rectangle.around, (line.box for line in lines))
     letters = sum(line.letters for line in lines)
     return Block(
         text="\n".join(" ".join(_marked(word) for word in line.words) for line in lines),
@@ -276,5 +276,5 @@ def _block(lines: Sequence[Line], kind: str, factor: float) -> Block:
     )
 
 
-def _marked(word: Word) -> str:
+def _marked(word: SeenWord) -> str:
     return word.text + (DOUBT_MARK if word.confidence < DOUBT else "")

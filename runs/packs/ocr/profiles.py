@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Name = Literal["P1", "P2A", "P2B", "P3"]
+ProfileName = Literal["P1", "P2A", "P2B", "P3"]
 PAGE_MICROS: Final = 2_000
 """Pages cost the same in each profile; more work on a page takes more time."""
 
@@ -26,7 +26,7 @@ class Profile:
     """No page takes longer; what was read until then is kept, and noted."""
 
 
-PROFILES: Final[dict[Name, Profile]] = {
+PROFILES: Final[dict[ProfileName, Profile]] = {
     "P1": Profile(mends=False, columns=True, rereads=False, small=False, title=False, page_seconds=10),
     "P2A": Profile(mends=True, columns=True, rereads=True, small=True, title=False, page_seconds=20),
     "P2B": Profile(mends=True, columns=False, rereads=True, small=True, title=False, page_seconds=20),

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from runs.packs.ocr import exports, files
-from runs.packs.ocr.engine import Engine, Gray
+from runs.packs.ocr.engine import Gray, OcrEngine
 from runs.packs.ocr.files import NotReadable
 from runs.packs.ocr.inputs import OcrInputs, Source
 from runs.packs.ocr.page import PageReader, PageText
@@ -27,7 +27,7 @@ NOTES_MAX: Final = 200
 
 
 @dataclass
-class Reader:
+class OcrReader:
     work: Work[OcrInputs]
     read: list[ReadPage] = field(default_factory=list)
     notes: list[dict[str, JsonValue]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Reader:
         place = folder()
         if place is None:
             raise EngineUnavailable("Not installed: " + "; ".join(missing()))
-        with Engine(place) as engine:
+        with OcrEngine(place) as engine:
             self._read_all(engine)
         if not self.read:
             raise PackFailed(" ".join(self.faults)[:1_000] or "No page could be read in the time.")
@@ -51,7 +51,7 @@ class Reader:
             "ocr_profile": self.work.inputs.ocr_profile,
         }
 
-    def _read_all(self, engine: Engine) -> None:
+    def _read_all(self, engine: OcrEngine) -> None:
         profile = PROFILES[self.work.inputs.ocr_profile]
         kept = min(KEPT_SECONDS_MAX, KEPT_SHARE * self.work.seconds_left())
         for image, number, page in self._pages():

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from runs.packs.ocr.engine import Engine
+from runs.packs.ocr.engine import OcrEngine
 from runs.packs.ocr.page import PageReader
 from runs.packs.ocr.profiles import PROFILES
 from runs.packs.ocr.tessdata import folder
@@ -17,5 +17,5 @@ def read_a_line() -> None:
         return
     sheet = Image.new("L", (640, 160), 255)
     ImageDraw.Draw(sheet).text((40, 60), "Results are kept for 30 days.", fill=0, font=ImageFont.load_default(32))
-    with Engine(place) as engine:
+    with OcrEngine(place) as engine:
         PageReader(engine, PROFILES["P2A"], seconds=SECONDS).read(np.asarray(sheet))

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.packs.ocr.engine import Box, Word
+from runs.packs.ocr.engine import Rectangle, SeenWord
 
 MOST: Final = 40
 """More in one part of a page count as one: a picture, or text that time did not reach."""
@@ -18,7 +18,7 @@ LONG: Final = 60
 """Longer than so many times its height is a rule, not a word."""
 
 
-def unread(marks: NDArray[np.bool_], words: Sequence[Word], line_height: float) -> list[Box]:
+def unread(marks: NDArray[np.bool_], words: Sequence[SeenWord], line_height: float) -> list[Rectangle]:
     """Boxes of what looks like words, from above to below."""
     rest = marks.astype(np.uint8)
     near = max(2, round(line_height * 0.25))
@@ -29,15 +29,15 @@ def unread(marks: NDArray[np.bool_], words: Sequence[Word], line_height: float) 
     _, _, stats, _ = cv2.connectedComponentsWithStats(smeared, connectivity=8)
     found = []
     for left, top, width, height, _ in stats[1:].tolist():
-        box = Box(left, top, left + width, top + height)
+        box = Rectangle(left, top, left + width, top + height)
         if _like_a_word(box, rest, line_height):
             found.append(box)
     if len(found) > MOST:
-        found = [reduce(Box.around, found)]
+        found = [reduce(Rectangle.around, found)]
     return sorted(found, key=lambda box: (box.top, box.left))
 
 
-def _like_a_word(box: Box, rest: NDArray[np.uint8], line_height: float) -> bool:
+def _like_a_word(box: Rectangle, rest: NDArray[np.uint8], line_height: float) -> bool:
     if not 0.4 * line_height <= box.height <= 3 * line_height or box.width < 0.8 * line_height:
         return False
     if box.width > LONG * box.height:

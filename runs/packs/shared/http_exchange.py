@@ -24,7 +24,7 @@ class ProtocolBroken(Exception):  # noqa: N818  named for what was met
 
 
 @dataclass(frozen=True)
-class Head:
+class ResponseHead:
     status: int
     headers: Headers
     """Names in lower case. Values decoded as UTF-8 where they are, as Latin-1 where not."""
@@ -44,7 +44,7 @@ class Exchange:
         self._writer = writer
         self._connection = h11.Connection(our_role=h11.CLIENT)
 
-    async def send(self, method: str, target: str, headers: Headers, body: bytes = b"") -> Head:
+    async def send(self, method: str, target: str, headers: Headers, body: bytes = b"") -> ResponseHead:
         try:
             request = h11.Request(method=method, target=target, headers=list(headers))
             for event in (request, *([h11.Data(data=body)] if body else []), h11.EndOfMessage()):
@@ -53,7 +53,7 @@ class Exchange:
             for _ in range(INTERIM_ANSWERS_MAX):
                 event = await self._next()
                 if isinstance(event, h11.Response):
-                    return Head(
+                    return ResponseHead(
                         event.status_code, [(name.decode("ascii"), _text(value)) for name, value in event.headers]
                     )
                 if not isinstance(event, h11.InformationalResponse):

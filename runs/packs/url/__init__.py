@@ -20,7 +20,7 @@ from runs.packs.url.fetching import Fetcher
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
 from runs.packs.url.inputs import UrlInputs
 from runs.packs.url.network import CA_FILE, PRIVATE_HOSTS, Allowance, Internet
-from runs.packs.url.reading import Reader
+from runs.packs.url.reading import PageTextReader
 
 
 def _estimate(inputs: UrlInputs) -> Estimate:
@@ -37,7 +37,7 @@ def _missing() -> Sequence[str]:
 
 def _execute(work: Work[UrlInputs]) -> dict[str, JsonValue]:
     allowance = Allowance.read(os.environ)
-    reader = Reader()  # forked first, while this process has one thread
+    reader = PageTextReader()  # forked first, while this process has one thread
     network = Internet(ca_file=allowance.ca_file)
     fetcher = Fetcher(network, allowance, redirects_max=work.inputs.max_redirect_hops)
     try:

@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Final
 
 from dpp_project import clock
-from runs.packs.shared.http_exchange import Exchange, Head, ProtocolBroken
+from runs.packs.shared.http_exchange import Exchange, ProtocolBroken, ResponseHead
 from runs.packs.url import addresses, content, locations
 from runs.packs.url.content import Kind
 from runs.packs.url.locations import Location
 from runs.packs.url.network import Allowance, Network
-from runs.packs.url.reasons import Blocked, Discarded, Refused
+from runs.packs.url.reasons import Blocked, Discarded, FetchRefused
 
 REDIRECTS_MAX: Final = 5
 ADDRESSES_TRIED: Final = 3
@@ -34,7 +34,7 @@ _HEADERS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class FetchedPage:
     """The response. `body` is empty for content types without text."""
 
     final_url: str
@@ -66,29 +66,29 @@ class Fetcher:
         self._allowance = allowance
         self._redirects_max = min(redirects_max, REDIRECTS_MAX)
 
-    async def fetch(self, url: str, *, seconds: float) -> Page:
+    async def fetch(self, url: str, *, seconds: float) -> FetchedPage:
         """The page, within its time, or Refused."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._follow(url)
         except TimeoutError:
-            raise Refused(Discarded.TIMEOUT) from None
+            raise FetchRefused(Discarded.TIMEOUT) from None
 
-    async def _follow(self, url: str) -> Page:
+    async def _follow(self, url: str) -> FetchedPage:
         here = locations.parse(url)
         first = here
         for _ in range(self._redirects_max + 1):
             try:
                 answer = await self._hop(here)
-                if isinstance(answer, Page):
+                if isinstance(answer, FetchedPage):
                     return answer
                 here = locations.follow(here, answer)
-            except Refused as refused:
+            except FetchRefused as refused:
                 refused.at = here.url if here is not first else None
                 raise
-        raise Refused(Discarded.TOO_MANY_REDIRECTS)
+        raise FetchRefused(Discarded.TOO_MANY_REDIRECTS)
 
-    async def _hop(self, here: Location) -> Page | str:
+    async def _hop(self, here: Location) -> FetchedPage | str:
         """The page, or where its server says it is."""
         place = await self._admit(here)
         exchange = await self._connect(here, place)
@@ -99,9 +99,9 @@ class Fetcher:
                 return where
             return await _page(here, head, exchange)
         except (ProtocolBroken, ConnectionError) as error:
-            raise Refused(Discarded.PROTOCOL_ERROR) from error
+            raise FetchRefused(Discarded.PROTOCOL_ERROR) from error
         except ssl.SSLError as error:
-            raise Refused(Discarded.TLS_ERROR) from error
+            raise FetchRefused(Discarded.TLS_ERROR) from error
         finally:
             exchange.close()
 
@@ -110,20 +110,20 @@ class Fetcher:
         if (allowed := self._allowance.hosts.get(here.host)) is not None:
             return _Place([allowed[0]], allowed[1], is_allowed_private=True)
         if here.is_internal_name:
-            raise Refused(Blocked.INTERNAL_NAME)
+            raise FetchRefused(Blocked.INTERNAL_NAME)
         found = [here.host] if here.is_address else await self._resolve(here.host)
         for address in found:
             if (reason := addresses.refusal(address)) is not None:
-                raise Refused(reason, resolved_ip=address)
+                raise FetchRefused(reason, resolved_ip=address)
         return _Place(sorted(found, key=lambda address: ":" in address)[:ADDRESSES_TRIED])
 
     async def _resolve(self, host: str) -> list[str]:
         try:
             found = await self._network.resolve(host)
         except (OSError, UnicodeError) as error:
-            raise Refused(Discarded.DNS_ERROR) from error
+            raise FetchRefused(Discarded.DNS_ERROR) from error
         if not found:
-            raise Refused(Discarded.DNS_ERROR)
+            raise FetchRefused(Discarded.DNS_ERROR)
         return found
 
     async def _connect(self, here: Location, place: _Place) -> Exchange:
@@ -134,22 +134,22 @@ class Fetcher:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return Exchange(*await self._network.connect(address, place.port, name=here.host))
             except ssl.SSLError as error:
-                raise Refused(Discarded.TLS_ERROR) from error
+                raise FetchRefused(Discarded.TLS_ERROR) from error
             except UnicodeError as error:  # a name that TLS cannot send
-                raise Refused(Discarded.INVALID_URL) from error
+                raise FetchRefused(Discarded.INVALID_URL) from error
             except OSError:  # TimeoutError among them: the next address may answer
                 continue
-        raise Refused(Discarded.CONNECT_ERROR)
+        raise FetchRefused(Discarded.CONNECT_ERROR)
 
 
-async def _page(here: Location, head: Head, exchange: Exchange) -> Page:
+async def _page(here: Location, head: ResponseHead, exchange: Exchange) -> FetchedPage:
     content_type = head.first("content-type")
     kind = content.kind_of(content_type)
     body, truncated = b"", False
     if kind is not Kind.OTHER:
         body, truncated = await content.read_body(exchange.pieces(), ",".join(head.all("content-encoding")))
         kind = content.sniffed(body) if kind is Kind.UNKNOWN else kind
-    return Page(
+    return FetchedPage(
         final_url=here.url,
         status_code=head.status,
         content_type=content_type[:200],

@@ -15,9 +15,9 @@ from pydantic import JsonValue
 
 from runs.packs.pack import HoldExhausted, Meter, Work
 from runs.packs.url.content import Kind
-from runs.packs.url.fetching import Fetcher, Page
+from runs.packs.url.fetching import FetchedPage, Fetcher
 from runs.packs.url.inputs import UrlInputs
-from runs.packs.url.reasons import Blocked, Discarded, Refused
+from runs.packs.url.reasons import Blocked, Discarded, FetchRefused
 
 RUN_MICROS: Final = 1_000
 PAGE_MICROS: Final = 2_000
@@ -27,7 +27,7 @@ FINISH_SHARE: Final = 0.2
 
 
 class Reads(Protocol):
-    def read(self, page: Page) -> dict[str, Any] | None:
+    def read(self, page: FetchedPage) -> dict[str, Any] | None:
         """title, excerpt and characters, or None."""
 
 
@@ -55,8 +55,8 @@ class Gathering:
         self._reader = reader
         self._purse = Purse(work.meter)
         self._finish_at = work.deadline - min(FINISH_SECONDS, FINISH_SHARE * work.seconds_left())
-        self._fetching: set[asyncio.Task[Page | None]] = set()
-        self._pages: dict[str, Page] = {}
+        self._fetching: set[asyncio.Task[FetchedPage | None]] = set()
+        self._pages: dict[str, FetchedPage] = {}
         self._texts: dict[str, dict[str, Any]] = {}
         # One thread: the reader reads one page at a time.
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="read")
@@ -106,7 +106,7 @@ class Gathering:
         try:
             seconds = min(self._work.inputs.fetch_timeout_sec, self._seconds_left())
             page = await self._fetcher.fetch(url, seconds=seconds)
-        except Refused as refused:
+        except FetchRefused as refused:
             self._refuse(url, refused)
         except Exception as error:  # noqa: BLE001  one page that we did not foresee does not take the others with it
             self._work.log("fetch stopped on an exception", exception=type(error).__name__)
@@ -120,7 +120,7 @@ class Gathering:
             if page.kind is not Kind.OTHER:
                 group.create_task(self._read(url, page))
 
-    async def _read(self, url: str, page: Page) -> None:
+    async def _read(self, url: str, page: FetchedPage) -> None:
         """Its text, if there is still time for it."""
         reading = asyncio.get_running_loop().run_in_executor(self._reading, self._reader.read, page)
         done, _ = await asyncio.wait([reading], timeout=max(0.0, self._seconds_left()))
@@ -132,7 +132,7 @@ class Gathering:
     def _seconds_left(self) -> float:
         return self._finish_at - time.monotonic()
 
-    def _refuse(self, url: str, refused: Refused) -> None:
+    def _refuse(self, url: str, refused: FetchRefused) -> None:
         entry: dict[str, JsonValue] = {"url": url, "reason": refused.reason.value}
         if refused.at is not None:
             entry["at"] = refused.at

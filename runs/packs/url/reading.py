@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 from dpp_project.processes import child_limits, parent_death
 from runs.packs.pack import MEBIBYTE
 from runs.packs.url.content import Kind
-from runs.packs.url.fetching import Page
+from runs.packs.url.fetching import FetchedPage
 
 CPU_SECONDS: Final = 3
 MEMORY_BYTES: Final = 192 * MEBIBYTE
@@ -26,7 +26,7 @@ _START_BYTES: Final = 65_536
 _SIZE: Final = struct.Struct("!I")
 
 
-class Reader:
+class PageTextReader:
     """One page at a time, from one thread."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Reader:
             _serve(far, parent)
         far.close()
 
-    def read(self, page: Page) -> dict[str, Any] | None:
+    def read(self, page: FetchedPage) -> dict[str, Any] | None:
         """title, excerpt and characters; None where the page took more than it may, or ended its process."""
         about = json.dumps([page.kind.value, page.charset]).encode()
         try:

@@ -37,7 +37,7 @@ class Blocked(StrEnum):
     PORT_NOT_ALLOWED = "PORT_NOT_ALLOWED"
 
 
-class Refused(Exception):  # noqa: N818  an outcome of one address
+class FetchRefused(Exception):  # noqa: N818  an outcome of one address
     """This address is not fetched. `resolved_ip` is what a name led to, where that was the reason."""
 
     def __init__(self, reason: Discarded | Blocked, *, resolved_ip: str | None = None) -> None:

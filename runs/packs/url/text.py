@@ -16,14 +16,14 @@ _TITLE: Final = re.compile(r"<title[^>]{0,200}>([^<]{1,2000})</title", re.IGNORE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class ReadText:
     title: str | None
     excerpt: str | None
     characters: int
     """Of the whole text; the excerpt is its beginning."""
 
 
-def read(body: bytes, kind: Kind, charset: str) -> Text:
+def read(body: bytes, kind: Kind, charset: str) -> ReadText:
     markup = decoded(body, charset)
     if kind is not Kind.HTML:
         return _text(None, markup)
@@ -44,9 +44,9 @@ def title_of(start: bytes, charset: str) -> str | None:
     return _line(found[1]) if found else None
 
 
-def _text(title: str | None, text: str) -> Text:
+def _text(title: str | None, text: str) -> ReadText:
     whole = _NOT_TEXT.sub("", text).strip()
-    return Text(
+    return ReadText(
         title=_line(title) if title else None, excerpt=whole[:EXCERPT_CHARACTERS] or None, characters=len(whole)
     )
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from runs.box.box import Box
-from runs.box.outcomes import Outcome
-from runs.box.running import FetchUpload, Job, Running
+from runs.box.outcomes import PackOutcome
+from runs.box.running import FetchUpload, PackRequest, RunningPack
 from tests.gear.builders.packs import PackLog, no_upload
 from tests.gear.faults import nasty_packs
 
@@ -13,7 +13,9 @@ MODULE = nasty_packs.__name__
 CEILING_MICROS = 1_000
 
 
-def a_job(attribute: str, *, timebox_seconds: float = 10.0, inputs: dict[str, Any] | None = None, **values: Any) -> Job:
+def a_job(
+    attribute: str, *, timebox_seconds: float = 10.0, inputs: dict[str, Any] | None = None, **values: Any
+) -> PackRequest:
     pack = getattr(nasty_packs, attribute)
     arguments: dict[str, Any] = {
         "run_id": "a-run",
@@ -25,14 +27,16 @@ def a_job(attribute: str, *, timebox_seconds: float = 10.0, inputs: dict[str, An
         "memory_bytes": pack.memory_bytes,
         "needs_network": pack.needs_network,
     }
-    return Job(**(arguments | values))
+    return PackRequest(**(arguments | values))
 
 
-def begin(box: Box, job: Job, *, log: PackLog | None = None, fetch_upload: FetchUpload = no_upload) -> Running:
+def begin(
+    box: Box, job: PackRequest, *, log: PackLog | None = None, fetch_upload: FetchUpload = no_upload
+) -> RunningPack:
     return box.start(job, fetch_upload=fetch_upload, log=log or PackLog())
 
 
-def run(box: Box, attribute: str, **values: Any) -> Outcome:
+def run(box: Box, attribute: str, **values: Any) -> PackOutcome:
     return begin(box, a_job(attribute, **values)).wait()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runs.box.running import Job
+from runs.box.running import PackRequest
 from runs.packs import ocr
 from runs.packs.ocr.inputs import OcrInputs
 from runs.packs.ocr.tessdata import missing
@@ -41,8 +41,8 @@ def a_work(
     return work_for(ocr.PACK, asked, hold_micros=ceiling_micros, seconds=seconds, fetch_upload=fetcher(uploads))
 
 
-def a_job(*names: str, wanted: Mapping[str, bool] | None = None, **more: Any) -> Job:
-    return Job(
+def a_job(*names: str, wanted: Mapping[str, bool] | None = None, **more: Any) -> PackRequest:
+    return PackRequest(
         run_id="a-run",
         module=ocr.__name__,
         inputs=inputs(*names, **more),

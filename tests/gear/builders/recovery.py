@@ -23,7 +23,7 @@ from budget.redis import scripts, view
 from budget.verify import Verdict
 from dpp_project import clock
 from dpp_project.aws import clients
-from dpp_project.jobs.registry import Report, RunOnce
+from dpp_project.jobs.registry import PassReport, RunOnce
 from dpp_project.settings import ENV
 from runs import transitions
 from runs.bucket import storage
@@ -195,7 +195,7 @@ def _many(tenant: Tenant, count: int, **values: Any) -> list[UUID]:
 # What must hold afterwards.
 
 
-def run_loop(run_once: RunOnce, *, limit: int = 100) -> Report:
+def run_loop(run_once: RunOnce, *, limit: int = 100) -> PassReport:
     return run_once(now=clock.now(), limit=limit)
 
 

@@ -15,7 +15,7 @@ from ops.tickets import cycle, services, transitions
 from ops.tickets.models import OpsRunReceipt, Ticket, TicketResult
 from ops.tickets.services import Opened
 from ops.tickets.states import RequestType, TicketStatus
-from ops.tickets.transitions import Outcome
+from ops.tickets.transitions import EdgeOutcome
 from reaper.models import DeadLetter
 from runs.models import Run
 
@@ -46,7 +46,7 @@ def opened(
 def taken(**values: Any) -> Ticket:
     """IN_PROGRESS, version 1, never processed."""
     ticket = opened(**values)
-    assert transitions.take(request_id=ticket.pk, version=0) is Outcome.WON
+    assert transitions.take(request_id=ticket.pk, version=0) is EdgeOutcome.WON
     return row(ticket.pk)
 
 
@@ -54,7 +54,7 @@ def stale(*, seconds: int = DAY_SECONDS + 60, processed: bool = True, **values: 
     """IN_PROGRESS for so long; `processed` says whether it was put off once before."""
     ticket = taken(**values)
     if processed:
-        assert transitions.put_off(request_id=ticket.pk, version=1) is Outcome.WON
+        assert transitions.put_off(request_id=ticket.pk, version=1) is EdgeOutcome.WON
     return aged(row(ticket.pk), seconds=seconds)
 
 
@@ -86,7 +86,7 @@ def result(ticket: Ticket) -> TicketResult:
     return TicketResult.objects.get(ticket=ticket)
 
 
-def finish(ticket: Ticket, status: TicketStatus = TicketStatus.DONE) -> Outcome:
+def finish(ticket: Ticket, status: TicketStatus = TicketStatus.DONE) -> EdgeOutcome:
     return transitions.finish(
         request_id=ticket.pk,
         version=ticket.version,
@@ -97,7 +97,7 @@ def finish(ticket: Ticket, status: TicketStatus = TicketStatus.DONE) -> Outcome:
     )
 
 
-def clean(ticket: Ticket) -> Outcome:
+def clean(ticket: Ticket) -> EdgeOutcome:
     return transitions.clean(
         request_id=ticket.pk, version=ticket.version, threshold_seconds=DAY_SECONDS, at=clock.now(), detail={}
     )

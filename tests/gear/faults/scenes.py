@@ -34,7 +34,7 @@ from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
 from runs.transitions import FREES_ITS_KEY
 from runs.worker import execution
-from runs.worker.leases import Message
+from runs.worker.leases import WakingMessage
 from tenants import authentication
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
@@ -110,7 +110,7 @@ def work(_scene: Scene | None = None) -> Any:
         for message in messages:
             letter = message_parser.read(message["Body"])
             assert letter is not None
-            held = Message(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
+            held = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
             ends.append(execution.execute(letter.run_id, message=held).value)
             receipt_handles.delete(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
     return ends

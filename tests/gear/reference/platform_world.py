@@ -34,7 +34,7 @@ from reaper import (
     reservation_sweeper,
     retention,
 )
-from runs.box.outcomes import Done, Outcome
+from runs.box.outcomes import Done, PackOutcome
 from runs.models import Run
 from runs.operators import disputes
 from runs.states import MoneyState, Stage, Status
@@ -42,7 +42,7 @@ from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
 from runs.transitions import FREES_ITS_KEY
 from runs.worker import execution
-from runs.worker.leases import Message
+from runs.worker.leases import WakingMessage
 from tenants import authentication
 from tests.gear import truncation
 from tests.gear.builders import recovery
@@ -112,13 +112,13 @@ class Pack:
     """The box of a worker: what comes of the pack, and what happens elsewhere while it works."""
 
     def __init__(self) -> None:
-        self.outcome: Outcome = Done(data={"answer": 1}, artifacts=(), spent_micros=1, tokens=1)
+        self.outcome: PackOutcome = Done(data={"answer": 1}, artifacts=(), spent_micros=1, tokens=1)
         self.meanwhile: Callable[[], object] | None = None
 
     def start(self, *_: object, **__: object) -> "Pack":
         return self
 
-    def wait(self) -> Outcome:
+    def wait(self) -> PackOutcome:
         act, self.meanwhile = self.meanwhile, None
         if act is not None:
             act()
@@ -185,7 +185,7 @@ class World:
         for message in found:
             letter = message_parser.read(message["Body"])
             assert letter is not None
-            held = Message(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
+            held = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
             if Run.objects.filter(run_id=letter.run_id).exists():
                 execution.execute(letter.run_id, message=held)
             receipt_handles.delete(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])

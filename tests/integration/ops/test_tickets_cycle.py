@@ -23,7 +23,7 @@ from ops.tickets.processors import PROCESSORS, Later
 from ops.tickets.selectors import ATTEMPTS_MAX, RETRY_AFTER_SECONDS
 from ops.tickets.services import Opened
 from ops.tickets.states import RequestType, TicketStatus
-from ops.tickets.transitions import Outcome
+from ops.tickets.transitions import EdgeOutcome
 from runs.models import Run
 from tenants import authentication
 from tenants.models import ApiKey
@@ -186,7 +186,7 @@ def test_tkt_01_dying_between_effect_and_finish_does_it_once(shop: Shop, monkeyp
     before = shop.balance_micros()
     ticket = gear.opened(RequestType.BUDGET_TOPUP, {"tenant_id": shop.tenant.pk, "amount_usd": "2.5000"})
 
-    def dies(**_values: Any) -> Outcome:
+    def dies(**_values: Any) -> EdgeOutcome:
         raise Died
 
     with monkeypatch.context() as patch:
@@ -205,8 +205,8 @@ def test_tkt_01_dying_between_effect_and_finish_does_it_once(shop: Shop, monkeyp
 
 def test_tkt_01_a_slow_processor_loses_its_finish_to_whoever_resumed(shop: Shop) -> None:
     slow = gear.taken()
-    assert transitions.resume(request_id=slow.pk, version=slow.version) is Outcome.WON
-    assert gear.finish(slow) is Outcome.LOST
+    assert transitions.resume(request_id=slow.pk, version=slow.version) is EdgeOutcome.WON
+    assert gear.finish(slow) is EdgeOutcome.LOST
     assert gear.row(slow.pk).status == TicketStatus.IN_PROGRESS
 
 
@@ -247,7 +247,7 @@ def test_tkt_01_a_run_is_canceled_once_also_when_asked_again(shop: Shop) -> None
     assert ticket.status == TicketStatus.DONE
     assert Run.objects.get(pk=run_id).last_error_reason_code == "CANCELED_BY_OPERATOR"
     assert shop.balance_micros() == recovery.FUNDS_MICROS
-    assert isinstance(processors.process(ticket), processors.Done), "resumed after its effect"
+    assert isinstance(processors.process(ticket), processors.TicketDone), "resumed after its effect"
     another = worked(RequestType.RUN_CANCEL, {"tenant_id": shop.tenant.pk, "run_id": run_id})
     assert another.status == TicketStatus.FAILED
 
@@ -384,7 +384,7 @@ def test_tkt_07_the_stop_turned_on_meanwhile_leaves_the_rest(shop: Shop, monkeyp
     first, second = (gear.opened(payload={"tenant_id": shop.tenant.pk}) for _ in range(2))
     process = processors.process
 
-    def then_stop(ticket: Ticket) -> processors.Answer:
+    def then_stop(ticket: Ticket) -> processors.Processed:
         emergency.turn(on=True, actor="operator:ada", reason="enough")
         return process(ticket)
 

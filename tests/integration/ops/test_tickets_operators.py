@@ -22,7 +22,7 @@ from dpp_project.refusals import Refusal
 from dpp_project.stores import redis
 from ops.tickets import cycle, emergency, processors, reaper, services, transitions
 from ops.tickets.models import OpsRunReceipt, Ticket, TicketResult
-from ops.tickets.processors import Done, Later, Refused
+from ops.tickets.processors import Later, TicketDone, TicketRefused
 from ops.tickets.states import RequestType, TicketStatus
 from tenants import authentication
 from tenants.models import ApiKey, Tenant
@@ -203,7 +203,7 @@ def test_tkt_01_of_two_approvals_at_once_one_counts(shop: Shop) -> None:
 def test_tkt_03_an_approval_comes_too_late_for_a_ticket_that_was_reaped_or_declined(shop: Shop) -> None:
     reaped, declined = to_be_approved(), to_be_approved()
     services.approve(request_id=reaped.pk, by="admin:bob")
-    assert transitions.take(request_id=reaped.pk, version=1) is transitions.Outcome.WON
+    assert transitions.take(request_id=reaped.pk, version=1) is transitions.EdgeOutcome.WON
     gear.aged(gear.row(reaped.pk), seconds=90_000)
     assert reaper.run().report.cleaned_count == 1
     services.decline(request_id=declined.pk, by="admin:ada", reason="not today")
@@ -234,9 +234,9 @@ def test_tkt_03_a_receipt_says_what_a_processor_did_whose_ticket_was_reaped(
     ticket = gear.opened(RequestType.BUDGET_TOPUP, top_up_of(shop))
     process = processors.process
 
-    def and_is_slow(taken: Ticket) -> processors.Answer:
+    def and_is_slow(taken: Ticket) -> processors.Processed:
         answer = process(taken)
-        assert gear.clean(gear.row(taken.pk)) is transitions.Outcome.WON
+        assert gear.clean(gear.row(taken.pk)) is transitions.EdgeOutcome.WON
         return answer
 
     monkeypatch.setattr(processors, "process", and_is_slow)
@@ -248,8 +248,8 @@ def test_tkt_03_a_receipt_says_what_a_processor_did_whose_ticket_was_reaped(
 def test_tkt_01_what_another_ended_is_not_put_off(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = gear.opened()
 
-    def and_is_slow(taken: Ticket) -> processors.Answer:
-        assert gear.clean(gear.row(taken.pk)) is transitions.Outcome.WON
+    def and_is_slow(taken: Ticket) -> processors.Processed:
+        assert gear.clean(gear.row(taken.pk)) is transitions.EdgeOutcome.WON
         return Later("the queue is away")
 
     monkeypatch.setattr(processors, "process", and_is_slow)
@@ -262,18 +262,18 @@ def test_tkt_01_of_two_switches_at_once_the_later_asked_for_stands(shop: Shop) -
     off = gear.taken(request_type=RequestType.EXECUTION_DISABLE, payload=payload)
     on = gear.taken(request_type=RequestType.EXECUTION_ENABLE, payload=payload)
     assert isinstance(processors.process(off), Later), "the later one is at work"
-    assert isinstance(processors.process(on), Done)
+    assert isinstance(processors.process(on), TicketDone)
     gear.finish(on)
-    assert isinstance(processors.process(off), Refused)
+    assert isinstance(processors.process(off), TicketRefused)
     assert Tenant.objects.get(pk=shop.tenant.pk).submits_enabled is True
 
 
 def test_tkt_01_a_redrive_resumed_after_its_run_has_started_is_done(shop: Shop) -> None:
     letter = gear.letter_of(recovery.at_work(shop.tenant))
     ticket = gear.opened(RequestType.DLQ_REDRIVE, {"letter": letter.pk})
-    assert isinstance(processors.process(ticket), Refused), "at the first try there is nothing to send"
+    assert isinstance(processors.process(ticket), TicketRefused), "at the first try there is nothing to send"
     resumed = gear.taken(request_type=RequestType.DLQ_REDRIVE, payload={"letter": letter.pk})
-    assert isinstance(processors.process(resumed), Done), "the message of an earlier try may have started it"
+    assert isinstance(processors.process(resumed), TicketDone), "the message of an earlier try may have started it"
     letter.refresh_from_db()
     assert letter.redriven_at is None
 
@@ -313,7 +313,7 @@ def test_tkt_01_so_does_that_of_one_given_up(shop: Shop, monkeypatch: pytest.Mon
     ticket = gear.opened(RequestType.BUDGET_TOPUP, top_up_of(shop))
     process = processors.process
 
-    def and_forgets(taken: Ticket) -> processors.Answer:
+    def and_forgets(taken: Ticket) -> processors.Processed:
         process(taken)
         raise OperationalError
 

@@ -12,7 +12,7 @@ import pytest
 
 from dpp_project.reasons import ReasonCode
 from runs.box.box import Box
-from runs.box.outcomes import Done, Failed, Outcome
+from runs.box.outcomes import Done, Failed, PackOutcome
 from runs.packs.pack import Artifact, EngineUnavailable
 from tests.gear.builders.box import MODULE, a_job, begin, lives, run
 from tests.gear.builders.packs import PackLog, no_upload
@@ -38,12 +38,12 @@ def _alive_after_each(box: Box) -> Iterator[None]:
     assert box.nursery_pid() is not None
 
 
-def done(outcome: Outcome) -> Done:
+def done(outcome: PackOutcome) -> Done:
     assert isinstance(outcome, Done), outcome
     return outcome
 
 
-def failed(outcome: Outcome, reason: ReasonCode) -> Failed:
+def failed(outcome: PackOutcome, reason: ReasonCode) -> Failed:
     assert isinstance(outcome, Failed), outcome
     assert outcome.reason is reason, outcome
     return outcome

@@ -11,7 +11,7 @@ import pytest
 from dpp_project.processes import process_tree
 from runs.box.box import Box
 from runs.box.outcomes import Done
-from runs.box.running import Job
+from runs.box.running import PackRequest
 from runs.packs import registry
 from tests.gear.builders.box import begin, lives
 from tests.gear.waiting import wait_until
@@ -32,7 +32,9 @@ def a_box(*modules: str) -> Iterator[Box]:
 
 
 def data(box: Box, module: str) -> dict[str, Any]:
-    job = Job(run_id="r", module=module, inputs={}, timebox_seconds=20, ceiling_micros=10, memory_bytes=100_000_000)
+    job = PackRequest(
+        run_id="r", module=module, inputs={}, timebox_seconds=20, ceiling_micros=10, memory_bytes=100_000_000
+    )
     found = begin(box, job).wait()
     assert isinstance(found, Done), found
     return found.data

@@ -11,8 +11,8 @@ import pytest
 
 from dpp_project.observe import logging as dpp_logging
 from runs.box.box import Box
-from runs.box.outcomes import Done, Outcome
-from runs.box.running import Job
+from runs.box.outcomes import Done, PackOutcome
+from runs.box.running import PackRequest
 from runs.packs import compliance
 from runs.packs.compliance import PACK
 from tests.gear.builders import pack_page, recovery, work
@@ -50,9 +50,9 @@ def logged() -> Iterator[StringIO]:
     dpp_logging.configure(service="command", level="INFO")
 
 
-def run(box: Box, inputs: dict[str, Any], *, log: PackLog | None = None, timebox_seconds: float = 30.0) -> Outcome:
+def run(box: Box, inputs: dict[str, Any], *, log: PackLog | None = None, timebox_seconds: float = 30.0) -> PackOutcome:
     stored = PACK.inputs.model_validate(inputs).model_dump(mode="json")
-    job = Job(
+    job = PackRequest(
         run_id="a-run",
         module=compliance.__name__,
         inputs=stored,
@@ -63,7 +63,7 @@ def run(box: Box, inputs: dict[str, Any], *, log: PackLog | None = None, timebox
     return begin(box, job, log=log or PackLog()).wait()
 
 
-def done(outcome: Outcome) -> Done:
+def done(outcome: PackOutcome) -> Done:
     assert isinstance(outcome, Done), outcome
     return outcome
 

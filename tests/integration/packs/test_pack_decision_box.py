@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from runs.box.box import Box
-from runs.box.outcomes import Done, Outcome
-from runs.box.running import Job
+from runs.box.outcomes import Done, PackOutcome
+from runs.box.running import PackRequest
 from runs.packs import decision
 from tests.gear.builders import pack_page
 from tests.gear.builders.box import begin
@@ -24,9 +24,11 @@ def box() -> Iterator[Box]:
     made.close()
 
 
-def run(box: Box, inputs: dict[str, Any], *, hold: int = 1_000_000, environ: dict[str, str] | None = None) -> Outcome:
+def run(
+    box: Box, inputs: dict[str, Any], *, hold: int = 1_000_000, environ: dict[str, str] | None = None
+) -> PackOutcome:
     pack = decision.pack(environ or {})
-    job = Job(
+    job = PackRequest(
         run_id="a-run",
         module=decision.__name__,
         inputs=inputs,
@@ -39,7 +41,7 @@ def run(box: Box, inputs: dict[str, Any], *, hold: int = 1_000_000, environ: dic
     return begin(box, job, log=PackLog()).wait()
 
 
-def done(outcome: Outcome) -> Done:
+def done(outcome: PackOutcome) -> Done:
     assert isinstance(outcome, Done), outcome
     return outcome
 

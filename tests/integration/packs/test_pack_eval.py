@@ -7,8 +7,8 @@ import pytest
 
 from dpp_project.reasons import ReasonCode
 from runs.box.box import Box
-from runs.box.outcomes import Done, Failed, Outcome
-from runs.box.running import Job
+from runs.box.outcomes import Done, Failed, PackOutcome
+from runs.box.running import PackRequest
 from runs.packs import eval as eval_pack
 from runs.packs.eval import PACK
 from tests.gear.builders import pack_page, recovery, work
@@ -28,8 +28,8 @@ def box() -> Iterator[Box]:
     made.close()
 
 
-def run(box: Box, inputs: dict[str, Any], *, hold_micros: int = 1_000_000) -> Outcome:
-    job = Job(
+def run(box: Box, inputs: dict[str, Any], *, hold_micros: int = 1_000_000) -> PackOutcome:
+    job = PackRequest(
         run_id="a-run",
         module=eval_pack.__name__,
         inputs=PACK.inputs.model_validate(inputs).model_dump(mode="json"),

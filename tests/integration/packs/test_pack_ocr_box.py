@@ -15,7 +15,7 @@ from PIL import Image
 
 from dpp_project.reasons import ReasonCode
 from runs.box.box import Box
-from runs.box.outcomes import Done, Failed, Outcome
+from runs.box.outcomes import Done, Failed, PackOutcome
 from runs.packs import ocr as pack
 from tests.gear.builders import ocr, pack_page
 from tests.gear.builders.packs import PackLog
@@ -31,19 +31,19 @@ def box() -> Iterator[Box]:
     made.close()
 
 
-def ran(box: Box, uploads: Mapping[str, bytes], *, wanted: Mapping[str, bool] | None = None, **job: Any) -> Outcome:
+def ran(box: Box, uploads: Mapping[str, bytes], *, wanted: Mapping[str, bool] | None = None, **job: Any) -> PackOutcome:
     """`job` changes what the box is asked; inputs beside the files go as `more`."""
     more = job.pop("more", {})
     asked = replace(ocr.a_job(*uploads, wanted=wanted, **more), **job)
     return box.start(asked, fetch_upload=ocr.fetcher(uploads), log=PackLog()).wait()
 
 
-def done(outcome: Outcome) -> Done:
+def done(outcome: PackOutcome) -> Done:
     assert isinstance(outcome, Done), outcome
     return outcome
 
 
-def failed(outcome: Outcome, reason: ReasonCode) -> Failed:
+def failed(outcome: PackOutcome, reason: ReasonCode) -> Failed:
     assert isinstance(outcome, Failed), outcome
     assert outcome.reason is reason, outcome
     return outcome

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from runs.packs.url import addresses
-from runs.packs.url.fetching import Fetcher, Page
+from runs.packs.url.fetching import FetchedPage, Fetcher
 from runs.packs.url.network import Allowance, Internet
-from runs.packs.url.reasons import Blocked, Refused
+from runs.packs.url.reasons import Blocked, FetchRefused
 from tests.gear.servers.web import PUBLIC, PUBLIC_2, PUBLIC_V6, SOCKETS, Loopback, Web, unused_port
 
 pytestmark = pytest.mark.contract("DPP-62")
@@ -60,12 +60,12 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 async def outcome_of(fetcher: Fetcher, url: str) -> dict[str, str]:
     try:
         found = await fetcher.fetch(url, seconds=SECONDS)
-    except Refused as refused:
+    except FetchRefused as refused:
         told = {"outcome": refused.reason.value, "resolved_ip": refused.resolved_ip, "at": refused.at}
         return {name: value for name, value in told.items() if value}
     finally:
         await asyncio.sleep(0)
-    assert isinstance(found, Page)
+    assert isinstance(found, FetchedPage)
     return {"outcome": "TRUNCATED" if found.truncated else "OK", "final_url": found.final_url}
 
 

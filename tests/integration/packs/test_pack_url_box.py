@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from runs.box.box import Box
-from runs.box.outcomes import Done, Outcome
-from runs.box.running import Job
+from runs.box.outcomes import Done, PackOutcome
+from runs.box.running import PackRequest
 from runs.packs import url
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS
 from tests.gear.builders.box import begin
@@ -32,10 +32,10 @@ def box() -> Iterator[Box]:
     made.close()
 
 
-def run(box: Box, web: Web, inputs: dict[str, Any], *, allowed: bool = True, seconds: float = 30.0) -> Outcome:
+def run(box: Box, web: Web, inputs: dict[str, Any], *, allowed: bool = True, seconds: float = 30.0) -> PackOutcome:
     hosts = ",".join(f"{name}=127.0.0.1:{web.good}" for name in NAMES)
     allowance = {"DPP_URL_PRIVATE_HOSTS": hosts, "DPP_URL_CA_FILE": str(web.ca_file)} if allowed else {}
-    job = Job(
+    job = PackRequest(
         run_id="a-run",
         module=url.__name__,
         inputs=inputs,

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from runs.packs.url.content import Kind
-from runs.packs.url.fetching import Fetcher, Page
+from runs.packs.url.fetching import FetchedPage, Fetcher
 from runs.packs.url.network import Allowance, Internet, Streams
-from runs.packs.url.reasons import Blocked, Discarded, Refused
+from runs.packs.url.reasons import Blocked, Discarded, FetchRefused
 from tests.gear.servers.web import PAGE, PUBLIC, PUBLIC_2, PUBLIC_V6, SOCKETS, Loopback, Web, unused_port
 
 pytestmark = pytest.mark.contract("DPP-62")
@@ -34,8 +34,8 @@ class Rebinding(Loopback):
         return ["127.0.0.1"] if again else public
 
 
-def fetch(fetcher: Fetcher, url: str, *, seconds: float = 3.0) -> Page:
-    async def whole() -> Page:
+def fetch(fetcher: Fetcher, url: str, *, seconds: float = 3.0) -> FetchedPage:
+    async def whole() -> FetchedPage:
         try:
             return await fetcher.fetch(url, seconds=seconds)
         finally:
@@ -44,8 +44,8 @@ def fetch(fetcher: Fetcher, url: str, *, seconds: float = 3.0) -> Page:
     return asyncio.run(whole())
 
 
-def refused(fetcher: Fetcher, url: str, *, seconds: float = 3.0) -> Refused:
-    with pytest.raises(Refused) as found:
+def refused(fetcher: Fetcher, url: str, *, seconds: float = 3.0) -> FetchRefused:
+    with pytest.raises(FetchRefused) as found:
         fetch(fetcher, url, seconds=seconds)
     return found.value
 

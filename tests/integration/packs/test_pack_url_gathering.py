@@ -12,7 +12,7 @@ from dpp_project.clock import FixedClock
 from runs.packs import url as pack
 from runs.packs.pack import HoldExhausted, Work
 from runs.packs.url import text
-from runs.packs.url.fetching import Fetcher, Page
+from runs.packs.url.fetching import FetchedPage, Fetcher
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
 from runs.packs.url.network import Allowance
 from runs.packs.url.reasons import Blocked, Discarded
@@ -35,7 +35,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 class ReaderHere:
     """Reads in this process; the real one is a process of its own and is shown in test_pack_url_reading.py."""
 
-    def read(self, page: Page) -> dict[str, Any]:
+    def read(self, page: FetchedPage) -> dict[str, Any]:
         return dataclasses.asdict(text.read(page.body, page.kind, page.charset))
 
 
@@ -210,7 +210,7 @@ def test_pack_url_a_text_that_could_not_be_read_in_time_costs_the_text_alone(web
         def __init__(self) -> None:
             self.let_go = asyncio.Event()
 
-        def read(self, page: Page) -> dict[str, Any] | None:
+        def read(self, page: FetchedPage) -> dict[str, Any] | None:
             stuck_until = time.monotonic() + 1.5
             while time.monotonic() < stuck_until:
                 pass

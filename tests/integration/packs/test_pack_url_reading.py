@@ -8,8 +8,8 @@ import pytest
 
 from dpp_project import clock
 from runs.packs.url.content import BODY_BYTES_MAX, Kind
-from runs.packs.url.fetching import Page
-from runs.packs.url.reading import Reader
+from runs.packs.url.fetching import FetchedPage
+from runs.packs.url.reading import PageTextReader
 from tests.gear.builders.box import lives
 from tests.gear.servers.web import PAGE, PAGE_TEXT, PAGE_TITLE
 
@@ -21,14 +21,14 @@ pytestmark = [
 
 
 @pytest.fixture
-def reader() -> Iterator[Reader]:
-    made = Reader()
+def reader() -> Iterator[PageTextReader]:
+    made = PageTextReader()
     yield made
     made.close()
 
 
-def page(body: bytes, kind: Kind = Kind.HTML, charset: str = "utf-8") -> Page:
-    return Page(
+def page(body: bytes, kind: Kind = Kind.HTML, charset: str = "utf-8") -> FetchedPage:
+    return FetchedPage(
         final_url="https://good.example/",
         status_code=200,
         content_type="",
@@ -40,7 +40,7 @@ def page(body: bytes, kind: Kind = Kind.HTML, charset: str = "utf-8") -> Page:
     )
 
 
-def test_pack_url_reads_title_and_text(reader: Reader) -> None:
+def test_pack_url_reads_title_and_text(reader: PageTextReader) -> None:
     for body, charset in ((PAGE.encode(), "utf-8"), (PAGE.encode("cp949"), "euc-kr")):
         assert reader.read(page(body, charset=charset)) == {
             "title": PAGE_TITLE,
@@ -61,7 +61,7 @@ def test_pack_url_reads_title_and_text(reader: Reader) -> None:
     ],
 )
 def test_pack_url_reads_what_there_is(
-    reader: Reader, body: bytes, kind: Kind, excerpt: str | None, characters: int
+    reader: PageTextReader, body: bytes, kind: Kind, excerpt: str | None, characters: int
 ) -> None:
     assert reader.read(page(body, kind)) == {"title": None, "excerpt": excerpt, "characters": characters}
 
@@ -76,7 +76,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_pack_url_a_hostile_page_takes_no_longer_than_its_limit_and_the_next_is_read(reader: Reader, name: str) -> None:
+def test_pack_url_a_hostile_page_takes_no_longer_than_its_limit_and_the_next_is_read(
+    reader: PageTextReader, name: str
+) -> None:
     started = time.monotonic()
     found = reader.read(page(HOSTILE[name][:BODY_BYTES_MAX]))
     assert found == {"title": "T", "excerpt": None, "characters": None}
@@ -87,7 +89,7 @@ def test_pack_url_a_hostile_page_takes_no_longer_than_its_limit_and_the_next_is_
 
 
 def test_pack_url_a_reader_that_is_gone_is_no_error() -> None:
-    reader = Reader()
+    reader = PageTextReader()
     os.kill(reader._pid, 9)
     assert reader.read(page(PAGE.encode())) is None
     reader.close()

@@ -12,7 +12,7 @@ from botocore.exceptions import NoCredentialsError
 
 from dpp_project.aws import clients, connections, sqs_sender
 from dpp_project.aws.connections import Connections
-from dpp_project.aws.sqs_sender import Message, Refused, Sender, Unreachable
+from dpp_project.aws.sqs_sender import QueueMessage, Sender, SendRefused, Unreachable
 from dpp_project.settings import ENV
 from runs.bucket import storage
 from tests.gear.faults.scripted import Scripted
@@ -57,7 +57,7 @@ def test_the_storage_and_the_readiness_probe_share_the_process_s_client() -> Non
 def test_a_send_takes_the_proxy_that_boto3_takes(proxy: Scripted) -> None:
     sender = a_sender(NOWHERE)
     with proxy.answering(200, b'{"MessageId": "m"}'):
-        sender.send(Message("x"))
+        sender.send(QueueMessage("x"))
     assert proxy.actions == ["SendMessage"]
     sender.close()
 
@@ -67,7 +67,7 @@ def test_a_send_past_a_proxy_that_is_away_is_unreachable(monkeypatch: pytest.Mon
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     sender = a_sender(NOWHERE)
     with pytest.raises(Unreachable):
-        sender.send(Message("x"))
+        sender.send(QueueMessage("x"))
     sender.close()
 
 
@@ -97,5 +97,5 @@ def test_without_credentials_a_send_is_refused(monkeypatch: pytest.MonkeyPatch) 
         raise NoCredentialsError
 
     monkeypatch.setattr(clients, "credentials", none_found)
-    with pytest.raises(Refused, match="no AWS credentials"):
+    with pytest.raises(SendRefused, match="no AWS credentials"):
         sqs_sender.shared._make()

@@ -16,7 +16,7 @@ from django.db import connection, connections
 from dpp_project.celery import app
 from dpp_project.jobs import deadline, registry
 from dpp_project.jobs.models import JobReport
-from dpp_project.jobs.registry import Job, Report
+from dpp_project.jobs.registry import Job, PassReport
 from dpp_project.jobs.scheduler import JobScheduler
 from tests.gear.waiting import wait_until
 
@@ -46,15 +46,15 @@ def test_dpp_46_every_job_runs_at_the_start_of_beat_and_one_that_hangs_or_raises
 ) -> None:
     finish = threading.Event()
 
-    def hang(*, now: datetime, limit: int) -> Report:
+    def hang(*, now: datetime, limit: int) -> PassReport:
         assert finish.wait(20)
-        return Report()
+        return PassReport()
 
-    def burst(*, now: datetime, limit: int) -> Report:
+    def burst(*, now: datetime, limit: int) -> PassReport:
         raise ValueError
 
-    def work(*, now: datetime, limit: int) -> Report:
-        return Report(seen=1)
+    def work(*, now: datetime, limit: int) -> PassReport:
+        return PassReport(seen=1)
 
     known["hangs"] = job("hangs", hang)
     known["raises"] = job("raises", burst)
@@ -76,12 +76,12 @@ def test_dpp_46_every_job_runs_at_the_start_of_beat_and_one_that_hangs_or_raises
 def test_dpp_46_twenty_jobs_that_hang_delay_no_other_and_each_has_its_connection(known: dict[str, Job]) -> None:
     finish = threading.Event()
 
-    def hang(*, now: datetime, limit: int) -> Report:
+    def hang(*, now: datetime, limit: int) -> PassReport:
         assert finish.wait(20)
-        return Report()
+        return PassReport()
 
-    def work(*, now: datetime, limit: int) -> Report:
-        return Report(seen=1)
+    def work(*, now: datetime, limit: int) -> PassReport:
+        return PassReport(seen=1)
 
     hanging = [f"hangs {number}" for number in range(20)]
     known |= {name: job(name, hang) for name in hanging}
@@ -102,12 +102,12 @@ def test_dpp_46_twenty_jobs_that_hang_delay_no_other_and_each_has_its_connection
 def test_dpp_46_a_stop_of_beat_ends_each_pass_at_its_next_row(known: dict[str, Job]) -> None:
     begun = threading.Event()
 
-    def endless(*, now: datetime, limit: int) -> Report:
+    def endless(*, now: datetime, limit: int) -> PassReport:
         begun.set()
         seen = 0
         while not deadline.is_over():
             seen += 1
-        return Report(seen=min(seen, 1))
+        return PassReport(seen=min(seen, 1))
 
     known["endless"] = job("endless", endless)
     scheduler = JobScheduler(app=app)
@@ -123,14 +123,14 @@ def test_dpp_46_a_stop_of_beat_ends_each_pass_at_its_next_row(known: dict[str, J
 def test_dpp_46_a_job_comes_again_when_it_is_due_and_beat_may_run_twice(known: dict[str, Job]) -> None:
     at_once, most, lock = 0, 0, threading.Lock()
 
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         nonlocal at_once, most
         with lock:
             at_once += 1
             most = max(most, at_once)
         with lock:
             at_once -= 1
-        return Report()
+        return PassReport()
 
     known["ticks"] = job("ticks", once, every_seconds=1)
     beats = [JobScheduler(app=app), JobScheduler(app=app)]

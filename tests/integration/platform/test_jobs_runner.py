@@ -17,8 +17,8 @@ from dpp_project.clock import FixedClock
 from dpp_project.jobs import deadline, registry, runner
 from dpp_project.jobs.metrics import job_ages
 from dpp_project.jobs.models import JobReport
-from dpp_project.jobs.registry import Job, Report, RunOnce
-from dpp_project.jobs.runner import Outcome
+from dpp_project.jobs.registry import Job, PassReport, RunOnce
+from dpp_project.jobs.runner import PassOutcome
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,8 +29,8 @@ def job(run_once: Any, *, name: str = "probe", preview: Any = None) -> Job:
     return Job(name=name, summary="For a test.", every_seconds=30, run_once=run_once, limit=7, preview=preview)
 
 
-def answers(report: Report) -> RunOnce:
-    def once(*, now: datetime, limit: int) -> Report:
+def answers(report: PassReport) -> RunOnce:
+    def once(*, now: datetime, limit: int) -> PassReport:
         return report
 
     return once
@@ -46,13 +46,13 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Job]]:
 
 @pytest.mark.contract("DPP-46")
 def test_dpp_46_a_run_leaves_one_report(clock: FixedClock) -> None:
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         assert (now, limit) == (START, 7)
         clock.advance(seconds=2)
-        return Report(seen=3, changed=2, errors=1, detail={"ids": ["a"]})
+        return PassReport(seen=3, changed=2, errors=1, detail={"ids": ["a"]})
 
     ran = runner.run(job(once))
-    assert ran.outcome is Outcome.DONE
+    assert ran.outcome is PassOutcome.DONE
     row = JobReport.objects.get()
     assert (row.job, row.started_at, row.ended_at) == ("probe", START, START + timedelta(seconds=2))
     assert (row.seen, row.changed, row.errors, row.detail, row.dry_run) == (3, 2, 1, {"ids": ["a"]}, False)
@@ -61,12 +61,12 @@ def test_dpp_46_a_run_leaves_one_report(clock: FixedClock) -> None:
 @pytest.mark.contract("DPP-46")
 def test_dpp_46_two_at_once_are_one_and_a_normal_answer() -> None:
     running, finish = threading.Event(), threading.Event()
-    outcomes: list[Outcome] = []
+    outcomes: list[PassOutcome] = []
 
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         running.set()
         assert finish.wait(10)
-        return Report(seen=1)
+        return PassReport(seen=1)
 
     def first() -> None:
         outcomes.append(runner.run(job(once)).outcome)
@@ -75,13 +75,13 @@ def test_dpp_46_two_at_once_are_one_and_a_normal_answer() -> None:
     other = threading.Thread(target=first)
     other.start()
     assert running.wait(10)
-    assert runner.run(job(once)) == runner.Ran(outcome=Outcome.BUSY)
-    assert runner.run(job(answers(Report()), name="another")).outcome is Outcome.DONE
+    assert runner.run(job(once)) == runner.FinishedPass(outcome=PassOutcome.BUSY)
+    assert runner.run(job(answers(PassReport()), name="another")).outcome is PassOutcome.DONE
     finish.set()
     other.join(10)
-    assert outcomes == [Outcome.DONE]
+    assert outcomes == [PassOutcome.DONE]
     assert JobReport.objects.filter(job="probe").count() == 1
-    assert runner.run(job(answers(Report()))).outcome is Outcome.DONE
+    assert runner.run(job(answers(PassReport()))).outcome is PassOutcome.DONE
 
 
 @pytest.mark.contract("DPP-46")
@@ -89,39 +89,39 @@ def test_dpp_46_a_pass_has_four_fifths_of_its_interval(monkeypatch: pytest.Monke
     seconds, asked = [0.0], []
     monkeypatch.setattr(deadline, "monotonic", lambda: seconds[0])
 
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         for passed in (0.0, 23.9, 24.0, 30.0):
             seconds[0] = passed
             asked.append(deadline.is_over())
-        return Report()
+        return PassReport()
 
-    assert runner.run(job(once)).outcome is Outcome.DONE
+    assert runner.run(job(once)).outcome is PassOutcome.DONE
     assert asked == [False, False, True, True]
     assert not deadline.is_over()
 
 
 @pytest.mark.contract("DPP-46")
 def test_dpp_46_a_job_that_raises_is_reported_without_its_words_and_frees_its_lock() -> None:
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         raise RuntimeError("dpp_abcdefgh_secret")
 
-    assert runner.run(job(once)).outcome is Outcome.FAILED
+    assert runner.run(job(once)).outcome is PassOutcome.FAILED
     row = JobReport.objects.get()
     assert (row.errors, row.detail) == (1, {"error": "RuntimeError"})
     assert row.ended_at is not None
-    assert runner.run(job(answers(Report()))).outcome is Outcome.DONE
+    assert runner.run(job(answers(PassReport()))).outcome is PassOutcome.DONE
 
 
 @pytest.mark.contract("DPP-46")
 def test_dpp_46_a_lost_session_leaves_a_row_without_end_and_no_lock() -> None:
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-        return Report()
+        return PassReport()
 
-    assert runner.run(job(once)).outcome in (Outcome.FAILED, Outcome.UNAVAILABLE)
+    assert runner.run(job(once)).outcome in (PassOutcome.FAILED, PassOutcome.UNAVAILABLE)
     connection.close()
-    assert runner.run(job(answers(Report()))).outcome is Outcome.DONE
+    assert runner.run(job(answers(PassReport()))).outcome is PassOutcome.DONE
 
 
 @pytest.mark.contract("DPP-46")
@@ -129,18 +129,18 @@ def test_dpp_46_without_a_database_nothing_runs_and_nothing_is_raised(monkeypatc
     def away() -> None:
         raise OperationalError("connection refused")
 
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         pytest.fail("ran without its lock")
 
     monkeypatch.setattr(connection, "cursor", away)
-    assert runner.run(job(once)).outcome is Outcome.UNAVAILABLE
+    assert runner.run(job(once)).outcome is PassOutcome.UNAVAILABLE
 
 
 def test_dpp_46_a_dry_run_runs_the_preview_alone() -> None:
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         pytest.fail("changed something")
 
-    assert runner.run(job(once, preview=answers(Report(seen=4))), dry_run=True).report == Report(seen=4)
+    assert runner.run(job(once, preview=answers(PassReport(seen=4))), dry_run=True).report == PassReport(seen=4)
     assert JobReport.objects.get().dry_run is True
     with pytest.raises(ValueError, match="no preview"):
         runner.run(job(once), dry_run=True)
@@ -168,8 +168,8 @@ def call(*arguments: str) -> dict[str, Any]:
 
 @pytest.mark.contract("DPP-76")
 def test_dpp_76_run_job_answers_by_exit_code(known: dict[str, Job]) -> None:
-    known["fine"] = job(answers(Report(seen=3)), name="fine")
-    known["sick"] = job(answers(Report(errors=2)), name="sick")
+    known["fine"] = job(answers(PassReport(seen=3)), name="fine")
+    known["sick"] = job(answers(PassReport(errors=2)), name="sick")
     assert call("run_job", "fine", "--limit", "3") == {
         "job": "fine", "outcome": "done", "seen": 3, "changed": 0, "errors": 0, "detail": {}, "dry_run": False
     }  # fmt: skip
@@ -193,11 +193,11 @@ def test_dpp_76_run_job_says_75_when_the_job_is_already_running(known: dict[str,
             codes.append(ended.code)
         connection.close()
 
-    def once(*, now: datetime, limit: int) -> Report:
+    def once(*, now: datetime, limit: int) -> PassReport:
         other = threading.Thread(target=second)
         other.start()
         other.join(10)
-        return Report()
+        return PassReport()
 
     known["probe"] = job(once)
     assert call("run_job", "probe")["outcome"] == "done"

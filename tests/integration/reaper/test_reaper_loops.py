@@ -14,7 +14,7 @@ from budget.rebuild import rebuild
 from budget.redis import scripts
 from dpp_project.jobs import deadline, registry, runner
 from dpp_project.jobs.models import JobReport
-from dpp_project.jobs.registry import Report, RunOnce
+from dpp_project.jobs.registry import PassReport, RunOnce
 from reaper import claim_reconciler, hold_auditor, lease_reaper, requeuer, reservation_sweeper, retention
 from runs import transitions
 from runs.claims import LOST
@@ -52,7 +52,7 @@ every_loop = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.job)
 money_loops = pytest.mark.parametrize("loop", [one for one in LOOPS if one.moves_money], ids=lambda loop: loop.job)
 
 
-def found(report: Report) -> tuple[int, int, int]:
+def found(report: PassReport) -> tuple[int, int, int]:
     return report.seen, report.changed, report.errors
 
 
@@ -83,8 +83,8 @@ def test_dpp_46_two_at_once_share_the_work(loop: Loop, tenant: Tenant, monkeypat
     monkeypatch.setattr(for_recovery, "BATCH", 3)
     rows = [loop.due(tenant) for _ in range(8)]
     reports = recovery.at_once(*[lambda: recovery.run_loop(loop.run_once)] * 2)
-    assert sum(report.changed for report in reports if isinstance(report, Report)) == 8
-    assert sum(report.errors for report in reports if isinstance(report, Report)) == 0
+    assert sum(report.changed for report in reports if isinstance(report, PassReport)) == 8
+    assert sum(report.errors for report in reports if isinstance(report, PassReport)) == 0
     assert all(len(recovery.charges(run)) <= 1 for run in rows)
     recovery.law_holds(tenant)
 
@@ -259,7 +259,7 @@ def test_dpp_46_beat_runs_it_and_leaves_its_report(loop: Loop, tenant: Tenant) -
     job = registry.job(loop.job)
     interval = {"lease_reaper": 30, "run_retention": 300}.get(loop.job, 60)
     assert list(beat.seconds_of(loop.job, until=300))[:2] == [0, interval]
-    assert runner.run(job).outcome is runner.Outcome.DONE
+    assert runner.run(job).outcome is runner.PassOutcome.DONE
     report = JobReport.objects.get(job=loop.job)
     assert (report.changed, report.errors, report.ended_at is not None) == (1, 0, True)
 

@@ -105,7 +105,7 @@ def test_dpp_43_a_backlog_is_not_sent_again_unless_15_minutes_late(tenant: Tenan
     late = gear.aged(recovery.queued(tenant), next_send_at=901)
     merely_due = [gear.aged(recovery.queued(tenant), next_send_at=890) for _ in range(2)]
     for _ in range(3):
-        sqs_sender.shared().send(sqs_sender.Message("a message that waits"))
+        sqs_sender.shared().send(sqs_sender.QueueMessage("a message that waits"))
     report = recovery.run_loop(requeuer.run_once)
     assert (report.seen, report.changed) == (1, 1)
     assert gear.row(late.run_id).send_count == 1
@@ -115,7 +115,7 @@ def test_dpp_43_a_backlog_is_not_sent_again_unless_15_minutes_late(tenant: Tenan
 def test_dpp_43_one_message_too_few_and_all_due_are_sent(tenant: Tenant) -> None:
     runs = [recovery.unsent(tenant) for _ in range(3)]
     for _ in range(2):
-        sqs_sender.shared().send(sqs_sender.Message("a message that waits"))
+        sqs_sender.shared().send(sqs_sender.QueueMessage("a message that waits"))
     assert recovery.run_loop(requeuer.run_once).changed == 3
     assert [gear.row(run.run_id).send_count for run in runs] == [1, 1, 1]
 
@@ -130,7 +130,7 @@ def test_dpp_39_while_sqs_is_away_rows_keep_and_the_job_says_so(
     gone.meta.events.register("before-send.sqs.*", _refused)
     with monkeypatch.context() as patch:
         patch.setattr(clients, "sqs", lambda: gone)
-        assert runner.run(registry.job("requeuer")).outcome is runner.Outcome.FAILED
+        assert runner.run(registry.job("requeuer")).outcome is runner.PassOutcome.FAILED
     assert gear.everything(run.run_id) == before
     assert recovery.run_loop(requeuer.run_once).changed == 1
 

@@ -19,7 +19,7 @@ from runs.lease_key import lease_key
 from runs.models import Run
 from runs.transitions import Lease
 from runs.worker import leases
-from runs.worker.leases import Held, Keeper, Message
+from runs.worker.leases import HeldLease, Keeper, WakingMessage
 from tests.gear.builders import runs as gear
 from tests.gear.builders.recovery import redis_through_proxy
 from tests.gear.faults.proxy import Mode
@@ -36,9 +36,9 @@ def lease_of(run: Run) -> Lease:
     return Lease(run.run_id, run.lease_token)
 
 
-def held(run: Run, *, stop: Callable[[], None] = lambda: None, message: Message | None = None) -> Held:
+def held(run: Run, *, stop: Callable[[], None] = lambda: None, message: WakingMessage | None = None) -> HeldLease:
     lease = lease_of(run)
-    return Held(lease=lease, message=message, stop=stop, has_signal=leases.take(lease), since=0.0)
+    return HeldLease(lease=lease, message=message, stop=stop, has_signal=leases.take(lease), since=0.0)
 
 
 def seconds_left(run: Run) -> float:
@@ -116,7 +116,7 @@ def test_dpp_31_one_beat_renews_all_leases_everywhere(
     valkey: Redis, keeper: Keeper, kept: Kept, django_assert_num_queries: Callable[[int], ExitStack]
 ) -> None:  # fmt: skip
     runs = [gear.aged(gear.working(), lease_expires_at=-20) for _ in range(3)]
-    mine = [held(run, message=Message("queue", f"receipt-{at}")) for at, run in enumerate(runs)]
+    mine = [held(run, message=WakingMessage("queue", f"receipt-{at}")) for at, run in enumerate(runs)]
     for run in runs:
         valkey.expire(lease_key(run.run_id), 20)
     with django_assert_num_queries(1):
@@ -141,7 +141,7 @@ def test_dpp_31_a_dead_lease_is_never_revived(valkey: Redis, keeper: Keeper, kep
     run, stops = gear.aged(gear.working(), lease_expires_at=1), Stops()
     before = gear.everything(run.run_id)
     with keeper.holding(
-        lease_of(run), message=Message("queue", "r"), stop=stops, has_signal=leases.take(lease_of(run))
+        lease_of(run), message=WakingMessage("queue", "r"), stop=stops, has_signal=leases.take(lease_of(run))
     ) as mine:
         valkey.expire(lease_key(run.run_id), 20)
         keeper.beat([mine])
@@ -185,7 +185,7 @@ def test_lease_that_postgres_cannot_confirm_is_not_lost(
     def away(**_: object) -> set[uuid.UUID]:
         raise OperationalError("away")
 
-    with keeper.holding(lease_of(run), message=Message("q", "r"), stop=stops, has_signal=True) as mine:
+    with keeper.holding(lease_of(run), message=WakingMessage("q", "r"), stop=stops, has_signal=True) as mine:
         with monkeypatch.context() as patch:
             patch.setattr(transitions, "renew", away)
             keeper.beat([mine])
@@ -199,7 +199,7 @@ def test_lease_a_beat_without_redis_renews_in_postgres_and_keeps_the_message(
     valkey: Redis, keeper: Keeper, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, stops = gear.aged(gear.working(), lease_expires_at=-20), Stops()
-    mine = held(run, stop=stops, message=Message("q", "r"))
+    mine = held(run, stop=stops, message=WakingMessage("q", "r"))
     redis.disconnect()
     with redis_through_proxy(monkeypatch) as proxy, proxy.outage(Mode.REFUSE):
         redis.disconnect()
@@ -214,7 +214,7 @@ def test_lease_a_beat_without_its_queue_renews_the_lease(
     valkey: Redis, aws: str, keeper: Keeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     run, stops = gear.aged(gear.working(), lease_expires_at=-20), Stops()
-    mine = held(run, stop=stops, message=Message(f"{ENV.DPP_QUEUE_URL}-gone", "r"))
+    mine = held(run, stop=stops, message=WakingMessage(f"{ENV.DPP_QUEUE_URL}-gone", "r"))
     keeper.beat([mine])
     assert LEASE_TTL_SECONDS - 5 < seconds_left(run) <= LEASE_TTL_SECONDS
     assert (mine.lost, stops.times) == (False, 0)

@@ -8,7 +8,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from dpp_project.aws import clients
-from dpp_project.aws.sqs_sender import Message, Refused, Sender, SendFailed, Unreachable
+from dpp_project.aws.sqs_sender import QueueMessage, Sender, SendFailed, SendRefused, Unreachable
 from dpp_project.settings import ENV
 from tests.gear.builders.queues import Queues, queues
 from tests.gear.faults.proxy import Mode, Proxy
@@ -75,16 +75,16 @@ def received(queue: Queues) -> list[str]:
 
 def test_publisher_sender_messages_arrive_as_sent(a_sender: MakeSender, queue: Queues, endpoint: str) -> None:
     made = a_sender(endpoint, queue.runs_url)
-    made.send(Message("one \ud55c\uae00"))
-    made.send(Message("two", group="t_acme"))
-    assert made.send_batch([Message(f"of many {n}") for n in range(10)]) == {}
+    made.send(QueueMessage("one \ud55c\uae00"))
+    made.send(QueueMessage("two", group="t_acme"))
+    assert made.send_batch([QueueMessage(f"of many {n}") for n in range(10)]) == {}
     assert received(queue) == sorted(["one \ud55c\uae00", "two", *(f"of many {n}" for n in range(10))])
 
 
 def test_publisher_sender_keeps_its_connection(a_sender: MakeSender, queue: Queues, proxy: Proxy) -> None:
     made = a_sender(proxy.url, queue.runs_url)
     for n in range(5):
-        made.send(Message(str(n)))
+        made.send(QueueMessage(str(n)))
     assert proxy.connections == 1
     assert len(received(queue)) == 5
 
@@ -93,10 +93,10 @@ def test_publisher_sender_notices_a_connection_that_was_closed_while_idle(
     a_sender: MakeSender, queue: Queues, proxy: Proxy
 ) -> None:
     made = a_sender(proxy.url, queue.runs_url)
-    made.send(Message("before"))
+    made.send(QueueMessage("before"))
     with proxy.outage(Mode.REFUSE):
         pass
-    made.send(Message("after"))
+    made.send(QueueMessage("after"))
     assert received(queue) == ["after", "before"]
 
 
@@ -104,8 +104,8 @@ def test_publisher_sender_an_unknown_queue_is_refused_at_once(
     a_sender: MakeSender, scripted: Scripted, queue: Queues
 ) -> None:
     made = a_sender(scripted.url, queue.runs_url + "-unknown")
-    with pytest.raises(Refused, match="QueueDoesNotExist"):
-        made.send(Message("x"))
+    with pytest.raises(SendRefused, match="QueueDoesNotExist"):
+        made.send(QueueMessage("x"))
     assert scripted.actions == ["SendMessage"], "a refusal is not asked twice"
 
 
@@ -124,7 +124,7 @@ def test_publisher_sender_tries_a_passing_failure_twice(
 ) -> None:
     made = a_sender(scripted.url, queue.runs_url)
     with scripted.answering(status, body), pytest.raises(Unreachable):
-        made.send(Message("x"))
+        made.send(QueueMessage("x"))
     assert scripted.refused == 2
     assert received(queue) == []
 
@@ -140,7 +140,7 @@ def test_publisher_sender_succeeds_when_the_failure_passed(
         return (500, b"{}") if calls[0] == 1 else exchange(*request)
 
     made._connections.exchange = failing_once  # type: ignore[method-assign,assignment]
-    made.send(Message("x"))
+    made.send(QueueMessage("x"))
     assert calls[0] == 2
     assert received(queue) == ["x"]
 
@@ -151,8 +151,8 @@ def test_publisher_sender_a_wrong_key_or_request_is_refused(
 ) -> None:
     made = a_sender(scripted.url, queue.runs_url)
     body = json.dumps({"__type": "com.amazon.coral.service#InvalidSecurity"}).encode()
-    with scripted.answering(status, body), pytest.raises(Refused, match="InvalidSecurity"):
-        made.send(Message("x"))
+    with scripted.answering(status, body), pytest.raises(SendRefused, match="InvalidSecurity"):
+        made.send(QueueMessage("x"))
     assert scripted.refused == 1
 
 
@@ -162,9 +162,9 @@ def test_publisher_sender_gives_up_in_bounded_time(
 ) -> None:
     made = a_sender(proxy.url, queue.runs_url, timeout_seconds=0.2)
     with proxy.outage(mode), pytest.raises(Unreachable):
-        made.send(Message("x"))
+        made.send(QueueMessage("x"))
     made._connections._timeout_seconds = 5
-    made.send(Message("after the outage"))
+    made.send(QueueMessage("after the outage"))
     assert "after the outage" in received(queue)
 
 
@@ -175,7 +175,7 @@ def test_publisher_sender_an_answer_cut_short_is_a_failure_though_the_message_is
     made = a_sender(proxy.url, queue.runs_url, timeout_seconds=1)
     proxy.cut_after(0)
     with pytest.raises(SendFailed):
-        made.send(Message("taken"))
+        made.send(QueueMessage("taken"))
     proxy.cut_after(None)
     assert set(received(queue)) == {"taken"}
 
@@ -192,6 +192,6 @@ def test_publisher_sender_tells_which_entries_of_a_batch_failed(
         ],
     }
     with scripted.answering(200, json.dumps(answer).encode()):
-        failed = made.send_batch([Message("a"), Message("b"), Message("c")])
-    assert {at: type(error) for at, error in failed.items()} == {1: Refused, 2: Unreachable}
+        failed = made.send_batch([QueueMessage("a"), QueueMessage("b"), QueueMessage("c")])
+    assert {at: type(error) for at, error in failed.items()} == {1: SendRefused, 2: Unreachable}
     assert str(failed[1]) == "InvalidMessageContents"

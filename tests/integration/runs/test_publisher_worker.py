@@ -6,7 +6,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from dpp_project.aws import clients
-from dpp_project.aws.sqs_sender import Message, Sender
+from dpp_project.aws.sqs_sender import QueueMessage, Sender
 from dpp_project.celery_sqs import celery_message
 from dpp_project.settings import ENV
 from tests.gear.builders.queues import queues
@@ -27,7 +27,7 @@ def test_publisher_messages_are_executed_by_a_worker_with_their_trace(tmp_path: 
         try:
             for name in ("one", "two"):
                 body = celery_message.pack(task="gear.work", kwargs={"name": name}, queue="runs", trace_id=f"t_{name}")
-                sender.send(Message(body, group="t_acme"))
+                sender.send(QueueMessage(body, group="t_acme"))
         finally:
             sender.close()
         with worker(tmp_path, endpoint=endpoint, queue_url=queue.runs_url) as running:

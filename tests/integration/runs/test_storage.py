@@ -16,7 +16,7 @@ from dpp_project.aws.connections import Connections
 from dpp_project.clock import FixedClock
 from runs.bucket import storage
 from runs.bucket.signed_put import SignedPut
-from runs.bucket.storage import Head, ObjectMissing, ObjectTooLarge, RunStorage
+from runs.bucket.storage import ObjectHead, ObjectMissing, ObjectTooLarge, RunStorage
 
 RUN_ID = uuid.UUID("01900000-0000-7000-8000-000000000001")
 AT = datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
@@ -89,7 +89,7 @@ def test_storage_boto3_gives_s3_the_checksum_to_check(
 def test_storage_what_was_put_is_read_and_found(bucket: RunStorage, key: str) -> None:
     bucket.put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
     assert bucket.read(key, max_bytes=2) == b"{}"
-    assert bucket.head(key) == Head(size=2, content_type="application/json; charset=utf-8")
+    assert bucket.head(key) == ObjectHead(size=2, content_type="application/json; charset=utf-8")
     with pytest.raises(ObjectTooLarge):
         bucket.read(key, max_bytes=1)
 
@@ -145,7 +145,7 @@ def test_storage_presigned_put_signs_length_and_type(bucket: RunStorage, key: st
     assert parameters(address)["X-Amz-Expires"] == "600"
     answer = urllib3.request("PUT", address, body=b"png", headers={"Content-Type": "image/png"})
     assert answer.status == 200
-    assert bucket.head(key) == Head(size=3, content_type="image/png")
+    assert bucket.head(key) == ObjectHead(size=3, content_type="image/png")
 
 
 def test_storage_presigned_addresses_use_the_public_name(

@@ -13,7 +13,7 @@ from dpp_project.http.problems import Problem
 from tenants import authentication, keys, services
 from tenants.last_used import LastUsed
 from tenants.models import ApiKey
-from tenants.principals import REFUSED_KEYS_REMEMBERED, REMEMBERED_SECONDS, Memory
+from tenants.principals import REFUSED_KEYS_REMEMBERED, REMEMBERED_SECONDS, PrincipalCache
 from tenants.scopes import Scope
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
 
@@ -34,7 +34,7 @@ class Seconds:
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     """The monotonic clock by which the process remembers keys."""
     moved = Seconds()
-    monkeypatch.setattr(authentication, "memory", Memory(monotonic=moved))
+    monkeypatch.setattr(authentication, "memory", PrincipalCache(monotonic=moved))
     return moved
 
 

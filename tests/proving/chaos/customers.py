@@ -14,7 +14,7 @@ from http.client import HTTPException
 from typing import Any, Final
 
 from dpp_project.devstack import http
-from dpp_project.devstack.http import Answer
+from dpp_project.devstack.http import HttpAnswer
 
 CEILING_USD: Final = "0.2500"
 ENDED: Final = frozenset({"COMPLETED", "FAILED"})
@@ -64,7 +64,7 @@ class Books:
     wrong: list[str] = field(default_factory=list)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def heard(self, what: str, answer: Answer | None) -> None:
+    def heard(self, what: str, answer: HttpAnswer | None) -> None:
         said = "no answer" if answer is None else f"{answer.status} {answer.body.get('reason_code', '')}".strip()
         with self.guard:
             self.answers[f"{what}: {said}"] += 1
@@ -187,8 +187,8 @@ class Customers:
                 self.books.complain(f"{order.idempotency_key} has two receipts: {answer.body} and {again.body}")
 
     def _until_answered(
-        self, what: str, ask: Callable[[], Answer | None], chance: random.Random, order: Order | None = None
-    ) -> Answer | None:
+        self, what: str, ask: Callable[[], HttpAnswer | None], chance: random.Random, order: Order | None = None
+    ) -> HttpAnswer | None:
         """The answer that is one; None when the day is over. A drained budget is filled, and asked of again."""
         pause = PAUSE_FIRST_SECONDS
         while not self._closing.is_set():
@@ -210,7 +210,7 @@ class Customers:
             pause = min(PAUSE_MAX_SECONDS, pause * 1.6)
         return None
 
-    def _submit(self, order: Order) -> Answer | None:
+    def _submit(self, order: Order) -> HttpAnswer | None:
         return self._call(
             "POST",
             "/v1/runs",
@@ -299,7 +299,7 @@ class Customers:
         *,
         send: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
-    ) -> Answer | None:
+    ) -> HttpAnswer | None:
         """None: nobody knows what became of the request."""
         try:
             return http.call(method, self._api + path, key=key, send=send, headers=headers)

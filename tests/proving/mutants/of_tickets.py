@@ -23,7 +23,7 @@ MUTANTS: Final = (
     Mutant(
         "a result is written for a ticket that was lost",
         TRANSITIONS,
-        "        if not row.update(status=status, **processed, **_step()):\n            return Outcome.LOST\n",
+        "        if not row.update(status=status, **processed, **_step()):\n            return EdgeOutcome.LOST\n",
         "        row.update(status=status, **processed, **_step())\n",
         race("test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished"),
     ),
@@ -51,7 +51,7 @@ MUTANTS: Final = (
     Mutant(
         "a ticket that was lost is reported cleaned",
         REAPER,
-        "    if outcome is Outcome.LOST or touched_at is None:\n",
+        "    if outcome is EdgeOutcome.LOST or touched_at is None:\n",
         "    if touched_at is None:\n",
         race("test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished"),
     ),

@@ -24,11 +24,11 @@ from runs.packs.pack import Artifact, EngineUnavailable, HoldExhausted, Meter, P
 
 FRAMES_LOGGED = 12
 SENT_NOTHING = 71
-"""Exit code of a job that could not tell how it ended."""
+"""Exit code of a pack process that could not tell how it ended."""
 
 
 def start(connection: socket.socket, limits: Limits, *, scratch: Path, forget: Callable[[], None]) -> int:
-    """The pid of a new job. Every job begins here, and nowhere else is a process made for one.
+    """The pid of a new pack process. Every one begins here, and nowhere else is a process made for a run.
 
     `forget` lets go of what is the zygote's, in the new process.
     """
@@ -56,11 +56,11 @@ def _main(connection: socket.socket, limits: Limits, *, zygote: int, scratch: Pa
     scratch.mkdir(mode=0o700)
     os.chdir(scratch)
     os.environ["TMPDIR"] = str(scratch)
-    job = Job(connection)
+    process = PackProcess(connection)
     try:
         request = wire.receive(connection).document
         box_limits.impose(limits)
-        job.do(request, deadline=limits.deadline)
+        process.do(request, deadline=limits.deadline)
     except (OSError, EOFError):
         os._exit(SENT_NOTHING)  # the worker is gone, or ended us
     os._exit(0)
@@ -74,7 +74,7 @@ def _silence() -> None:
     os.close(nowhere)
 
 
-class Job:
+class PackProcess:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._pid = os.getpid()

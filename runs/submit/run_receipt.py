@@ -45,7 +45,7 @@ def href(run_id: UUID) -> str:
     return f"/v1/runs/{run_id}"
 
 
-def receipt(run_id: UUID, asked: Submission) -> RunReceipt:
+def run_receipt(run_id: UUID, asked: Submission) -> RunReceipt:
     return _receipt(
         run_id=run_id,
         reserved_micros=asked.reserved_micros,
@@ -56,7 +56,7 @@ def receipt(run_id: UUID, asked: Submission) -> RunReceipt:
     )
 
 
-def receipt_of(run: Run) -> RunReceipt:
+def run_receipt_of(run: Run) -> RunReceipt:
     """From the row and what was sent with it."""
     return _receipt(
         run_id=run.run_id,
