@@ -3,11 +3,11 @@
 import uuid
 from typing import Final
 
-from django.db import connection
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
-from runs.models import Run, RunInputs
+from runs.models import Run
+from runs.reads.with_inputs import RunReader
 from runs.states import MoneyState
 
 
@@ -34,35 +34,16 @@ def _if_of(tenant_id: str, run: Run | None) -> Run | None:
     return run if run is not None and run.tenant_id == tenant_id else None
 
 
-# Read by every poll and every replay: the ORM takes three quarters of a poll's CPU to write such a statement anew.
-_RUN: Final = tuple(field.attname for field in Run._meta.concrete_fields)  # noqa: SLF001  documented by Django
-_SENT: Final = ("run_id", "timebox_sec", "min_reliability_score", "inline")
-_WHOLE: Final = (
-    f"SELECT {', '.join(f'runs.{name}' for name in _RUN)}, {', '.join(f'sent.{name}' for name in _SENT)}"  # noqa: S608
-    " FROM runs LEFT JOIN run_inputs AS sent ON sent.run_id = runs.run_id WHERE "
-)
+_SHOWN: Final = RunReader(sent=("run_id", "timebox_sec", "min_reliability_score", "inline"))
 
 
 def one_with_inputs(tenant_id: str, run_id: uuid.UUID) -> Run | None:
     """The tenant's run with what was asked of it, but for the inputs themselves; of a tombstone that is gone."""
-    return _if_of(tenant_id, _whole("runs.run_id = %s AND runs.money_state <> 'NONE'", run_id))
+    return _if_of(tenant_id, _SHOWN.one("runs.run_id = %s AND runs.money_state <> 'NONE'", run_id))
 
 
 def of_key(tenant_id: str, idempotency_key: str, *, run_id: uuid.UUID | None = None) -> Run | None:
     """The run that this key stands for, whatever became of it, and only if it is `run_id` where that is given."""
     if run_id is None:
-        return _whole("runs.tenant_id = %s AND runs.idempotency_key = %s", tenant_id, idempotency_key)
-    return _if_of(tenant_id, _whole("runs.run_id = %s AND runs.idempotency_key = %s", run_id, idempotency_key))
-
-
-def _whole(condition: str, *values: str | uuid.UUID) -> Run | None:
-    with connection.cursor() as cursor:
-        cursor.execute(_WHOLE + condition, values)
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    run = Run.from_db(connection.alias, _RUN, row[: len(_RUN)])
-    sent = row[len(_RUN) :]
-    if sent[0] is not None:
-        run.sent = RunInputs.from_db(connection.alias, _SENT, sent)
-    return run
+        return _SHOWN.one("runs.tenant_id = %s AND runs.idempotency_key = %s", tenant_id, idempotency_key)
+    return _if_of(tenant_id, _SHOWN.one("runs.run_id = %s AND runs.idempotency_key = %s", run_id, idempotency_key))
