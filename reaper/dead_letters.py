@@ -32,7 +32,6 @@ from runs.finish import finalization
 from runs.finish.finalization import Committed
 from runs.intents import Intent
 from runs.models import Run
-from runs.states import MoneyState, Status
 from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
 
@@ -94,7 +93,7 @@ def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
         return DeadLetter.Outcome.POISON
     run = Run.objects.filter(run_id=letter.run_id).first()
     stored, claim = _decide(message, letter, run)
-    if stored.outcome == DeadLetter.Outcome.REQUEUED and run is not None and _is_waiting(run):
+    if stored.outcome == DeadLetter.Outcome.REQUEUED and run is not None and run.waits_for_worker:
         wake_worker.send(Wakeup.of(run))
     if claim is not None:
         finished = finalization.finish(claim)
@@ -109,7 +108,7 @@ def _decide(
 ) -> tuple[DeadLetter, Claim | None]:
     """Row of the letter and step of the run together: a death leaves both or neither."""
     stored, is_new = _store(message, DeadLetter.Outcome.KEPT, letter=letter)
-    if not is_new or run is None or not _is_waiting(run):
+    if not is_new or run is None or not run.waits_for_worker:
         return stored, None
     claim = None
     if run.dead_lettered_at is None:
@@ -119,10 +118,6 @@ def _decide(
         stored.outcome = DeadLetter.Outcome.REFUNDED
     stored.save(update_fields=["outcome"])
     return stored, claim
-
-
-def _is_waiting(run: Run) -> bool:
-    return run.status == Status.QUEUED and run.money_state == MoneyState.RESERVED and run.finalize_stage is None
 
 
 def _claimed(run: Run) -> Claim | None:

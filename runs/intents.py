@@ -31,8 +31,14 @@ class Intent:
 
     @classmethod
     def completed(
-        cls, *, actual_micros: int, reserved_micros: int, result: ResultPointer, tokens_consumed: int = 0
+        cls,
+        *,
+        actual_micros: int,
+        reserved_micros: int,
+        result: ResultPointer | None = None,
+        tokens_consumed: int = 0,
     ) -> Self:
+        """Without its result until that is stored: the database takes no claim of it before."""
         return cls(
             status=Status.COMPLETED,
             money_state=MoneyState.SETTLED,

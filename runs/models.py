@@ -39,6 +39,8 @@ _INTENT = Q(
     intent_charge_usd_micros__isnull=False,
 )
 _POINTER = Q(result_bucket__isnull=False, result_key__isnull=False, result_sha256__isnull=False)
+WAITS_FOR_WORKER = Q(status=Status.QUEUED, money_state=MoneyState.RESERVED, finalize_stage__isnull=True)
+"""Its money is held, no worker has started it and nobody has claimed it: a message may be sent, a worker may start."""
 _NO_POINTER = Q(result_bucket__isnull=True, result_key__isnull=True, result_sha256__isnull=True)
 _FEE = Least(F("minimum_fee_usd_micros"), F("reservation_max_cost_usd_micros"))
 
@@ -225,6 +227,11 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return str(self.run_id)
+
+    @property
+    def waits_for_worker(self) -> bool:
+        """As `WAITS_FOR_WORKER` says of rows."""
+        return self.status == Status.QUEUED and self.money_state == MoneyState.RESERVED and self.finalize_stage is None
 
 
 class RunInputs(models.Model):

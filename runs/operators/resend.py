@@ -9,7 +9,6 @@ import structlog
 
 from dpp_project.aws.sqs_sender import SendFailed
 from runs.models import Run
-from runs.states import MoneyState, Status
 from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
 
@@ -21,7 +20,7 @@ def send_again(*, run_id: uuid.UUID, actor: str) -> str | None:
     run = Run.objects.filter(run_id=run_id).first()
     if run is None:
         return "there is no such run"
-    if run.status != Status.QUEUED or run.money_state != MoneyState.RESERVED or run.finalize_stage is not None:
+    if not run.waits_for_worker:
         state = " ".join(part for part in (run.status, run.money_state, run.finalize_stage) if part)
         return f"it is {state} and waits for no message"
     try:

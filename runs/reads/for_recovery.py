@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from dpp_project.constants import RESERVATION_TTL_SECONDS
 from runs import timing
-from runs.models import Run
+from runs.models import WAITS_FOR_WORKER, Run
 from runs.states import MoneyState, Stage, Status
 
 _UNCLAIMED = Q(finalize_stage__isnull=True)
@@ -33,21 +33,14 @@ def lease_expired() -> QuerySet[Run]:
 def never_started() -> QuerySet[Run]:
     """The sweeper's: held for an hour, and no worker came."""
     return Run.objects.filter(
-        _UNCLAIMED,
-        status=Status.QUEUED,
-        money_state=MoneyState.RESERVED,
+        WAITS_FOR_WORKER,
         created_at__lt=_ago(RESERVATION_TTL_SECONDS),
     ).order_by("created_at")
 
 
 def waited_for_a_worker(*, now: datetime) -> timedelta | None:
     """How long the oldest run has waited whose money is held and that no worker has started; None where none waits."""
-    oldest = (
-        Run.objects.filter(_UNCLAIMED, status=Status.QUEUED, money_state=MoneyState.RESERVED)
-        .order_by("created_at")
-        .values_list("created_at", flat=True)
-        .first()
-    )
+    oldest = Run.objects.filter(WAITS_FOR_WORKER).order_by("created_at").values_list("created_at", flat=True).first()
     return None if oldest is None else max(now - oldest, timedelta())
 
 
@@ -81,9 +74,7 @@ def claimed_without_result() -> QuerySet[Run]:
 def send_due() -> QuerySet[Run]:
     """The requeuer's: the message may be lost. What the dead-letter consumer has taken is not sent again by this."""
     return Run.objects.filter(
-        _UNCLAIMED,
-        status=Status.QUEUED,
-        money_state=MoneyState.RESERVED,
+        WAITS_FOR_WORKER,
         dead_lettered_at__isnull=True,
         next_send_at__lte=Now(),
     ).order_by("next_send_at")

@@ -41,7 +41,7 @@ from runs.models import Run
 from runs.packs import registry
 from runs.packs.pack import Pack
 from runs.reads import for_worker
-from runs.states import MoneyState, Stage, Status
+from runs.states import Stage, Status
 from runs.transitions import Lease
 from runs.worker import leases, store_result
 from runs.worker.leases import WakingMessage
@@ -116,7 +116,7 @@ def _started(lease: Lease) -> Run | None:
                 raise UnknownRun(lease.run_id)
             if run.lease_token == lease.token and run.status == Status.PROCESSING:
                 return run
-            if _startable(run):
+            if run.waits_for_worker:  # a glance that spares the compare-and-set, which decides
                 registry.get(run.pack_type)
                 started = transitions.start(
                     run_id=run.run_id, version=run.version, lease_token=lease.token, actor=ACTOR
@@ -130,11 +130,6 @@ def _started(lease: Lease) -> Run | None:
                 raise
         else:
             return None
-
-
-def _startable(run: Run) -> bool:
-    """A glance that spares the compare-and-set, which decides."""
-    return run.status == Status.QUEUED and run.money_state == MoneyState.RESERVED and run.finalize_stage is None
 
 
 # Between start and claim: the run is held by its lease.

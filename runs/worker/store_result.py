@@ -1,13 +1,12 @@
 """The worker's side of the bucket: its run's result into it, its tenant's uploads out of it."""
 
-import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 
-from budget.money import capped_charge_micros
 from dpp_project import clock
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores.retry_while_away import Patience
@@ -34,42 +33,33 @@ def decided(run: Run, outcome: Done | Failed, *, is_lost: Callable[[], bool]) ->
     Died after it: an object that no row points to, gone with the run's prefix at the end of its retention.
     A bucket that stays away costs the tenant the minimum fee at most: there is no result to sell.
     """
-    sealed = result_envelope.seal(run, outcome, used_micros=_charge_micros(run, outcome), generated_at=clock.now())
-    return _intent(run, outcome, _stored(run, sealed, is_lost))
-
-
-def _charge_micros(run: Run, outcome: Done | Failed) -> int:
-    """What the run will cost by how its pack ended (DPP-35)."""
-    if isinstance(outcome, Done):
-        return capped_charge_micros(outcome.spent_micros, reserved_micros=run.reservation_max_cost_usd_micros)
-    return _failure(run, outcome, None).charge_micros
-
-
-def _intent(run: Run, outcome: Done | Failed, pointer: ResultPointer | None) -> Intent:
-    if isinstance(outcome, Failed):
-        return _failure(run, outcome, pointer)
-    if pointer is None:
+    intent = _intent(run, outcome)
+    sealed = result_envelope.seal(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
+    pointer = _stored(run, sealed, is_lost)
+    if pointer is None and isinstance(outcome, Done):
         lost = Failed(reason=ReasonCode.RESULT_LOST, detail="The result could not be stored.", tokens=outcome.tokens)
-        return _failure(run, lost, None)
-    return Intent.completed(
-        actual_micros=outcome.spent_micros,
-        reserved_micros=run.reservation_max_cost_usd_micros,
-        result=pointer,
-        tokens_consumed=outcome.tokens,
-    )
+        return _intent(run, lost)
+    return replace(intent, result=pointer)
 
 
-def _failure(run: Run, failed: Failed, pointer: ResultPointer | None) -> Intent:
-    """The minimum fee; nothing where the platform itself lacked what the pack needs."""
-    if failed.reason is ReasonCode.ENGINE_UNAVAILABLE:
-        return Intent.full_refund(reason=failed.reason, detail=failed.detail, result=pointer)
+def _intent(run: Run, outcome: Done | Failed) -> Intent:
+    """How the run will end and what it costs (DPP-35): what it used, at most the hold; the minimum fee where the pack
+    failed; nothing where the platform itself lacked what the pack needs.
+    """
+    if isinstance(outcome, Done):
+        return Intent.completed(
+            actual_micros=outcome.spent_micros,
+            reserved_micros=run.reservation_max_cost_usd_micros,
+            tokens_consumed=outcome.tokens,
+        )
+    if outcome.reason is ReasonCode.ENGINE_UNAVAILABLE:
+        return Intent.full_refund(reason=outcome.reason, detail=outcome.detail)
     return Intent.minimum_fee(
         minimum_fee_micros=run.minimum_fee_usd_micros,
         reserved_micros=run.reservation_max_cost_usd_micros,
-        reason=failed.reason,
-        detail=failed.detail,
-        result=pointer,
-        tokens_consumed=failed.tokens,
+        reason=outcome.reason,
+        detail=outcome.detail,
+        tokens_consumed=outcome.tokens,
     )
 
 
@@ -77,14 +67,15 @@ def _stored(run: Run, sealed: Envelope, is_lost: Callable[[], bool]) -> ResultPo
     """Where the envelope lies, its files before it; None when the bucket stays away, or the run is lost meanwhile."""
     bucket = storage.shared()
     patience = Patience(seconds=STORE_PATIENCE_SECONDS)
-    waiting = [*sealed.files, sealed.document]
+    files = [*sealed.files]
     while not is_lost():
         try:
-            while waiting:
-                bucket.put(waiting[0].key, waiting[0].content, content_type=waiting[0].content_type)
-                del waiting[0]
-            sha256 = hashlib.sha256(sealed.document.content).hexdigest()
-            return ResultPointer(bucket=str(bucket.bucket_name), key=sealed.document.key, sha256=sha256)
+            while files:
+                bucket.put(files[0].key, files[0].content, content_type=files[0].content_type)
+                del files[0]
+            document = sealed.document
+            sha256 = bucket.put(document.key, document.content, content_type=document.content_type)
+            return ResultPointer(bucket=str(bucket.bucket_name), key=document.key, sha256=sha256)
         except STORE_AWAY as error:
             log.warning(
                 "bucket does not take the envelope", run_id=str(run.run_id), tried=patience.tried, exc_info=error

@@ -133,8 +133,8 @@ MUTANTS: Final = (
     Mutant(
         "a letter met again is decided again",
         LETTERS,
-        "    if not is_new or run is None or not _is_waiting(run):\n",
-        "    if run is None or not _is_waiting(run):\n",
+        "    if not is_new or run is None or not run.waits_for_worker:\n",
+        "    if run is None or not run.waits_for_worker:\n",
         letters("test_dpp_45_a_consumer_that_dies_leaves_the_first_letter_a_first_letter"),
     ),
     Mutant(

@@ -328,15 +328,15 @@ MUTANTS: Final = (
     Mutant(
         "a result is claimed that was not stored",
         DELIVERY,
-        "bucket.put(waiting[0].key, waiting[0].content, content_type=waiting[0].content_type)\n",
-        "pass\n",
+        "sha256 = bucket.put(document.key, document.content, content_type=document.content_type)\n",
+        'sha256 = "a" * 64\n',
         executed("test_dpp_33_the_envelope_lies_at_its_key_with_type_and_hash"),
     ),
     Mutant(
         "what the platform lacks is charged",
         DELIVERY,
-        "    if failed.reason is ReasonCode.ENGINE_UNAVAILABLE:\n",
-        "    if failed.reason is None:\n",
+        "    if outcome.reason is ReasonCode.ENGINE_UNAVAILABLE:\n",
+        "    if outcome.reason is None:\n",
         executed("test_execution_what_the_platform_lacks_costs_nothing"),
     ),
     Mutant(
