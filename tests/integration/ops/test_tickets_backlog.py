@@ -13,7 +13,6 @@ from tests.gear.builders.shop import Shop
 pytestmark = [pytest.mark.contract("TKT-07")]
 
 
-@pytest.mark.contract("TKT-04", "TKT-07")
 def test_tkt_07_a_ticket_that_cannot_be_taken_keeps_no_other_from_being_worked_on(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -408,6 +408,7 @@ def test_tkt_07_a_step_that_fails_is_named_and_the_next_one_runs(shop: Shop, mon
     assert (document["ticket_reaper"], gear.row(ticket.pk).status) == (None, TicketStatus.DONE)
 
 
+@pytest.mark.contract("TKT-04", "TKT-07")
 def test_tkt_07_what_is_stale_is_left_to_the_reaper_beyond_its_bound_and_when_it_fails(
     shop: Shop, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
