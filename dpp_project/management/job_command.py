@@ -55,7 +55,7 @@ class JobCommand(OpsCommand):
     job: ClassVar[str]
 
     def declare(self, parser: CommandParser) -> None:
-        parser.add_argument("--limit", type=int, help="at most so many rows (default: all that is due, until the pass's deadline)")
+        parser.add_argument("--limit", type=int, help="at most so many rows (default: all that is due)")
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         return run_job(self.job, limit=options["limit"], dry_run=dry_run)

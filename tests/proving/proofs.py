@@ -83,6 +83,13 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=475,
     ),
     Proof(
+        name="backlog",
+        shows="20,000 runs of dead workers end in one pass of the reaper, each at its fee, not a micro wrong",
+        command=(*PYTEST, "tests/integration/reaper/test_recovery_backlog.py"),
+        least_cases=20_000,
+        measured_seconds=150,
+    ),
+    Proof(
         name="tickets",
         shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
         command=(*PYTEST, "tests/crash/test_tickets_crashes.py"),

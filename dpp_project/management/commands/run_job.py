@@ -17,7 +17,7 @@ class Command(OpsCommand):
 
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="the job's name")
-        parser.add_argument("--limit", type=int, help="at most so many rows (default: all that is due, until the pass's deadline)")
+        parser.add_argument("--limit", type=int, help="at most so many rows (default: all that is due)")
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         try:
