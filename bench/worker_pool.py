@@ -6,6 +6,9 @@ The queue is tests/gear/servers/fakesqs.py with the latency of SQS in the same r
 measured is receiving, handing over and acknowledging. `lost` are messages received and not finished when progress
 ended: they would come again after their visibility timeout. The last two rows kill an idle worker first, whose open
 poll then takes messages along.
+
+On two busy cores, 600 messages, 8 ms: stock 43 tasks a second with processes, 30 with threads, ours 285, four at once;
+52, 54 and 283 at eight.
 """
 
 import argparse
