@@ -87,7 +87,7 @@ class AccountAdmin(ReadOnlyAdmin):
         object_id = unquote(object_id)
         return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=entries.adjust)
 
-    @action(description="Prove", icon="fact_check", permissions=["manage"])  # type: ignore[untyped-decorator]
+    @action(description="Verify", icon="fact_check", permissions=["manage"])  # type: ignore[untyped-decorator]
     def prove(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
         account = self._found(request, object_id)
@@ -95,7 +95,7 @@ class AccountAdmin(ReadOnlyAdmin):
             self,
             request,
             account,
-            title="Prove the balance",
+            title="Verify the balance",
             text="Compares ledger, balance and holds, to the micro. Nothing is changed.",
             submit="Prove",
             form_class=forms.Form,
@@ -111,7 +111,7 @@ class AccountAdmin(ReadOnlyAdmin):
             request,
             account,
             title="Rebuild from the ledger",
-            text="Balance and holds are made again from Postgres. Until then this tenant's requests for money wait.",
+            text="Balance and holds are rebuilt from Postgres. Until then this tenant's requests for money wait.",
             submit="Rebuild",
             form_class=forms.Form,
             act=lambda _form: self._tell(request, account, *_rebuilt(object_id)),
@@ -146,7 +146,7 @@ class AccountAdmin(ReadOnlyAdmin):
             request,
             account,
             title=title,
-            text="The entry stands in the ledger for good; it can only be set off by another.",
+            text="The entry stays in the ledger for good; only another entry can offset it.",
             submit=title,
             form_class=form_class,
             act=act,

@@ -23,7 +23,7 @@ def money() -> Panel:
     pending = PendingCredit.objects.count()
     proof = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
     last = proof.order_by("-started_at").first()
-    drift = "never proved" if last is None else str(last.detail.get("drift_usd_micros", "unknown"))
+    drift = "never verified" if last is None else str(last.detail.get("drift_usd_micros", "unknown"))
     spent = spending.by_day(now=clock.now(), days=DAYS)
     return Panel(
         title="Money",
@@ -33,7 +33,7 @@ def money() -> Panel:
             Figure(label="Owed to tenants", value=format_usd(sum(each.total_micros for each in sums)), note="USD"),
             Figure(label="Drift, in micros", value=drift, note=_age(last)),
             Figure(
-                label="Credits on their way",
+                label="Pending credits",
                 value=str(pending),
                 link=reverse("admin:budget_pendingcredit_changelist"),
             ),
@@ -47,7 +47,7 @@ def money() -> Panel:
 def _age(last: JobReport | None) -> str:
     if last is None:
         return ""
-    return f"proved {timedelta(seconds=(clock.now() - last.started_at) // timedelta(seconds=1))} ago"
+    return f"verified {timedelta(seconds=(clock.now() - last.started_at) // timedelta(seconds=1))} ago"
 
 
 def _gate() -> str:

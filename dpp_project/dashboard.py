@@ -8,7 +8,7 @@ from dpp_project.console.dashboard import Figure, Panel, panel
 def services() -> Panel:
     return Panel(
         title="Services",
-        description="Asked just now, as /readyz does.",
+        description="Checked just now, as /readyz checks them.",
         figures=[
             Figure(label=name, value=result["state"], note=f"{result['ms']} ms {result.get('error', '')}")
             for name, result in health.latest().items()

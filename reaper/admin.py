@@ -36,7 +36,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     def label(self, letter: DeadLetter) -> str:
         return letter.outcome
 
-    @admin.display(description="carried")
+    @admin.display(description="content")
     def carried(self, letter: DeadLetter) -> SafeString:
         """Ids of a message of ours; of poison, the bytes as they came, shown as text and never as markup."""
         if letter.raw is None:

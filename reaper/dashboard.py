@@ -16,15 +16,15 @@ COUNTED_MAX: Final = 1_000
 def recovery() -> Panel:
     letters = DeadLetter.objects.filter(redriven_at__isnull=True)
     waiting = (
-        ("Leases run out", for_recovery.lease_expired(), "The reaper ends them within 30 s."),
-        ("Waiting for an hour", for_recovery.never_started(), "The sweeper returns their holds."),
-        ("Claims left unfinished", for_recovery.claimed_too_long(), "The reconciler carries them out."),
+        ("Expired leases", for_recovery.lease_expired(), "The reaper ends them within 30 s."),
+        ("Queued for over an hour", for_recovery.never_started(), "The sweeper returns their holds."),
+        ("Unfinished claims", for_recovery.claimed_too_long(), "The reconciler carries them out."),
         ("Messages due again", for_recovery.send_due(), "Sent again, unless the queue is merely full."),
         ("Abandoned submits", for_recovery.abandoned(), "The auditor ends them."),
     )
     return Panel(
         title="Recovery",
-        description="Found just now; a loop takes each at its next pass.",
+        description="Counted just now; each loop processes its rows at its next pass.",
         figures=[
             *(Figure(label=label, value=_counted(rows), note=note) for label, rows, note in waiting),
             Figure(

@@ -146,13 +146,13 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         said = f"{run.intent_status}, {run.intent_money_state}, ${format_usd(run.intent_charge_usd_micros or 0)}"
         return said + (f", {run.intent_reason_code}" if run.intent_reason_code else "")
 
-    @display(description="made (UTC)")  # type: ignore[untyped-decorator]
+    @display(description="created (UTC)")  # type: ignore[untyped-decorator]
     def made(self, run: Run) -> str:
         return f"{run.created_at:%Y-%m-%d %H:%M:%S}"
 
     # In words
 
-    @display(description="in words")  # type: ignore[untyped-decorator]
+    @display(description="explanation")  # type: ignore[untyped-decorator]
     def explained(self, run: Run) -> SafeString:
         now = clock.now()
         told = explain_run.explain(run, now=now)
@@ -206,7 +206,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
             object_id,
             use_case=disputes.open_dispute,
             title="Dispute the charge",
-            text="The charge is marked as doubted until an operator upholds or refunds it. No money moves.",
+            text="The charge is marked as disputed until an operator upholds or refunds it. No money moves.",
             done="Disputed.",
         )
 
@@ -228,7 +228,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
             object_id,
             use_case=disputes.refund,
             title="Refund the charge",
-            text="The whole charge goes back to the tenant by an ADJUST entry. This cannot be taken back.",
+            text="The whole charge goes back to the tenant by an ADJUST entry. This cannot be undone.",
             done="Refunded.",
         )
 

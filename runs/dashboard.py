@@ -30,12 +30,12 @@ def runs() -> Panel:
     changelist = reverse("admin:runs_run_changelist")
     return Panel(
         title="Runs",
-        description="Those that have not ended.",
+        description="Runs that have not ended, by state.",
         figures=[
             Figure(
                 label="Queued", value=str(counts["queued"]), note=_oldest(), link=f"{changelist}?status__exact=QUEUED"
             ),
-            Figure(label="At work", value=str(counts["working"]), link=f"{changelist}?status__exact=PROCESSING"),
+            Figure(label="Processing", value=str(counts["working"]), link=f"{changelist}?status__exact=PROCESSING"),
             Figure(label="Finishing", value=str(counts["claimed"]), link=f"{changelist}?finalize_stage__exact=CLAIMED"),
             Figure(label="Being accepted", value=str(counts["accepted"])),
             Figure(
@@ -63,7 +63,7 @@ def _oldest() -> str:
     return "" if waited is None else f"the oldest for {explanation.span(waited)}"
 
 
-@panel(title="Runs by the hour", order=11)
+@panel(title="Runs per hour", order=11)
 def by_hour() -> Panel:
     """Read through the primary key, whose ids are in order of time: a day's rows and no others."""
     end = clock.now().replace(minute=0, second=0, microsecond=0)
@@ -78,8 +78,8 @@ def by_hour() -> Panel:
     for day, hour, status, count in counted:
         found[datetime(day.year, day.month, day.day, hour, tzinfo=end.tzinfo), status] += count
     return Panel(
-        title="Runs by the hour",
-        description=f"When they were made, the last {HOURS} hours (UTC), and what they are now.",
+        title="Runs per hour",
+        description=f"Runs created in the last {HOURS} hours (UTC), by their state now.",
         plot=Plot(
             labels=[f"{hour:%H}" for hour in hours],
             series={status.value.lower(): [found[hour, status] for hour in hours] for status in SHOWN},

@@ -31,7 +31,7 @@ def jobs() -> Panel:
         rows.append([job.name, f"every {job.every_seconds} s", f"{age} s ago", outcome])
     return Panel(
         title="Jobs",
-        description="Each with its last report.",
+        description="Each job with its last report.",
         link=reverse("admin:jobs_jobreport_changelist"),
         link_text="All reports",
         headers=["Job", "Schedule", "Last start", "Changed of seen"],
@@ -39,7 +39,7 @@ def jobs() -> Panel:
     )
 
 
-@panel(title="Work of the jobs", order=81)
+@panel(title="Rows changed by jobs", order=81)
 def work_by_hour() -> Panel:
     end = clock.now().replace(minute=0, second=0, microsecond=0)
     hours = [end - timedelta(hours=back) for back in reversed(range(HOURS))]
@@ -53,7 +53,7 @@ def work_by_hour() -> Panel:
         found[row["hour"]] = (row["runs"], row["changed"], row["failed"])
     runs, changed, errors = zip(*(found[hour] for hour in hours), strict=True)
     return Panel(
-        title="Work of the jobs",
+        title="Rows changed by jobs",
         description=f"The last {HOURS} hours, by the hour (UTC).",
         plot=Plot(
             labels=[f"{hour:%H}" for hour in hours],

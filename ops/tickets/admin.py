@@ -49,7 +49,7 @@ class TicketForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptabl
     class Meta:
         model = Ticket
         fields = ["request_type", "payload", "reason"]
-        help_texts = {"reason": "Why it is asked for."}
+        help_texts = {"reason": "Why you ask for it."}
 
     def clean(self) -> dict[str, Any]:
         found: dict[str, Any] = super().clean() or {}
@@ -151,7 +151,7 @@ class TicketAdmin(WrittenOnceAdmin):
             ticket,
             title="Approve",
             text=f"{ticket.request_type} {json.dumps(ticket.payload)}, asked for by {ticket.requested_by}. "
-            "The next ops cycle does it.",
+            "The next ops cycle processes it.",
             submit="Approve",
             form_class=forms.Form,
             act=lambda _form: self._tell(
@@ -170,7 +170,7 @@ class TicketAdmin(WrittenOnceAdmin):
             request,
             ticket,
             title="Decline",
-            text="The ticket ends FAILED, and nothing of it is done.",
+            text="The ticket ends FAILED without any effect.",
             submit="Decline",
             form_class=DeclineForm,
             act=lambda form: self._tell(

@@ -23,9 +23,9 @@ def operations() -> Panel:
                 link=reverse("admin:tickets_emergencyswitch_changelist"),
             ),
             Figure(
-                label="Wait for approval",
+                label="Waiting for approval",
                 value=str(selectors.waiting_for_approval().count()),
-                note="Another operator than the one who asked.",
+                note="An operator approves what another one asked for.",
                 link=f"{tickets}?status__exact=OPEN&needs_approval__exact=1",
             ),
             Figure(

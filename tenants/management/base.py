@@ -5,7 +5,7 @@ from typing import Any, Final
 from tenants.models import ApiKey, Tenant
 from tenants.services import IssuedKey
 
-SHOWN_ONCE: Final = "This is the whole key. It is shown this once; store it now."
+SHOWN_ONCE: Final = "This is the whole key. It is shown only once; store it now."
 
 
 def tenant_document(tenant: Tenant) -> dict[str, Any]:

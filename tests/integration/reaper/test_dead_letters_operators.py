@@ -171,6 +171,6 @@ def test_dpp_75_the_first_page_counts_what_waits(console: Client, tenant: Tenant
     recovery.lease_ran_out(tenant)
     letter_of(recovery.queued(tenant))
     figures = {figure.label: figure.value for figure in dashboard.recovery().figures}
-    assert (figures["Leases run out"], figures["Dead letters not sent again"]) == ("1", "1")
-    assert figures["Claims left unfinished"] == "0"
-    assert "Leases run out" in page(console, "/admin/")
+    assert (figures["Expired leases"], figures["Dead letters not sent again"]) == ("1", "1")
+    assert figures["Unfinished claims"] == "0"
+    assert "Expired leases" in page(console, "/admin/")

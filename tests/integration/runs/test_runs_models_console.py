@@ -137,8 +137,8 @@ def test_dpp_75_the_first_page_counts_runs_by_state(console: Client) -> None:
         getattr(gear, state)()
     panels = {panel.title: panel for panel in dashboard.panels()}
     figures = {figure.label: figure.value for figure in panels["Runs"].figures}
-    assert figures == {"Queued": "2", "At work": "1", "Finishing": "1", "Being accepted": "1", "In dispute": "1"}
-    plot = panels["Runs by the hour"].plot
+    assert figures == {"Queued": "2", "Processing": "1", "Finishing": "1", "Being accepted": "1", "In dispute": "1"}
+    plot = panels["Runs per hour"].plot
     assert plot is not None
     assert {name: values[-1] for name, values in plot.series.items()} == {
         "completed": 2,
@@ -146,7 +146,7 @@ def test_dpp_75_the_first_page_counts_runs_by_state(console: Client) -> None:
         "queued": 3,
         "processing": 2,
     }
-    assert "Runs by the hour" in page(console, "/admin/")
+    assert "Runs per hour" in page(console, "/admin/")
 
 
 def samples(name: str) -> dict[tuple[str, ...], float]:

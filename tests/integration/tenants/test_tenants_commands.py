@@ -44,7 +44,7 @@ def test_tenants_create_api_key_prints_the_key_alone_on_stdout() -> None:
     tenant = a_tenant()
     out, err = run("create_api_key", tenant.tenant_id, "--scopes", "runs:read, runs:write", "--label", "laptop")
     assert re.fullmatch(r"dpp_[0-9A-Za-z]{8}_[0-9A-Za-z]{43}\n", out)
-    assert "shown this once" in err
+    assert "shown only once" in err
     assert out.strip() not in err
     row = ApiKey.objects.get()
     assert (row.prefix, row.scopes, row.label) == (out[4:12], ["runs:read", "runs:write"], "laptop")
