@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from dpp_project import process_env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 from dpp_project.observe import logging
-from dpp_project.stores.postgres import BoundedConnection
+from dpp_project.stores.postgres import BoundedConnection, session_settings
 
 
 def version() -> str:
@@ -69,6 +69,8 @@ TEMPLATES = [
 ]
 
 _database = urlsplit(ENV.DATABASE_URL)
+# A migration may take as long as it takes, and a person sits before it.
+_BOUNDED = ENV.DPP_SERVICE != "command"
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -83,12 +85,12 @@ DATABASES = {
                 "min_size": 0,
                 "max_size": ENV.DPP_DB_POOL_SIZE,
                 "timeout": 10,
-                # A migration may take as long as it takes, and a person sits before it.
-                **({} if ENV.DPP_SERVICE == "command" else {"connection_class": BoundedConnection}),
+                **({"connection_class": BoundedConnection} if _BOUNDED else {}),
             },
             "prepare_threshold": 0,
             "server_side_binding": True,
             "connect_timeout": 5,
+            "options": session_settings(bounded=_BOUNDED),
         },
     },
 }

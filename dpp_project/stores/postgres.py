@@ -14,6 +14,9 @@ from psycopg import errors
 
 ANSWER_SECONDS: Final = 20.0
 """Far above any statement of ours, and low enough that whatever met a dead connection is well again in a minute."""
+LOCK_SECONDS: Final = 10.0
+"""How long a statement waits for a lock. Below ANSWER_SECONDS, so that Postgres refuses it while its connection stands:
+a connection that is given up leaves its session waiting at the server, and with it every advisory lock it has taken."""
 _LOOK_SECONDS: Final = 0.1
 
 DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalError)
@@ -21,6 +24,18 @@ DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalErr
 right. Psycopg's own come from outside Django's cursor: the pool, and a connection that is given up."""
 
 Answered = TypeVar("Answered")
+
+
+def session_settings(*, bounded: bool) -> str:
+    """What each session asks of the server, as libpq's `options`.
+
+    A machine that goes without a goodbye is noticed within a minute, where Postgres by itself waits for hours: until
+    then its sessions keep their row locks and advisory locks, and a second beat finds every job running.
+    """
+    wanted = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
+    if bounded:
+        wanted["lock_timeout"] = round(LOCK_SECONDS * 1_000)
+    return " ".join(f"-c {name}={value}" for name, value in wanted.items())
 
 
 class BoundedConnection(psycopg.Connection[Any]):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 from django.db import connections
+from psycopg.errors import LockNotAvailable
 
 from dpp_project.aws import receipt_handles
 from dpp_project.constants import LEASE_HEARTBEAT_INTERVAL_SECONDS, LEASE_TTL_SECONDS, QUEUE_VISIBILITY_SECONDS
@@ -174,6 +175,9 @@ class Keeper:
         try:
             renewed = transitions.renew(leases=[one.lease for one in asked])
         except DATABASE_AWAY as error:
+            if len(asked) > 1 and isinstance(error.__cause__, LockNotAvailable):
+                # Another session locks one of these rows; the others must not lose their leases by it.
+                return [mine for one in asked for mine in self._confirmed([one])]
             log.warning("leases not renewed", count=len(asked), exc_info=error)
             return []
         finally:
