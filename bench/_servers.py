@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
+from dpp_project import serve
 from dpp_project.devstack import valkey
 from dpp_project.env import Environment
 
@@ -42,6 +43,10 @@ class Server:
     def cpu_seconds(self) -> float:
         """Of the server and its children; the load and the services are not in it."""
         return sum(_cpu_seconds(pid) for pid in [self.pid, *_children(self.pid)])
+
+    def pss_mb(self) -> float:
+        """Of the server and its children: each shared page in equal parts to those that share it."""
+        return sum(_pss_kb(pid) for pid in [self.pid, *_children(self.pid)]) / 1_024
 
 
 @contextlib.contextmanager
@@ -87,6 +92,16 @@ def _sqs(latency_ms: float) -> Iterator[int]:
 
 
 @contextlib.contextmanager
+def ours(on: Stage, *, name: str = "ours") -> Iterator[Server]:
+    """Our API as the product starts it where nothing is set."""
+    (REPOSITORY / serve.STATIC_FOLDER).mkdir(exist_ok=True)
+    port = _free_port()
+    environ = on.environ | {"DPP_API_PORT": str(port), "DPP_SERVICE": "api"}
+    with _started(name, serve.api(Environment.model_validate(environ)), port, environ) as server:
+        yield server
+
+
+@contextlib.contextmanager
 def running(name: str, app: str, on: Stage, *, interface: str = "wsgi", python: str | None = None) -> Iterator[Server]:
     """granian with one process for each core; what it logs goes nowhere."""
     port = _free_port()
@@ -96,8 +111,14 @@ def running(name: str, app: str, on: Stage, *, interface: str = "wsgi", python: 
         *(["--blocking-threads", str(THREADS)] if interface == "wsgi" else []),
         app,
     ]
+    with _started(name, command, port, on.environ) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _started(name: str, command: list[str], port: int, environ: dict[str, str]) -> Iterator[Server]:
     with subprocess.Popen(
-        command, cwd=REPOSITORY, env=on.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=REPOSITORY, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
             _wait_for(port)
@@ -137,3 +158,8 @@ def _children(pid: int) -> list[int]:
 def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _pss_kb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

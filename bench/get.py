@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import psycopg
 
 from bench._load import Figures, drive
-from bench._servers import Server, Stage, running, stage
+from bench._servers import Server, Stage, ours, running, stage
 from bench.submit import requests as submits
 
 FEW = 10_000
@@ -104,7 +104,7 @@ def main() -> None:
     given = parser.parse_args()
     seen: dict[int, dict[str, Seen]] = {}
     with stage() as here, ExitStack() as stack:
-        ours = stack.enter_context(running("ours", "dpp_project.wsgi:application", here))
+        our_api = stack.enter_context(ours(here))
         view = stack.enter_context(running("bare view", "bench.peers.bare_view:application", here))
         driver = stack.enter_context(running("bare driver", "bench.peers.bare_get:application", here))
         there = 0
@@ -114,11 +114,11 @@ def main() -> None:
             there = rows
             print(f"{rows:,} rows ({time.perf_counter() - began:.0f} s to fill)")
             pairs = {
-                "read": (ours, reads(here.api_key, rows)),
+                "read": (our_api, reads(here.api_key, rows)),
                 "bare view": (view, reads(here.api_key, rows)),
                 "bare driver": (driver, reads(here.api_key, rows)),
-                "list": (ours, lambda: _list(here.api_key)),
-                "submit": (ours, submits(here.api_key, f"rows-{rows}")),
+                "list": (our_api, lambda: _list(here.api_key)),
+                "submit": (our_api, submits(here.api_key, f"rows-{rows}")),
             }
             seen[rows] = measured(pairs, rounds=given.rounds, seconds=given.seconds)
             for name, found in seen[rows].items():

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench._load import Figures, drive
-from bench._servers import REPOSITORY, Server, Stage, running, stage
+from bench._servers import REPOSITORY, Server, Stage, ours, running, stage
 
 BODY = {
     "pack_type": "probe",
@@ -41,7 +41,7 @@ def requests(api_key: str, name: str) -> Callable[[], bytes]:
 
 def servers(stack: ExitStack, here: Stage) -> list[Server]:
     found = [
-        stack.enter_context(running("ours", "dpp_project.wsgi:application", here)),
+        stack.enter_context(ours(here)),
         stack.enter_context(running("bare", "bench.peers.bare_submit:application", here)),
     ]
     if Path(OTHER_PYTHON).exists():

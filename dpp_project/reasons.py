@@ -18,6 +18,7 @@ class ReasonCode(StrEnum):
     NOT_ACCEPTABLE = "NOT_ACCEPTABLE"
     CONFLICT = "CONFLICT"
     GONE = "GONE"
+    REQUEST_TIMEOUT = "REQUEST_TIMEOUT"
     PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"
     UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
     RATE_LIMITED = "RATE_LIMITED"
@@ -115,6 +116,12 @@ REASONS: dict[ReasonCode, Reason] = {
         "Gone",
         "The run's retention has passed; its result and inputs are deleted.",
         "Submit a new run; results stay for 30 days.",
+    ),
+    ReasonCode.REQUEST_TIMEOUT: Reason(
+        408,
+        "Request timeout",
+        "The body came too slowly: it has 10 s, and 1 s more for each 64 KiB.",
+        "Send the request again, with the same Idempotency-Key, over a connection that carries the body in that time.",
     ),
     ReasonCode.PAYLOAD_TOO_LARGE: Reason(
         413,

@@ -6,6 +6,7 @@ server: one process, one pid, signals arrive where they belong.
 
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,18 +16,24 @@ from dpp_project.env import Environment
 from dpp_project.observe import logging as dpp_logging
 
 API_DRAIN_SECONDS = 15
+API_HEADER_SECONDS = 5
+API_BACKLOG = 4_096
+API_CONNECTIONS = 4_000
+"""Of one process. More wait in the backlog, unseen; those that say nothing are closed after API_HEADER_SECONDS."""
 STATIC_FOLDER = "staticfiles"
 
 
 def api(values: Environment) -> list[str]:
     return [
-        *(sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws", "--no-access-log"),
+        *(sys.executable, "-m", "granian", "--interface", "asgi", "--http", "1", "--no-ws", "--no-access-log"),
+        *("--loop", "asyncio", "--runtime-mode", "st"),
         *("--log-level", "error", "--log-config", str(Path(__file__).with_name("granian.json"))),
         *("--host", values.DPP_API_HOST, "--port", str(values.DPP_API_PORT)),
-        *("--workers", str(values.DPP_API_WORKERS), "--blocking-threads", str(values.DPP_API_THREADS)),
+        *("--workers", str(values.DPP_API_WORKERS), "--backlog", str(API_BACKLOG)),
+        *("--backpressure", str(API_CONNECTIONS), "--http1-header-read-timeout", str(API_HEADER_SECONDS * 1_000)),
         *("--respawn-failed-workers", "--workers-kill-timeout", str(API_DRAIN_SECONDS)),
         *("--static-path-route", "/static", "--static-path-mount", STATIC_FOLDER),
-        "dpp_project.wsgi:application",
+        "dpp_project.asgi:application",
     ]
 
 
@@ -47,6 +54,14 @@ def json_formatter() -> logging.Formatter:
     return made
 
 
+def _allow_open_files(count: int) -> None:
+    """A shell's usual 1,024 would end before the connections do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
 PARTS: dict[str, Callable[[Environment], list[str]]] = {"api": api, "worker": worker, "beat": beat}
 
 # Beat's process runs the recovery jobs; the logs call it by what it does (DPP-73).
@@ -65,6 +80,8 @@ def main() -> None:
     from dpp_project.observe import metrics  # these read the settings, which only a whole environment allows
 
     checks.refuse_unsafe_redis()
+    if part == "api":
+        _allow_open_files(2 * API_CONNECTIONS)
     if values.DPP_METRICS_DIR is not None:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics.own_folder(Path(values.DPP_METRICS_DIR), part))
     os.execv(command[0], command)  # noqa: S606  becoming the server is the point

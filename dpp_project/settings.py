@@ -49,10 +49,10 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "dpp_project.http.refused_by_server.RefusedByServer",
 ]
 
 ROOT_URLCONF = "dpp_project.urls"
-WSGI_APPLICATION = "dpp_project.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

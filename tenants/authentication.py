@@ -49,12 +49,11 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 def authenticate_header(header: str) -> Principal:
     """Return the principal of `Bearer <key>`, or raise a Problem: 401, or 503 if the database is needed and away."""
-    scheme, _, credentials = header.partition(" ")
-    presented = credentials.strip(" ")
-    prefix = keys.prefix_of(presented) if scheme.lower() == "bearer" else None
-    if prefix is None:
+    presented = keys.presented_in(header)
+    if presented is None:
         refuse(RefusedKey.MALFORMED)
-    key_hash = keys.hash_of(presented)
+    prefix, plaintext = presented
+    key_hash = keys.hash_of(plaintext)
     finding = memory.find(key_hash)
     if finding is None:
         finding = _look_up(prefix, key_hash)

@@ -49,6 +49,14 @@ def prefix_of(text: str) -> str | None:
     return None if form is None else form[1]
 
 
+def presented_in(header: str) -> tuple[str, str] | None:
+    """The prefix and the whole of the well-formed key in an Authorization header, None for anything else."""
+    scheme, _, credentials = header.partition(" ")
+    presented = credentials.strip(" ")
+    prefix = prefix_of(presented) if scheme.lower() == "bearer" else None
+    return None if prefix is None else (prefix, presented)
+
+
 def is_prefix(text: str) -> bool:
     return len(text) == PREFIX_LENGTH and text.isascii() and text.isalnum()
 

@@ -31,8 +31,10 @@ class StrictJSONParser(BaseParser):
         charset = _charset(media_type)
         if charset not in ("", "utf-8", "utf8", "us-ascii"):
             raise Problem(ReasonCode.UNSUPPORTED_MEDIA_TYPE, f"JSON is read as UTF-8, not as {charset}.")
-        body = stream.read(MAX_BODY_BYTES + 1)
-        if len(body) > MAX_BODY_BYTES:
+        # The announced length first: the server does not read a body that announces too much.
+        is_too_large = _announced_bytes(parser_context) > MAX_BODY_BYTES
+        body = b"" if is_too_large else stream.read(MAX_BODY_BYTES + 1)
+        if is_too_large or len(body) > MAX_BODY_BYTES:
             raise Problem(ReasonCode.PAYLOAD_TOO_LARGE, f"The body is larger than {MAX_BODY_BYTES} bytes.")
         return parse_json(body)
 
@@ -67,6 +69,11 @@ def _charset(media_type: str | None) -> str:
         if name.lower() == "charset":
             return value.strip('"').lower()
     return ""
+
+
+def _announced_bytes(parser_context: Mapping[str, Any] | None) -> int:
+    request = (parser_context or {}).get("request")
+    return 0 if request is None else int(request.META.get("CONTENT_LENGTH") or 0)
 
 
 def _coding(parser_context: Mapping[str, Any] | None) -> str:

@@ -1,56 +1,16 @@
-"""What a request may look like on its way in: chunks, codings, types and methods (DPP-02, DPP-03)."""
+"""What a request may look like on its way in: codings, types and methods (DPP-02, DPP-03)."""
 
-import io
 import json
 from typing import Any
 
 import pytest
-from django.core.wsgi import get_wsgi_application
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dpp_project.http import chunked_bodies
-from dpp_project.http.parsers import MAX_BODY_BYTES
 from tests.gear.builders.shop import RUNS, Shop, a_body, a_request_key
 from tests.gear.builders.tenants import bearer
 
 pytestmark = [pytest.mark.contract("DPP-02", "DPP-03")]
-
-
-def sent_in_chunks(shop: Shop, body: bytes) -> tuple[str, dict[str, Any]]:
-    """As the server hands it over: no length, and an input that ends where the last chunk did."""
-    environ = {
-        "REQUEST_METHOD": "POST",
-        "PATH_INFO": RUNS,
-        "SERVER_NAME": "testserver",
-        "SERVER_PORT": "80",
-        "HTTP_HOST": "testserver",
-        "HTTP_AUTHORIZATION": bearer(shop.issued)["Authorization"],
-        "HTTP_IDEMPOTENCY_KEY": a_request_key(),
-        "HTTP_TRANSFER_ENCODING": "chunked",
-        "CONTENT_TYPE": "application/json",
-        "wsgi.input": io.BytesIO(body),
-        "wsgi.url_scheme": "http",
-        "wsgi.errors": io.StringIO(),
-    }
-    said: list[str] = []
-    answer = chunked_bodies.told(get_wsgi_application())(environ, lambda status, _headers: said.append(status))
-    content = b"".join(answer)
-    close: Any = getattr(answer, "close", lambda: None)
-    close()
-    return said[0], json.loads(content)
-
-
-def test_dpp_02_a_body_in_chunks_is_read_like_any_other(shop: Shop) -> None:
-    status, receipt = sent_in_chunks(shop, json.dumps(a_body()).encode())
-    assert status == "202 Accepted"
-    assert [str(run.run_id) for run in shop.runs()] == [receipt["run_id"]]
-
-
-def test_dpp_02_a_body_in_chunks_has_the_same_bounds(shop: Shop) -> None:
-    status, problem = sent_in_chunks(shop, b'"' + b"a" * MAX_BODY_BYTES + b'"')
-    assert (status[:3], problem["reason_code"]) == ("413", "PAYLOAD_TOO_LARGE")
-    shop.nothing_happened()
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip"])

@@ -1,11 +1,10 @@
-"""What the API server loads: `granian --interface wsgi dpp_project.wsgi:application`."""
+"""What the API server loads: `granian --interface asgi dpp_project.asgi:application`."""
 
 import multiprocessing
 import os
 
 from django.core.wsgi import get_wsgi_application
 
-from dpp_project.http import chunked_bodies
 from dpp_project.processes import parent_death
 
 # Granian's worker processes share the listening port: one that outlived a killed master would go on serving old code.
@@ -15,4 +14,9 @@ if _parent is not None and _parent.pid is not None:
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
 
-application = chunked_bodies.told(get_wsgi_application())
+django = get_wsgi_application()
+
+from dpp_project.api_server.host import ApiHost  # noqa: E402  what it imports needs Django's settings
+from dpp_project.settings import ENV  # noqa: E402
+
+application = ApiHost(django, threads=ENV.DPP_API_THREADS)
