@@ -1,6 +1,6 @@
 """A refusal with its reason: what every use case answers when it does not do what it was asked for.
 
-A refusal is an answer, not an exception: nothing was changed, and the caller is told why. `http.problems.refused`
+A refusal is an answer, not an exception: nothing was changed, and the answer says why. `http.problems.refused`
 makes the problem document of one, `management.base.unless_refused` the error of a command.
 """
 

@@ -105,7 +105,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         name="platform",
-        shows="whoever acts, dies or is overtaken at any effect, each run ends once and every micro has its place",
+        shows="with every actor dying or overtaken at any effect, each run ends once and every micro has its place",
         command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
         least_cases=6_000,
         measured_seconds=87,

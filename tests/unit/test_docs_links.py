@@ -33,6 +33,11 @@ def test_every_file_and_heading_that_a_page_names_exists() -> None:
     assert [fault for page in PAGES for fault in faults(page, page.read_text(encoding="utf-8"))] == []
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    numbers = sorted(path.name[:4] for path in (ROOT / "docs" / "adr").glob("*.md"))
+    assert numbers == [f"{number:04d}" for number in range(1, len(numbers) + 1)]
+
+
 def test_a_name_of_nothing_is_found() -> None:
     page = ROOT / "README.md"
     assert list(faults(page, "[a](docs/api.md) [b](docs/money.md#the-scripts) `runs/states.py` `runs/packs/`")) == []
