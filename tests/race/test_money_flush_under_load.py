@@ -15,8 +15,8 @@ from budget.outcomes import AlreadyHeld, Held, Insufficient, Refunded, Settled
 from budget.rebuild import rebuild
 from budget.rebuild.gate_watch import watch
 from budget.redis import keys
-from budget.services import Available
 from budget.verify import Verdict
+from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.waiting import wait_until
@@ -131,5 +131,4 @@ def settle_down(load: Load, tenants: list[str]) -> None:
     for tenant_id in tenants:
         proof = verify.verify(tenant_id)
         assert (proof.verdict, proof.differences) == (Verdict.PROVED, ())
-        balance = services.balance(tenant_id=tenant_id)
-        assert balance == Available(ledger.sums_of(tenant_id).total_micros)
+        assert standing_balance(tenant_id) == ledger.sums_of(tenant_id).total_micros

@@ -32,6 +32,7 @@ from runs.models import Run
 from runs.reads.for_budget import created_at_ms
 from tenants.models import Tenant
 from tests.gear.builders import runs as gear
+from tests.gear.builders.money import standing_balance
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.proxy import Proxy
 
@@ -205,9 +206,7 @@ def law_holds(tenant: Tenant) -> None:
 
 
 def balance_micros(tenant: Tenant) -> int:
-    found = services.balance(tenant_id=tenant.tenant_id)
-    assert isinstance(found, services.Available)
-    return found.balance_micros
+    return standing_balance(tenant.tenant_id)
 
 
 def held_micros(tenant: Tenant) -> dict[str, int]:

@@ -15,11 +15,11 @@ from budget.money import MAX_MICROS
 from budget.outcomes import Closed, CreditAnswer, Held, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.services import Available
 from dpp_project import clock
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from tenants.scopes import OPERATOR_TENANT_ID
+from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
 
@@ -57,12 +57,6 @@ def refused(answer: Entered | Refusal) -> Refusal:
     return answer
 
 
-def available(tenant_id: str) -> int:
-    answer = services.balance(tenant_id=tenant_id)
-    assert isinstance(answer, Available)
-    return answer.balance_micros
-
-
 def test_dpp_57_a_top_up_is_spendable_at_once(runs_table: RunsTable) -> None:
     tenant_id = a_tenant().tenant_id
     made = entered(top_up(tenant_id))
@@ -79,7 +73,7 @@ def test_dpp_57_the_same_reference_enters_once(valkey: redis.Redis) -> None:
     assert (again.is_new, again.entry, again.balance_micros) == (False, first.entry, 500_000)
     valkey.delete(keys.credit(str(first.entry.entry_id)))  # its receipt has expired
     assert entered(top_up(tenant_id)).balance_micros == 500_000
-    assert available(tenant_id) == ledger.sums_of(tenant_id).total_micros == 500_000
+    assert standing_balance(tenant_id) == ledger.sums_of(tenant_id).total_micros == 500_000
 
 
 @pytest.mark.parametrize("other", [{"micros": 500_001}, {"micros": 1}])
@@ -88,7 +82,7 @@ def test_dpp_57_a_reference_is_not_used_for_another_amount(other: dict[str, Any]
     top_up(tenant_id)
     assert refused(top_up(tenant_id, **other)).reason is ReasonCode.IDEMPOTENCY_CONFLICT
     assert refused(adjust(tenant_id, 500_000, reference="invoice 7")).reason is ReasonCode.IDEMPOTENCY_CONFLICT
-    assert available(tenant_id) == 500_000
+    assert standing_balance(tenant_id) == 500_000
 
 
 @pytest.mark.parametrize("micros", [0, -1, MAX_MICROS + 1, 1.5, "500000", True, None])
@@ -125,11 +119,11 @@ def test_dpp_11_the_operator_holds_no_money() -> None:
 def test_the_ledger_stays_within_its_limits() -> None:
     tenant_id = a_tenant().tenant_id
     entered(top_up(tenant_id, MAX_MICROS))
-    assert available(tenant_id) == MAX_MICROS
+    assert standing_balance(tenant_id) == MAX_MICROS
     assert refused(top_up(tenant_id, 1, reference="one more")) == LIMITED
     assert entered(adjust(tenant_id, -MAX_MICROS)).balance_micros == 0
     assert refused(adjust(tenant_id, -1, reference="one less")) == LIMITED
-    assert available(tenant_id) == 0
+    assert standing_balance(tenant_id) == 0
 
 
 def test_an_adjustment_may_take_what_is_held_and_leave_a_debt(runs_table: RunsTable) -> None:
@@ -140,7 +134,7 @@ def test_an_adjustment_may_take_what_is_held_and_leave_a_debt(runs_table: RunsTa
     runs_table.mark_reserved(run_id)
     assert entered(adjust(tenant_id, -500_000)).balance_micros == -400_000
     services.refund(tenant_id=tenant_id, run_id=run_id)
-    assert available(tenant_id) == 0
+    assert standing_balance(tenant_id) == 0
 
 
 def test_a_dry_run_enters_nothing() -> None:
@@ -168,7 +162,7 @@ def test_dpp_57_two_at_once_with_one_reference_enter_once() -> None:
     assert sorted(entered(answer).is_new for answer in answers) == [False, False, False, True]
     assert LedgerEntry.objects.filter(tenant_id=tenant_id).count() == 1
     entries.replay_pending(limit=10, older_than=timedelta(0))
-    assert available(tenant_id) == 500_000
+    assert standing_balance(tenant_id) == 500_000
 
 
 def dying(outcome_lost: bool) -> Any:  # noqa: FBT001
@@ -194,7 +188,7 @@ def test_dpp_57_what_a_crash_left_is_applied_once(monkeypatch: pytest.MonkeyPatc
     assert jobs.apply_pending(now=clock.now(), limit=10).seen == 0, "it may still be on its way"
     replayed = entries.replay_pending(limit=10, older_than=timedelta(0))
     assert (replayed.seen, replayed.applied) == (1, 1)
-    assert available(tenant_id) == 500_001
+    assert standing_balance(tenant_id) == 500_001
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).seen == 0
 
 
@@ -208,7 +202,7 @@ def test_dpp_57_asked_again_after_a_crash_it_is_applied_once(
         patch.setattr(scripts.Scripts, "credit", dying(outcome_lost))
         top_up(tenant_id)
     assert entered(top_up(tenant_id)).is_new is False
-    assert available(tenant_id) == 500_001
+    assert standing_balance(tenant_id) == 500_001
     assert PendingCredit.objects.count() == 0
 
 
@@ -224,7 +218,7 @@ def test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed(
     valkey.delete(keys.credit(str(made.entry.entry_id)))
     PendingCredit.objects.update(created_at=clock.now() - timedelta(hours=13))
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
-    assert available(tenant_id) == 500_001
+    assert standing_balance(tenant_id) == 500_001
 
 
 def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +234,6 @@ def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(scripts.Scripts, "credit", rebuilt_first)
         assert entered(top_up(tenant_id)).balance_micros is None, "its epoch is over"
-    assert available(tenant_id) == 500_001
+    assert standing_balance(tenant_id) == 500_001
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
-    assert available(tenant_id) == 500_001
+    assert standing_balance(tenant_id) == 500_001

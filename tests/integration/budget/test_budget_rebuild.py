@@ -23,6 +23,7 @@ from budget.redis import keys, scripts
 from budget.services import Available
 from budget.verify import Verdict
 from dpp_project.devstack import valkey as devstack_valkey
+from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.advisory_locks import held_by_another
@@ -66,12 +67,6 @@ def settled_run(runs: RunsTable, tenant_id: str, charge: int = 50_000) -> str:
     return run_id
 
 
-def available(tenant_id: str) -> int:
-    answer = services.balance(tenant_id=tenant_id)
-    assert isinstance(answer, Available), answer
-    return answer.balance_micros
-
-
 def test_dpp_55_a_flush_closes_money_and_the_watch_opens_it(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id, other = funded(), funded(7)
     run_id = held_run(runs, tenant_id)
@@ -87,8 +82,8 @@ def test_dpp_55_a_flush_closes_money_and_the_watch_opens_it(runs: RunsTable, val
     seen = watch(limit=10)
 
     assert (seen.found, seen.rebuilt, seen.failed) == (1, 1, 0)
-    assert available(tenant_id) == 1_000_000 - 250_000 - 50_000
-    assert available(other) == 7
+    assert standing_balance(tenant_id) == 1_000_000 - 250_000 - 50_000
+    assert standing_balance(other) == 7
     assert valkey.hgetall(keys.holds(tenant_id)) == {run_id: "250000"}
     assert hold(tenant_id, run_id) == AlreadyHeld(250_000)
 
@@ -100,7 +95,7 @@ def test_dpp_55_receipts_of_the_last_day_come_back(runs: RunsTable, valkey: redi
     rebuild.rebuild_all()
     again = services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=250_000)
     assert again == Settled(50_000, 200_000, 950_000, again=True)
-    assert available(tenant_id) == 950_000
+    assert standing_balance(tenant_id) == 950_000
 
 
 def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valkey: redis.Redis) -> None:
@@ -111,11 +106,11 @@ def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valke
     run_id = runs.accept(tenant_id, 1)
     assert hold(tenant_id, run_id, 1) == AskAgain()
     assert valkey.hgetall(keys.holds(tenant_id)).keys() == {earlier}
-    assert available(tenant_id) == 750_000
+    assert standing_balance(tenant_id) == 750_000
     assert not runs.mark_reserved(run_id), "the rebuild has fenced the row whose hold it refused"
     assert hold(tenant_id, run_id, 1) == Held(749_999)
     assert valkey.get(keys.EPOCH) == epoch
-    assert available(other) == 7
+    assert standing_balance(other) == 7
 
 
 def test_the_watch_finds_a_lost_balance_by_itself(runs: RunsTable, valkey: redis.Redis) -> None:
@@ -123,8 +118,8 @@ def test_the_watch_finds_a_lost_balance_by_itself(runs: RunsTable, valkey: redis
     valkey.delete(keys.balance(tenant_id))
     fresh = a_tenant().tenant_id
     assert set(watch(limit=10).tenants) >= {tenant_id, fresh}
-    assert available(tenant_id) == 1_000_000
-    assert available(fresh) == 0
+    assert standing_balance(tenant_id) == 1_000_000
+    assert standing_balance(fresh) == 0
     assert watch(limit=10).found == 0
 
 
@@ -133,7 +128,7 @@ def test_the_watch_opens_what_a_dead_rebuild_left_closed(runs: RunsTable, valkey
     valkey.set(keys.gate(tenant_id), "closed.by-a-rebuild-that-died")
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.GATE)
     assert watch(limit=10).tenants == [tenant_id]
-    assert available(tenant_id) == 1_000_000
+    assert standing_balance(tenant_id) == 1_000_000
 
 
 def holds_are_lost(valkey: redis.Redis, tenant_id: str) -> None:
@@ -167,7 +162,7 @@ def test_dpp_55_lost_money_is_rebuilt_and_the_caller_asks_again(
     run_id = held_run(runs, tenant_id)
     lose(valkey, tenant_id)
     assert ask(tenant_id, run_id) == AskAgain()
-    assert (available(tenant_id), valkey.hgetall(keys.holds(tenant_id))) == (750_000, {run_id: "250000"})
+    assert (standing_balance(tenant_id), valkey.hgetall(keys.holds(tenant_id))) == (750_000, {run_id: "250000"})
     assert ask(tenant_id, run_id) == answer
 
 
@@ -206,7 +201,7 @@ def test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing(runs: RunsTab
     services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=50_000)
     rebuild.rebuild_all()
     assert not runs.commit(claimed, taken_micros=50_000)
-    assert available(tenant_id) == 750_000
+    assert standing_balance(tenant_id) == 750_000
     retaken = runs.claim(run_id)
     assert retaken is not None
     assert services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=50_000) == Settled(
@@ -247,7 +242,7 @@ def test_dpp_55_a_flush_while_it_is_written_starts_the_rebuild_again(
         assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     assert len(snapshots) == 2
-    assert available(tenant_id) == 750_000
+    assert standing_balance(tenant_id) == 750_000
 
 
 def test_dpp_55_a_rebuild_that_dies_leaves_money_closed(
@@ -264,7 +259,7 @@ def test_dpp_55_a_rebuild_that_dies_leaves_money_closed(
             rebuild.rebuild_all()
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
     watch(limit=10)
-    assert available(tenant_id) == 1_000_000
+    assert standing_balance(tenant_id) == 1_000_000
 
 
 def test_a_snapshot_is_taken_again_when_a_run_moves_under_it(runs: RunsTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +283,7 @@ def test_a_snapshot_is_taken_again_when_a_run_moves_under_it(runs: RunsTable, mo
     monkeypatch.setattr(runs, "fence", rival_first)
     rebuild.rebuild_all()
     assert len(views) == 2
-    assert available(tenant_id) == 950_000
+    assert standing_balance(tenant_id) == 950_000
 
 
 def in_another_session(work: Any) -> None:
@@ -354,7 +349,7 @@ def test_dpp_55_a_restart_with_everything_still_closes_money(runs_table: RunsTab
     assert hold(tenant_id, run_id, 1) == Unavailable(Closed.EPOCH)
     assert str(own_valkey.client.get(keys.EPOCH)).startswith("closed.")
     watch(limit=10)
-    assert available(tenant_id) == 1_000_000
+    assert standing_balance(tenant_id) == 1_000_000
 
 
 def test_dpp_55_an_older_image_is_never_believed(runs_table: RunsTable, own_valkey: OwnValkey) -> None:
@@ -371,10 +366,10 @@ def test_dpp_55_an_older_image_is_never_believed(runs_table: RunsTable, own_valk
 
     assert answers <= {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
     watch(limit=10)
-    assert available(tenant_id) == 1_000_000 - 250_000 - 250_000 + 9
+    assert standing_balance(tenant_id) == 1_000_000 - 250_000 - 250_000 + 9
     assert own_valkey.client.hgetall(keys.holds(tenant_id)) == {open_run: "250000"}
     assert isinstance(services.settle(tenant_id=tenant_id, run_id=settled, charge_micros=1), Settled)
-    assert available(tenant_id) == 500_009
+    assert standing_balance(tenant_id) == 500_009
 
 
 def test_dpp_55_connections_that_stood_while_redis_was_away_do_not_pass_the_gate(
@@ -433,7 +428,7 @@ def test_dpp_55_a_rebuild_that_lost_its_lock_cannot_write_an_older_snapshot(
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     assert others == [None, Busy()]
     entries.replay_pending(limit=10, older_than=timedelta())
-    assert available(tenant_id) == 750_005
+    assert standing_balance(tenant_id) == 750_005
     assert verify.verify(tenant_id).verdict is Verdict.PROVED
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt), "the lock is free"
 
@@ -457,7 +452,7 @@ def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
     monkeypatch.setattr(rebuild, "fence_and_snapshot", then_all_is_rebuilt)
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
     assert valkey.hgetall(keys.holds(tenant_id)) == {others[1]: "250000"}
-    assert available(tenant_id) == 750_000
+    assert standing_balance(tenant_id) == 750_000
     assert verify.verify(tenant_id).verdict is Verdict.PROVED
 
 
@@ -469,11 +464,11 @@ def test_dpp_57_pending_credits_are_counted_by_a_rebuild(runs: RunsTable, valkey
     assert made.balance_micros is None
     assert PendingCredit.objects.count() == 1
     rebuild.rebuild_all()
-    assert available(tenant_id) == 1_000_005
+    assert standing_balance(tenant_id) == 1_000_005
     assert PendingCredit.objects.count() == 1, "its row goes when the replay has met its receipt"
     assert entries.replay_pending(limit=10, older_than=timedelta()).applied == 1
     assert PendingCredit.objects.count() == 0
-    assert available(tenant_id) == 1_000_005
+    assert standing_balance(tenant_id) == 1_000_005
 
 
 def test_preview_writes_nothing(runs: RunsTable, valkey: redis.Redis) -> None:
@@ -496,4 +491,4 @@ def test_money_inside_a_transaction_is_refused(runs: RunsTable) -> None:
     tenant_id = funded()
     with pytest.raises(RuntimeError), transaction.atomic():
         entries.top_up(tenant_id=tenant_id, amount_micros=5, reference="x", reason="", actor="test")
-    assert available(tenant_id) == 1_000_000
+    assert standing_balance(tenant_id) == 1_000_000

@@ -11,7 +11,6 @@ from budget import entries, services
 from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import rebuild
-from budget.services import Available
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from runs import transitions
@@ -20,6 +19,7 @@ from runs.intents import Intent
 from runs.models import Run, RunDispute
 from runs.operators import disputes
 from tests.gear.builders import runs as gear
+from tests.gear.builders.money import standing_balance
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection
 
@@ -38,12 +38,6 @@ def tenant_id(valkey: redis_library.Redis) -> str:
     )
     assert isinstance(entered, Entered)
     return tenant_id
-
-
-def balance(tenant_id: str) -> int:
-    answer = services.balance(tenant_id=tenant_id)
-    assert isinstance(answer, Available)
-    return answer.balance_micros
 
 
 def ended(tenant_id: str, intent: Intent = gear.COMPLETED) -> Run:
@@ -71,7 +65,7 @@ def test_dpp_58_a_settled_run_is_disputed_with_who_and_why(tenant_id: str) -> No
     step = RunDispute.objects.get()
     assert (step.run_id, step.version, step.step) == (run.run_id, run.version, "OPENED")
     assert (step.actor, step.reason) == ("operator:kim", "wrong answer")
-    assert balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
+    assert standing_balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
 
 
 def test_dpp_58_an_upheld_charge_stands(tenant_id: str) -> None:
@@ -82,7 +76,7 @@ def test_dpp_58_an_upheld_charge_stands(tenant_id: str) -> None:
         ("OPENED", "operator:kim"),
         ("UPHELD", "operator:lee"),
     ]
-    assert balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
+    assert standing_balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
     assert not LedgerEntry.objects.filter(kind="ADJUST").exists()
 
 
@@ -93,7 +87,7 @@ def test_dpp_58_a_refund_reaches_ledger_and_balance(tenant_id: str) -> None:
     entry = LedgerEntry.objects.get(kind="ADJUST")
     assert (entry.tenant_id, entry.run_id, entry.amount_usd_micros) == (tenant_id, run.run_id, gear.ACTUAL_MICROS)
     assert (entry.reference, entry.reason, entry.actor) == (f"dispute:{run.run_id}", "our mistake", "operator:lee")
-    assert balance(tenant_id) == FUNDS
+    assert standing_balance(tenant_id) == FUNDS
     assert not PendingCredit.objects.exists()
     assert RunDispute.objects.order_by("version").values_list("step", flat=True).last() == "REFUNDED"
 
@@ -106,10 +100,10 @@ def test_dpp_58_a_refund_while_redis_is_closed_waits_in_the_ledger(tenant_id: st
     assert answer.money_state == "REFUNDED"
     assert PendingCredit.objects.get().amount_usd_micros == gear.ACTUAL_MICROS
     rebuild.rebuild_all()
-    assert balance(tenant_id) == FUNDS
+    assert standing_balance(tenant_id) == FUNDS
     entries.replay_pending(limit=10, older_than=timedelta())
     assert not PendingCredit.objects.exists()
-    assert balance(tenant_id) == FUNDS
+    assert standing_balance(tenant_id) == FUNDS
 
 
 def test_dpp_58_a_refunded_minimum_fee_goes_back_too(tenant_id: str) -> None:
@@ -117,7 +111,7 @@ def test_dpp_58_a_refunded_minimum_fee_goes_back_too(tenant_id: str) -> None:
     disputes.open_dispute(run_id=run.run_id, reason="lost worker", actor="operator:kim")
     disputes.refund(run_id=run.run_id, reason="our mistake", actor="operator:kim")
     assert (gear.row(run.run_id).status, gear.row(run.run_id).money_state) == ("FAILED", "REFUNDED")
-    assert balance(tenant_id) == FUNDS
+    assert standing_balance(tenant_id) == FUNDS
 
 
 @pytest.mark.parametrize("resolve", [disputes.uphold, disputes.refund])
@@ -128,7 +122,7 @@ def test_dpp_58_what_is_not_disputed_is_not_resolved(tenant_id: str, resolve: Re
     assert isinstance(answer, Refusal)
     assert answer == Refusal(ReasonCode.CONFLICT, "its money is SETTLED; open a dispute first", "run_id")
     assert gear.everything(run.run_id) == before
-    assert balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
+    assert standing_balance(tenant_id) == FUNDS - gear.ACTUAL_MICROS
 
 
 @pytest.mark.parametrize("state", ["reserved", "working", "claimed", "disputed"])
@@ -184,4 +178,4 @@ def test_dpp_58_a_rival_between_reading_and_writing_makes_the_second_lose(
     assert "changed meanwhile" in answer.detail
     assert gear.everything(run.run_id) == seen[0]
     refunded = use is disputes.refund
-    assert balance(tenant_id) == FUNDS - (0 if refunded else gear.ACTUAL_MICROS)
+    assert standing_balance(tenant_id) == FUNDS - (0 if refunded else gear.ACTUAL_MICROS)
