@@ -2,15 +2,14 @@
 
     rows          all that is due, the oldest first, by keyset: each row once, so that one which stays due is no endless
                   loop, until none is left, the limit is reached or the pass's deadline comes. Rows that failed before
-                  come last, until a hundred have failed again
+                  come last, behind all that the loop looks for, until a hundred have failed again
     finish_each   each row claimed by compare-and-set, and its claim carried out
 
 A death after the claim leaves the intent to the reconciler. While money is closed nothing is claimed: a claim made then
 would wait five minutes for the reconciler, and a row left alone is met by the next pass.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
 from typing import Final
 
 import redis
@@ -28,38 +27,57 @@ from runs.reads import for_recovery
 FAILED_AGAIN_MAX: Final = 100
 
 
-def rows(tally: Tally, due: QuerySet[Run]) -> Iterator[Run]:
+def rows(tally: Tally, *dues: QuerySet[Run]) -> Iterator[Run]:
+    """Of each of `dues` in turn what has not failed before, and only then what has.
+
+    Where S3 is away, the rows of the due that needs it are left, and failed rows of those before it tried all the same.
+    """
     failed = tally.failed_before()
-    known, still_due = set(failed), set()
+    failed_of: list[tuple[QuerySet[Run], list[Hashable]]] = []
+    for due in dues:
+        met = yield from _not_failed_before(tally, due, frozenset(failed))
+        if met is not None:
+            failed_of.append((due, [run_id for run_id in failed if run_id in met]))
+        elif not tally.s3_is_away:
+            return
+    for due, run_ids in failed_of:
+        yield from _tried_again(tally, due, run_ids)
+
+
+def _not_failed_before(
+    tally: Tally, due: QuerySet[Run], failed: Collection[Hashable]
+) -> Generator[Run, None, set[Hashable] | None]:
+    """Answers the failed rows it met on the way; None where it could not go through to the end."""
+    met: set[Hashable] = set()
     for batch in for_recovery.batches(due):
         for run in batch:
-            if run.run_id in known:
-                still_due.add(run.run_id)
-            elif tally.goes_on():
-                yield run
+            if run.run_id in failed:
+                met.add(run.run_id)
+            elif tally.s3_is_away or not tally.goes_on():
+                return None
             else:
-                return
-    yield from _tried_again(tally, due, [run_id for run_id in failed if run_id in still_due])
+                yield run
+    return None if tally.s3_is_away else met
 
 
 def _tried_again(tally: Tally, due: QuerySet[Run], run_ids: Sequence[Hashable]) -> Iterator[Run]:
-    errors = tally.errors
+    errors, away = tally.errors, tally.s3_is_away
     for start in range(0, len(run_ids), for_recovery.BATCH):
         some = run_ids[start : start + for_recovery.BATCH]
         found: dict[Hashable, Run] = {run.run_id: run for run in due.filter(pk__in=map(str, some))}
         for run_id in some:
-            if not tally.goes_on() or tally.errors - errors >= FAILED_AGAIN_MAX:
+            if tally.s3_is_away != away or not tally.goes_on() or tally.errors - errors >= FAILED_AGAIN_MAX:
                 return
             if run_id in found:
                 yield found[run_id]
 
 
 def finish_each(tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: QuerySet[Run]) -> None:
-    """The rows of each of `dues` in turn. `claim` answers LOST where a rival was faster."""
+    """`claim` answers LOST where a rival was faster. Rows that need S3 are the last of `dues`."""
     if money_is_closed():
         tally.wait_for("money")
         return
-    for run in chain.from_iterable(rows(tally, due) for due in dues):
+    for run in rows(tally, *dues):
         with tally.each(run.run_id):
             claimed = claim(run)
             if claimed is LOST:

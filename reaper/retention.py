@@ -28,6 +28,7 @@ from runs.bucket import outages, storage
 from runs.claims import LOST
 from runs.models import Run
 from runs.reads import for_recovery
+from runs.states import Status
 
 ACTOR: Final = "retention"
 LETTERS_AT_ONCE: Final = 1_000
@@ -47,10 +48,14 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     What needs no S3 comes first, so that it goes while S3 is away.
     """
     tally = Tally(ACTOR, limit=limit)
-    _forget_tombstones(tally)
     with tally.each("dead letters", seen=0):
         _forget_letters(tally, now=now)
-    _expire(tally)
+    for run in driver.rows(tally, for_recovery.old_tombstones(), for_recovery.past_retention()):
+        with tally.each(run.run_id):
+            if run.status == Status.EXPIRED:
+                _forget(tally, run)
+            else:
+                _expire(tally, run)
     return tally.report()
 
 
@@ -66,16 +71,6 @@ def preview(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=due, changed=due)
 
 
-def _forget_tombstones(tally: Tally) -> None:
-    for run in driver.rows(tally, for_recovery.old_tombstones()):
-        with tally.each(run.run_id):
-            if transitions.forget(run_id=run.run_id, version=run.version) is LOST:
-                tally.lost()
-                continue
-            tally.changed += 1
-            tally.noted["forgotten"] += 1
-
-
 def _forget_letters(tally: Tally, *, now: datetime) -> None:
     while tally.goes_on():
         letters = list(_old_letters(now=now).values_list("pk", flat=True)[: tally.room(LETTERS_AT_ONCE)])
@@ -86,18 +81,23 @@ def _forget_letters(tally: Tally, *, now: datetime) -> None:
         tally.changed += deleted
 
 
-def _expire(tally: Tally) -> None:
-    bucket = storage.shared()
-    for run in driver.rows(tally, for_recovery.past_retention()):
-        with tally.each(run.run_id):
-            with outages.told_apart():
-                objects = bucket.delete_prefix(_prefix(run))
-            if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is LOST:
-                tally.lost()
-                continue
-            tally.changed += 1
-            tally.noted["expired"] += 1
-            tally.noted["objects deleted"] += objects
+def _forget(tally: Tally, tombstone: Run) -> None:
+    if transitions.forget(run_id=tombstone.run_id, version=tombstone.version) is LOST:
+        tally.lost()
+        return
+    tally.changed += 1
+    tally.noted["forgotten"] += 1
+
+
+def _expire(tally: Tally, run: Run) -> None:
+    with outages.told_apart():
+        objects = storage.shared().delete_prefix(_prefix(run))
+    if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is LOST:
+        tally.lost()
+        return
+    tally.changed += 1
+    tally.noted["expired"] += 1
+    tally.noted["objects deleted"] += objects
 
 
 def _prefix(run: Run) -> str:

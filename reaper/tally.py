@@ -38,6 +38,8 @@ class Tally:
         self.noted: Counter[str] = Counter()
         self._limit = limit
         self._skipped: dict[str, str] = {}
+        self.s3_is_away = False
+        """From then on no row that needs it is taken; the others go on."""
         self._waits_for: str | None = None
         self._ended_by: str | None = None
 
@@ -78,7 +80,7 @@ class Tally:
         except StorageAway as error:
             log.warning("S3 is away, the row waits", loop=self.loop, subject=str(subject), exc_info=error)
             self.noted["waiting"] += 1
-            self.wait_for("S3")
+            self.s3_is_away = True
             self._remember(subject)  # it may be this one object that S3 never answers for
         except Exception as error:
             log.warning("row skipped", loop=self.loop, subject=str(subject), exc_info=error)
@@ -127,8 +129,8 @@ class Tally:
         detail: dict[str, object] = dict(+self.noted)
         if self._skipped:
             detail["skipped"] = self._skipped
-        if self._waits_for is not None:
-            detail["waits_for"] = self._waits_for
+        if waits_for := self._waits_for or ("S3" if self.s3_is_away else None):
+            detail["waits_for"] = waits_for
         if self._ended_by is not None:
             detail["ended_by"] = self._ended_by
         return PassReport(seen=self.seen, changed=self.changed, errors=self.errors, detail=detail)

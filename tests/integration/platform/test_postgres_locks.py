@@ -51,8 +51,9 @@ def as_a_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _reconnect() -> None:
-    connection.close()
-    connection.close_pool()
+    database: Any = connection
+    database.close()
+    database.close_pool()
 
 
 @contextmanager

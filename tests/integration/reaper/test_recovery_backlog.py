@@ -9,12 +9,14 @@ from uuid import UUID
 
 import pytest
 from botocore.config import Config
+from botocore.exceptions import EndpointConnectionError
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from dpp_project.jobs import registry, runner
+from dpp_project.jobs import deadline, registry, runner
 from reaper import claim_reconciler, lease_reaper, metrics, retention
+from runs import transitions
 from runs.bucket import storage
 from runs.models import Run
 from runs.reads import for_recovery
@@ -164,3 +166,78 @@ def drained_in_one_pass(tenant: Tenant, count: int) -> None:
     assert stages(run_ids) == {"COMMITTED"}
     assert recovery.held_micros(tenant) == {}
     recovery.law_holds(tenant)
+
+
+# Rows that failed before, and cost time each time.
+
+
+class _Slow:
+    """An edge that takes four seconds of the pass, and fails for some rows."""
+
+    def __init__(self, edge: Any, bad: list[UUID]) -> None:
+        self._edge, self._bad, self.seconds = edge, bad, 0.0
+
+    def __call__(self, **values: Any) -> Any:
+        self.seconds += 4
+        if (values["run"].run_id if "run" in values else values["run_id"]) in self._bad:
+            raise ValueError("this row is bad")
+        return self._edge(**values)
+
+
+@pytest.mark.contract("DPP-42")
+def test_dpp_42_claims_that_failed_keep_no_claim_with_a_result_waiting(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = recovery.many_claimed(tenant, 3, ends="FAILED")
+    slow = _Slow(transitions.retake, bad)
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "retake", slow)
+        assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 0, 3)
+        delivers = recovery.left_claimed(tenant)
+        slow.seconds = 0.0
+        patch.setattr(deadline, "monotonic", lambda: slow.seconds)
+        with deadline.within(seconds=10):
+            assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 1, 2)
+    assert gear.row(delivers.run_id).finalize_stage == "COMMITTED"
+    assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 3, 0)
+    recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("DPP-42")
+def test_dpp_42_claims_that_failed_and_need_no_s3_end_while_s3_is_away(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = recovery.many_claimed(tenant, 3, ends="FAILED")
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "retake", _Slow(transitions.retake, failed))
+        assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 0, 3)
+    delivers = recovery.many_claimed(tenant, 3, ends="COMPLETED")
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.RunStorage, "head", _away)
+        report = recovery.run_loop(claim_reconciler.run_once)
+    assert (*found(report), report.detail) == (4, 3, 0, {"waiting": 1, "waits_for": "S3"})
+    assert (stages(failed), stages(delivers)) == ({"COMMITTED"}, {"CLAIMED"})
+    assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 3, 0)
+
+
+@pytest.mark.contract("DPP-23")
+def test_dpp_23_tombstones_that_stay_keep_no_run_from_expiring(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    tombstones = [recovery.past_retention(tenant) for _ in range(3)]
+    assert found(recovery.run_loop(retention.run_once)) == (3, 3, 0)
+    for run in tombstones:
+        gear.aged(run, retention_until=400 * 86_400)
+    slow = _Slow(transitions.forget, [run.run_id for run in tombstones])
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "forget", slow)
+        assert found(recovery.run_loop(retention.run_once)) == (3, 0, 3)
+        due = recovery.past_retention(tenant)
+        slow.seconds = 0.0
+        patch.setattr(deadline, "monotonic", lambda: slow.seconds)
+        with deadline.within(seconds=6):
+            assert found(recovery.run_loop(retention.run_once)) == (3, 1, 2)
+    assert gear.row(due.run_id).status == "EXPIRED"
+    assert found(recovery.run_loop(retention.run_once)) == (3, 3, 0)
+
+
+def _away(*_: object) -> Any:
+    raise EndpointConnectionError(endpoint_url="http://s3")

@@ -161,14 +161,14 @@ MUTANTS: Final = (
     Mutant(
         "a run expires though its result stands",
         "reaper/retention.py",
-        "                objects = bucket.delete_prefix(_prefix(run))\n",
-        "                objects = 0 and bucket.delete_prefix(_prefix(run))\n",
+        "        objects = storage.shared().delete_prefix(_prefix(run))\n",
+        "        objects = 0 and storage.shared().delete_prefix(_prefix(run))\n",
         expiries("test_dpp_23_result_inputs_and_history_go_and_the_money_stays"),
     ),
     Mutant(
         "S3 that is away is asked for every row",
         TALLY,
-        '            self.wait_for("S3")\n',
+        "            self.s3_is_away = True\n",
         "",
         backlogs("test_dpp_23_s3_in_a_black_hole_is_asked_once_in_a_pass"),
     ),
@@ -210,7 +210,7 @@ MUTANTS: Final = (
     Mutant(
         "a row that failed comes first again",
         DRIVER,
-        "            if run.run_id in known:\n",
+        "            if run.run_id in failed:\n",
         "            if run.run_id is None:\n",
         loops("test_dpp_46_rows_that_failed_come_after_the_others_and_are_tried_again"),
     ),
