@@ -197,7 +197,7 @@ def test_submit_an_unforeseen_error_gives_the_lock_back(shop: Shop, monkeypatch:
 
     key = a_request_key()
     with monkeypatch.context() as patch:
-        patch.setattr(run_of_key, "receipt", fail)
+        patch.setattr(run_of_key, "run_receipt", fail)
         assert reason(shop.submit(key=key)) == (500, "INTERNAL_ERROR")
     assert shop.redis_keys("idem_lock*") == []
     one_good_run(shop, key)
