@@ -49,8 +49,12 @@ def _make_visible_in(seconds: int, url: str, receipts: Sequence[str], *, what: s
         ]
         try:
             answer = clients.sqs().change_message_visibility_batch(QueueUrl=url, Entries=entries)
-        except (BotoCoreError, ClientError, OSError) as error:
+        except ClientError as error:
             log.warning("%d messages could not be %s", len(some), what, exc_info=error)
+        except (BotoCoreError, OSError) as error:
+            # No answer: the next batch would wait as long, and a heartbeat's next renewal of its leases behind it.
+            log.warning("SQS does not answer, some of %d messages are not %s", len(receipts), what, exc_info=error)
+            return
         else:
             _log_failed(what, answer.get("Failed", []))
 

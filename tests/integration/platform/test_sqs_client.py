@@ -4,12 +4,14 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
 from dpp_project.aws import clients, receipt_handles
 from dpp_project.settings import ENV
 from tests.gear.builders.queues import Queues, queues
+from tests.gear.faults.proxy import Mode, Proxy
 
 
 @pytest.fixture
@@ -80,3 +82,19 @@ def test_a_receipt_that_fails_is_logged_and_the_others_are_done(
         "1 finished messages could not be deleted and will repeat",
         "1 messages could not be returned",
     ]
+
+
+@pytest.mark.contract("DPP-31")
+def test_dpp_31_an_sqs_in_a_black_hole_is_asked_once_for_all_that_a_heartbeat_keeps(
+    queue: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question waits twice the timeout, and the next renewal of all leases waits behind them."""
+    held, target = received(queue, 25), urlsplit(str(ENV.SQS_ENDPOINT_URL))
+    with Proxy(str(target.hostname), target.port or 80) as proxy:
+        monkeypatch.setattr(clients, "ENV", ENV.model_copy(update={"SQS_ENDPOINT_URL": proxy.url}))
+        through = clients.new_sqs(read_timeout_seconds=0.3)
+        monkeypatch.setattr(clients, "sqs", lambda: through)
+        with proxy.outage(Mode.BLACK_HOLE):
+            before = proxy.connections
+            receipt_handles.keep(queue.runs_url, held, seconds=60)
+            assert proxy.connections - before <= clients.ATTEMPTS
