@@ -77,8 +77,9 @@ def test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished(
         return clean(**values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(transitions, "clean", after_a_rival)
-    report = reaper.run().report
-    assert (report.stale_count, report.cleaned_count) == (2, 1)
+    ran = reaper.run()
+    report = ran.report
+    assert (report.stale_count, report.cleaned_count, ran.skipped) == (2, 1, ()), "a lost edge is no failure"
     assert [item.request_id for item in report.cleaned_items] == [str(left.pk)]
     assert gear.row(finished.pk).status == TicketStatus.DONE
     assert gear.result(finished).processor_id == "OPS_CYCLE"
