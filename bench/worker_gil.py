@@ -20,7 +20,8 @@ import structlog
 
 from dpp_project.observe import logging as dpp_logging
 from runs.box.box import Box
-from tests.gear.builders.box import MODULE, a_job, begin, nothing_to_fetch
+from tests.gear.builders.box import MODULE, a_job, begin
+from tests.gear.builders.packs import no_upload
 
 log = structlog.get_logger("dpp.run")
 
@@ -57,7 +58,7 @@ def line(event: str, /, **values: Any) -> None:
 def measure(box: Box, *, talkers: int, frames: int) -> str:
     def talk() -> None:
         job = a_job("STREAM", inputs={"number": frames}, timebox_seconds=90)
-        box.start(job, fetch_upload=nothing_to_fetch, log=line).wait()
+        box.start(job, fetch_upload=no_upload, log=line).wait()
 
     sleeper = Sleeper()
     thread = threading.Thread(target=sleeper.run)
