@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import redis as redis_library
+from django.db import connections
 from django.test import TransactionTestCase
 
 from dpp_project import clock as clock_module
@@ -24,6 +26,16 @@ from tests.gear.truncation import empty_tables
 __all__ = ["children_die", "console", "session_box", "shop", "tenant", "worker_here"]
 
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """Close a pool that a test without a database has made: it leads to the server's own database, not to the test's.
+
+    Its connections would be used on until a test closes the pool, and from then on no table would be there.
+    """
+    database: Any = connections["default"]
+    database.close_pool()
 
 
 @pytest.fixture
