@@ -25,7 +25,7 @@ class Letter:
 
 
 def read(body: str) -> Letter | None:
-    """The letter, or None for poison: whatever is not exactly a message of ours."""
+    """The letter, or None for poison: anything but exactly a message of ours."""
     try:
         document = json.loads(base64.b64decode(body, validate=True))
         task, trace_id = document["headers"]["task"], document["headers"].get("trace_id")

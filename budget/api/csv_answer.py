@@ -17,7 +17,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
-    """Opening + entries = closing, whatever is entered while it is read: closing is what the entries come to."""
+    """Opening + entries = closing, also while entries are added: closing is the sum of the entries written."""
     write = csv.writer(_Line()).writerow
     opening = closing = statements.opening_of(tenant_id, period)
     yield write(HEADER)

@@ -46,7 +46,7 @@ class TicketRequest(BaseModel):
 
     request_type: RequestType
     payload: dict[str, Any]
-    reason: Annotated[StrictStr, Field(max_length=TEXT_LENGTH_MAX, description="Why, for whoever reads it later.")] = ""
+    reason: Annotated[StrictStr, Field(max_length=TEXT_LENGTH_MAX, description="Why, for later readers.")] = ""
 
 
 EXAMPLES = [

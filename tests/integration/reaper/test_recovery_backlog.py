@@ -8,12 +8,14 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
+from boto3 import Session
 from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
+from dpp_project.aws import clients
 from dpp_project.jobs import deadline, registry, runner
 from reaper import claim_reconciler, lease_reaper, metrics, retention
 from runs import transitions
@@ -48,7 +50,9 @@ def s3_through_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     target, impatient = urlsplit(str(bucket.endpoint_url)), Config(read_timeout=0.3)
     with Proxy(str(target.hostname), target.port or 80) as proxy:
         monkeypatch.setattr(bucket, "endpoint_url", proxy.url)
-        monkeypatch.setattr(bucket, "client_config", bucket.client_config.merge(impatient))
+        config = clients.s3_config(proxy.url).merge(impatient)
+        client = Session().client("s3", endpoint_url=proxy.url, config=config, **clients._identity())
+        monkeypatch.setitem(clients._s3_by_address(), proxy.url, client)
         yield proxy
 
 

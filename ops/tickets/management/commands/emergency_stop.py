@@ -17,7 +17,7 @@ class Command(OpsCommand):
 
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("do", choices=("on", "off", "status"))
-        parser.add_argument("--reason", default="", help="on and off: why, for whoever finds it so")
+        parser.add_argument("--reason", default="", help="on and off: why, shown to other operators")
         parser.add_argument("--by", default="", help="on and off: your name")
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
