@@ -29,7 +29,8 @@ log = structlog.get_logger("dpp.budget")
 
 REFERENCE_LENGTH_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 200
-OUR_REFERENCES: Final = ("run:", "dispute:")
+TICKET_REFERENCE: Final = "ticket-"
+OUR_REFERENCES: Final = ("run:", "dispute:", TICKET_REFERENCE)
 REPLAY_AGE_MAX: Final = timedelta(seconds=keys.RECEIPT_TTL_SECONDS // 2)
 
 
@@ -43,9 +44,18 @@ class Entered:
 
 
 def top_up(
-    *, tenant_id: str, amount_micros: int, reference: str, reason: str, actor: str, dry_run: bool = False
+    *,
+    tenant_id: str,
+    amount_micros: int,
+    reference: str,
+    reason: str,
+    actor: str,
+    dry_run: bool = False,
+    of_ticket: bool = False,
 ) -> Entered | Refusal:
     """Money comes in. Key: (tenant, reference); the same reference with another amount is refused.
+
+    A tenant in debt may pay it off in parts: what comes in is bounded above alone.
 
     Order: read the epoch; one transaction writes entry and pending credit; the script brings it to the balance; the
     pending row goes. Dying after the transaction leaves the row to the replay; a rebuild in between has counted the
@@ -55,12 +65,19 @@ def top_up(
         checked_micros(amount_micros)
     except AmountInvalid as error:
         return invalid("amount", str(error))
-    wanted = _Wanted(LedgerEntry.Kind.TOPUP, tenant_id, amount_micros, reference, reason, actor)
+    wanted = _Wanted(LedgerEntry.Kind.TOPUP, tenant_id, amount_micros, reference, reason, actor, of_ticket=of_ticket)
     return _enter(wanted, dry_run=dry_run)
 
 
 def adjust(
-    *, tenant_id: str, amount_micros: int, reference: str, reason: str, actor: str, dry_run: bool = False
+    *,
+    tenant_id: str,
+    amount_micros: int,
+    reference: str,
+    reason: str,
+    actor: str,
+    dry_run: bool = False,
+    of_ticket: bool = False,
 ) -> Entered | Refusal:
     """Put something right, either way. Key, order and crash window as for `top_up`.
 
@@ -73,7 +90,7 @@ def adjust(
         return invalid("amount", str(error))
     if not reason.strip():
         return invalid("reason", "say why the adjustment is made")
-    wanted = _Wanted(LedgerEntry.Kind.ADJUST, tenant_id, amount_micros, reference, reason, actor)
+    wanted = _Wanted(LedgerEntry.Kind.ADJUST, tenant_id, amount_micros, reference, reason, actor, of_ticket=of_ticket)
     return _enter(wanted, dry_run=dry_run)
 
 
@@ -85,6 +102,8 @@ class _Wanted:
     reference: str
     reason: str
     actor: str
+    of_ticket: bool
+    """Its reference is a ticket's own, which nobody else may use: the ticket would take the entry for its own."""
 
 
 def _enter(wanted: _Wanted, *, dry_run: bool) -> Entered | Refusal:
@@ -133,7 +152,8 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
             f"it stands for a {written.kind} of {written.amount_usd_micros} micros already; choose another",
             "reference",
         )
-    if not 0 <= ledger.sums_of(tenant_id).total_micros + wanted.amount_micros <= MAX_MICROS:
+    total_micros = ledger.sums_of(tenant_id).total_micros + wanted.amount_micros
+    if total_micros > MAX_MICROS or (total_micros < 0 and wanted.amount_micros < 0):
         return invalid("amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
     entry = ledger.append_credit(
         tenant_id=tenant_id,
@@ -150,8 +170,8 @@ def _text_fault(wanted: _Wanted) -> Refusal | None:
     reference, reason = wanted.reference, wanted.reason
     if not 1 <= len(reference) <= REFERENCE_LENGTH_MAX or not reference.isprintable() or not reference.strip():
         return invalid("reference", f"1 to {REFERENCE_LENGTH_MAX} printable characters")
-    if reference.startswith(OUR_REFERENCES):
-        return invalid("reference", f"{' and '.join(OUR_REFERENCES)} are the platform's own")
+    if reference.startswith(OUR_REFERENCES) and not (wanted.of_ticket and reference.startswith(TICKET_REFERENCE)):
+        return invalid("reference", f"{', '.join(OUR_REFERENCES)} begin the platform's own references; choose another")
     if len(reason) > TEXT_LENGTH_MAX or not reason.isprintable():
         return invalid("reason", f"at most {TEXT_LENGTH_MAX} printable characters")
     if not wanted.actor:

@@ -93,7 +93,7 @@ def actor_of(ticket: Ticket) -> str:
 
 
 def reference_of(ticket: Ticket) -> str:
-    return f"ticket-{ticket.pk}"
+    return f"{entries.TICKET_REFERENCE}{ticket.pk}"
 
 
 _Payload = TypeVar("_Payload", bound=TicketPayload)
@@ -154,6 +154,7 @@ def _top_up(ticket: Ticket) -> Processed:
             reference=reference_of(ticket),
             reason=asked.reason,
             actor=actor_of(ticket),
+            of_ticket=True,
         )
     )
 
@@ -167,6 +168,7 @@ def _adjust(ticket: Ticket) -> Processed:
             reference=reference_of(ticket),
             reason=asked.reason,
             actor=actor_of(ticket),
+            of_ticket=True,
         )
     )
 

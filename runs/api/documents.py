@@ -16,6 +16,7 @@ from runs.api.metering import shown
 from runs.bucket import storage
 from runs.models import Run
 from runs.packs.pack import is_file_name
+from runs.reads import for_tenant
 from runs.states import MoneyState, Stage, Status
 from runs.submit.run_receipt import href
 
@@ -110,11 +111,6 @@ class RunPage(_Part):
     next_cursor: str | None = Field(description="Hand it back as `cursor` for the next page; null on the last.")
 
 
-def is_gone(run: Run) -> bool:
-    """By the clock: the job that deletes may come later."""
-    return run.retention_until <= clock.now()
-
-
 def document(run: Run, *, balance_micros: int | None) -> RunDocument:
     """The run whole. The bucket is read only where the data are to stand inline."""
     return RunDocument(**_common(run, balance_micros), result=_result(run))
@@ -142,7 +138,7 @@ def _common(run: Run, balance_micros: int | None) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "pack_type": run.pack_type,
-        "status": Status.EXPIRED if is_gone(run) else Status(run.status),
+        "status": Status.EXPIRED if for_tenant.is_gone(run) else Status(run.status),
         "money_state": MoneyState(run.money_state),
         "cost": cost(run, balance_micros=balance_micros),
         "meta": RunMeta(

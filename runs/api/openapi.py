@@ -151,6 +151,7 @@ SUBMIT: Final[dict[str, Any]] = {
             ReasonCode.BUDGET_DRAINED,
             ReasonCode.IDEMPOTENCY_CONFLICT,
             ReasonCode.IDEMPOTENCY_IN_PROGRESS,
+            ReasonCode.GONE,
             ReasonCode.BUDGET_UNAVAILABLE,
             ReasonCode.QUEUE_ENQUEUE_FAILED,
             ReasonCode.SERVICE_UNAVAILABLE,

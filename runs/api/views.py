@@ -27,7 +27,7 @@ from runs.models import Run
 from runs.reads import for_tenant, listing
 from runs.submissions import Submission
 from runs.submit import request_body, request_hash, submission
-from runs.submit.answer import SubmitRefusal, Submitted
+from runs.submit.answer import GONE_DETAIL, SubmitRefusal, Submitted
 from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -189,9 +189,9 @@ def _owned(request: Request, text: str, money: SeenBalance) -> Run:
     run = for_tenant.one_with_inputs(principal_of(request).tenant_id, UUID(text)) if _RUN_ID.fullmatch(text) else None
     if run is None:
         raise _not_found()
-    if documents.is_gone(run):
+    if for_tenant.is_gone(run):
         _tell_costs_of(request, run, documents.cost(run, balance_micros=money.balance_micros))
-        raise Problem(ReasonCode.GONE, "The run's retention has passed.", run_id=str(run.run_id))
+        raise Problem(ReasonCode.GONE, GONE_DETAIL, run_id=str(run.run_id))
     return run
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
+from dpp_project import clock
 from runs.models import Run
 from runs.reads.with_inputs import RunReader
 from runs.states import MoneyState
@@ -32,6 +33,11 @@ def _if_of(tenant_id: str, run: Run | None) -> Run | None:
     runs, and reads all of them by the tenant's index instead of the one by its key.
     """
     return run if run is not None and run.tenant_id == tenant_id else None
+
+
+def is_gone(run: Run) -> bool:
+    """Past its retention, by the clock: the job that deletes may come later."""
+    return run.retention_until <= clock.now()
 
 
 _SHOWN: Final = RunReader(sent=("run_id", "timebox_sec", "min_reliability_score", "inline"))

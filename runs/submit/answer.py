@@ -65,6 +65,14 @@ def conflict(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
     )
 
 
+GONE_DETAIL: Final = "The run's retention has passed."
+
+
+def gone(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
+    """The key still names a run that its owner can read no more; it is free again when the run is a tombstone."""
+    return SubmitRefusal(reason=ReasonCode.GONE, detail=GONE_DETAIL, run_id=run_id, balance_micros=balance_micros)
+
+
 def drained(*, price_micros: int, balance_micros: int) -> SubmitRefusal:
     price, balance = format_usd(price_micros), format_usd(balance_micros)
     return SubmitRefusal(

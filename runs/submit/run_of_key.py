@@ -109,6 +109,8 @@ class RunOfKey:
             return self._resumed(run)
         if run.finalize_stage == Stage.CLAIMED and run.intent_reason_code in FREES_ITS_KEY:
             return IN_PROGRESS
+        if for_tenant.is_gone(run):
+            return answer.gone(run.run_id, balance_micros=seen.balance_micros)
         if self._found.mapped_run_id != run.run_id:
             self.map(run.run_id, made_at_ms=created_at_ms(run.created_at))
         return Submitted(

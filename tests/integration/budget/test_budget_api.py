@@ -313,7 +313,7 @@ def test_a_wrong_top_up_is_refused_by_field(operator: Caller, tenant_id: str, bo
     assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
 
 
-@pytest.mark.parametrize("key", [None, "short", "with space in it", "x" * 65, "run:0000-0000"])
+@pytest.mark.parametrize("key", [None, "short", "with space in it", "x" * 65, "run:0000-0000", "ticket-1"])
 def test_a_wrong_key_is_refused(operator: Caller, tenant_id: str, key: str | None) -> None:
     problem = operator.top_up(tenant_id, {"amount_usd": "1.0000"}, key=key, status=422).json()
     assert [error["field"] for error in problem["errors"]] == ["header.Idempotency-Key"]

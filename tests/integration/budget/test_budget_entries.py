@@ -1,6 +1,7 @@
 """Top-ups and adjustments: once by reference, spendable at once, never lost or doubled by a crash (DPP-57)."""
 
 import threading
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -96,9 +97,10 @@ def test_a_wrong_amount_changes_nothing(micros: object) -> None:
 
 @pytest.mark.parametrize(
     "reference",
-    ["", " ", "a\nb", "x" * 65, "run:7d0c", "dispute:1"],
-    ids=["empty", "blank", "line", "long", "run", "dispute"],
+    ["", " ", "a\nb", "x" * 65, "run:7d0c", "dispute:1", "ticket-7d0c", "a\x00b", "a\ud800b"],
+    ids=["empty", "blank", "line", "long", "run", "dispute", "ticket", "nul", "surrogate"],
 )
+@pytest.mark.contract("HRD-08")
 def test_a_wrong_reference_changes_nothing(reference: str) -> None:
     tenant_id = a_tenant().tenant_id
     assert refused(top_up(tenant_id, reference=reference)).field == "reference"
@@ -135,6 +137,33 @@ def test_an_adjustment_may_take_what_is_held_and_leave_a_debt(runs_table: RunsTa
     assert entered(adjust(tenant_id, -500_000)).balance_micros == -400_000
     services.refund(tenant_id=tenant_id, run_id=run_id)
     assert standing_balance(tenant_id) == 0
+
+
+@pytest.mark.contract("HRD-08")
+def test_a_debt_is_paid_off_in_parts() -> None:
+    """Charges are taken whatever the ledger holds: after a Postgres that went back in time a tenant may owe."""
+    tenant_id = a_tenant().tenant_id
+    LedgerEntry.objects.create(
+        tenant_id=tenant_id, kind="CHARGE", amount_usd_micros=-10, run_id=uuid.uuid4(), actor="test"
+    )
+    rebuild.rebuild_tenant(tenant_id)
+    assert entered(top_up(tenant_id, 4, reference="a part")).balance_micros == -6
+    assert refused(adjust(tenant_id, -1, reference="deeper")) == LIMITED
+    assert entered(adjust(tenant_id, 5, reference="another")).balance_micros == -1
+    assert entered(top_up(tenant_id, 3, reference="the rest")).balance_micros == 2
+    assert entered(adjust(tenant_id, -2, reference="all of it")).balance_micros == 0
+    assert refused(adjust(tenant_id, -1, reference="once more")) == LIMITED
+    assert (standing_balance(tenant_id), ledger.sums_of(tenant_id).total_micros) == (0, 0)
+
+
+@pytest.mark.contract("HRD-08")
+def test_a_tickets_reference_is_the_tickets_alone() -> None:
+    tenant_id = a_tenant().tenant_id
+    assert refused(adjust(tenant_id, 5, reference="ticket-1")).field == "reference"
+    assert entered(top_up(tenant_id, 5, reference="ticket-1", of_ticket=True)).is_new
+    assert refused(top_up(tenant_id, reference="run:1", of_ticket=True)).field == "reference"
+    assert refused(top_up(tenant_id, 5, reference="ticket-1")).field == "reference"
+    assert LedgerEntry.objects.filter(tenant_id=tenant_id).count() == 1
 
 
 def test_a_dry_run_enters_nothing() -> None:

@@ -246,6 +246,29 @@ def test_dpp_06_a_key_is_free_again_after_the_retention(shop: Shop) -> None:
     assert again.json()["run_id"] != first.json()["run_id"]
 
 
+@pytest.mark.contract("HRD-08")
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_dpp_06_between_the_retention_and_its_pass_a_retry_is_told_gone(shop: Shop, *, is_mapped: bool) -> None:
+    """The receipt would send its reader to an address that answers 410."""
+    key = a_request_key()
+    first = shop.submit(key=key)
+    assert shop.cancel(first.json()["run_id"]).status_code == 200
+    run = gear.aged(gear.row(uuid.UUID(first.json()["run_id"])), retention_until=1)
+    if not is_mapped:
+        redis.client().delete(mapping(shop, key))
+    messages()
+    before = gear.everything(run.run_id)
+    again = shop.submit(key=key)
+    assert reason(again) == (410, "GONE")
+    assert again.json()["run_id"] == str(run.run_id)
+    assert reason(shop.submit(OTHER, key=key)) == (409, "IDEMPOTENCY_CONFLICT")
+    assert (gear.everything(run.run_id), messages(), shop.holds()) == (before, [], {})
+    assert len(shop.runs()) == 1
+    assert bool(redis.client().exists(mapping(shop, key))) is is_mapped
+    gear.won(transitions.expire(run_id=run.run_id, version=run.version, actor="test"))
+    assert shop.submit(key=key).status_code == 202
+
+
 def test_dpp_06_a_mapping_of_nonsense_is_overwritten(shop: Shop) -> None:
     key = a_request_key()
     redis.client().hset(mapping(shop, key), mapping={"run_id": str(uuid.uuid4()), "payload_hash": "x"})
