@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping
-from typing import IO, Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Final
 
 from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.parsers import BaseParser
@@ -13,6 +14,19 @@ from dpp_project.reasons import ReasonCode
 
 MAX_BODY_BYTES = 1_048_576
 MAX_DEPTH = 32
+MAX_MEMORY_PER_BYTE: Final = 24
+"""Of what a body becomes, estimated; with its text and the reader's own tables it stays below 30."""
+WIDE_TEXT_PER_BYTE: Final = 4
+"""Of the body as text: one character of an astral plane makes each of the others as wide."""
+SMALL_MEMORY_BYTES: Final = 65_536
+_MEMORY_BY_MARK: Final = ((b"[", 104), (b"{", 120), (b":", 96), (b",", 8))
+"""What one array, object, name and value take, without its text."""
+_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_STRINGS: Final = re.compile(_STRING, re.DOTALL)
+_SOME_STRINGS: Final = re.compile(rb'(?:[^"]++|' + _STRING + rb"){1,1000}+", re.DOTALL)
+# Both can come as escapes alone: neither a raw control character nor a raw surrogate passes the readers before.
+_PERHAPS_UNSTORABLE: Final = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class StrictJSONParser(BaseParser):
@@ -41,6 +55,7 @@ class StrictJSONParser(BaseParser):
 
 def parse_json(body: bytes) -> Any:
     """The document in `body`, or a Problem that says where reading stopped. Never repeats what was sent."""
+    _check_size_in_memory(body)
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -52,10 +67,13 @@ def parse_json(body: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise _malformed(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
-        raise _malformed(f"nested deeper than {MAX_DEPTH} levels") from None
+        raise _nested_too_deep() from None
     except ValueError:  # an integer of more digits than Python converts
         raise _malformed("a number has too many digits") from None
-    _check_storable(document)
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
+        _check_depth(document)
+    if _PERHAPS_UNSTORABLE.search(body) is not None:
+        _check_storable(document)
     return document
 
 
@@ -99,30 +117,76 @@ def _finite_float(digits: str) -> float:
     return number
 
 
+def _nested_too_deep() -> Problem:
+    return _malformed(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _check_size_in_memory(body: bytes) -> None:
+    """Refuse, before anything is made of it, a body that is little but structure: `[[]],` takes 34 times its bytes.
+
+    Strings are left out of the count only where their punctuation would decide.
+    """
+    most = _most_memory(body)
+    if _estimate(body) > most and sum(map(_estimate, _without_strings(body))) > most:
+        raise _malformed("it holds too many arrays, objects and names for its length")
+
+
+def _without_strings(body: bytes) -> Iterator[bytes]:
+    """A part at a time: what lies between a million strings is a million objects."""
+    place = 0
+    while (part := _SOME_STRINGS.match(body, place)) is not None:
+        yield _STRINGS.sub(b"", part[0])
+        place = part.end()
+
+
+def _most_memory(body: bytes) -> int:
+    per_byte = MAX_MEMORY_PER_BYTE - (0 if body.isascii() else WIDE_TEXT_PER_BYTE)
+    return len(body) * per_byte + SMALL_MEMORY_BYTES
+
+
+def _estimate(text: bytes) -> int:
+    return sum(text.count(mark) * size for mark, size in _MEMORY_BY_MARK)
+
+
+def _check_depth(document: Any) -> None:
+    """Iterators, not lists, of what is still to come: one for each level."""
+    levels: list[Iterator[Any]] = [iter((document,))]
+    while levels:
+        for node in levels[-1]:
+            if isinstance(node, dict | list):
+                if len(levels) > MAX_DEPTH:
+                    raise _nested_too_deep()
+                levels.append(iter(node.values() if isinstance(node, dict) else node))
+                break
+        else:
+            levels.pop()
+
+
 def _check_storable(document: Any) -> None:
-    """Refuse what Postgres' jsonb cannot hold, and nesting too deep for later readers."""
-    level, nodes = 0, [("", document)]
-    while nodes:
-        level += 1
-        if level > MAX_DEPTH:
-            raise _malformed(f"nested deeper than {MAX_DEPTH} levels")
-        deeper: list[tuple[str, Any]] = []
-        for path, node in nodes:
-            if isinstance(node, str):
-                _check_text(path, node)
-            elif isinstance(node, dict):
-                for name, value in node.items():
-                    _check_text(path, name)
-                    deeper.append((f"{path}.{name}" if path else name, value))
-            elif isinstance(node, list):
-                deeper.extend((f"{path}[{index}]", value) for index, value in enumerate(node))
-        nodes = deeper
+    """Refuse what Postgres' jsonb cannot hold, by the path of the first such text."""
+    steps = _steps_to_unstorable(document)
+    if steps is None:
+        return
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(steps))
+    raise Problem(
+        ReasonCode.VALIDATION_FAILED,
+        "A text holds a character that cannot be stored.",
+        errors=[FieldError(printable(path.removeprefix(".")) or "body", "remove U+0000 and lone surrogates")],
+    )
 
 
-def _check_text(path: str, text: str) -> None:
-    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text if character > "\ud7ff"):
-        raise Problem(
-            ReasonCode.VALIDATION_FAILED,
-            "A text holds a character that cannot be stored.",
-            errors=[FieldError(printable(path) or "body", "remove U+0000 and lone surrogates")],
-        )
+def _steps_to_unstorable(node: Any) -> list[str | int] | None:
+    """The way there, its last step first; nothing is written down on the way. No deeper than MAX_DEPTH."""
+    if isinstance(node, str):
+        return None if _UNSTORABLE.search(node) is None else []
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if _UNSTORABLE.search(name) is not None:
+                return []
+            if (steps := _steps_to_unstorable(value)) is not None:
+                return [*steps, name]
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            if (steps := _steps_to_unstorable(value)) is not None:
+                return [*steps, index]
+    return None

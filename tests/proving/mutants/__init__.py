@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from tests.proving.mutants import of_money, of_recovery, of_runs, of_tickets
+from tests.proving.mutants import of_door, of_money, of_recovery, of_runs, of_tickets
 from tests.proving.mutants.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*of_runs.MUTANTS, *of_money.MUTANTS, *of_recovery.MUTANTS, *of_tickets.MUTANTS)
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *of_door.MUTANTS,
+    *of_runs.MUTANTS,
+    *of_money.MUTANTS,
+    *of_recovery.MUTANTS,
+    *of_tickets.MUTANTS,
+)
