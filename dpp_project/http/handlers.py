@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views import defaults
 from redis import RedisError
@@ -33,9 +34,19 @@ def answer(request: HttpRequest, error: BaseException) -> HttpResponse:
     return response(request, problem)
 
 
+def holds_nul(error: BaseException) -> bool:
+    """Postgres takes no NUL in a text, and the driver says so before it sends anything.
+
+    Bodies and queries are checked where they are read: what comes so far stood in an address.
+    """
+    return isinstance(error, DataError) and "NUL" in str(error)
+
+
 def to_problem(error: BaseException) -> Problem:
     if isinstance(error, Problem):
         return error
+    if holds_nul(error):
+        return Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
     for kinds, make in _PROBLEMS:
         if isinstance(error, kinds):
             return make(error)

@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable
 
 import structlog
+from django.core.exceptions import ValidationError
+from django.db import DataError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from dpp_project.http import answers, metrics, problems
-from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS, for_browsers
+from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS, bad_request, for_browsers
 from dpp_project.http.problems import Problem
 from dpp_project.observe import tracing
 from dpp_project.reasons import ReasonCode
@@ -41,6 +43,15 @@ class RequestMiddleware:
             response.headers.setdefault("Cache-Control", "no-store")
         self._account(request, response, started)
         return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """A page's; the API answers its own exceptions before they come here.
+
+        What a person enters is checked by forms; a value that no column takes stood in the address or a forged form.
+        """
+        if for_browsers(request) and isinstance(exception, DataError | ValidationError):
+            return bad_request(request, exception)
+        return None
 
     def _account(self, request: HttpRequest, response: HttpResponseBase, started: float) -> None:
         seconds = time.perf_counter() - started
