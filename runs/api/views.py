@@ -51,7 +51,13 @@ class RunsView(MeteredView):
         second run; another request under the key is refused.
         """
         with Token(request, Bucket.SUBMIT) as token:
-            answer = submission.submit(_submission(request), entry=token)
+            key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
+            answer = submission.submit(
+                tenant_id=principal_of(request).tenant_id,
+                idempotency_key=key,
+                read=lambda: _submission(request, key),
+                entry=token,
+            )
         if isinstance(answer, SubmitRefusal):
             raise _refused(request, answer)
         return _accepted(request, answer)
@@ -132,11 +138,10 @@ def _take_trace_id(request: Request, of_body: str | None) -> None:
         tracing.bind(given)
 
 
-def _submission(request: Request) -> Submission:
-    """Body and key, checked. Raises a Problem that names each wrong field."""
+def _submission(request: Request, key: str) -> Submission:
+    """The body, checked. Raises a Problem that names each wrong field."""
     body = request_body.read(bodies.document(request))
     payload = request_hash.payload_of(body)
-    key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
     _take_trace_id(request, body.meta.trace_id)
     principal = principal_of(request)
     return Submission(

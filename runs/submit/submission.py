@@ -1,9 +1,10 @@
-"""`POST /v1/runs` as a use case: from a checked request to a run that is held, queued and known by its key.
+"""`POST /v1/runs` as a use case: from a request to a run that is held, queued and known by its key.
 
 Idempotency key: (tenant, Idempotency-Key); the unique index decides, the row is the truth. The order, and what a death
 after each step leaves (docs/concurrency.md has the same windows with their tests):
 
     lock            rate, lock, mapping, glance at the balance, one trip     a lock that lapses in 5 s
+    read            body parsed and checked: a wrong one has cost a token     the lock is given back, or lapses
     accept          INSERT row and inputs: QUEUED, money NONE                a row nobody sees; a retry resumes it, the
                                                                              sweep of abandoned submits ends it
     hold            the money, one trip                                      the same, and its refund finds the hold
@@ -16,6 +17,8 @@ its next step, reads again and answers what it finds. A failed send may have bee
 (DPP-09); a submit that loses the claim finds the run started.
 """
 
+from collections.abc import Callable
+
 from redis import RedisError
 
 from runs.submissions import Submission
@@ -26,12 +29,12 @@ from runs.submit.key_lock import KeyLock, TripMeter
 from runs.submit.run_of_key import Row, RunOfKey
 
 
-def submit(asked: Submission, *, entry: TripMeter) -> SubmitAnswer:
-    """See the module. Raises what the database raises, and what `entry` raises to refuse the request.
+def submit(*, tenant_id: str, idempotency_key: str, read: Callable[[], Submission], entry: TripMeter) -> SubmitAnswer:
+    """See the module. Raises what the database raises, and what `entry` and `read` raise to refuse the request.
 
     A retry with the same key goes on from there.
     """
-    lock = KeyLock(asked.tenant_id, asked.idempotency_key)
+    lock = KeyLock(tenant_id, idempotency_key)
     try:
         found = key_lock.take(lock, entry)
     except RedisError as error:
@@ -39,6 +42,7 @@ def submit(asked: Submission, *, entry: TripMeter) -> SubmitAnswer:
         return BUDGET_UNAVAILABLE
     try:
         entry.passed(found.entry, found.money)
+        asked = read()
         runs = RunOfKey(asked, lock, found)
         run = runs.first()
         if not isinstance(run, Row):

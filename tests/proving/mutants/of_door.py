@@ -6,6 +6,9 @@ from tests.proving.mutants.mutant import In, Mutant
 
 PARSERS: Final = "dpp_project/http/parsers.py"
 
+SUBMISSION: Final = "runs/submit/submission.py"
+
+metering = In("integration/runs/test_submit_metering")
 json_memory = In("unit/test_json_memory")
 strict_json = In("unit/test_strict_json")
 
@@ -30,5 +33,12 @@ MUTANTS: Final = (
         'rb"\\\\u(?:0000|[dD][89a-fA-F])"',
         'rb"\\\\u(?:0000)"',
         strict_json("test_text_that_cannot_be_stored_is_refused_by_field"),
+    ),
+    Mutant(
+        "a submit's body is read before it is paid for",
+        SUBMISSION,
+        "        entry.passed(found.entry, found.money)\n        asked = read()\n",
+        "        asked = read()\n        entry.passed(found.entry, found.money)\n",
+        metering("test_hrd_12_a_wrong_body_costs_a_token_and_without_one_is_not_parsed"),
     ),
 )

@@ -1,0 +1,89 @@
+"""A wrong body costs its sender what a right one does; one that cannot be paid for is not even read (HRD-12)."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import get_resolver
+from rest_framework.views import APIView
+
+from dpp_project.http import parsers
+from dpp_project.stores import redis
+from tenants.models import Tenant
+from tests.gear.builders.shop import RUNS, Shop, a_request_key
+from tests.gear.builders.tenants import a_key, an_operator_key, bearer
+from tests.integration.tenants.test_rate_limit_http import api_views
+
+pytestmark = [pytest.mark.django_db, pytest.mark.contract("HRD-12"), pytest.mark.usefixtures("valkey")]
+
+OF_TENANTS = (RUNS, "/v1/runs/estimate", "/v1/uploads")
+OF_OPERATORS = ("/v1/tenants/t_x/topups", "/api/tickets", "/api/tickets/reaper/run")
+WITHOUT_BODY = ("v1/runs/<str:run_id>/cancel",)
+WRONG = {"no JSON": b"{", "wrong fields": b'{"a": 1}'}
+
+
+def takes_bodies(view: type[APIView]) -> bool:
+    return any(hasattr(view, method) for method in ("post", "put", "patch"))
+
+
+def test_hrd_12_no_address_that_takes_a_body_is_left_out() -> None:
+    found = {route for route, view in api_views(get_resolver().url_patterns) if takes_bodies(view)}
+    listed = {path.removeprefix("/").replace("t_x", "<str:tenant_id>") for path in (*OF_TENANTS, *OF_OPERATORS)}
+    assert found - set(WITHOUT_BODY) == listed
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every body that was parsed."""
+    found: list[bytes] = []
+    parse = parsers.parse_json
+
+    def noting(body: bytes) -> Any:
+        found.append(body)
+        return parse(body)
+
+    monkeypatch.setattr(parsers, "parse_json", noting)
+    return found
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("path", [*OF_TENANTS, *OF_OPERATORS])
+def test_hrd_12_a_wrong_body_costs_a_token_and_without_one_is_not_parsed(
+    client: Client, parsed: list[bytes], path: str, wrong: str
+) -> None:
+    issued = an_operator_key() if path in OF_OPERATORS else a_key()
+    Tenant.objects.filter(pk=issued.key.tenant_id).update(submit_rate_per_minute=1, poll_rate_per_minute=1)
+    answers = [
+        client.post(
+            path,
+            data=WRONG[wrong],
+            content_type="application/json",
+            headers=bearer(issued) | {"Idempotency-Key": a_request_key()},
+        )
+        for _ in range(3)
+    ]
+    assert answers[0].status_code in {400, 404, 422}
+    assert [answer.json()["reason_code"] for answer in answers[1:]] == ["RATE_LIMITED"] * 2
+    assert parsed == [WRONG[wrong]]
+
+
+def test_hrd_12_a_wrong_submit_gives_its_lock_back(shop: Shop) -> None:
+    key = a_request_key()
+    assert shop.submit({"a": 1}, key=key).status_code == 422
+    shop.nothing_happened()
+    assert shop.submit(key=key).status_code == 202
+
+
+def test_hrd_12_a_wrong_submit_leaves_the_lock_of_another_alone(shop: Shop) -> None:
+    key = a_request_key()
+    lock = f"idem_lock:{shop.tenant.tenant_id}:{key}"
+    redis.client().set(lock, "another's")
+    assert shop.submit({"a": 1}, key=key).status_code == 422
+    assert redis.client().get(lock) == "another's"
+
+
+def test_hrd_12_a_submit_without_a_name_costs_a_token_too(shop: Shop, parsed: list[bytes]) -> None:
+    Tenant.objects.filter(pk=shop.tenant.pk).update(submit_rate_per_minute=1)
+    assert [shop.submit(key="short").status_code for _ in range(2)] == [422, 429]
+    assert parsed == []
+    shop.nothing_happened()
