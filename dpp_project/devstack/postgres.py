@@ -20,6 +20,7 @@ from dpp_project.devstack.programs import LAUNCHER, DevstackError, Program, from
 USER = "dpp"
 DATABASE = "dpp"
 NOBODY = 65_534
+GONE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -67,19 +68,29 @@ class Postgres:
         if done.returncode != 0:
             raise DevstackError(f"initdb failed:\n{done.stdout}{done.stderr}")
 
-    def drop_stale_lock(self) -> None:
-        """Remove the lock file of a server that is dead.
+    def end_leftovers(self) -> None:
+        """Kill what a dead server left, and remove its lock file.
 
-        Postgres believes its lock while any process has the pid in it, also an unreaped zombie, as in a container
-        without an init. All its processes live in the data folder; where none does, the server is dead
-        and so are its backends, whose shared memory the lock protects too.
+        A backend notices the death of its server when it looks, and one amid a recovery or a checkpoint looks late:
+        until then its shared memory keeps a new server from starting. Postgres writes its title over the environment
+        that would name it, so it is found by its program and folder. The lock file is believed while any process has
+        the pid in it, also an unreaped zombie, as in a container without an init.
         """
         lock = self.folder / "postmaster.pid"
-        if lock.exists() and not process_identity.living_in(self.folder):
-            lock.unlink()
+        if not lock.exists():
+            return
+        living = process_identity.living_in(self.folder, program=_binary("postgres"))
+        server = lock.read_text(encoding="ascii").split()[:1]  # nothing yet where it was killed while it wrote
+        if server and int(server[0]) in living:
+            return
+        for pid in living:
+            known = process_identity.identity(pid)
+            process_identity.kill_group(pid)
+            if known is not None:
+                process_identity.wait_gone(known, seconds=GONE_SECONDS)
+        lock.unlink()
 
     def program(self) -> Program:
-        """The server. While a backend outlives a killed one, a new one refuses to start; the supervisor tries again."""
         self._give(self.folder)
         options = {
             "listen_addresses": "127.0.0.1",
@@ -97,7 +108,7 @@ class Postgres:
             name="postgres",
             command=[str(_binary("postgres")), "-D", str(self.folder), *flags],
             ready=self.ready,
-            before=self.drop_stale_lock,
+            before=self.end_leftovers,
             port=self.port,
             privilege=unprivileged(),
             stop_signal=SIGINT,  # "fast": open sessions are ended, nothing waits for them

@@ -42,14 +42,14 @@ def carrying(variable: str, value: str) -> list[int]:
     return found
 
 
-def living_in(folder: Path) -> list[int]:
-    """Pids whose working folder this is."""
-    wanted = str(folder.resolve())
+def living_in(folder: Path, *, program: Path) -> list[int]:
+    """Pids that run this program with this working folder; a shell opened there is none of them."""
+    wanted, executable = str(folder.resolve()), str(program.resolve())
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if str((entry / "cwd").readlink()) == wanted:
+                if str((entry / "cwd").readlink()) == wanted and str((entry / "exe").readlink()) == executable:
                     found.append(int(entry.name))
     return found
 

@@ -33,12 +33,13 @@ QUICK = Config(retries={"max_attempts": 1}, connect_timeout=2, read_timeout=25)
 
 @contextmanager
 def running(program: Program, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, started until it stays: a Postgres that was killed refuses its old lock for a moment."""
+    """The program, started as the supervisor does."""
     with log.open("ab") as output:
         started: list[subprocess.Popen[bytes]] = []
 
         def is_ready() -> bool:
             if not started or started[-1].poll() is not None:
+                program.before()
                 started.append(spawn(program.command, environ=ENVIRON, output=output, privilege=program.privilege))
             return program.ready()
 
@@ -214,17 +215,43 @@ def test_a_killed_postgres_keeps_what_was_committed_and_needs_its_password(tmp_p
 def test_a_lock_whose_server_is_dead_is_dropped_whoever_has_its_pid_now(tmp_path: Path) -> None:
     server = postgres.Postgres(tmp_path / "postgres", ports.choose(), "secret")
     server.create()
+    lock = server.folder / "postmaster.pid"
     with running(server.program(), tmp_path / "log") as process:
-        lock = server.folder / "postmaster.pid"
-        server.drop_stale_lock()
-        assert lock.exists(), "its server lives"
+        server.end_leftovers()
+        assert server.ready(), "its server lives"
         content = lock.read_text(encoding="ascii").splitlines()
         process.kill()
         process.wait()
-        wait_until(lambda: not process_identity.living_in(server.folder), what="the backends to end")
-    lock.write_text("\n".join([str(os.getpid()), *content[1:]]), encoding="ascii")
-    with running(server.program(), tmp_path / "log"):
+        server.end_leftovers()
+        assert not lock.exists()
+        lock.touch()  # a server killed while it wrote it
+        server.end_leftovers()
+        assert not lock.exists()
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        lock.write_text("\n".join([str(stranger.pid), *content[1:]]), encoding="ascii")
+        with running(server.program(), tmp_path / "log"):
+            assert server.ready()
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_dpp_77_a_backend_that_outlives_its_killed_server_does_not_keep_a_new_one_from_starting(tmp_path: Path) -> None:
+    server = postgres.Postgres(tmp_path / "postgres", ports.choose(), "secret")
+    server.create()
+    with running(server.program(), tmp_path / "log") as process:
+        backends = process_identity.children(process.pid)
+        os.kill(backends[0], signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        with subprocess.Popen(["sleep", "60"], cwd=server.folder) as shell:
+            server.end_leftovers()
+            assert [one for one in backends if process_identity.identity(one) is not None] == []
+            assert shell.poll() is None, "a stranger who stands in the folder"
+            shell.kill()
+    with running(server.program(), tmp_path / "log") as process:
         assert server.ready()
+        started = (tmp_path / "log").read_text(encoding="utf-8").count("starting PostgreSQL")
+        assert started == 2, "one start each"
 
 
 def test_half_a_cluster_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
