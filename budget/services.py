@@ -72,9 +72,15 @@ def settle(*, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
     return answer
 
 
-def refund(*, tenant_id: str, run_id: str) -> RefundOutcome:
-    """End a hold without a charge, and stop one that may still be coming. Key and crash window as for `settle`."""
-    answer = _counted("refund", lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id))
+def refund(*, tenant_id: str, run_id: str, was_held: bool = False) -> RefundOutcome:
+    """End a hold without a charge, and stop one that may still be coming. Key and crash window as for `settle`.
+
+    `was_held`: the run's row says that its price was held. Where Redis knows of no hold then, it has lost it; without
+    the row's word it may never have been made.
+    """
+    answer = _counted(
+        "refund", lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id, was_held=was_held)
+    )
     if isinstance(answer, NoHold) or answer == BALANCE_LOST:
         return _rebuilt(tenant_id)
     return answer

@@ -6,6 +6,7 @@ from django.db.models import Model, QuerySet
 from django.urls import reverse
 
 from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.jobs.models import JobReport
 from reaper.models import DeadLetter
 from runs.reads import for_recovery
 
@@ -27,6 +28,7 @@ def recovery() -> Panel:
         description="Counted just now; each loop processes its rows at its next pass.",
         figures=[
             *(Figure(label=label, value=_counted(rows), note=note) for label, rows, note in waiting),
+            Figure(label="Wrong money not mended", value=_not_mended(), note="By the auditor's last pass."),
             Figure(
                 label="Dead letters not sent again",
                 value=_counted(letters),
@@ -35,6 +37,15 @@ def recovery() -> Panel:
             ),
         ],
     )
+
+
+def _not_mended() -> str:
+    """What the auditor found wrong and could not make right, by its reason."""
+    report = JobReport.objects.filter(job="hold_auditor", ended_at__isnull=False, dry_run=False)
+    last = report.order_by("-started_at").first()
+    noted = {} if last is None else last.detail
+    found = [f"{count} ({name.removeprefix('not mended: ')})" for name, count in noted.items() if "not mended" in name]
+    return ", ".join(found) or "0"
 
 
 def _counted(rows: QuerySet[Model]) -> str:

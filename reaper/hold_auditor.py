@@ -2,17 +2,20 @@
 
     abandoned submits   rows left at money NONE for a minute: claim by compare-and-set, give back what may have been
                         held (or leave a tombstone against a late hold), FAILED, SUBMIT_ABANDONED
-    holds               tenant by tenant: a hold without a run, one of another amount, a run without its hold. What
-                        is found was read while the tenant's sequence stood still, so it is no moment's in-between; the
-                        tenant is then rebuilt from Postgres, behind its own gate
+    money               tenant by tenant: a hold without a run, one of another amount, a run without its hold, a balance
+                        that is wrong. What is found was read while the tenant's sequence stood still, so it is no
+                        moment's in-between; the tenant is then rebuilt from Postgres, behind its own gate. Compared are
+                        the tenants with open runs or with holds, and those for whom the last `money_verify`, which
+                        comes round to every tenant, found a difference
 
 Each part is safe twice and beside itself. A death in the first leaves a claim to the reconciler, in the second the
 tenant's gate closed, which the watch of the gates takes over. Credits that a death left on their way are brought home
-by a job of budget's. A balance that is wrong while every hold is right has no cause that we know: that is reported, by
-`money_verify`, and left to a person.
+by a job of budget's. What cannot be made right now is counted by its reason (`dpp_money_not_mended_total`), logged as
+an error, and named in the report and in the console.
 """
 
 from bisect import bisect
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -22,6 +25,7 @@ from budget import verify
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from budget.verify import DifferenceKind, Proof, Verdict
+from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import PassReport
 from dpp_project.reasons import ReasonCode
 from reaper import driver, metrics
@@ -37,11 +41,7 @@ from tenants.models import Tenant
 log = structlog.get_logger("dpp.reaper")
 
 ACTOR: Final = "auditor"
-HOLD_FAULTS: Final = (
-    DifferenceKind.HOLD_WITHOUT_RUN,
-    DifferenceKind.HOLD_OF_ANOTHER_AMOUNT,
-    DifferenceKind.RUN_WITHOUT_HOLD,
-)
+BALANCE_FAULTS: Final = (DifferenceKind.BALANCE, DifferenceKind.BALANCE_LOST)
 DIFFERENCES_LOGGED: Final = 20
 
 
@@ -73,7 +73,7 @@ def preview(*, now: datetime, limit: int) -> PassReport:
     tally.seen = for_recovery.abandoned()[:limit].count()
     for tenant_id in _tenants()[:limit]:
         with tally.each(tenant_id, seen=0):
-            tally.seen += _holds_differ(verify.verify(tenant_id))
+            tally.seen += verify.verify(tenant_id).verdict is Verdict.DIFFERS
     tally.changed = tally.seen
     return tally.report()
 
@@ -96,7 +96,7 @@ def _compare_tenants(tally: Tally, limit: int) -> None:
         with tally.each(tenant_id, seen=0):
             proof = verify.verify(tenant_id)
             tally.noted["tenants compared"] += 1
-            if _holds_differ(proof):
+            if proof.verdict is Verdict.DIFFERS:
                 _make_right(tally, proof)
             elif proof.verdict is not Verdict.PROVED:
                 tally.noted[proof.verdict] += 1
@@ -106,38 +106,55 @@ def _compare_tenants(tally: Tally, limit: int) -> None:
     _Turn.after = ""
 
 
-def _holds_differ(proof: Proof) -> bool:
-    return any(found.kind in HOLD_FAULTS for found in proof.differences)
-
-
 def _make_right(tally: Tally, proof: Proof) -> None:
     tally.seen += 1
-    log.error(
-        "holds do not fit their runs, the tenant is rebuilt",
-        tenant_id=proof.tenant_id,
-        drift_usd_micros=proof.drift_micros,
-        differences=[
-            {
-                "kind": found.kind.value,
-                "run_id": found.run_id,
-                "expected_usd_micros": found.expected_micros,
-                "found_usd_micros": found.found_micros,
-            }
-            for found in proof.differences[:DIFFERENCES_LOGGED]
-        ],
-    )
-    if isinstance(rebuild.rebuild_tenant(proof.tenant_id), rebuild.Rebuilt):
-        metrics.HOLDS_MENDED.inc()
-        tally.changed += 1
-        tally.noted["tenants rebuilt"] += 1
+    differences = [
+        {
+            "kind": found.kind.value,
+            "run_id": found.run_id,
+            "expected_usd_micros": found.expected_micros,
+            "found_usd_micros": found.found_micros,
+        }
+        for found in proof.differences[:DIFFERENCES_LOGGED]
+    ]
+    said = {"tenant_id": proof.tenant_id, "drift_usd_micros": proof.drift_micros, "differences": differences}
+    log.error("money does not fit its runs and ledger, the tenant is rebuilt", **said)
+    try:
+        made = rebuild.rebuild_tenant(proof.tenant_id)
+    except Exception as error:
+        _not_mended(tally, type(error).__name__, said)
+        raise
+    if not isinstance(made, rebuild.Rebuilt):
+        _not_mended(tally, type(made).__name__, said)
+        return
+    of_a_balance = all(found.kind in BALANCE_FAULTS for found in proof.differences)
+    (metrics.BALANCES_MENDED if of_a_balance else metrics.HOLDS_MENDED).inc()
+    tally.changed += 1
+    tally.noted["tenants rebuilt"] += 1
+
+
+def _not_mended(tally: Tally, why: str, said: Mapping[str, object]) -> None:
+    """It stays wrong until a later pass, so an operator must hear of it."""
+    metrics.NOT_MENDED.labels(why).inc()
+    tally.noted[f"not mended: {why}"] += 1
+    log.error("money that does not fit could not be made right", why=why, **said)
 
 
 def _tenants() -> list[str]:
-    """Those with open runs, or with holds; first those behind the last one of a pass that had to end early."""
+    """See the module; first those behind the last one of a pass that had to end early."""
     open_money = Run.objects.filter(money_state__in=sorted(UNENDED_MONEY))
-    found = sorted({*open_money.values_list("tenant_id", flat=True).distinct(), *_with_holds()})
+    with_runs = open_money.values_list("tenant_id", flat=True).distinct()
+    found = sorted({*with_runs, *_with_holds(), *_found_to_differ()})
     first = bisect(found, _Turn.after)
     return found[first:] + found[:first]
+
+
+def _found_to_differ() -> Iterable[str]:
+    """What the last proof of all money reported. A tenant without runs and holds is compared nowhere else."""
+    report = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
+    last = report.order_by("-started_at").first()
+    named = [] if last is None else list(last.detail.get("differ", ()))
+    return Tenant.objects.filter(tenant_id__in=named).values_list("tenant_id", flat=True)
 
 
 def _with_holds() -> list[str]:

@@ -8,3 +8,5 @@ LOST = Counter("dpp_recovery_lost_total", "Rows that a rival moved first, which 
 SKIPPED = Counter("dpp_recovery_skipped_total", "Rows that failed and were left to a later pass.", ["loop"])
 DEAD_LETTERS = Counter("dpp_dead_letters_total", "Dead letters stored, by what was done about them.", ["outcome"])
 HOLDS_MENDED = Counter("dpp_holds_mended_total", "Tenants whose holds did not fit their runs and were rebuilt.")
+BALANCES_MENDED = Counter("dpp_balances_mended_total", "Tenants whose balance alone was wrong and was rebuilt.")
+NOT_MENDED = Counter("dpp_money_not_mended_total", "Tenants whose money is wrong and could not be rebuilt.", ["why"])

@@ -45,6 +45,8 @@ class Claim:
     actor: str
     money_state: MoneyState
     charge_micros: int
+    was_held: bool
+    """The row was RESERVED when it was claimed: its price was held, so a hold that is not there was lost."""
 
     @classmethod
     def stored(cls, run: Run, *, actor: str) -> Self:
@@ -60,6 +62,7 @@ class Claim:
             actor=actor,
             money_state=MoneyState(money_state),
             charge_micros=charge_micros,
+            was_held=run.money_state == MoneyState.RESERVED,
         )
 
 

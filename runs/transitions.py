@@ -244,7 +244,14 @@ _CLAIM: Final[dict[str, Any]] = {
 
 
 def _claim(
-    edge: CompiledUpdate, run: Seen, *, intent: Intent, actor: str, token: str | None = None, **guarded: object
+    edge: CompiledUpdate,
+    run: Seen,
+    *,
+    intent: Intent,
+    actor: str,
+    token: str | None = None,
+    was_held: bool = True,
+    **guarded: object,
 ) -> Claimed | Lost:
     """`guarded`: what the edge's guard compares beside the row as it was seen."""
     token, pointer = token or new_token(), intent.result
@@ -275,6 +282,7 @@ def _claim(
             actor=actor,
             money_state=intent.money_state,
             charge_micros=intent.charge_micros,
+            was_held=was_held,
         )
     )
 
@@ -319,7 +327,7 @@ _CLAIM_ABANDONED: Final = CompiledUpdate(Run.objects.filter(_SEEN, _UNHELD, upda
 def claim_abandoned(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
     """A submit that died before it marked its money: the refund finds the hold, or leaves a tombstone against it."""
     untouched = timedelta(seconds=timing.ABANDONED_AFTER_SECONDS)
-    return _claim(_CLAIM_ABANDONED, run, intent=intent, actor=actor, untouched=untouched)
+    return _claim(_CLAIM_ABANDONED, run, intent=intent, actor=actor, was_held=False, untouched=untouched)
 
 
 _CLAIM_UNSENT: Final = CompiledUpdate(Run.objects.filter(_SEEN, _WAITING), **_CLAIM)

@@ -54,11 +54,12 @@ class Scripts:
             outcomes.settle_answer,
         )
 
-    def refund_full(self, *, tenant_id: str, run_id: str) -> RefundAnswer:
+    def refund_full(self, *, tenant_id: str, run_id: str, was_held: bool) -> RefundAnswer:
+        held = "held" if was_held else ""
         return self._call(
             REFUND_FULL,
             _run_keys(tenant_id, run_id),
-            lambda epoch: [tenant_id, run_id, epoch],
+            lambda epoch: [tenant_id, run_id, epoch, held],
             outcomes.refund_answer,
         )
 

@@ -213,6 +213,28 @@ def test_refund_sees_that_the_holds_were_lost(side: Side) -> None:
     assert refused(side, lambda: refund(side)) == ["ERR_NO_RESERVE"]
 
 
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_refund_of_a_run_that_was_held_leaves_no_tombstone(side: Side) -> None:
+    held_run(side)
+    side.drop(keys.holds(TENANT))
+    side.drop(keys.reserve(RUN))
+    assert refused(side, lambda: refund(side, was_held=True)) == ["ERR_NO_RESERVE"]
+
+
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_a_tombstone_is_no_end_of_a_run_that_was_held(side: Side) -> None:
+    assert refund(side) == ["OK", "0", "1000000", "0", "tombstone"]
+    assert refused(side, lambda: refund(side, was_held=True)) == ["ERR_NO_RESERVE"]
+    assert refused(side, lambda: refund(side)) == ["OK", "0", "1000000", "0", "again"]
+
+
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_a_run_that_was_held_is_refunded_once(side: Side) -> None:
+    held_run(side)
+    assert refund(side, was_held=True) == ["OK", "250000", "1000000", "0", "first"]
+    assert refused(side, lambda: refund(side, was_held=True)) == ["OK", "250000", "1000000", "0", "again"]
+
+
 # Credit
 
 

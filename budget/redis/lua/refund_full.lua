@@ -3,17 +3,18 @@
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate
 -- ARGV  1 tenant_id   2 run_id   3 the epoch the caller knows
+--       4 `held` where the run's row says that its price was held: then a hold that is not there was lost
 --
 -- OK <refund> <new_balance> <charge> first|tombstone|again
 --                                         tombstone: no hold was there, and a late reserve will be refused
 --                                         again: the first settle's or refund's answer, nothing changed
--- ERR_NO_RESERVE                          the reserve key stands without a hold: the holds were lost
+-- ERR_NO_RESERVE                          the reserve key, or the row, says that there was a hold: it was lost
 -- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
 -- ERR_ARGUMENT <name>
 -- The receipt, "0 <refund> <balance> <tenant_id>", lives 86400 s. Every answer but OK first and OK tombstone has changed nothing.
 
-local tenant, run, epoch = ARGV[1], ARGV[2], ARGV[3]
+local tenant, run, epoch, was_held = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == 'held'
 
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
@@ -33,6 +34,8 @@ if not balance or #balance > 18 or not string.match(balance, '^%-?[0-9]+$') then
 if receipt then
   local charged, refunded, left_then, whose = string.match(receipt, '^([0-9]+) ([0-9]+) (%-?[0-9]+) (.+)$')
   if whose ~= tenant then return {'ERR_TENANT_MISMATCH'} end
+  -- What ended a hold has charged or refunded something: this is a tombstone.
+  if was_held and charged == '0' and refunded == '0' then return {'ERR_NO_RESERVE'} end
   return {'OK', refunded, left_then, charged, 'again'}
 end
 
@@ -41,7 +44,7 @@ local outcome = 'first'
 if not held then
   local owner = redis.call('HGET', KEYS[2], 'tenant_id')
   if owner and owner ~= tenant then return {'ERR_TENANT_MISMATCH'} end
-  if owner then return {'ERR_NO_RESERVE'} end
+  if owner or was_held then return {'ERR_NO_RESERVE'} end
   held, outcome = '0', 'tombstone'
 end
 

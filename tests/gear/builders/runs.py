@@ -13,6 +13,7 @@ from runs import run_ids, transitions
 from runs.claims import Claim, Lost, Won
 from runs.intents import Intent, ResultPointer
 from runs.models import Run, RunDispute, RunHistory, RunInputs
+from runs.states import MoneyState
 from runs.submissions import Submission
 from runs.transitions import Accepted
 from tests.gear.builders.tenants import a_tenant
@@ -54,6 +55,7 @@ def claim_of(run: Run, *, intent: Intent | None = None, token: str = TOKEN, acto
         actor=actor,
         money_state=intent.money_state,
         charge_micros=intent.charge_micros,
+        was_held=run.money_state == MoneyState.RESERVED,
     )
 
 

@@ -155,8 +155,10 @@ def settle(side: Side, charge: str | int, *, tenant: str = TENANT, run: str = RU
     return side.call("settle", run_keys(tenant, run), [str(charge), tenant, run, epoch])
 
 
-def refund(side: Side, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH) -> list[str]:
-    return side.call("refund_full", run_keys(tenant, run), [tenant, run, epoch])
+def refund(
+    side: Side, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH, was_held: bool = False
+) -> list[str]:
+    return side.call("refund_full", run_keys(tenant, run), [tenant, run, epoch, *(["held"] if was_held else [])])
 
 
 def credit_keys(tenant: str = TENANT, entry: str = ENTRY) -> list[str]:

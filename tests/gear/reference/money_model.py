@@ -107,7 +107,7 @@ class Model:
         return _settled(self._end(tenant, run, charge=taken, refund=int(held) - taken), "first")
 
     def refund_full(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
-        tenant, run, epoch, _, _ = _five(arguments)
+        tenant, run, epoch, was_held, _ = _five(arguments)
         wrong = _first_wrong(
             ("tenant_id", bool(tenant)),
             ("run_id", bool(run)),
@@ -118,12 +118,16 @@ class Model:
         if closed:
             return closed
         receipt = self._receipt(run)
+        if receipt and receipt.tenant_id == tenant and was_held == "held" and receipt.charge == receipt.refund == "0":
+            return ["ERR_NO_RESERVE"]
         if receipt:
             return _refunded(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
         held = self._held(tenant, run)
         reserve = self.hashes.get(keys.reserve(run))
-        if held is None and reserve:
-            return ["ERR_NO_RESERVE"] if reserve["tenant_id"] == tenant else _MISMATCH
+        if held is None and reserve and reserve["tenant_id"] != tenant:
+            return _MISMATCH
+        if held is None and (reserve or was_held == "held"):
+            return ["ERR_NO_RESERVE"]
         ended = self._end(tenant, run, charge=0, refund=int(held or 0))
         return _refunded(ended, "tombstone" if held is None else "first")
 

@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from budget import jobs as budget_jobs
 from budget import services, verify
 from budget.outcomes import Held, RunClosed
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
 from budget.verify import Verdict
+from dpp_project.jobs import runner
+from dpp_project.jobs.runner import PassOutcome
 from reaper import hold_auditor, metrics
+from reaper import jobs as reaper_jobs
+from reaper.dashboard import recovery as recovery_panel
 from runs import transitions
 from runs.claims import LOST, Claim, Lost, Won
 from runs.finish import finalization
@@ -155,11 +160,60 @@ def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) 
     assert scripts.shared().client.get(keys.seq(other.tenant_id)) == before
 
 
-def test_dpp_44_a_balance_that_alone_is_wrong_is_left_to_a_person(tenant: Tenant) -> None:
+@pytest.mark.contract("HRD-04")
+@pytest.mark.parametrize("wrong_by", [5, -recovery.FUNDS_MICROS, -recovery.FUNDS_MICROS - 7])
+def test_hrd_04_a_balance_that_alone_is_wrong_is_made_right(wrong_by: int, tenant: Tenant) -> None:
+    recovery.queued(tenant)
+    scripts.shared().client.incrby(keys.balance(tenant.tenant_id), wrong_by)
+    mended, holds_mended = metrics.BALANCES_MENDED._value.get(), metrics.HOLDS_MENDED._value.get()
+    report = recovery.run_loop(hold_auditor.run_once)
+    assert (report.changed, report.errors) == (1, 0)
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
+    recovery.law_holds(tenant)
+    assert (metrics.BALANCES_MENDED._value.get(), metrics.HOLDS_MENDED._value.get()) == (mended + 1, holds_mended)
+
+
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_an_orphan_hold_of_a_tenant_without_runs_is_given_back(tenant: Tenant) -> None:
+    hold_of_no_run(tenant)
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert (recovery.held_micros(tenant), recovery.balance_micros(tenant)) == ({}, recovery.FUNDS_MICROS)
+
+
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_a_tenant_without_runs_and_holds_is_repaired_when_the_proof_named_it(tenant: Tenant) -> None:
+    recovery.queued(recovery.funded())
     scripts.shared().client.incrby(keys.balance(tenant.tenant_id), 5)
     assert recovery.run_loop(hold_auditor.run_once).changed == 0
-    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS + 5
+    (proof,) = [job for job in budget_jobs.JOBS if job.name == "money_verify"]
+    assert runner.run(proof).outcome is PassOutcome.DONE
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
+
+
+@pytest.mark.contract("HRD-04")
+@pytest.mark.parametrize("why", ["Busy", "RebuildFailed"])
+def test_hrd_04_what_cannot_be_made_right_is_said_loudly(
+    why: str, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_gone(tenant)
+    before = metrics.NOT_MENDED.labels(why)._value.get()
+
+    def cannot(_tenant_id: str) -> rebuild.Busy:
+        if why == "Busy":
+            return rebuild.Busy()
+        raise rebuild.RebuildFailed("superseded 5 times")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rebuild, "rebuild_tenant", cannot)
+        (job,) = [job for job in reaper_jobs.JOBS if job.name == "hold_auditor"]
+        report = runner.run(job).report
+    assert report is not None
+    assert (report.changed, report.errors, report.detail[f"not mended: {why}"]) == (0, why != "Busy", 1)
+    assert metrics.NOT_MENDED.labels(why)._value.get() == before + 1
+    assert [it.value for it in recovery_panel().figures if it.label == "Wrong money not mended"] == [f"1 ({why})"]
     assert verify.verify(tenant.tenant_id).verdict is Verdict.DIFFERS
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
 
 
 def test_dpp_44_a_tenant_whose_gate_is_closed_waits(tenant: Tenant) -> None:

@@ -8,6 +8,8 @@ scripts = In("contract/test_money_scripts")
 gates = In("contract/test_gate_scripts")
 rebuilds = In("integration/budget/test_budget_rebuild")
 entries = In("integration/budget/test_budget_entries")
+lost_holds = In("integration/reaper/test_lost_holds")
+auditor = In("integration/reaper/test_hold_auditor_holds")
 ends = In("integration/runs/test_transitions_ends")
 
 BEHIND_THE_GATE: Final = scripts("test_dpp_55_no_money_moves_behind_a_closed_gate_or_without_a_balance")
@@ -113,9 +115,51 @@ MUTANTS: Final = (
     Mutant(
         "lost holds are taken for a tombstone",
         script("refund_full"),
-        "  if owner then return {'ERR_NO_RESERVE'} end\n",
-        "",
+        "  if owner or was_held then return {'ERR_NO_RESERVE'} end\n",
+        "  if was_held then return {'ERR_NO_RESERVE'} end\n",
         scripts("test_refund_sees_that_the_holds_were_lost"),
+    ),
+    Mutant(
+        "a hold that was lost with its reserve key is taken for never made",
+        script("refund_full"),
+        "  if owner or was_held then return {'ERR_NO_RESERVE'} end\n",
+        "  if owner then return {'ERR_NO_RESERVE'} end\n",
+        scripts("test_hrd_04_refund_of_a_run_that_was_held_leaves_no_tombstone"),
+    ),
+    Mutant(
+        "a tombstone ends a run that was held",
+        script("refund_full"),
+        "  if was_held and charged == '0' and refunded == '0' then return {'ERR_NO_RESERVE'} end\n",
+        "",
+        lost_holds("test_hrd_04_a_refund_of_a_lost_hold_gives_the_money_back"),
+    ),
+    Mutant(
+        "a claim that is taken over forgets that its run was held",
+        "runs/claims.py",
+        "was_held=run.money_state == MoneyState.RESERVED",
+        "was_held=run.money_state == MoneyState.SETTLED",
+        lost_holds("test_hrd_04_a_refund_of_a_lost_hold_gives_the_money_back"),
+    ),
+    Mutant(
+        "a run whose submit died is taken for held",
+        "runs/transitions.py",
+        "actor=actor, was_held=False, untouched=untouched)",
+        "actor=actor, untouched=untouched)",
+        lost_holds("test_hrd_04_a_submit_that_never_held_still_leaves_its_tombstone"),
+    ),
+    Mutant(
+        "an orphan hold is looked for beside open runs alone",
+        "reaper/hold_auditor.py",
+        "    found = sorted({*with_runs, *_with_holds(), *_found_to_differ()})\n",
+        "    found = sorted({*with_runs, *_found_to_differ()})\n",
+        auditor("test_hrd_04_an_orphan_hold_of_a_tenant_without_runs_is_given_back"),
+    ),
+    Mutant(
+        "a wrong balance of a tenant at rest is reported, and left",
+        "reaper/hold_auditor.py",
+        "    found = sorted({*with_runs, *_with_holds(), *_found_to_differ()})\n",
+        "    found = sorted({*with_runs, *_with_holds()})\n",
+        auditor("test_hrd_04_a_tenant_without_runs_and_holds_is_repaired_when_the_proof_named_it"),
     ),
     # Credit.
     Mutant(

@@ -117,8 +117,8 @@ MUTANTS: Final = (
     Mutant(
         "a hold that fits no run is left",
         AUDITOR,
-        "    return any(found.kind in HOLD_FAULTS for found in proof.differences)\n",
-        "    return False\n",
+        "            if proof.verdict is Verdict.DIFFERS:\n",
+        "            if proof.verdict is Verdict.DIFFERS and proof.drift_micros > 0:\n",
         audits("test_dpp_44_what_does_not_fit_is_made_right_to_the_micro"),
     ),
     Mutant(

@@ -1,0 +1,73 @@
+"""A hold that Redis lost is not taken for one that was never made: its refund gives the money back (HRD-04)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from budget.redis import keys, scripts
+from reaper import claim_reconciler, hold_auditor, reservation_sweeper
+from runs import transitions
+from runs.finish import cancellation
+from runs.models import Run
+from tenants.models import Tenant
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("HRD-04")]
+
+
+def lose_hold(run: Run, *, tombstone: bool = False) -> None:
+    """The hold is gone, and an hour later its reserve key; at the worst somebody took it for never made."""
+    client = scripts.shared().client
+    assert client.hdel(keys.holds(run.tenant_id), str(run.run_id)) == 1
+    client.delete(keys.reserve(str(run.run_id)))
+    if tombstone:
+        scripts.shared().refund_full(tenant_id=run.tenant_id, run_id=str(run.run_id), was_held=False)
+
+
+def swept(run: Run) -> None:
+    gear.aged(run, created_at=3_601)
+    assert recovery.run_loop(reservation_sweeper.run_once).changed == 1
+
+
+def canceled(run: Run) -> None:
+    answer = cancellation.cancel(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
+    assert isinstance(answer, cancellation.Canceled)
+    assert answer.ended
+
+
+def reconciled(run: Run) -> None:
+    """Its owner's cancel died after the claim."""
+    gear.won(transitions.claim_canceled(run=run, intent=gear.REFUND, actor="owner"))
+    recovery.minutes_pass(run)
+    assert recovery.run_loop(claim_reconciler.run_once).changed == 1
+
+
+@pytest.mark.parametrize("tombstone", [False, True], ids=["gone", "tombstone"])
+@pytest.mark.parametrize("end", [swept, canceled, reconciled], ids=lambda end: end.__name__)
+def test_hrd_04_a_refund_of_a_lost_hold_gives_the_money_back(
+    end: Callable[[Run], None], tenant: Tenant, *, tombstone: bool
+) -> None:
+    run = recovery.queued(tenant)
+    lose_hold(run, tombstone=tombstone)
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
+    end(run)
+    ended = gear.row(run.run_id)
+    assert (ended.finalize_stage, ended.status, ended.money_state) == ("COMMITTED", "FAILED", "REFUNDED")
+    assert (ended.actual_cost_usd_micros, recovery.charges(run)) == (0, [])
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
+    assert recovery.held_micros(tenant) == {}
+    recovery.law_holds(tenant)
+
+
+def test_hrd_04_a_submit_that_never_held_still_leaves_its_tombstone(tenant: Tenant) -> None:
+    """Only the row's word tells the two apart: here it says NONE, and no tenant is rebuilt for it."""
+    run = gear.aged(gear.accepted(tenant_id=tenant.tenant_id), updated_at=61)
+    seq = scripts.shared().client.get(keys.seq(tenant.tenant_id))
+    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert gear.row(run.run_id).money_state == "REFUNDED"
+    assert scripts.shared().client.get(keys.receipt(str(run.run_id))) == (
+        f"0 0 {recovery.FUNDS_MICROS} {tenant.tenant_id}"
+    )
+    assert scripts.shared().client.get(keys.seq(tenant.tenant_id)) == str(int(str(seq)) + 1)
+    assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
