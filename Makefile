@@ -15,7 +15,7 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 
 T ?= tests
 ARGS ?=
 
-.PHONY: help setup setup-ocr setup-model base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
+.PHONY: help setup setup-ocr setup-model setup-image image-test base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ setup-ocr: ## Install Tesseract's Korean and English and the tests' fonts (apt, 
 
 setup-model: ## Install spin and gcc, which check the protocol's model (apt, as root)
 	@sh dpp_project/devstack/setup_model.sh
+
+setup-image: ## Install what builds the container image and runs it without an engine (apt, as root)
+	@sh dpp_project/devstack/setup_image.sh
+
+image-test: setup setup-image ## Build the container image and run a platform from it
+	@$(AROUND) $(PY) -m pytest -q -s -n 0 -m slow tests/image
 
 base:
 	@sh dpp_project/devstack/bootstrap.sh base
@@ -84,6 +90,7 @@ bench-ocr: setup ## Character error rate by kind of page, and pages a minute (SE
 	@$(PY) -m bench.ocr $(SEEDS)
 
 prove: setup ## Every slow proof, each with its count (P=devstack for one)
+	@sh dpp_project/devstack/setup_image.sh --may
 	@$(AROUND) $(PY) -m tests.proving.proofs $(P)
 
 mutants: setup ## Plant small faults, one after the other; the suite must find each (M=gate for some)

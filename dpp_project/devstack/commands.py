@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpp_project.devstack import demo, environment, http, process_identity
+from dpp_project import env_file
+from dpp_project.devstack import demo, http, process_identity
 from dpp_project.devstack.folder import DEFAULT, Folder
 from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.sessions import with_services
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _up(options: argparse.Namespace) -> int:
     folder = _folder(options)
     up(folder)
-    values = environment.read(folder.env)
+    values = env_file.read(folder.env)
     print(f"DPP is up at {values['DPP_API_URL']} (docs at /docs/); keys and addresses are in {folder.env}")
     return 0
 
@@ -47,7 +48,7 @@ def _down(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     folder = _folder(options)
     up(folder)
-    values = environment.read(folder.env)
+    values = env_file.read(folder.env)
     dependencies = http.fetch(f"{values['DPP_API_URL']}/readyz").get("dependencies", {})
     print("\nIt answers, and so does what it needs:")
     for name, answer in dependencies.items():
@@ -73,7 +74,7 @@ def _status(options: argparse.Namespace) -> int:
         state = row["state"] if alive else "down"
         pid = row["pid"] if alive and row["pid"] else "-"
         print(f"{name:<10} {pid:>8}  {state:<10} {row['port'] or '-':>6} {row['restarts']:>9}")
-    for name in environment.read(folder.env).get("DEVSTACK_GIVEN", "").split(","):
+    for name in env_file.read(folder.env).get("DEVSTACK_GIVEN", "").split(","):
         if name:
             print(f"{name} was given from outside and is not ours to run")
     if not alive:

@@ -1,14 +1,13 @@
 """The environment of a devstack: addresses, secrets, and the file `.devstack/env` that publishes them."""
 
 import secrets
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from dpp_project import env_file
 from dpp_project.devstack import http, ports
 from dpp_project.devstack.aws import AccessKey, Aws
-from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.postgres import Postgres
 from dpp_project.devstack.programs import Program
 from dpp_project.devstack.valkey import Valkey
@@ -20,7 +19,6 @@ TOLD_ONLY = frozenset(
     | {"DPP_ADMIN_URL", "DPP_ADMIN_USER", "DPP_ADMIN_PASSWORD"}
 )
 FOREIGN_CREDENTIALS = frozenset({"AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"})
-_SAFE = frozenset(string.ascii_letters + string.digits + "-_.,:/@%+=")
 
 
 @dataclass(frozen=True)
@@ -45,24 +43,6 @@ class Services:
         return [service.program() for service in (self.postgres, self.valkey, self.aws) if service is not None]
 
 
-def read(path: Path) -> dict[str, str]:
-    """KEY=VALUE lines; the values are written so that a shell reads the same."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return {name: value for name, value in pairs if name}
-
-
-def write(path: Path, values: Mapping[str, str]) -> None:
-    """Readable by the owner only: the file holds keys and passwords."""
-    for name, value in values.items():
-        if not set(value) <= _SAFE:
-            raise ValueError(f"{name} has characters that a shell or a reader of KEY=VALUE would take differently")
-    write_whole(path, "".join(f"{name}={value}\n" for name, value in values.items()), mode=0o600)
-
-
 def named_outside(environ: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
     """Addresses set from outside. Our own do not count: a shell that has read `.devstack/env` passes them back."""
     given = {name: environ[name] for name in ADDRESSES if environ.get(name)}
@@ -77,7 +57,7 @@ def services(
     folder: Folder, environ: Mapping[str, str], *, durable: bool = True, names: tuple[str, ...] = ()
 ) -> tuple[Services, dict[str, str]]:
     """The services to run, and the environment for programs that use them. `names` are further ports to keep."""
-    told = read(folder.env)
+    told = env_file.read(folder.env)
     given = named_outside(environ, told)
     own_aws = "SQS_ENDPOINT_URL" not in given or "S3_ENDPOINT_URL" not in given
     fixed = {"api": int(environ["DPP_API_PORT"])} if environ.get("DPP_API_PORT") and "api" in names else {}

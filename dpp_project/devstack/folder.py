@@ -2,13 +2,13 @@
 
 import fcntl
 import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from dpp_project.devstack.programs import REPOSITORY
+from dpp_project.env_file import write_whole
 
 TAIL_BYTES = 200_000
 DEFAULT = REPOSITORY / ".devstack"
@@ -85,12 +85,3 @@ class Folder:
         except (OSError, ValueError):
             return {}
         return loaded if isinstance(loaded, dict) else {}
-
-
-def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write a file so that a reader sees the old text or the new one, never a part."""
-    draft = path.with_name(path.name + ".new")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "w", encoding="utf-8") as output:
-        output.write(text)
-    draft.replace(path)

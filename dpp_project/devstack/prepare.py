@@ -15,9 +15,10 @@ from pathlib import Path
 
 from django.core.management import CommandError
 
-from dpp_project.devstack import environment
-from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project import env_file
+from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
+from dpp_project.env_file import write_whole
 
 SHAPING = ("*.py", "*.lua", "*.css", "*.js", "*.svg", "base.txt")
 NOT_OURS = frozenset({"tests", "staticfiles", "bench", "docs", "models"})
@@ -72,15 +73,15 @@ def main() -> None:
     django.setup()
     from django.core.management import call_command
 
-    from dpp_project.devstack import seed
+    from dpp_project import demo_seed
 
     _step("database", lambda: call_command("migrate", interactive=False, verbosity=0))
     _step("queues and bucket", lambda: call_command("provision", stdout=io.StringIO()))
     _step("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
-    values = environment.read(folder.env)
+    values = env_file.read(folder.env)
     began = time.monotonic()
-    values |= seed.seed(values)
-    environment.write(folder.env, values)
+    values |= demo_seed.seed(values)
+    env_file.write(folder.env, values)
     _say("tenant, keys and admin", began)
     write_whole(folder.root / "prepared", fingerprint(values))
 

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from dpp_project import env_file
 from dpp_project.devstack import environment
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import DevstackError
@@ -26,7 +27,7 @@ def with_services(folder: Folder, command: Sequence[str]) -> int:
         end_leftovers(folder)
         services, values = environment.services(folder, os.environ, durable=False)
         services.create_missing()
-        environment.write(folder.env, values)
+        env_file.write(folder.env, values)
         supervisor = Supervisor(folder, os.environ)
         try:
             supervisor.add(services.programs())

@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Mapping
 
+from dpp_project import env_file
 from dpp_project.devstack import apps, environment, prepare
-from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.sessions import await_ready
 from dpp_project.devstack.supervisor import Supervisor, end_leftovers
+from dpp_project.env_file import write_whole
 
 STOP_FIRST = ("api", "beat", "worker")
 
@@ -46,7 +48,7 @@ def supervise(folder: Folder) -> int:
             (folder.root / "prepared").unlink(missing_ok=True)
             services.create_missing()
             progress.say("made the database cluster")
-        environment.write(folder.env, values)
+        env_file.write(folder.env, values)
         supervisor = Supervisor(folder, environment.for_programs(os.environ, values))
         try:
             return _run(supervisor, services, values, progress)

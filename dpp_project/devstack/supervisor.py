@@ -18,9 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from dpp_project.devstack import backoff, environment, process_identity
-from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project import env_file
+from dpp_project.devstack import backoff, process_identity
+from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import Program, spawn
+from dpp_project.env_file import write_whole
 from dpp_project.processes.parent_death import adopt_orphans, disown_orphans
 
 MARK = "DEVSTACK_STATE"
@@ -175,7 +177,7 @@ class Supervisor:
         with self.folder.log(program.name).open("ab") as output:
             unit.process = spawn(
                 program.command,
-                environ={**self.environ, **program.environ, **environment.read(self.folder.drill(program.name))},
+                environ={**self.environ, **program.environ, **env_file.read(self.folder.drill(program.name))},
                 output=output,
                 privilege=program.privilege,
             )

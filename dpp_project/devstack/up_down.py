@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
-from dpp_project.devstack import environment, http, process_identity
+from dpp_project import env_file
+from dpp_project.devstack import http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY, DevstackError
 from dpp_project.devstack.supervisor import end_leftovers
@@ -42,7 +43,7 @@ def up(folder: Folder) -> None:
 
 def _await_money(folder: Folder) -> None:
     """Wait for the rebuild: balances in a restarted Redis count only after beat has rebuilt them from the ledger."""
-    values = environment.read(folder.env)
+    values = env_file.read(folder.env)
     end = time.monotonic() + MONEY_SECONDS
     while time.monotonic() < end:
         with suppress(OSError):

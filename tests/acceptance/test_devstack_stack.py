@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpp_project import serve
+from dpp_project import env_file, serve
 from dpp_project.devstack import environment, http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
@@ -58,7 +58,7 @@ class Stack:
         return said
 
     def values(self) -> dict[str, str]:
-        return environment.read(self.folder.env)
+        return env_file.read(self.folder.env)
 
     def pid(self, name: str) -> int:
         return int(self.folder.pid_file(name).read_text(encoding="ascii"))
@@ -176,7 +176,7 @@ def test_a_second_with_services_in_one_folder_is_refused_and_a_kill_leaves_nobod
     tell = f"env > {told}.new; mv {told}.new {told}; exec sleep 60"
     around = stack.start("with-services", "--", "sh", "-c", tell)
     wait_until(told.exists, seconds=30, what="the command to run among its services")
-    given = environment.read(told)
+    given = env_file.read(told)
     assert {"DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL", "DPP_QUEUE_URL"} <= set(given)
     assert MARK not in given
     code, said = stack.run("with-services", "--", "true")

@@ -18,7 +18,7 @@ import pytest
 from dpp_project.devstack import valkey
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER") or f"p{os.getpid()}"
-KINDS = ("unit", "integration", "contract", "stateful", "race", "crash", "acceptance")
+KINDS = ("unit", "integration", "contract", "stateful", "race", "crash", "acceptance", "image")
 
 _NEEDED = ("DATABASE_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL")
 

@@ -55,6 +55,13 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=101,
     ),
     Proof(
+        name="image",
+        shows="the container image, built for real, sells runs read-only and without a privilege, and drains",
+        command=(*PYTEST, "-n", "0", "tests/image"),
+        least_cases=12,
+        measured_seconds=130,
+    ),
+    Proof(
         name="workers",
         shows="a worker outlives a database in a black hole, and many lives share their requests to the queue",
         command=(*PYTEST, "tests/crash/test_execution_workers.py", "tests/integration/runs/test_execution_counts.py"),

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dpp_project.devstack import backoff, process_identity
-from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.supervisor import MARK, end_leftovers
+from dpp_project.env_file import write_whole
 from tests.gear.waiting import wait_until
 
 

@@ -17,9 +17,11 @@ from urllib.parse import urlsplit
 
 import redis
 
+from dpp_project import env_file
 from dpp_project.devstack import environment, up_down
-from dpp_project.devstack.folder import Folder, write_whole
+from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY, spawn
+from dpp_project.env_file import write_whole
 from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.waiting import wait_until
 
@@ -53,7 +55,7 @@ class Stand:
         _become(_without_ours(os.environ) | {"DPP_ENABLE_PROBE_PACK": "1"} | (SMALL if self._small else LARGE))
         try:
             up_down.up(self.folder)
-            self.values = environment.read(self.folder.env)
+            self.values = env_file.read(self.folder.env)
             self._put_proxies_between()
             if not self._small:
                 self._start_second_worker()
@@ -166,7 +168,7 @@ class Stand:
             self.signal_group(name, SIGCONT)
         self.second_worker(SIGCONT)
         for name in APPS:
-            if CLOCK in environment.read(self.folder.drill(name)):
+            if CLOCK in env_file.read(self.folder.drill(name)):
                 self.set_clock(name, 0)
 
     # How it is put together.

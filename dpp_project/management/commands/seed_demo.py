@@ -1,4 +1,4 @@
-"""manage.py devstack_seed FILE"""
+"""manage.py seed_demo FILE"""
 
 import secrets
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from dpp_project.devstack import environment, seed
+from dpp_project import demo_seed, env_file
 
 
 class Command(BaseCommand):
@@ -19,8 +19,8 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
 
     def handle(self, *_: Any, file: Path, **__: Any) -> None:
-        told = environment.read(file)
+        told = env_file.read(file)
         told.setdefault("DPP_ADMIN_USER", "admin")
         told.setdefault("DPP_ADMIN_PASSWORD", secrets.token_urlsafe(12))
-        environment.write(file, told | seed.seed(told))
+        env_file.write(file, told | demo_seed.seed(told))
         self.stdout.write(f"keys and the admin's password are in {file}")

@@ -1,4 +1,4 @@
-"""Seed data of a devstack: a tenant with a key, an operator's key, an admin user."""
+"""What is tried out with: a demo tenant with funds and a key, an operator's key, an admin user. Not for production."""
 
 from collections.abc import Mapping
 from typing import TypeVar
