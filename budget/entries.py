@@ -10,16 +10,16 @@ from typing import Final
 import redis
 import structlog
 from django.db import transaction
+from django.db.models.functions import Now
 
 from budget import ledger
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros
 from budget.outcomes import Credited
 from budget.rebuild import rebuild
-from budget.redis import keys, scripts
+from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from budget.services import BALANCE_LOST, Available, balance
-from dpp_project import clock
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from tenants.models import Tenant
@@ -31,7 +31,7 @@ REFERENCE_LENGTH_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 200
 TICKET_REFERENCE: Final = "ticket-"
 OUR_REFERENCES: Final = ("run:", "dispute:", TICKET_REFERENCE)
-REPLAY_AGE_MAX: Final = timedelta(seconds=keys.RECEIPT_TTL_SECONDS // 2)
+REPLAY_AGE_MAX: Final = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,12 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
     """Bring one entry to the balance; the balance after it, or None if that is left to the replay.
 
     `epoch` was read before the pending row was, or before it was written: a rebuild of all since then has counted the
-    entry, and its new epoch makes the script refuse; a rebuild that came before has left the entry's receipt. A row
-    older than half its receipt's life is not tried but counted by a rebuild of its tenant: the receipt might expire
-    between this try and a late double of it.
+    entry, and its new epoch makes the script refuse; a rebuild that came before has left the entry's receipt. The
+    receipt stands as long as the row does. All the same a row of half a day, by the database's clock, is not tried but
+    counted by a rebuild of its tenant, which cannot come twice, whatever became of the receipt.
     Safe to repeat, beside itself and late.
     """
-    if pending.created_at < clock.now() - REPLAY_AGE_MAX:
+    if PendingCredit.objects.filter(pk=pending.pk, created_at__lt=Now() - REPLAY_AGE_MAX).exists():
         return _count_by_rebuild(pending)
     if epoch is None:
         return None
@@ -207,7 +207,7 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
         epoch=epoch,
     )
     if isinstance(outcome, Credited):
-        PendingCredit.objects.filter(pk=pending.pk).delete()
+        _has_arrived(pending)
         return outcome.balance_micros
     return _count_by_rebuild(pending) if outcome == BALANCE_LOST else None
 
@@ -216,9 +216,16 @@ def _count_by_rebuild(pending: PendingCredit) -> int | None:
     """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
     if not rebuild.mended(pending.tenant_id):
         return None
-    PendingCredit.objects.filter(pk=pending.pk).delete()
+    _has_arrived(pending)
     now = balance(tenant_id=pending.tenant_id)
     return now.balance_micros if isinstance(now, Available) else None
+
+
+def _has_arrived(pending: PendingCredit) -> None:
+    """First the row goes, then its receipt may."""
+    entry_id = str(pending.entry_id)
+    PendingCredit.objects.filter(pk=pending.pk).delete()
+    scripts.shared().let_credit_expire(entry_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +235,9 @@ class Replayed:
 
 
 def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
-    """Bring to the balance what a crash left behind. Younger rows belong to someone who is at it."""
+    """Bring to the balance what a crash left behind, by the database's clock. Younger rows have a process at them."""
     epoch = open_epoch()
-    ripe = PendingCredit.objects.filter(created_at__lt=clock.now() - older_than)
+    ripe = PendingCredit.objects.filter(created_at__lt=Now() - older_than)
     found = list(ripe.order_by("created_at")[:limit])
     for pending in found:
         bring_to_balance(pending, epoch=epoch)

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 import redis
-from django.db.models import Count, Min
+from django.db.models import Count, DurationField, ExpressionWrapper, Min
+from django.db.models.functions import Now
 from prometheus_client import Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from budget.models import PendingCredit
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
-from dpp_project import clock
 from dpp_project.jobs.models import JobReport
 from dpp_project.observe.metrics import collector
 
@@ -21,12 +21,13 @@ REBUILDS = Counter("dpp_budget_rebuilds_total", "Rebuilds from the ledger, of al
 @collector("budget")
 def levels() -> Iterable[Metric]:
     yield GaugeMetricFamily("dpp_budget_open", "1 while money can be held; 0 while it is rebuilt.", value=_is_open())
-    waiting = PendingCredit.objects.aggregate(count=Count("pk"), oldest=Min("created_at"))
+    age = ExpressionWrapper(Now() - Min("created_at"), DurationField())
+    waiting = PendingCredit.objects.aggregate(count=Count("pk"), oldest=age)
     yield GaugeMetricFamily(
         "dpp_pending_credits", "Entries that may not have reached their balance.", value=waiting["count"]
     )
-    age = 0 if waiting["oldest"] is None else (clock.now() - waiting["oldest"]).total_seconds()
-    yield GaugeMetricFamily("dpp_pending_credit_oldest_seconds", "Age of the oldest of them.", value=max(0, age))
+    oldest_seconds = 0 if waiting["oldest"] is None else waiting["oldest"].total_seconds()
+    yield GaugeMetricFamily("dpp_pending_credit_oldest_seconds", "Age of the oldest of them.", value=oldest_seconds)
     report = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
     last = report.order_by("-started_at").first()
     if last is None:

@@ -17,6 +17,8 @@ class Credit:
     tenant_id: str
     entry_id: str
     amount_micros: int
+    pending: bool = True
+    """Its row waits in pending_credits: as long as it does, its receipt must stand."""
 
 
 @dataclass(slots=True)
@@ -53,5 +55,7 @@ def compose(
             RebuildItem("receipt", ended.run_id, ended.charge_micros, ended.refund_micros)
         )
     for counted in credits_counted:
-        money[counted.tenant_id].items.append(RebuildItem("credit", counted.entry_id, counted.amount_micros))
+        money[counted.tenant_id].items.append(
+            RebuildItem("credit", counted.entry_id, counted.amount_micros, int(counted.pending))
+        )
     return list(money.values())

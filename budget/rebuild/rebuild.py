@@ -23,6 +23,7 @@ from typing import Final
 import redis
 import structlog
 from django.db import Error, OperationalError, connection, transaction
+from django.db.models.functions import Now
 from psycopg import errors
 
 from budget import ledger, metrics, ports
@@ -176,15 +177,15 @@ def _composed(tenant_id: str | None) -> list[TenantMoney]:
 
 
 def _credits(tenant_id: str | None) -> Iterator[Credit]:
-    """Entries whose credit may still be under way: those pending, and those of the last day."""
-    since = clock.now() - timedelta(seconds=keys.RECEIPT_TTL_SECONDS)
-    recent = LedgerEntry.objects.exclude(kind=LedgerEntry.Kind.CHARGE).filter(created_at__gte=since)
-    pending = LedgerEntry.objects.filter(pending__isnull=False)
-    for chosen in (recent, pending):
+    """Entries whose credit may still be under way: those pending, and those of the last day by the database's clock."""
+    entries = LedgerEntry.objects.exclude(kind=LedgerEntry.Kind.CHARGE)
+    a_day_ago = Now() - timedelta(seconds=keys.RECEIPT_TTL_SECONDS)
+    recent = entries.filter(created_at__gte=a_day_ago, pending__isnull=True)
+    for chosen, is_pending in ((recent, False), (entries.filter(pending__isnull=False), True)):
         mine = chosen if tenant_id is None else chosen.filter(tenant_id=tenant_id)
         rows = mine.values_list("tenant_id", "entry_id", "amount_usd_micros")
         for owner, entry_id, micros in rows.iterator(chunk_size=ledger.CHUNK):
-            yield Credit(owner, str(entry_id), micros)
+            yield Credit(owner, str(entry_id), micros, pending=is_pending)
 
 
 def _written(client: redis.Redis, tenant: TenantMoney, token: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import redis
+import structlog
 
 from budget import outcomes
 from budget.money import checked_credit_micros, checked_micros
@@ -18,6 +19,8 @@ from budget.redis.gate import Gate, GateClosed
 from budget.redis.items import RebuildItem
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores.lua import LuaScript
+
+log = structlog.get_logger("dpp.budget")
 
 _LUA: Final = Path(__file__).parent.joinpath("lua")
 RESERVE: Final = LuaScript(_LUA.joinpath("reserve.lua"))
@@ -78,6 +81,16 @@ class Scripts:
         except redis.RedisError:
             return Unavailable(Closed.REDIS)
         return outcomes.credit_answer(words)
+
+    def let_credit_expire(self, entry_id: str) -> None:
+        """Its pending row is gone: the receipt is kept for a late double of its credit, and then no longer.
+
+        Dying before this, or without Redis, a receipt of some hundred bytes stays, and does no harm.
+        """
+        try:
+            self.client.expire(keys.credit(entry_id), keys.RECEIPT_TTL_SECONDS)
+        except redis.RedisError as error:
+            log.warning("the receipt of a credit stays", entry_id=entry_id, exc_info=error)
 
     def write(
         self,

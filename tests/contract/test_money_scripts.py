@@ -242,7 +242,7 @@ def test_credit_reaches_the_balance_once(side: Side) -> None:
     assert credit(side, 500_000) == ["OK", "1500000", "first"]
     reserve(side, 100_000)
     assert refused(side, lambda: credit(side, 500_000)) == ["OK", "1500000", "again"]
-    assert side.state()[keys.credit(ENTRY)] == (f"500000 1500000 {TENANT}", 86_400)
+    assert side.state()[keys.credit(ENTRY)] == (f"500000 1500000 {TENANT}", None)
 
 
 def test_credit_may_take_away_more_than_is_there(side: Side) -> None:
@@ -407,6 +407,7 @@ def test_rebuild_writes_a_tenant_whole(side: Side) -> None:
         RebuildItem("none", "never-committed"),
         RebuildItem("receipt", "ended", 30_000, 70_000),
         RebuildItem("credit", ENTRY, -40),
+        RebuildItem("credit", "pending", 7, 1),
     ]
     assert rebuild(side, items, token=TOKEN, balance=-9) == ["OK"]
     assert side.state() == {
@@ -417,6 +418,7 @@ def test_rebuild_writes_a_tenant_whole(side: Side) -> None:
         keys.reserve(RUN): ({"tenant_id": TENANT, "reserved_usd_micros": "250000", "created_at_ms": "77"}, 3_600),
         keys.receipt("ended"): (f"30000 70000 -9 {TENANT}", 86_400),
         keys.credit(ENTRY): (f"-40 -9 {TENANT}", 86_400),
+        keys.credit("pending"): (f"7 -9 {TENANT}", None),
     }
 
 

@@ -10,7 +10,8 @@
 -- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
 -- ERR_TENANT_MISMATCH                     the entry reached another tenant
 -- ERR_ARGUMENT <name>
--- The receipt, "<amount> <balance> <tenant_id>", lives 86400 s. Every answer but OK first has changed nothing.
+-- The receipt, "<amount> <balance> <tenant_id>", stays until its pending row is gone, and 86400 s longer: the caller that
+-- deletes the row lets the receipt expire. Every answer but OK first has changed nothing.
 
 local tenant, amount, entry, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -46,5 +47,5 @@ if math.abs(tonumber(balance) + tonumber(amount)) > 9007199254740991 then return
 redis.call('INCR', KEYS[4])
 redis.call('INCRBY', KEYS[1], amount)
 balance = redis.call('GET', KEYS[1])
-redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
+redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant)
 return {'OK', balance, 'first'}

@@ -8,7 +8,8 @@
 --         hold     run_id    micros    created_at_ms    open in the database: held again, its receipt void
 --         none     run_id    0         0                open, never reserved as far as the database knows: no trace left
 --         receipt  run_id    charge    refund           ended in the database: its receipt, no hold
---         credit   entry_id  amount    0                counted in the balance: its receipt
+--         credit   entry_id  amount    0|1              counted in the balance: its receipt; 1: its row is pending, and
+--                                                       the receipt does not expire
 --
 -- OK                     written; `begin` has first dropped the tenant's holds and set the balance
 -- ERR_SUPERSEDED         all money is not closed by this token, nor is it open and this tenant closed by it: nothing changed
@@ -68,7 +69,10 @@ for item = 1, (#KEYS - 5) / 2 do
   elseif kind == 'receipt' then
     redis.call('SET', other, first .. ' ' .. second .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
   elseif kind == 'credit' then
-    redis.call('SET', key, first .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
+    redis.call('SET', key, first .. ' ' .. balance .. ' ' .. tenant)
+    if second == '0' then
+      redis.call('EXPIRE', key, 86400)
+    end
   end
 end
 return {'OK'}

@@ -231,6 +231,8 @@ class Model:
         kind, name, first, second = item
         if kind == "credit":
             self._write_credit(tenant, name, first, balance)
+            if second == "0":
+                self.expires_in[keys.credit(name)] = keys.RECEIPT_TTL_SECONDS
             return
         self._delete(keys.reserve(name))
         self._delete(keys.receipt(name))
@@ -258,7 +260,7 @@ class Model:
     def _write_credit(self, tenant: str, entry: str, amount: str, balance: str) -> None:
         key = keys.credit(entry)
         self.strings[key] = f"{amount} {balance} {tenant}"
-        self.expires_in[key] = keys.RECEIPT_TTL_SECONDS
+        self.expires_in.pop(key, None)
 
     def _set_balance(self, tenant: str, micros: int) -> None:
         self.strings[keys.balance(tenant)] = str(micros)

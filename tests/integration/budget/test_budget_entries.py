@@ -2,21 +2,25 @@
 
 import threading
 import uuid
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
 from django.db import connections
+from django.db.models import F
 
-from budget import entries, jobs, ledger, services
+from budget import entries, jobs, ledger, services, verify
 from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS
-from budget.outcomes import Closed, CreditAnswer, Held, Unavailable
+from budget.outcomes import Closed, CreditAnswer, Credited, Held, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
+from budget.verify import Verdict
 from dpp_project import clock
+from dpp_project.clock import FixedClock
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from tenants.scopes import OPERATOR_TENANT_ID
@@ -266,3 +270,94 @@ def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: py
     assert standing_balance(tenant_id) == 500_001
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert standing_balance(tenant_id) == 500_001
+
+
+# Clocks and receipts (HRD-05).
+
+
+def clock_wrong_by(*, days: int) -> AbstractContextManager[object]:
+    """This process's; the database's is right."""
+    return clock.use(FixedClock(clock.now() + timedelta(days=days)))
+
+
+def left_pending(monkeypatch: pytest.MonkeyPatch, tenant_id: str, *, hours: int = 0) -> str:
+    """Applied, but its process died before the row went; so many hours ago by the database's clock."""
+    entered(top_up(tenant_id, 1, reference="first"))
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", dying(outcome_lost=True))
+        made = entered(top_up(tenant_id))
+    PendingCredit.objects.update(created_at=F("created_at") - timedelta(hours=hours))
+    return str(made.entry.entry_id)
+
+
+@pytest.mark.contract("HRD-05")
+@pytest.mark.parametrize("days", [-3, 3], ids=["slow", "fast"])
+def test_hrd_05_no_clock_of_a_process_applies_a_top_up_twice(
+    monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis, days: int
+) -> None:
+    tenant_id = a_tenant().tenant_id
+    entry_id = left_pending(monkeypatch, tenant_id, hours=25)
+    valkey.delete(keys.credit(entry_id))  # as an older release let it expire
+    with clock_wrong_by(days=days):
+        assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert standing_balance(tenant_id) == 500_001
+
+
+@pytest.mark.contract("HRD-05")
+@pytest.mark.parametrize("whole", [None, True, False], ids=["no rebuild", "all rebuilt", "one rebuilt"])
+def test_hrd_05_a_receipt_stands_as_long_as_its_pending_row(
+    monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis, *, whole: bool | None
+) -> None:
+    tenant_id = a_tenant().tenant_id
+    entry_id = left_pending(monkeypatch, tenant_id)
+    if whole is not None:
+        valkey.delete(keys.credit(entry_id))
+        assert isinstance(rebuild.rebuild_all() if whole else rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
+    assert valkey.ttl(keys.credit(entry_id)) == -1
+    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert 86_390 <= int(str(valkey.ttl(keys.credit(entry_id)))) <= 86_400
+    assert (standing_balance(tenant_id), verify.verify(tenant_id).verdict) == (500_001, Verdict.PROVED)
+
+
+@pytest.mark.contract("HRD-05")
+def test_hrd_05_a_fast_clock_takes_no_credit_from_the_process_that_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_pending(monkeypatch, a_tenant().tenant_id)
+    with clock_wrong_by(days=2):
+        assert jobs.apply_pending(now=clock.now(), limit=10).seen == 0
+
+
+@pytest.mark.contract("HRD-05")
+def test_hrd_05_a_rebuild_by_a_fast_clock_leaves_the_receipts_of_the_day(
+    valkey: redis.Redis,
+) -> None:
+    """A double of the credit may still be on its way; its receipt is all that stops it."""
+    tenant_id = a_tenant().tenant_id
+    entry_id = str(entered(top_up(tenant_id)).entry.entry_id)
+    valkey.delete(keys.credit(entry_id))
+    with clock_wrong_by(days=2):
+        assert isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
+    late = scripts.shared().credit(
+        tenant_id=tenant_id, entry_id=entry_id, amount_micros=500_000, epoch=scripts.shared().gate.renewed()
+    )
+    assert late == Credited(500_000, again=True)
+    assert standing_balance(tenant_id) == 500_000
+    assert 86_390 <= int(str(valkey.ttl(keys.credit(entry_id)))) <= 86_400
+
+
+@pytest.mark.contract("HRD-05")
+def test_hrd_05_a_pending_credit_is_not_forgotten_where_its_tenant_cannot_be_rebuilt(
+    monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis
+) -> None:
+    tenant_id = a_tenant().tenant_id
+    entered(top_up(tenant_id, 1, reference="first"))
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", dying(outcome_lost=False))
+        top_up(tenant_id)
+    PendingCredit.objects.update(created_at=F("created_at") - timedelta(hours=13))
+    with monkeypatch.context() as patch:
+        patch.setattr(rebuild, "rebuild_tenant", lambda _tenant_id: rebuild.Busy())
+        assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 0
+    assert (PendingCredit.objects.count(), standing_balance(tenant_id)) == (1, 1)
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert (PendingCredit.objects.count(), standing_balance(tenant_id)) == (0, 500_001)

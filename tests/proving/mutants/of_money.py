@@ -351,8 +351,36 @@ MUTANTS: Final = (
     Mutant(
         "an old pending credit is tried again",
         "budget/entries.py",
-        "    if pending.created_at < clock.now() - REPLAY_AGE_MAX:\n",
-        "    if pending is None:\n",
+        "created_at__lt=Now() - REPLAY_AGE_MAX).exists():",
+        "created_at__lt=Now() - 99 * REPLAY_AGE_MAX).exists():",
         entries("test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed"),
+    ),
+    Mutant(
+        "a pending credit is old by this machine's clock",
+        "budget/entries.py",
+        "    if PendingCredit.objects.filter(pk=pending.pk, created_at__lt=Now() - REPLAY_AGE_MAX).exists():\n",
+        "    from dpp_project import clock\n\n    if pending.created_at < clock.now() - REPLAY_AGE_MAX:\n",
+        entries("test_hrd_05_no_clock_of_a_process_applies_a_top_up_twice"),
+    ),
+    Mutant(
+        "a receipt of a credit expires before its pending row has gone",
+        script("credit"),
+        "redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant)",
+        "redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)",
+        entries("test_hrd_05_a_receipt_stands_as_long_as_its_pending_row"),
+    ),
+    Mutant(
+        "a rebuild lets the receipt of a pending credit expire",
+        "budget/rebuild/rebuild.py",
+        "yield Credit(owner, str(entry_id), micros, pending=is_pending)",
+        "yield Credit(owner, str(entry_id), micros, pending=False)",
+        entries("test_hrd_05_a_receipt_stands_as_long_as_its_pending_row"),
+    ),
+    Mutant(
+        "a pending credit is forgotten when its tenant could not be rebuilt",
+        "budget/entries.py",
+        "    if not rebuild.mended(pending.tenant_id):\n        return None\n",
+        "    rebuild.mended(pending.tenant_id)\n",
+        entries("test_hrd_05_a_pending_credit_is_not_forgotten_where_its_tenant_cannot_be_rebuilt"),
     ),
 )
