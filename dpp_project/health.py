@@ -1,4 +1,8 @@
-"""/healthz (this process lives) and /readyz (what it needs answers, each with its state and milliseconds)."""
+"""/healthz (this process lives) and /readyz (what it needs answers, each with its state and milliseconds).
+
+Ready means that most requests can be answered: Postgres and Redis are there, and the database is migrated. S3 and SQS
+are shown as degraded: a balancer that dropped every replica for a bucket would turn a small outage into a whole one.
+"""
 
 import threading
 import time
@@ -8,7 +12,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 import structlog
-from django.db import connection
+from django.db import ProgrammingError, connection
+from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
@@ -46,7 +51,35 @@ def _sqs(env: Environment = ENV) -> None:
     clients.sqs().get_queue_attributes(QueueUrl=env.DPP_QUEUE_URL, AttributeNames=["QueueArn"])
 
 
-PROBES: dict[str, Callable[[], None]] = {"database": _database, "redis": _redis, "s3": _s3, "sqs": _sqs}
+class NotMigrated(Exception):  # noqa: N818  a finding
+    """The message is for the operator: it names the cure."""
+
+
+@PerProcess
+def _newest_migrations() -> list[tuple[str, str]]:
+    return sorted(MigrationLoader(None).graph.leaf_nodes())
+
+
+def _migrations() -> None:
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("SELECT app, name FROM django_migrations")
+        except ProgrammingError:
+            raise NotMigrated("run `manage.py migrate`: the database is empty") from None
+        applied = set(cursor.fetchall())
+    missing = [f"{app}.{name}" for app, name in _newest_migrations() if (app, name) not in applied]
+    if missing:
+        raise NotMigrated(f"run `manage.py migrate`: {', '.join(missing)} not applied")
+
+
+PROBES: dict[str, Callable[[], None]] = {
+    "database": _database,
+    "migrations": _migrations,
+    "redis": _redis,
+    "s3": _s3,
+    "sqs": _sqs,
+}
+NEEDED = ("database", "migrations", "redis")
 
 
 @PerProcess
@@ -59,8 +92,10 @@ def _timed(probe: Callable[[], None]) -> ProbeResult:
     started = time.perf_counter()
     try:
         probe()
+    except NotMigrated as error:
+        result: ProbeResult = {"state": "down", "error": str(error)}
     except Exception as error:  # noqa: BLE001  whatever the probe raises is the finding
-        result: ProbeResult = {"state": "down", "error": type(error).__name__}
+        result = {"state": "down", "error": type(error).__name__}
     else:
         result = {"state": "up"}
     finally:
@@ -103,7 +138,7 @@ class _Latest:
         """Log an outage once: a caller that polls every second would fill the log with what the answer says anyway."""
         down = names_down(self._found)
         if down and down != self._down:
-            log.warning("not ready", down=down)
+            log.warning("not ready" if set(down) & set(NEEDED) else "degraded", down=down)
         elif self._down and not down:
             log.info("ready again", up=self._down)
         self._down = down
@@ -131,14 +166,20 @@ def readyz(request: HttpRequest) -> HttpResponse:
     dependencies = latest()
     missing = {name: list(pack.missing()) for name, pack in registry.packs().items() if pack.missing()}
     down = names_down(dependencies)
-    if not down:
-        return JsonResponse({"status": "ready", "dependencies": dependencies, "missing": missing})
+    found = {
+        "dependencies": dependencies,
+        "degraded": [name for name in down if name not in NEEDED],
+        "missing": missing,
+    }
+    needed = [name for name in down if name in NEEDED]
+    if not needed:
+        return JsonResponse({"status": "ready", **found})
     return problems.response(
         request,
         Problem(
             ReasonCode.SERVICE_UNAVAILABLE,
-            f"Not ready: {', '.join(down)}.",
+            f"Not ready: {', '.join(needed)}.",
             headers={"Retry-After": "2"},
-            extensions={"dependencies": dependencies, "missing": missing},
+            extensions=found,
         ),
     )

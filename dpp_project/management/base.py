@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import transaction
+from django.db import ProgrammingError, transaction
+from psycopg import errors
 from redis import RedisError
 
 from dpp_project.refusals import Refusal
@@ -78,6 +79,12 @@ class OpsCommand(BaseCommand):
                     {"error": {"reason": refusal.reason.value, "field": refusal.field, "detail": refusal.detail}}
                 )
             raise CommandError(f"{refusal.field}: {refusal.detail}", returncode=EXIT_REFUSED) from None
+        except ProgrammingError as error:
+            if not isinstance(error.__cause__, (errors.UndefinedTable, errors.UndefinedColumn)):
+                raise
+            raise CommandError(
+                "the database is not migrated; run `manage.py migrate`", returncode=EXIT_UNAVAILABLE
+            ) from error
         except (*DATABASE_AWAY, RedisError) as error:
             raise CommandError(
                 f"a service does not answer ({type(error).__name__}); check DATABASE_URL and REDIS_URL",

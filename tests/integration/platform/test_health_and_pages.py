@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.staticfiles import finders
+from django.db import connection
 from django.test import Client
 
 from dpp_project import health, pages, settings
@@ -40,14 +42,15 @@ def test_dpp_72_readyz_gives_each_dependency_with_state_and_milliseconds(client:
     response = client.get("/readyz")
     body = json.loads(response.content)
     assert response.status_code == 200, body
-    assert set(body["dependencies"]) == {"database", "redis", "s3", "sqs"}
+    assert set(body["dependencies"]) == {"database", "migrations", "redis", "s3", "sqs"}
+    assert body["degraded"] == []
     for result in body["dependencies"].values():
         assert result["state"] == "up"
         assert 0 <= result["ms"] < 3_000
 
 
 @pytest.mark.contract("DPP-72")
-@pytest.mark.parametrize("name", ["database", "redis", "s3", "sqs"])
+@pytest.mark.parametrize("name", ["database", "migrations", "redis"])
 def test_dpp_72_readyz_names_what_is_away(client: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def refuses() -> None:
         raise ConnectionRefusedError
@@ -65,6 +68,69 @@ def test_dpp_72_readyz_names_what_is_away(client: Client, monkeypatch: pytest.Mo
     assert [other for other, result in body["dependencies"].items() if result["state"] == "up"] == [
         other for other in health.PROBES if other != name
     ]
+
+
+@pytest.mark.contract("DPP-72", "HRD-26")
+@pytest.mark.parametrize("name", ["s3", "sqs"])
+def test_dpp_72_a_service_that_most_requests_do_not_need_leaves_it_ready(
+    client: Client, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def refuses() -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(health, "PROBES", dict.fromkeys(health.PROBES, lambda: None) | {name: refuses})
+    response = client.get("/readyz")
+    body = json.loads(response.content)
+    assert (response.status_code, body["status"], body["degraded"]) == (200, "ready", [name])
+    assert (body["dependencies"][name]["state"], body["dependencies"]["redis"]["state"]) == ("down", "up")
+
+
+@pytest.mark.contract("DPP-72", "HRD-24")
+@pytest.mark.django_db(transaction=True)
+def test_dpp_72_a_database_behind_the_code_is_not_ready_and_the_cure_is_named(client: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'runs' RETURNING app, name, applied")
+        rows = cursor.fetchall()
+    try:
+        response = client.get("/readyz")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)", rows)
+    body = json.loads(response.content)
+    newest = max(name for _, name, _ in rows)
+    assert (response.status_code, body["detail"]) == (503, "Not ready: migrations.")
+    assert body["dependencies"]["migrations"]["error"] == f"run `manage.py migrate`: runs.{newest} not applied"
+    assert body["dependencies"]["database"]["state"] == "up"
+
+
+@pytest.mark.contract("DPP-72", "HRD-24")
+def test_dpp_72_an_empty_database_is_not_ready_and_a_command_says_so_in_one_line() -> None:
+    name = f"empty_{os.getpid()}"
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as postgres:
+        postgres.execute(f'CREATE DATABASE "{name}"')
+        try:
+            environ = os.environ | {"DATABASE_URL": os.environ["DATABASE_URL"].rsplit("/", 1)[0] + f"/{name}"}
+            probed = run_python(environ, "-c", _PROBING)
+            told = run_python(environ, "manage.py", "money_verify")
+        finally:
+            postgres.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    assert probed.stdout.strip() == "run `manage.py migrate`: the database is empty"
+    assert (told.returncode, told.stdout) == (3, "")
+    assert told.stderr.strip() == "CommandError: the database is not migrated; run `manage.py migrate`"
+
+
+_PROBING = """
+import django
+django.setup()
+from dpp_project import health
+print(health.probe_all()["migrations"]["error"])
+"""
+
+
+def run_python(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.contract("DPP-72")
