@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from typing import Protocol
 
 from django.apps import apps
@@ -34,32 +34,56 @@ class EndedRun:
     refund_micros: int
 
 
-class OpenRuns(Protocol):
-    """Each call runs inside the caller's transaction and sees its snapshot; `tenant_id=None` means every tenant."""
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a tenant's runs at money RESERVED come to."""
 
-    def fence(self, *, tenant_id: str | None) -> int:
-        """Raise the version of every run that is CLAIMED or at money NONE, so that no step under way can commit."""
+    tenant_id: str
+    runs: int
+    micros: int
+
+
+class OpenRuns(Protocol):
+    """Each call but `fence` runs inside the caller's transaction and sees its snapshot. `tenant_id=None`: every tenant.
+
+    What is named run by run comes in pieces, and one tenant's runs follow each other.
+    """
+
+    def fence(self, *, tenant_id: str | None) -> Iterator[int]:
+        """Raise the version of every run that is CLAIMED or at money NONE, so that no step under way can commit.
+
+        In batches, each a transaction of its own, and each yields its count: what was fenced stays fenced if the rest
+        is cut off. To be called behind a closed gate: what is claimed or accepted after it moves no money, and needs
+        no fence.
+        """
+
+    def reserved(self, *, tenant_id: str | None) -> Iterator[Reserved]:
+        """The sums of what `open` names with `reserved`, for tenants that have such runs."""
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
         """Every run not COMMITTED whose money is NONE or RESERVED."""
 
-    def ended_since(self, *, tenant_id: str | None, since: datetime) -> Iterator[EndedRun]:
-        """Every run COMMITTED at or after `since`."""
+    def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
+        """Every run COMMITTED so lately, by the database's clock."""
 
 
 class NoRuns:
     """A platform that sells nothing yet."""
 
-    def fence(self, *, tenant_id: str | None) -> int:
+    def fence(self, *, tenant_id: str | None) -> Iterator[int]:
         del tenant_id
-        return 0
+        return iter(())
+
+    def reserved(self, *, tenant_id: str | None) -> Iterator[Reserved]:
+        del tenant_id
+        return iter(())
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
         del tenant_id
         return iter(())
 
-    def ended_since(self, *, tenant_id: str | None, since: datetime) -> Iterator[EndedRun]:
-        del tenant_id, since
+    def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
+        del tenant_id, within
         return iter(())
 
 

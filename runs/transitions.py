@@ -9,7 +9,7 @@ one can do no harm.
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -558,14 +558,13 @@ def mark_dead_lettered(*, run_id: uuid.UUID) -> Won | Lost:
     return _won(_MARK_DEAD_LETTERED(run_id=run_id))
 
 
-def fence(*, tenant_id: str | None, actor: str) -> int:
-    """A rebuild raises the version of every run between two effects, so that no step under way can commit.
+def fence(*, run_ids: Sequence[uuid.UUID], actor: str) -> int:
+    """A rebuild raises the version of these runs, as far as they are between two effects, so that no step under way
+    can commit.
 
-    These are the claimed ones and those whose money is not marked. An actor on its way loses its compare-and-set and
-    reads again; the rebuild then counts what the rows say.
+    Between two effects are the claimed ones and those whose money is not marked. An actor on its way loses its
+    compare-and-set and reads again; the rebuild then counts what the rows say.
     """
     between = Q(finalize_stage=Stage.CLAIMED) | Q(finalize_stage__isnull=True, money_state=MoneyState.NONE)
-    runs = Run.objects.filter(between)
-    if tenant_id is not None:
-        runs = runs.filter(tenant_id=tenant_id)
+    runs = Run.objects.filter(between, run_id__in=run_ids)
     return runs.update(version=F("version") + 1, last_actor=actor, updated_at=Now())

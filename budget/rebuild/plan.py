@@ -1,11 +1,14 @@
-"""What a tenant's money in Redis must be, worked out from what the database knows. Pure."""
+"""What a tenant's money in Redis must be, worked out from what the database knows. Pure, and in pieces.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+First each tenant's balance, Σ ledger less Σ open holds; it may be below zero. Then what stands beside it, item by item.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from budget.ports import EndedRun, OpenRun
-from budget.redis.items import RebuildItem
+from budget.redis.items import Batch, RebuildItem
 
 BATCH_ITEMS: Final = 500
 
@@ -21,41 +24,32 @@ class Credit:
     """Its row waits in pending_credits: as long as it does, its receipt must stand."""
 
 
-@dataclass(slots=True)
-class TenantMoney:
-    """The balance and all that stands beside it. The balance is Σ ledger less Σ open holds, and may be below zero."""
-
-    tenant_id: str
-    balance_micros: int
-    items: list[RebuildItem] = field(default_factory=list)
-
-    def batches(self) -> list[list[RebuildItem]]:
-        """At least one: the first also sets the balance."""
-        return [self.items[at : at + BATCH_ITEMS] for at in range(0, max(1, len(self.items)), BATCH_ITEMS)]
-
-
-def compose(
-    *,
-    ledger_micros: Mapping[str, int],
-    open_runs: Iterable[OpenRun],
-    ended_runs: Iterable[EndedRun],
-    credits_counted: Iterable[Credit],
-) -> list[TenantMoney]:
-    """One TenantMoney for each tenant of `ledger_micros`, which must name every tenant, also those without entries."""
-    money = {tenant_id: TenantMoney(tenant_id, total) for tenant_id, total in ledger_micros.items()}
+def items(
+    *, open_runs: Iterable[OpenRun], ended_runs: Iterable[EndedRun], credits_counted: Iterable[Credit]
+) -> Iterator[tuple[str, RebuildItem]]:
+    """Each with its tenant, in the order they come."""
     for run in open_runs:
-        tenant = money[run.tenant_id]
         if run.reserved:
-            tenant.balance_micros -= run.reserved_micros
-            tenant.items.append(RebuildItem("hold", run.run_id, run.reserved_micros, run.created_at_ms))
+            yield run.tenant_id, RebuildItem("hold", run.run_id, run.reserved_micros, run.created_at_ms)
         else:
-            tenant.items.append(RebuildItem("none", run.run_id))
+            yield run.tenant_id, RebuildItem("none", run.run_id)
     for ended in ended_runs:
-        money[ended.tenant_id].items.append(
-            RebuildItem("receipt", ended.run_id, ended.charge_micros, ended.refund_micros)
-        )
+        yield ended.tenant_id, RebuildItem("receipt", ended.run_id, ended.charge_micros, ended.refund_micros)
     for counted in credits_counted:
-        money[counted.tenant_id].items.append(
-            RebuildItem("credit", counted.entry_id, counted.amount_micros, int(counted.pending))
-        )
-    return list(money.values())
+        yield counted.tenant_id, RebuildItem("credit", counted.entry_id, counted.amount_micros, int(counted.pending))
+
+
+def batches(balances: Mapping[str, int], items: Iterable[tuple[str, RebuildItem]]) -> Iterator[Batch]:
+    """One that sets its balance for every tenant of `balances`; then the items, as long as they are of one tenant."""
+    for tenant_id, balance_micros in balances.items():
+        yield Batch(tenant_id, balance_micros, begin=True)
+    batch: list[RebuildItem] = []
+    owner = ""
+    for tenant_id, item in items:
+        if batch and (tenant_id != owner or len(batch) == BATCH_ITEMS):
+            yield Batch(owner, balances[owner], begin=False, items=batch)
+            batch = []
+        owner = tenant_id
+        batch.append(item)
+    if batch:
+        yield Batch(owner, balances[owner], begin=False, items=batch)

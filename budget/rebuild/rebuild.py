@@ -1,23 +1,28 @@
-"""Redis made again from Postgres: close, fence and snapshot, write, open.
+"""Redis made again from Postgres: close, fence, snapshot and write, open.
 
 What dies where:
-    before `close`                 nothing happened
-    after `close`                  money stays closed; the gate watch starts again from the beginning
-    after `fence and snapshot`     as above; nothing but versions was changed
-    in the middle of `write`       as above; what was written is behind the gate
-    after `open`                   done
+    before `close`                     nothing happened
+    after `close`                      money stays closed; the gate watch starts again from the beginning
+    in the middle of `fence`           as above; runs that were fenced are met again only where an actor moved them
+    in the middle of `snapshot, write` as above; what was written is behind the gate
+    after `open`                       done
 A flush or restart in between changes the epoch or the server, and `write` or `open` answer that they are superseded.
 
-An advisory lock keeps a second rebuild from working in vain. Nothing rests on it, since it goes with its session: of
-two that cross, `write` takes only the one that closed last, and its snapshot is the newer one. A tenant's counts only
-while all money is open. Pending credits keep their rows: what was counted and written has its receipt, which the replay
-meets; what was counted in vain is still on its way.
+The fence goes in batches of a transaction each. Behind the closed gate no run begins to move money, so what was fenced
+needs no other fence before the snapshot, and what comes after the fence needs none. The snapshot is one view
+(REPEATABLE READ), written as it is read: its length is that of the open runs, and never of yesterday's.
+
+A lease keeps a second rebuild from working in vain (lease.py). Nothing rests on it, since its holder may be frozen and
+wake up late: of two that cross, `write` takes only the one that closed last, and its snapshot is the newer one. A
+tenant's counts only while all money is open. Pending credits keep their rows: what was counted and written has its
+receipt, which the replay meets; what was counted in vain is still on its way.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Final
 
 import redis
@@ -29,19 +34,20 @@ from psycopg import errors
 from budget import ledger, metrics, ports
 from budget.models import LedgerEntry
 from budget.outcomes import Superseded
-from budget.rebuild.plan import Credit, TenantMoney, compose
+from budget.rebuild import lease
+from budget.rebuild.lease import RebuildLease
+from budget.rebuild.plan import Credit, batches, items
 from budget.redis import keys, scripts
 from budget.redis.connection import one_connection
 from budget.redis.gate import GateClosed
-from dpp_project import clock
-from dpp_project.stores import advisory_lock
+from dpp_project.jobs import deadline
 
 log = structlog.get_logger("dpp.budget")
 
-LOCK: Final = (0x6D6F6E79, 1)  # "mony"
 ATTEMPTS: Final = 5
-SNAPSHOT_ATTEMPTS: Final = 20
-_SAFE_TO_REPEAT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+FENCE_ATTEMPTS: Final = 5
+BATCHES_AT_ONCE: Final = 16
+_SAFE_TO_REPEAT: Final = (errors.DeadlockDetected,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another rebuild has the lock, here or on another machine; or all money is closed, and one tenant was asked for.
+    """Another rebuild has the lease, here or on another machine; or all money is closed, and one tenant was asked for.
 
     The end of that one, or of the rebuild of all that the gate watch begins within seconds, is this one's end too.
     """
@@ -68,24 +74,27 @@ def rebuild_all() -> Rebuilt | Busy:
 
     Raises RedisError, Django's database Error or RebuildFailed; money is closed then.
     """
-    with advisory_lock.try_lock(LOCK) as first:
-        if not first:
+    with lease.taken(scripts.shared().client) as mine:
+        if mine is None:
             return Busy()
         for _ in range(ATTEMPTS):
-            if (rebuilt := _rebuild_all()) is not None:
+            if (rebuilt := _rebuild_all(mine)) is not None:
                 return rebuilt
+            # Superseded: by a flush, and then money is still closed; or by a rebuild that took this one for dead.
+            if not mine.renewed() or not _all_is_closed():
+                return Busy()
         raise RebuildFailed(f"superseded {ATTEMPTS} times")
 
 
 def rebuild_tenant(tenant_id: str) -> Rebuilt | Busy:
     """One tenant's money anew, behind its own gate; the others go on. Fails as `rebuild_all` does."""
-    with advisory_lock.try_lock(LOCK) as first:
-        if not first:
+    with lease.taken(scripts.shared().client) as mine:
+        if mine is None:
             return Busy()
         for _ in range(ATTEMPTS):
-            if _all_is_closed():
+            if not mine.renewed() or _all_is_closed():
                 return Busy()
-            if (rebuilt := _rebuild_tenant(tenant_id)) is not None:
+            if (rebuilt := _rebuild_tenant(tenant_id, mine)) is not None:
                 return rebuilt
         raise RebuildFailed(f"{tenant_id}: superseded {ATTEMPTS} times")
 
@@ -101,8 +110,8 @@ def mended(tenant_id: str) -> bool:
 
 def preview(tenant_id: str | None) -> Rebuilt:
     """What a rebuild would write, without fencing or writing anything."""
-    with transaction.atomic():
-        return _summary(_composed(tenant_id))
+    with _one_view():
+        return _counted(tenant_id).summary()
 
 
 def _all_is_closed() -> bool:
@@ -113,67 +122,94 @@ def _all_is_closed() -> bool:
     return False
 
 
-def _rebuild_all() -> Rebuilt | None:
+def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
     money = scripts.shared()
-    # One connection for all four steps: if the server goes away in between, the next step fails.
+    # One connection for all steps: if the server goes away in between, the next step fails.
     with closing(one_connection(money.client)) as client:
         token = money.gate.close(client)
         log.warning("money closed for rebuilding")
-        snapshot = fence_and_snapshot(None)
-        if not all(_written(client, tenant, token) for tenant in snapshot):
+        rebuilt = _fenced_and_written(client, None, token, mine)
+        if rebuilt is None or (epoch := money.gate.open(client, token)) is None:
             return None
-        if (epoch := money.gate.open(client, token)) is None:
-            return None
-    rebuilt = _summary(snapshot)
     metrics.REBUILDS.labels("all").inc()
     log.warning("money rebuilt", epoch=epoch, tenants=rebuilt.tenants, holds=rebuilt.holds)
     return rebuilt
 
 
-def _rebuild_tenant(tenant_id: str) -> Rebuilt | None:
+def _rebuild_tenant(tenant_id: str, mine: RebuildLease) -> Rebuilt | None:
     money = scripts.shared()
     with closing(one_connection(money.client)) as client:
         token = money.gate.close_tenant(client, tenant_id)
-        snapshot = fence_and_snapshot(tenant_id)
-        if not all(_written(client, tenant, token) for tenant in snapshot):
-            return None
-        if not money.gate.open_tenant(client, tenant_id, token):
+        rebuilt = _fenced_and_written(client, tenant_id, token, mine)
+        if rebuilt is None or not money.gate.open_tenant(client, tenant_id, token):
             return None
     metrics.REBUILDS.labels("tenant").inc()
-    log.warning("tenant's money rebuilt", tenant_id=tenant_id, holds=_summary(snapshot).holds)
-    return _summary(snapshot)
+    log.warning("tenant's money rebuilt", tenant_id=tenant_id, holds=rebuilt.holds)
+    return rebuilt
 
 
-def fence_and_snapshot(tenant_id: str | None) -> list[TenantMoney]:
-    """One transaction, one view: first the fence, then everything the fenced rows can no longer change.
+def _fenced_and_written(client: redis.Redis, tenant_id: str | None, token: str, mine: RebuildLease) -> Rebuilt | None:
+    """None where another has closed since, or the lease is another's: it would be refused, and need not try."""
+    if not fenced(tenant_id, mine):
+        return None
+    with _one_view():
+        counted = _counted(tenant_id)
+        if not (mine.renewed() and _written(client, tenant_id, counted, token, mine)):
+            return None
+    return counted.summary()
 
-    REPEATABLE READ takes the view at the fence itself. A run that moved meanwhile makes the fence fail, and it is
-    taken again: the gate is closed, so there is soon nothing left to move.
-    """
-    for attempt in range(1, SNAPSHOT_ATTEMPTS + 1):
+
+def fenced(tenant_id: str | None, mine: RebuildLease) -> bool:
+    """Every run between two effects has a version that nobody knows. A batch that meets another fence goes again."""
+    for attempt in range(1, FENCE_ATTEMPTS + 1):
         try:
-            with transaction.atomic():
-                _repeatable_read()
-                ports.open_runs().fence(tenant_id=tenant_id)
-                snapshot = _composed(tenant_id)
+            for _ in ports.open_runs().fence(tenant_id=tenant_id):
+                deadline.progressed()
+                if not mine.renewed():
+                    return False
         except OperationalError as error:
-            if attempt == SNAPSHOT_ATTEMPTS or not isinstance(error.__cause__, _SAFE_TO_REPEAT):
+            if attempt == FENCE_ATTEMPTS or not isinstance(error.__cause__, _SAFE_TO_REPEAT):
                 raise
         else:
-            return snapshot
+            return True
     raise AssertionError("unreachable")
 
 
-def _composed(tenant_id: str | None) -> list[TenantMoney]:
-    since = clock.now() - timedelta(seconds=keys.RECEIPT_TTL_SECONDS)
-    sums = ledger.sums(tenant_id=tenant_id)
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What must be known of every tenant before the first is written: Σ ledger less Σ open holds."""
+
+    balances: dict[str, int]
+    holds: int
+
+    def summary(self) -> Rebuilt:
+        return Rebuilt(len(self.balances), self.holds, sum(self.balances.values()))
+
+
+def _counted(tenant_id: str | None) -> _Counted:
+    balances, holds = ledger.totals(tenant_id=tenant_id), 0
+    for reserved in ports.open_runs().reserved(tenant_id=tenant_id):
+        balances[reserved.tenant_id] -= reserved.micros
+        holds += reserved.runs
+    return _Counted(balances, holds)
+
+
+def _written(client: redis.Redis, tenant_id: str | None, counted: _Counted, token: str, mine: RebuildLease) -> bool:
+    """From the view to Redis, a few batches at a time: what is held in memory does not grow with what is written."""
     runs = ports.open_runs()
-    return compose(
-        ledger_micros={owner: each.total_micros for owner, each in sums.items()},
+    beside = items(
         open_runs=runs.open(tenant_id=tenant_id),
-        ended_runs=runs.ended_since(tenant_id=tenant_id, since=since),
+        ended_runs=runs.ended(tenant_id=tenant_id, within=timedelta(seconds=keys.RECEIPT_REBUILT_SECONDS)),
         credits_counted=_credits(tenant_id),
     )
+    left = batches(counted.balances, beside)
+    while some := list(islice(left, BATCHES_AT_ONCE)):
+        outcome = scripts.shared().write(client=client, token=token, batches=some)
+        deadline.progressed()
+        if isinstance(outcome, Superseded) or not mine.renewed():
+            log.warning("rebuild superseded", tenant_id=tenant_id)
+            return False
+    return True
 
 
 def _credits(tenant_id: str | None) -> Iterator[Credit]:
@@ -183,35 +219,15 @@ def _credits(tenant_id: str | None) -> Iterator[Credit]:
     recent = entries.filter(created_at__gte=a_day_ago, pending__isnull=True)
     for chosen, is_pending in ((recent, False), (entries.filter(pending__isnull=False), True)):
         mine = chosen if tenant_id is None else chosen.filter(tenant_id=tenant_id)
-        rows = mine.values_list("tenant_id", "entry_id", "amount_usd_micros")
+        rows = mine.order_by("tenant_id").values_list("tenant_id", "entry_id", "amount_usd_micros")
         for owner, entry_id, micros in rows.iterator(chunk_size=ledger.CHUNK):
             yield Credit(owner, str(entry_id), micros, pending=is_pending)
 
 
-def _written(client: redis.Redis, tenant: TenantMoney, token: str) -> bool:
-    for number, batch in enumerate(tenant.batches()):
-        outcome = scripts.shared().write(
-            client=client,
-            tenant_id=tenant.tenant_id,
-            token=token,
-            balance_micros=tenant.balance_micros,
-            begin=number == 0,
-            items=batch,
-        )
-        if isinstance(outcome, Superseded):
-            log.warning("rebuild superseded", tenant_id=tenant.tenant_id)
-            return False
-    return True
-
-
-def _summary(snapshot: list[TenantMoney]) -> Rebuilt:
-    return Rebuilt(
-        tenants=len(snapshot),
-        holds=sum(item.kind == "hold" for tenant in snapshot for item in tenant.items),
-        balance_micros=sum(tenant.balance_micros for tenant in snapshot),
-    )
-
-
-def _repeatable_read() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+@contextmanager
+def _one_view() -> Iterator[None]:
+    """One view of Postgres, from the first statement to the last. Nothing is written in it, and nothing refused."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield

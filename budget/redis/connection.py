@@ -5,6 +5,7 @@ answered from it. The new connection's first command compares the image's epoch 
 closes the gate on a difference, so no script of ours ever runs on such an image.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -45,6 +46,20 @@ def one_connection(of: redis.Redis) -> redis.Redis:
     """A client that keeps to a single connection: if the server goes away, its next command fails. To be closed."""
     single: redis.Redis = of.client()  # type: ignore[no-untyped-call]  # untyped there
     return single
+
+
+def pipelined(single: redis.Redis, commands: Sequence[Sequence[Any]], *, before: str) -> list[Any]:
+    """The answers to many calls of one script in one trip, over `one_connection`. A failure closes the connection.
+
+    `before` is the script's text: it is loaded first, each time, since a server that was restarted has forgotten it.
+    """
+    link: Any = single.connection
+    try:
+        link.send_packed_command(link.pack_commands([("SCRIPT", "LOAD", before), *commands]))
+        return [link.read_response() for _ in range(len(commands) + 1)][1:]
+    except BaseException:
+        link.disconnect()  # answers that were not read must not be taken for those of another call
+        raise
 
 
 def disconnect() -> None:

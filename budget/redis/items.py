@@ -1,5 +1,6 @@
-"""What a rebuild writes, item by item."""
+"""What a rebuild writes: items, in batches of one tenant."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from budget.redis import keys
@@ -18,3 +19,13 @@ class RebuildItem:
         if self.kind == "credit":
             return keys.credit(self.id), keys.credit(self.id)
         return keys.reserve(self.id), keys.receipt(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`begin` drops the tenant's holds and sets its balance, before the items."""
+
+    tenant_id: str
+    balance_micros: int
+    begin: bool
+    items: Sequence[RebuildItem] = ()

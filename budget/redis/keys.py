@@ -4,9 +4,14 @@ from typing import Final
 
 EPOCH: Final = "budget:epoch"
 CLOSED_PREFIX: Final = "closed."
+REBUILD: Final = "budget:rebuild"
+"""Who rebuilds now; it runs out."""
 
 RESERVE_TTL_SECONDS: Final = 3_600
 RECEIPT_TTL_SECONDS: Final = 86_400
+RECEIPT_REBUILT_SECONDS: Final = 900
+"""Receipts of runs committed longer ago are not made again. A finisher asks within its claim's 300 s; a later one reads
+that the run has ended, or meets a rebuild of the tenant."""
 VERIFY_GATE_MS: Final = 50
 
 

@@ -13,10 +13,20 @@ import structlog
 
 from budget import outcomes
 from budget.money import checked_credit_micros, checked_micros
-from budget.outcomes import Closed, CreditAnswer, HoldAnswer, RefundAnswer, SettleAnswer, Unavailable, WriteAnswer
+from budget.outcomes import (
+    Closed,
+    CreditAnswer,
+    HoldAnswer,
+    RefundAnswer,
+    SettleAnswer,
+    Superseded,
+    Unavailable,
+    WriteAnswer,
+    Written,
+)
 from budget.redis import connection, keys
 from budget.redis.gate import Gate, GateClosed
-from budget.redis.items import RebuildItem
+from budget.redis.items import Batch
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores.lua import LuaScript
 
@@ -92,23 +102,15 @@ class Scripts:
         except redis.RedisError as error:
             log.warning("the receipt of a credit stays", entry_id=entry_id, exc_info=error)
 
-    def write(
-        self,
-        *,
-        client: redis.Redis,
-        tenant_id: str,
-        token: str,
-        balance_micros: int,
-        begin: bool,
-        items: Sequence[RebuildItem],
-    ) -> WriteAnswer:
-        """One batch of a rebuild, over the rebuild's own connection. A RedisError is the caller's: it starts again."""
-        names = [keys.balance(tenant_id), keys.holds(tenant_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)]
-        arguments = [tenant_id, token, str(balance_micros), "begin" if begin else "more"]
-        for item in items:
-            names += item.key_pair()
-            arguments += [item.kind, item.id, str(item.first), str(item.second)]
-        return outcomes.write_answer(REBUILD(client, keys=names, args=arguments))
+    def write(self, *, client: redis.Redis, token: str, batches: Sequence[Batch]) -> WriteAnswer:
+        """Batches of a rebuild in one trip, over the rebuild's own connection. A RedisError is the caller's.
+
+        Superseded where one of them was: its gate is another's, and so is every tenant's behind it.
+        """
+        commands = [REBUILD.command(keys=_batch_keys(one), args=_batch_arguments(one, token)) for one in batches]
+        answers = connection.pipelined(client, commands, before=REBUILD.text)
+        outcome = [outcomes.write_answer(words) for words in answers]
+        return Superseded() if Superseded() in outcome else Written()
 
     def _call(
         self,
@@ -130,6 +132,19 @@ class Scripts:
         except redis.RedisError:
             return Unavailable(Closed.REDIS)
         return answer
+
+
+def _batch_keys(batch: Batch) -> list[str]:
+    tenant_id = batch.tenant_id
+    names = [keys.balance(tenant_id), keys.holds(tenant_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)]
+    return names + [name for item in batch.items for name in item.key_pair()]
+
+
+def _batch_arguments(batch: Batch, token: str) -> list[str]:
+    arguments = [batch.tenant_id, token, str(batch.balance_micros), "begin" if batch.begin else "more"]
+    return arguments + [
+        word for item in batch.items for word in (item.kind, item.id, str(item.first), str(item.second))
+    ]
 
 
 def _run_keys(tenant_id: str, run_id: str) -> list[str]:

@@ -38,3 +38,7 @@ def is_over() -> bool:
     """Whether the pass must end here. Outside of a job there is no deadline."""
     deadline = _current.get()
     return deadline is not None and deadline.is_over()
+
+
+def progressed() -> None:
+    """Said by a pass that gets on, where it has no deadline to ask for."""

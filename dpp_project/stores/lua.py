@@ -30,6 +30,10 @@ class LuaScript:
             client.script_load(self.text)
             return client.evalsha(self._sha, len(keys), *keys, *args)
 
+    def command(self, *, keys: Sequence[str], args: Sequence[Argument] = ()) -> tuple[Argument, ...]:
+        """The call as words, for a connection that sends many at once and has loaded the script."""
+        return "EVALSHA", self._sha, len(keys), *keys, *args
+
     def queue(self, pipeline: Pipeline, *, keys: Sequence[str], args: Sequence[Argument] = ()) -> None:
         """Put the call into a pipeline that carries other commands, with the whole text.
 

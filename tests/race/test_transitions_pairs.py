@@ -25,7 +25,7 @@ OLD = {"created_at": 7_200, "updated_at": 7_200, "retention_until": 86_400}
 
 
 def fenced(run: Run) -> Won | Lost:
-    return Won() if transitions.fence(tenant_id=run.tenant_id, actor="rebuild") else LOST
+    return Won() if transitions.fence(run_ids=[run.run_id], actor="rebuild") else LOST
 
 
 def claim(edge: Callable[..., Won | Lost], intent: Intent, actor: str) -> Call:

@@ -22,7 +22,7 @@ MODELS = ROOT / "models"
 AFTER_THE_END = {"dispute", "resolve", "expire", "forget"}
 SPLIT_IN_TWO = {"retake_own": "retake"}
 PARTS_OF_EDGES = {"moved", "claimed"}
-STEPS_OF_THE_REBUILD = {"gate_check", "gate_close", "rebuild", "gate_open", "tenant_open"}
+STEPS_OF_THE_REBUILD = {"gate_check", "gate_close", "rebuild", "gate_open", "tenant_open", "rebuild_lease"}
 
 needs_spin = pytest.mark.skipif(
     check.why_skipped() is not None, reason=f"the model is not checked: {check.why_skipped()}"

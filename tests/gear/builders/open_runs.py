@@ -3,14 +3,14 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
 from budget import ledger, ports
-from budget.ports import EndedRun, OpenRun
+from budget.ports import EndedRun, OpenRun, Reserved
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS money_test_runs (
@@ -85,7 +85,7 @@ class RunsTable:
 
     # The port.
 
-    def fence(self, *, tenant_id: str | None) -> int:
+    def fence(self, *, tenant_id: str | None) -> Iterator[int]:
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE money_test_runs SET version = version + 1"
@@ -93,7 +93,17 @@ class RunsTable:
                 " AND (%s::text IS NULL OR tenant_id = %s)",
                 [tenant_id, tenant_id],
             )
-            return int(cursor.rowcount)
+            yield int(cursor.rowcount)
+
+    def reserved(self, *, tenant_id: str | None) -> Iterator[Reserved]:
+        for owner, count, micros in self._all(
+            "SELECT tenant_id, count(*), sum(reserved)::bigint FROM money_test_runs"
+            " WHERE stage IS DISTINCT FROM 'COMMITTED' AND money = 'RESERVED'"
+            " AND (%s::text IS NULL OR tenant_id = %s) GROUP BY tenant_id",
+            tenant_id,
+            tenant_id,
+        ):
+            yield Reserved(owner, count, micros)
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
         for owner, run_id, reserved, money in self._all(
@@ -104,11 +114,11 @@ class RunsTable:
         ):
             yield OpenRun(owner, run_id, reserved, 1, money == "RESERVED")
 
-    def ended_since(self, *, tenant_id: str | None, since: datetime) -> Iterator[EndedRun]:
+    def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         for owner, run_id, reserved, charge in self._all(
             "SELECT tenant_id, run_id::text, reserved, charge FROM money_test_runs"
-            " WHERE stage = 'COMMITTED' AND ended_at >= %s AND (%s::text IS NULL OR tenant_id = %s)",
-            since,
+            " WHERE stage = 'COMMITTED' AND ended_at >= now() - %s AND (%s::text IS NULL OR tenant_id = %s)",
+            within,
             tenant_id,
             tenant_id,
         ):

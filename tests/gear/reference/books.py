@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from budget.money import MAX_MICROS
 from budget.ports import EndedRun, OpenRun
-from budget.rebuild.plan import Credit, TenantMoney, compose
+from budget.rebuild.plan import Credit, items
+from budget.redis.items import RebuildItem
 
 
 @dataclass
@@ -18,6 +19,13 @@ class Row:
     intent_charge_micros: int | None = None  # None: give everything back
     charge_micros: int = 0
     refund_micros: int = 0
+
+
+@dataclass
+class TenantMoney:
+    tenant_id: str
+    balance_micros: int
+    items: list[RebuildItem] = field(default_factory=list)
 
 
 @dataclass
@@ -105,8 +113,12 @@ class Books:
             for entry, (owner, micros, kind) in self.entries.items()
             if kind != "CHARGE" and owner in chosen
         ]
-        return compose(
-            ledger_micros={tenant: self.total_micros(tenant) for tenant in chosen},
+        held = dict.fromkeys(chosen, 0)
+        for row in rows:
+            if row.stage != "COMMITTED" and row.money == "RESERVED":
+                held[row.tenant_id] += row.reserved_micros
+        money = {tenant: TenantMoney(tenant, self.total_micros(tenant) - held[tenant]) for tenant in chosen}
+        beside = items(
             open_runs=[
                 OpenRun(row.tenant_id, row.run_id, row.reserved_micros, 1, row.money == "RESERVED")
                 for row in rows
@@ -119,3 +131,6 @@ class Books:
             ],
             credits_counted=counted,
         )
+        for tenant, item in beside:
+            money[tenant].items.append(item)
+        return list(money.values())

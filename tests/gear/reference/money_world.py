@@ -9,9 +9,8 @@ from collections.abc import Generator, Iterator, Sequence
 
 import redis
 
-from budget.rebuild.plan import TenantMoney
 from budget.redis import gate, keys
-from tests.gear.reference.books import Books, Row
+from tests.gear.reference.books import Books, Row, TenantMoney
 from tests.gear.reference.money import (
     OTHER,
     TENANT,

@@ -14,7 +14,7 @@ from budget.rebuild import rebuild
 from budget.redis import keys
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
-from tests.gear.faults.advisory_locks import held_by_another
+from tests.gear.faults.rebuilders import another_at_work
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-56", "DPP-76")
@@ -114,7 +114,7 @@ def test_budget_rebuild_does_it_by_hand(valkey: redis.Redis) -> None:
 
 
 def test_budget_rebuild_leaves_another_alone() -> None:
-    with held_by_another(rebuild.LOCK):
+    with another_at_work():
         assert run_json("budget_rebuild", code=75) == {"outcome": "busy", "dry_run": False}
 
 

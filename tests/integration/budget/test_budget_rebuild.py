@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import pytest
 import redis
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, transaction
 
 from budget import entries, services, verify
 from budget.entries import Entered
 from budget.models import PendingCredit
 from budget.outcomes import AlreadyHeld, AskAgain, Closed, Held, Refunded, Settled, Unavailable
-from budget.rebuild import rebuild
+from budget.rebuild import lease, plan, rebuild
 from budget.rebuild.gate_watch import watch
 from budget.rebuild.rebuild import Busy, Rebuilt
 from budget.redis import connection as money_connection
@@ -23,10 +23,12 @@ from budget.redis import keys, scripts
 from budget.services import Available
 from budget.verify import Verdict
 from dpp_project.devstack import valkey as devstack_valkey
+from dpp_project.stores.postgres import ANSWER_SECONDS
 from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
-from tests.gear.faults.advisory_locks import held_by_another
+from tests.gear.faults.rebuilders import another_at_work, in_another_session, taken_for_dead
+from tests.gear.waiting import wait_until
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-55")
@@ -88,14 +90,43 @@ def test_dpp_55_a_flush_closes_money_and_the_watch_opens_it(runs: RunsTable, val
     assert hold(tenant_id, run_id) == AlreadyHeld(250_000)
 
 
-def test_dpp_55_receipts_of_the_last_day_come_back(runs: RunsTable, valkey: redis.Redis) -> None:
+@pytest.mark.contract("HRD-03")
+def test_hrd_03_receipts_come_back_as_long_as_a_finisher_may_ask(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id = funded()
-    run_id = settled_run(runs, tenant_id)
+    run_id, older = settled_run(runs, tenant_id), settled_run(runs, tenant_id, charge=0)
+    with connection.cursor() as cursor:
+        past = keys.RECEIPT_REBUILT_SECONDS + 1
+        cursor.execute(
+            "UPDATE money_test_runs SET ended_at = ended_at - make_interval(secs => %s) WHERE run_id = %s",
+            [past, older],
+        )
     valkey.flushall()
     rebuild.rebuild_all()
     again = services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=250_000)
     assert again == Settled(50_000, 200_000, 950_000, again=True)
     assert standing_balance(tenant_id) == 950_000
+    assert not valkey.exists(keys.receipt(older))
+
+
+@pytest.mark.contract("HRD-03")
+@pytest.mark.parametrize("ask", ["settle", "refund"])
+def test_hrd_03_who_asks_later_than_a_receipt_lives_moves_nothing(
+    runs: RunsTable, valkey: redis.Redis, ask: str
+) -> None:
+    """A finisher that slept an hour: its run was ended by another, and Redis was emptied since."""
+    tenant_id = funded()
+    run_id = settled_run(runs, tenant_id)
+    valkey.flushall()
+    rebuild.rebuild_all()
+    valkey.delete(keys.receipt(run_id))
+    asked, _ = ASKED[ask]
+    answer = asked(tenant_id, run_id)
+    if ask == "settle":
+        assert answer == AskAgain(), "it reads the row again, and finds it ended"
+    else:
+        assert answer == Refunded(0, 950_000, 0, again=False, tombstone=True)
+    assert standing_balance(tenant_id) == 950_000
+    assert verify.verify(tenant_id).verdict is Verdict.PROVED
 
 
 def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valkey: redis.Redis) -> None:
@@ -178,7 +209,7 @@ def test_dpp_55_lost_money_that_cannot_be_rebuilt_now_is_unavailable(
     lose(valkey, tenant_id)
     names = [keys.balance(tenant_id), keys.seq(tenant_id), keys.receipt(run_id), keys.gate(tenant_id)]
     before = (valkey.mget(names), valkey.hgetall(keys.holds(tenant_id)))
-    with held_by_another(rebuild.LOCK):
+    with another_at_work():
         assert ask(tenant_id, run_id) == Unavailable(Closed.BALANCE)
     assert (valkey.mget(names), valkey.hgetall(keys.holds(tenant_id))) == before
     assert ask(tenant_id, run_id) == AskAgain()
@@ -188,7 +219,7 @@ def test_dpp_55_a_lost_balance_is_rebuilt_before_it_is_shown(runs: RunsTable, va
     tenant_id = funded()
     held_run(runs, tenant_id)
     balance_is_lost(valkey, tenant_id)
-    with held_by_another(rebuild.LOCK):
+    with another_at_work():
         assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.BALANCE)
     assert services.balance(tenant_id=tenant_id) == Available(750_000)
 
@@ -211,9 +242,9 @@ def test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing(runs: RunsTab
 
 
 def test_one_rebuild_at_a_time(runs: RunsTable) -> None:
-    """The lock is held by another session; the second rebuild changes nothing."""
+    """Another has the lease; the second rebuild changes nothing."""
     epoch = scripts.shared().gate.renewed()
-    with held_by_another(rebuild.LOCK):
+    with another_at_work():
         assert rebuild.rebuild_all() == Busy()
         assert rebuild.rebuild_tenant("t_any") == Busy()
         assert scripts.shared().gate.renewed() == epoch
@@ -226,17 +257,7 @@ def test_dpp_55_a_flush_while_it_is_written_starts_the_rebuild_again(
 ) -> None:
     tenant_id = funded()
     held_run(runs, tenant_id)
-    snapshots: list[Any] = []
-    real = rebuild.fence_and_snapshot
-
-    def then_flush(which: str | None) -> Any:
-        snapshots.append(which)
-        taken = real(which)
-        if len(snapshots) == 1:
-            valkey.flushall()
-        return taken
-
-    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_flush)
+    snapshots = after_the_first_snapshot(monkeypatch, valkey.flushall)
     if not whole:  # the flush has emptied the epoch as well: this waits for a rebuild of all
         assert rebuild.rebuild_tenant(tenant_id) == Busy()
         assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
@@ -250,11 +271,11 @@ def test_dpp_55_a_rebuild_that_dies_leaves_money_closed(
 ) -> None:
     tenant_id = funded()
 
-    def die(_which: str | None) -> None:
+    def die(*_args: object) -> None:
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild, "fence_and_snapshot", die)
+        patch.setattr(rebuild, "fenced", die)
         with pytest.raises(RuntimeError):
             rebuild.rebuild_all()
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
@@ -262,42 +283,38 @@ def test_dpp_55_a_rebuild_that_dies_leaves_money_closed(
     assert standing_balance(tenant_id) == 1_000_000
 
 
-def test_a_snapshot_is_taken_again_when_a_run_moves_under_it(runs: RunsTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rival commits between the view and the fence: Postgres refuses, the next view has it."""
+def test_a_run_that_ends_before_its_fence_is_in_the_snapshot(runs: RunsTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was settled before the gate was closed, and commits behind it: its charge is counted, not its hold."""
     tenant_id = funded()
     run_id = held_run(runs, tenant_id)
     claimed = runs.claim(run_id)
     assert claimed is not None
     services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=50_000)
-    views: list[int] = []
     real = runs.fence
 
-    def rival_first(*, tenant_id: str | None) -> int:
-        views.append(1)
-        if len(views) == 1:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT 1 FROM money_test_runs")  # the view is taken here
-            in_another_session(lambda: runs.commit(claimed, taken_micros=50_000))
+    def rival_first(*, tenant_id: str | None) -> Iterator[int]:
+        in_another_session(lambda: runs.commit(claimed, taken_micros=50_000))
         return real(tenant_id=tenant_id)
 
     monkeypatch.setattr(runs, "fence", rival_first)
     rebuild.rebuild_all()
-    assert len(views) == 2
     assert standing_balance(tenant_id) == 950_000
 
 
-def in_another_session(work: Any) -> None:
-    done: list[object] = []
+def after_the_first_snapshot(monkeypatch: pytest.MonkeyPatch, rival: Callable[[], object]) -> list[str | None]:
+    """`rival` acts when the first view is taken, and nothing of it is written yet. The tenants of each view."""
+    snapshots: list[str | None] = []
+    real = rebuild._counted
 
-    def run() -> None:
-        done.append(work())
-        connections.close_all()
+    def then_the_rival(which: str | None) -> Any:
+        counted = real(which)
+        snapshots.append(which)
+        if len(snapshots) == 1:
+            rival()
+        return counted
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert done
-    assert done[0]
+    monkeypatch.setattr(rebuild, "_counted", then_the_rival)
+    return snapshots
 
 
 @pytest.fixture
@@ -397,40 +414,107 @@ def test_dpp_55_connections_that_stood_while_redis_was_away_do_not_pass_the_gate
     assert set(answers) <= {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
 
 
-def test_dpp_55_a_rebuild_that_lost_its_lock_cannot_write_an_older_snapshot(
-    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.contract("HRD-01")
+@pytest.mark.parametrize("session", ["lives", "is lost"])
+def test_hrd_01_a_frozen_rebuild_that_wakes_up_writes_no_older_snapshot(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch, session: str
 ) -> None:
-    """Its session ends behind its snapshot. Before it goes on, money comes in, and another rebuilds the tenant."""
+    """Behind its snapshot its lease runs out, another rebuilds all, and money moves. Then it goes on."""
     tenant_id = funded()
     held_run(runs, tenant_id)
-    real = rebuild.fence_and_snapshot
-    others: list[Any] = []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (mine,) = cursor.fetchone()
+    found: list[Any] = []
 
-    def then_the_session_is_lost(which: str | None) -> Any:
-        taken = real(which)
-        if not others:
-            others.append(None)
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_backend_pid()")
-                (mine,) = cursor.fetchone()
-            in_another_session(lambda: meanwhile(mine))
-        return taken
-
-    def meanwhile(session: int) -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [session])
-            assert cursor.fetchone() == (True,)
+    def meanwhile() -> bool:
+        found.append(rebuild.rebuild_all())
+        found.append(held_run(runs, tenant_id))
         entries.top_up(tenant_id=tenant_id, amount_micros=5, reference="meanwhile", reason="", actor="test")
-        others.append(rebuild.rebuild_tenant(tenant_id))
+        if session == "is lost":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [mine])
         return True
 
-    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_the_session_is_lost)
-    assert isinstance(rebuild.rebuild_all(), Rebuilt)
-    assert others == [None, Busy()]
-    entries.replay_pending(limit=10, older_than=timedelta())
-    assert standing_balance(tenant_id) == 750_005
+    def freeze() -> None:
+        taken_for_dead()
+        in_another_session(meanwhile)
+
+    after_the_first_snapshot(monkeypatch, freeze)
+    if session == "is lost":
+        with pytest.raises(OperationalError):
+            rebuild.rebuild_all()
+        connection.close()
+    else:
+        assert rebuild.rebuild_all() == Busy(), "what it was to do is done"
+    assert isinstance(found[0], Rebuilt)
+    assert standing_balance(tenant_id) == 500_005
     assert verify.verify(tenant_id).verdict is Verdict.PROVED
-    assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt), "the lock is free"
+    assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt), "the lease is free"
+
+
+@pytest.mark.contract("HRD-01")
+def test_hrd_01_a_frozen_rebuild_that_wakes_up_beside_another_leaves_the_gate_to_it(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is still at work: its lease and its closed gate stay, and what the first had written is void."""
+    tenant_id = funded()
+    others: list[str] = []
+
+    def another_closes() -> None:
+        taken_for_dead()
+        valkey.set(keys.REBUILD, "another's")
+        others.append(scripts.shared().gate.close(valkey))
+
+    after_the_first_snapshot(monkeypatch, another_closes)
+    assert rebuild.rebuild_all() == Busy()
+    assert valkey.get(keys.EPOCH) == others[0]
+    assert valkey.get(keys.REBUILD) == "another's"
+    assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
+
+
+@pytest.mark.contract("HRD-01")
+def test_hrd_01_the_lease_of_a_rebuild_that_stopped_runs_out(runs: RunsTable, valkey: redis.Redis) -> None:
+    """Its time is the server's own, and above what one statement of a living one may take."""
+    with another_at_work():
+        left_ms = valkey.pttl(keys.REBUILD)
+        assert ANSWER_SECONDS * 1_000 < left_ms <= lease.LEASE_SECONDS * 1_000
+        assert watch(limit=10).rebuilt == 0
+        valkey.pexpire(keys.REBUILD, 1)
+        wait_until(lambda: not valkey.exists(keys.REBUILD), what="the end of the lease")
+        assert isinstance(rebuild.rebuild_all(), Rebuilt)
+
+
+@pytest.mark.contract("HRD-01")
+def test_hrd_01_a_rebuild_that_gets_on_keeps_its_lease(
+    runs: RunsTable, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each batch it fences and each that it writes."""
+    tenant_id = funded()
+    for _ in range(3):
+        held_run(runs, tenant_id)
+    monkeypatch.setattr(plan, "BATCH_ITEMS", 1)
+    monkeypatch.setattr(rebuild, "BATCHES_AT_ONCE", 1)
+    left: list[int] = []
+    real_write, real_fence = scripts.Scripts.write, runs.fence
+
+    def write(self: Any, **given: Any) -> Any:
+        left.append(valkey.pttl(keys.REBUILD))
+        valkey.pexpire(keys.REBUILD, 5_000)
+        return real_write(self, **given)
+
+    def fence(*, tenant_id: str | None) -> Iterator[int]:
+        for _ in range(2):
+            valkey.pexpire(keys.REBUILD, 5_000)
+            yield from real_fence(tenant_id=tenant_id)
+            left.append(valkey.pttl(keys.REBUILD))
+
+    monkeypatch.setattr(scripts.Scripts, "write", write)
+    monkeypatch.setattr(runs, "fence", fence)
+    assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
+    assert len(left) == 2 + 1 + 3 + 1, "two of the fence, the balance, three holds and the credit"
+    assert min(left) > 20_000
+    assert not valkey.exists(keys.REBUILD)
 
 
 def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
@@ -438,20 +522,21 @@ def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
 ) -> None:
     """It took its snapshot; then all money was closed and opened, and money moved; it does not go back to before."""
     tenant_id = funded()
-    real = rebuild.fence_and_snapshot
     others: list[str] = []
 
-    def then_all_is_rebuilt(which: str | None) -> Any:
-        taken = real(which)
-        if which is not None and not others:
-            others.append(which)
-            rebuild._rebuild_all()
-            others.append(held_run(runs, tenant_id))
-        return taken
+    def all_is_rebuilt() -> bool:
+        assert isinstance(rebuild.rebuild_all(), Rebuilt)
+        others.append(held_run(runs, tenant_id))
+        return True
 
-    monkeypatch.setattr(rebuild, "fence_and_snapshot", then_all_is_rebuilt)
+    def freeze() -> None:
+        taken_for_dead()
+        in_another_session(all_is_rebuilt)
+
+    snapshots = after_the_first_snapshot(monkeypatch, freeze)
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
-    assert valkey.hgetall(keys.holds(tenant_id)) == {others[1]: "250000"}
+    assert snapshots == [tenant_id, None, tenant_id]
+    assert valkey.hgetall(keys.holds(tenant_id)) == {others[0]: "250000"}
     assert standing_balance(tenant_id) == 750_000
     assert verify.verify(tenant_id).verdict is Verdict.PROVED
 

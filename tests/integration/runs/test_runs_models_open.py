@@ -7,14 +7,14 @@ import redis as redis_library
 
 from budget import entries, ports, services
 from budget.entries import Entered
-from budget.ports import EndedRun, OpenRun
+from budget.ports import EndedRun, OpenRun, Reserved
 from budget.rebuild import rebuild
 from budget.redis import keys
 from budget.services import Available
-from dpp_project import clock
 from runs import transitions
 from runs.claims import LOST, Moved
 from runs.models import Run
+from runs.reads import for_budget
 from runs.reads.for_budget import OpenRunsOfTheTable, created_at_ms
 from tests.gear.builders import runs as gear
 from tests.gear.builders.tenants import a_tenant
@@ -54,19 +54,62 @@ def test_dpp_55_open_of_one_tenant_is_its_own() -> None:
 
 
 @pytest.mark.django_db
-def test_dpp_55_ended_since_names_what_was_committed_lately() -> None:
+def test_dpp_55_ended_names_what_was_committed_lately() -> None:
     charged, failed, refunded = gear.committed(), gear.committed(intent=gear.fee()), gear.committed(intent=gear.REFUND)
     gear.aged(gear.committed(), updated_at=90_000)
     gear.claimed()
-    since = clock.now() - timedelta(hours=24)
-    found = set(OpenRunsOfTheTable().ended_since(tenant_id=None, since=since))
+    found = set(OpenRunsOfTheTable().ended(tenant_id=None, within=timedelta(hours=24)))
     assert found == {
         EndedRun(charged.tenant_id, str(charged.run_id), 50_000, 200_000),
         EndedRun(failed.tenant_id, str(failed.run_id), 5_000, 245_000),
         EndedRun(refunded.tenant_id, str(refunded.run_id), 0, 250_000),
     }
-    mine = OpenRunsOfTheTable().ended_since(tenant_id=charged.tenant_id, since=since)
+    mine = OpenRunsOfTheTable().ended(tenant_id=charged.tenant_id, within=timedelta(hours=24))
     assert [one.run_id for one in mine] == [str(charged.run_id)]
+
+
+@pytest.mark.django_db
+def test_dpp_55_reserved_sums_what_open_names() -> None:
+    run = gear.reserved()
+    gear.accepted()
+    gear.committed()
+    more = gear.claimed()
+    found = set(OpenRunsOfTheTable().reserved(tenant_id=None))
+    assert found == {Reserved(one.tenant_id, 1, gear.RESERVED_MICROS) for one in (run, more)}
+    assert list(OpenRunsOfTheTable().reserved(tenant_id=run.tenant_id)) == [
+        Reserved(run.tenant_id, 1, gear.RESERVED_MICROS)
+    ]
+
+
+def versions(runs: list[Run]) -> list[int]:
+    return [gear.row(run.run_id).version - run.version for run in runs]
+
+
+@pytest.mark.contract("HRD-02")
+@pytest.mark.django_db
+def test_hrd_02_a_fence_goes_in_batches_and_goes_on_where_it_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(for_budget, "FENCED_AT_ONCE", 2)
+    runs = [gear.claimed() for _ in range(5)]
+    cut = iter(OpenRunsOfTheTable().fence(tenant_id=None))
+    assert next(cut) == 2
+    del cut
+    assert sorted(versions(runs)) == [0, 0, 0, 1, 1]
+    assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [2, 1]
+    assert versions(runs) == [1, 1, 1, 1, 1]
+    assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [], "who knows their versions has read them since"
+
+
+@pytest.mark.contract("HRD-02")
+@pytest.mark.django_db
+def test_hrd_02_a_run_that_moved_since_its_fence_is_fenced_again() -> None:
+    """A finisher that took its claim again, and a submit at money NONE, which moves money without a step of its own."""
+    claimed, accepted = gear.claimed(), gear.accepted()
+    assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [2]
+    retaken = transitions.retake(run=gear.row(claimed.run_id), actor="worker", own_token=gear.TOKEN)
+    assert retaken is not LOST
+    assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [2]
+    assert transitions.commit(claim=retaken.claim, taken_micros=0) is LOST
+    assert versions([claimed, accepted]) == [3, 2]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from runs import timing, transitions
 from runs.claims import LOST, Won
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
+from runs.reads.for_budget import OpenRunsOfTheTable
 from runs.transitions import Accepted
 from tests.gear.builders import runs as gear
 from tests.gear.builders.run_edges import CALLS, HOUR, MINUTE, STATES, ledger, on, ripe, seconds_from_now
@@ -41,7 +42,7 @@ def test_dpp_42_a_young_claim_is_not_taken_over() -> None:
 @pytest.mark.contract("DPP-53")
 def test_dpp_53_a_finisher_takes_its_own_fenced_claim_again_at_once() -> None:
     run = gear.claimed()
-    assert transitions.fence(tenant_id=run.tenant_id, actor="rebuild") == 1
+    assert transitions.fence(run_ids=[run.run_id], actor="rebuild") == 1
     fenced = gear.row(run.run_id)
     retaken = gear.won(transitions.retake(run=fenced, actor="worker", own_token=gear.TOKEN))
     assert retaken.claim == gear.claim_of(gear.row(run.run_id))
@@ -270,7 +271,7 @@ def test_dpp_45_a_queued_run_is_marked_once(state: str) -> None:
 def test_dpp_55_a_fence_raises_what_stands_between_two_effects_and_nothing_else() -> None:
     runs = {state: make() for state, make in STATES.items()}
     untouched = {state: gear.everything(run.run_id) for state, run in runs.items()}
-    assert transitions.fence(tenant_id=None, actor="rebuild") == 2
+    assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [2]
     for state, run in runs.items():
         if state in {"accepted", "claimed"}:
             assert gear.row(run.run_id).version == run.version + 1
@@ -284,7 +285,7 @@ def test_dpp_55_a_fence_raises_what_stands_between_two_effects_and_nothing_else(
 def test_dpp_55_a_fence_of_one_tenant_leaves_the_others() -> None:
     run, other = gear.accepted(), gear.accepted()
     before = gear.everything(other.run_id)
-    assert transitions.fence(tenant_id=run.tenant_id, actor="rebuild") == 1
+    assert list(OpenRunsOfTheTable().fence(tenant_id=run.tenant_id)) == [1]
     assert gear.everything(other.run_id) == before
 
 

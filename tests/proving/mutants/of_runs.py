@@ -179,8 +179,8 @@ MUTANTS: Final = (
     Mutant(
         "a rebuild fences nobody",
         TRANSITIONS,
-        "    runs = Run.objects.filter(between)\n",
-        "    runs = Run.objects.filter(between).none()\n",
+        "    runs = Run.objects.filter(between, run_id__in=run_ids)\n",
+        "    runs = Run.objects.filter(between, run_id__in=run_ids).none()\n",
         ends("test_dpp_55_a_fence_of_one_tenant_leaves_the_others"),
     ),
     Mutant(
