@@ -13,12 +13,11 @@ from django.urls import reverse
 from redis import RedisError
 from unfold.decorators import action, display
 
-from budget import entries, spending, statements, verify
+from budget import entries, repairs, spending, statements, verify
 from budget.entries import Entered
 from budget.forms import AdjustForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
 from budget.money import format_entry_usd, format_usd
-from budget.rebuild import rebuild
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
 from budget.statements import Overview
 from dpp_project import actors, clock
@@ -114,7 +113,7 @@ class AccountAdmin(ReadOnlyAdmin):
             text="Balance and holds are rebuilt from Postgres. Until then this tenant's requests for money wait.",
             submit="Rebuild",
             form_class=forms.Form,
-            act=lambda _form: self._tell(request, account, *_rebuilt(object_id)),
+            act=lambda _form: self._tell(request, account, *_rebuilt(object_id, actors.person(request.user))),
         )
 
     def _enter(
@@ -219,9 +218,9 @@ def _proof(tenant_id: str) -> tuple[int, str]:
     return messages.INFO, f"{proof.verdict.value.capitalize()} at {at:%H:%M:%S} UTC."
 
 
-def _rebuilt(tenant_id: str) -> tuple[int, str]:
+def _rebuilt(tenant_id: str, actor: str) -> tuple[int, str]:
     try:
-        made = rebuild.rebuild_tenant(tenant_id)
+        made = repairs.rebuild_by_hand(tenant_id, actor=actor)
     except (RedisError, Error, RebuildFailed) as error:
         return messages.ERROR, f"It could not be rebuilt ({type(error).__name__}); the gate watch tries again."
     if not isinstance(made, Rebuilt):

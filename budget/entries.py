@@ -20,6 +20,7 @@ from budget.rebuild import rebuild
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from budget.services import BALANCE_LOST, Available, balance
+from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from tenants.models import Tenant
@@ -152,7 +153,8 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
             f"it stands for a {written.kind} of {written.amount_usd_micros} micros already; choose another",
             "reference",
         )
-    total_micros = ledger.sums_of(tenant_id).total_micros + wanted.amount_micros
+    before_micros = ledger.sums_of(tenant_id).total_micros
+    total_micros = before_micros + wanted.amount_micros
     if total_micros > MAX_MICROS or (total_micros < 0 and wanted.amount_micros < 0):
         return invalid("amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
     entry = ledger.append_credit(
@@ -162,6 +164,20 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
         reference=wanted.reference,
         reason=wanted.reason,
         actor=wanted.actor,
+    )
+    trail.record(
+        f"money {'topped up' if wanted.kind is LedgerEntry.Kind.TOPUP else 'adjusted'}",
+        actor=wanted.actor,
+        subject=f"tenant {tenant_id}",
+        tenant_id=tenant_id,
+        before={"ledger_usd_micros": before_micros},
+        after={
+            "ledger_usd_micros": total_micros,
+            "amount_usd_micros": wanted.amount_micros,
+            "reference": wanted.reference,
+            "entry_id": entry.entry_id,
+        },
+        reason=wanted.reason,
     )
     return entry, True
 

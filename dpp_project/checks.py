@@ -16,7 +16,10 @@ from dpp_project.stores import redis
 
 Configs = Sequence[AppConfig] | None
 
-REQUIRED_TRIGGERS: set[tuple[str, str]] = set()
+REQUIRED_TRIGGERS: set[tuple[str, str]] = {
+    ("audit_entries", "audit_entries_append_only"),
+    ("audit_entries", "audit_entries_never_emptied"),
+}
 
 
 def require_trigger(*, table: str, name: str) -> None:

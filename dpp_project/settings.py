@@ -32,6 +32,7 @@ INSTALLED_APPS = [
     *(["django.contrib.sessions", "django.contrib.messages", "django.contrib.staticfiles"] if _PAGES else []),
     *(["rest_framework", "drf_spectacular", "drf_spectacular_sidecar"] if _PAGES else []),
     "dpp_project.apps.PlatformConfig",
+    "dpp_project.audit",
     "dpp_project.jobs",
     "tenants",
     "budget",

@@ -5,8 +5,10 @@ does nothing that the first one did not. What dies again comes back as a letter 
 """
 
 import structlog
+from django.db import transaction
 
 from dpp_project import clock
+from dpp_project.audit import trail
 from dpp_project.aws import sqs_sender
 from dpp_project.aws.sqs_sender import QueueMessage, SendFailed
 from dpp_project.reasons import ReasonCode
@@ -31,7 +33,16 @@ def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
             wake_worker.send(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
     except SendFailed as error:
         return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again", "letter")
-    DeadLetter.objects.filter(pk=letter.pk).update(redriven_at=clock.now(), redriven_by=actor)
+    with transaction.atomic():
+        DeadLetter.objects.filter(pk=letter.pk).update(redriven_at=clock.now(), redriven_by=actor)
+        trail.record(
+            "dead letter sent again",
+            actor=actor,
+            subject=f"dead letter {letter.pk}",
+            tenant_id=letter.tenant_id,
+            before={"redriven_by": letter.redriven_by},
+            after={"redriven_by": actor, "run_id": letter.run_id},
+        )
     log.info("dead letter redriven", letter=letter.pk, run_id=str(letter.run_id or ""), actor=actor)
     return None
 

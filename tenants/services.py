@@ -1,7 +1,8 @@
 """Use cases of tenants and keys, for commands, admin and seeding alike. The only writer of both tables.
 
-Each use case returns what it made, or a `Refusal` that names the field and the cure and changed nothing. The audit line
-is logged when the transaction commits, so a dry run (which rolls back) leaves none. A revocation or suspension
+Each use case returns what it made, or a `Refusal` that names the field and the cure and changed nothing. Each act is
+entered into the audit trail in its own transaction, and logged when that commits, so a dry run (which rolls back)
+leaves neither, and no more does a repetition that changes nothing. A revocation or suspension
 reaches every process within 5 s of its commit (see `tenants.principals.PrincipalCache`).
 """
 
@@ -11,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from django.db import IntegrityError, transaction
 
 from dpp_project import clock
+from dpp_project.audit import trail
 from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
@@ -29,6 +31,8 @@ log = structlog.get_logger("dpp.tenants")
 TEXT_LENGTH_MAX: Final = 200
 GRACE_DEFAULT: Final = timedelta(hours=24)
 GRACE_MAX: Final = timedelta(days=30)
+KEY_ISSUED: Final = "key issued"
+KEY_ROTATED: Final = "key rotated"
 
 
 @dataclass(frozen=True)
@@ -59,17 +63,16 @@ def create_tenant(
     )
     if fault is not None:
         return fault
-    tenant, is_new = Tenant.objects.get_or_create(
-        tenant_id=tenant_id,
-        defaults={
-            "display_name": display_name,
-            "poll_rate_per_minute": poll_rate_per_minute,
-            "submit_rate_per_minute": submit_rate_per_minute,
-        },
-    )
-    if not is_new:
-        return Refusal(ReasonCode.CONFLICT, f"{tenant_id} exists already; choose another id", "tenant_id")
-    _audit("tenant created", actor=actor, tenant_id=tenant_id)
+    values = {
+        "display_name": display_name,
+        "poll_rate_per_minute": poll_rate_per_minute,
+        "submit_rate_per_minute": submit_rate_per_minute,
+    }
+    with transaction.atomic():
+        tenant, is_new = Tenant.objects.get_or_create(tenant_id=tenant_id, defaults=values)
+        if not is_new:
+            return Refusal(ReasonCode.CONFLICT, f"{tenant_id} exists already; choose another id", "tenant_id")
+        _audit("tenant created", actor, tenant_id, after=values)
     return tenant
 
 
@@ -89,22 +92,19 @@ def update_tenant(
         "poll_rate_per_minute": poll_rate_per_minute,
         "submit_rate_per_minute": submit_rate_per_minute,
     }
-    if not Tenant.objects.filter(tenant_id=tenant_id).update(**values):
-        return _tenant_unknown(tenant_id)
-    _audit("tenant changed", actor=actor, tenant_id=tenant_id, **values)
-    return Tenant.objects.get(tenant_id=tenant_id)
+    return _change("tenant changed", actor, tenant_id, values)
 
 
 def suspend_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
     """Make all its keys invalid from now on; runs accepted before go on and are charged. Safe to repeat."""
     if tenant_id == OPERATOR_TENANT_ID:
         return invalid("tenant_id", f"{tenant_id} runs the platform and cannot be suspended")
-    return _set_status(tenant_id, Tenant.Status.SUSPENDED, "tenant suspended", actor)
+    return _change("tenant suspended", actor, tenant_id, {"status": Tenant.Status.SUSPENDED})
 
 
 def resume_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
     """Make its keys valid again, except those revoked or expired. Safe to repeat."""
-    return _set_status(tenant_id, Tenant.Status.ACTIVE, "tenant resumed", actor)
+    return _change("tenant resumed", actor, tenant_id, {"status": Tenant.Status.ACTIVE})
 
 
 def enable_submits(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Refusal:
@@ -114,16 +114,20 @@ def enable_submits(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Ref
     """
     if tenant_id == OPERATOR_TENANT_ID:
         return invalid("tenant_id", f"{tenant_id} runs the platform and submits nothing")
-    if not Tenant.objects.filter(tenant_id=tenant_id).update(submits_enabled=enabled):
-        return _tenant_unknown(tenant_id)
-    _audit("submits enabled" if enabled else "submits disabled", actor=actor, tenant_id=tenant_id)
-    return Tenant.objects.get(tenant_id=tenant_id)
+    event = "submits enabled" if enabled else "submits disabled"
+    return _change(event, actor, tenant_id, {"submits_enabled": enabled})
 
 
-def _set_status(tenant_id: str, status: Tenant.Status, event: str, actor: str) -> Tenant | Refusal:
-    if not Tenant.objects.filter(tenant_id=tenant_id).update(status=status):
-        return _tenant_unknown(tenant_id)
-    _audit(event, actor=actor, tenant_id=tenant_id)
+def _change(event: str, actor: str, tenant_id: str, values: dict[str, Any]) -> Tenant | Refusal:
+    """Under the tenant's row lock, so that the trail's `before` is what stood there. The same again changes nothing."""
+    with transaction.atomic():
+        tenant = Tenant.objects.select_for_update(no_key=True).filter(tenant_id=tenant_id).first()
+        if tenant is None:
+            return _tenant_unknown(tenant_id)
+        before, after = trail.differing({name: getattr(tenant, name) for name in values}, values)
+        if after:
+            Tenant.objects.filter(tenant_id=tenant_id).update(**after)
+            _audit(event, actor, tenant_id, before=before, after=after)
     return Tenant.objects.get(tenant_id=tenant_id)
 
 
@@ -142,8 +146,10 @@ def issue_key(
         return fault
     if not Tenant.objects.filter(tenant_id=tenant_id).exists():
         return _tenant_unknown(tenant_id)
-    issued = _store_new_key(tenant_id=tenant_id, scopes=chosen, label=label, expires_at=expires_at)
-    _audit("key issued", actor=actor, **_names(issued.key), scopes=chosen)
+    with transaction.atomic():
+        issued = _store_new_key(tenant_id=tenant_id, scopes=chosen, label=label, expires_at=expires_at)
+        after = {"scopes": chosen, "label": label, "expires_at": expires_at}
+        _audit(KEY_ISSUED, actor, tenant_id, subject=issued.key, after=after)
     return issued
 
 
@@ -169,20 +175,29 @@ def rotate_key(*, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, actor: st
         )
         ends_at = now + grace if old.expires_at is None else min(old.expires_at, now + grace)
         ApiKey.objects.filter(key_id=key_id).update(expires_at=ends_at, replaced_by=issued.key)
-        _audit("key rotated", actor=actor, **_names(old), replaced_by=issued.key.prefix, ends_at=ends_at.isoformat())
+        _audit(
+            KEY_ROTATED,
+            actor,
+            old.tenant_id,
+            subject=old,
+            before={"expires_at": old.expires_at},
+            after={"expires_at": ends_at, "replaced_by": str(issued.key)},
+        )
     return issued
 
 
 def revoke_key(*, key_id: uuid.UUID, actor: str) -> ApiKey | Refusal:
     """Revoke the key at once; a successor made by rotation stays valid. Safe to repeat: the first time stands."""
-    changed = ApiKey.objects.filter(key_id=key_id, status=ApiKey.Status.ACTIVE).update(
-        status=ApiKey.Status.REVOKED, revoked_at=clock.now()
-    )
-    key = ApiKey.objects.filter(key_id=key_id).first()
-    if key is None:
-        return _key_unknown()
-    if changed:
-        _audit("key revoked", actor=actor, **_names(key))
+    with transaction.atomic():
+        changed = ApiKey.objects.filter(key_id=key_id, status=ApiKey.Status.ACTIVE).update(
+            status=ApiKey.Status.REVOKED, revoked_at=clock.now()
+        )
+        key = ApiKey.objects.filter(key_id=key_id).first()
+        if key is None:
+            return _key_unknown()
+        if changed:
+            before, after = {"status": ApiKey.Status.ACTIVE}, {"status": ApiKey.Status.REVOKED}
+            _audit("key revoked", actor, key.tenant_id, subject=key, before=before, after=after)
     return key
 
 
@@ -285,9 +300,17 @@ def _key_unknown() -> Refusal:
     )
 
 
-def _names(key: ApiKey) -> dict[str, str]:
-    return {"tenant_id": key.tenant_id, "key_id": str(key.key_id), "prefix": key.prefix}
-
-
-def _audit(event: str, **facts: object) -> None:
-    transaction.on_commit(partial(log.info, event, **facts))
+def _audit(
+    event: str,
+    actor: str,
+    tenant_id: str,
+    *,
+    subject: ApiKey | None = None,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> None:
+    """On a key, or on the tenant itself."""
+    named = f"tenant {tenant_id}" if subject is None else f"key {subject}"
+    trail.record(event, actor=actor, subject=named, tenant_id=tenant_id, before=before, after=after)
+    names = {} if subject is None else {"key_id": str(subject.key_id), "prefix": subject.prefix}
+    transaction.on_commit(partial(log.info, event, actor=actor, tenant_id=tenant_id, **names, **(after or {})))

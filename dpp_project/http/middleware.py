@@ -9,7 +9,8 @@ from django.db import DataError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from dpp_project.http import answers, metrics, problems
+from dpp_project import origins
+from dpp_project.http import answers, client_address, metrics, problems
 from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS, bad_request, for_browsers
 from dpp_project.http.problems import Problem
 from dpp_project.observe import tracing
@@ -18,6 +19,8 @@ from dpp_project.reasons import ReasonCode
 log = structlog.get_logger("dpp.request")
 
 LOGGED_PATH_LENGTH = 200
+WITHOUT_ORIGIN = "/v1/runs"
+"""A tenant's own work, of which the audit trail holds nothing: from where it came is not asked."""
 
 
 class RequestMiddleware:
@@ -31,8 +34,7 @@ class RequestMiddleware:
         structlog.contextvars.clear_contextvars()
         trace_id = tracing.from_headers(request.headers) or tracing.make()
         tracing.bind(trace_id)
-        response = self.get_response(request)
-        response = _as_problem(request, response)
+        response = _as_problem(request, self._answer(request))
         response.headers["X-Trace-Id"] = tracing.current() or trace_id
         promised = getattr(request, "dpp_response_headers", {})
         if answers.tells_costs(request):
@@ -52,6 +54,13 @@ class RequestMiddleware:
         if for_browsers(request) and isinstance(exception, DataError | ValidationError):
             return bad_request(request, exception)
         return None
+
+    def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        if request.path.startswith(WITHOUT_ORIGIN):
+            return self.get_response(request)
+        source = origins.CONSOLE if request.path.startswith("/admin/") else origins.API
+        with origins.use(source, client_address.of(request)):
+            return self.get_response(request)
 
     def _account(self, request: HttpRequest, response: HttpResponseBase, started: float) -> None:
         seconds = time.perf_counter() - started

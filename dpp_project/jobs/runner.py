@@ -6,11 +6,13 @@ import socket
 import threading
 import zlib
 from dataclasses import dataclass
+from datetime import datetime
 
 import structlog
-from django.db import Error
+from django.db import Error, transaction
 
 from dpp_project import clock
+from dpp_project.audit import trail
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, PassReport
@@ -36,9 +38,16 @@ class FinishedPass:
 
 
 def run(
-    job: Job, *, limit: int | None = None, dry_run: bool = False, stopping: threading.Event | None = None
+    job: Job,
+    *,
+    limit: int | None = None,
+    dry_run: bool = False,
+    stopping: threading.Event | None = None,
+    asked_by: str | None = None,
 ) -> FinishedPass:
     """One pass of `job`, its report row written. Raises nothing.
+
+    A pass that a person asked for is entered into the audit trail as it begins; its report says what it changed.
 
     The pass ends at the job's deadline, or at the next row once `stopping` is set.
 
@@ -54,9 +63,7 @@ def run(
             if not first:
                 return FinishedPass(outcome=PassOutcome.BUSY)
             started_at = clock.now()
-            row = JobReport.objects.create(
-                job=job.name, started_at=started_at, dry_run=dry_run, host=socket.gethostname()[:128], pid=os.getpid()
-            )
+            row = _begun(job, started_at, dry_run=dry_run, asked_by=asked_by)
             failed = False
             try:
                 with deadline.within(seconds=job.deadline_seconds, stopping=stopping):
@@ -70,6 +77,16 @@ def run(
         return FinishedPass(outcome=PassOutcome.UNAVAILABLE)
     log.info("job", job=job.name, seen=report.seen, changed=report.changed, errors=report.errors, dry_run=dry_run)
     return FinishedPass(outcome=PassOutcome.FAILED if failed else PassOutcome.DONE, report=report)
+
+
+def _begun(job: Job, started_at: datetime, *, dry_run: bool, asked_by: str | None) -> JobReport:
+    with transaction.atomic():
+        row = JobReport.objects.create(
+            job=job.name, started_at=started_at, dry_run=dry_run, host=socket.gethostname()[:128], pid=os.getpid()
+        )
+        if asked_by is not None and not dry_run:
+            trail.record("job run", actor=asked_by, subject=f"job {job.name}", after={"report": row.pk})
+    return row
 
 
 def _end(row: JobReport, report: PassReport) -> None:

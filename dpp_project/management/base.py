@@ -6,6 +6,9 @@ The answer goes to stdout, everything said about it to stderr, so that a script 
 """
 
 import json
+import os
+import pwd
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from django.db import ProgrammingError, transaction
 from psycopg import errors
 from redis import RedisError
 
+from dpp_project import origins
 from dpp_project.refusals import Refusal
 from dpp_project.stores.postgres import DATABASE_AWAY
 
@@ -71,7 +75,8 @@ class OpsCommand(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         as_json, dry_run = options.pop("as_json"), options.pop("dry_run", False)
         try:
-            answer = self.run(dry_run=dry_run, **options)
+            with origins.use(origins.COMMAND, f"{self._name()} by {_account()}"):
+                answer = self.run(dry_run=dry_run, **options)
         except CommandRefused as refused:
             refusal = refused.refusal
             if as_json:
@@ -100,8 +105,21 @@ class OpsCommand(BaseCommand):
         if answer.exit_code:
             raise SystemExit(answer.exit_code)
 
+    def _name(self) -> str:
+        return type(self).__module__.rpartition(".")[2]
+
     def _print_json(self, document: dict[str, Any]) -> None:
         self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+
+
+def _account() -> str:
+    """The account of the machine, and the one behind sudo; --by is what someone says of herself."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without an entry
+        name = str(os.getuid())
+    behind = os.environ.get("SUDO_USER")
+    return f"{name}{f' ({behind})' if behind else ''} on {socket.gethostname()}"
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
+from dpp_project import actors
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.models import remarks
 from dpp_project.jobs.runner import PassOutcome
@@ -32,7 +33,7 @@ def run_job(name: str, *, limit: int | None, dry_run: bool) -> CommandAnswer:
         raise CommandRefused(invalid("--dry-run", f"{name} has no preview"))
     if limit is not None and not 1 <= limit <= LIMIT_MAX:
         raise CommandRefused(invalid("--limit", f"must be 1 to {LIMIT_MAX}"))
-    ran = runner.run(job, limit=limit, dry_run=dry_run)
+    ran = runner.run(job, limit=limit, dry_run=dry_run, asked_by=actors.COMMAND)
     document: dict[str, Any] = {"job": name, "outcome": ran.outcome.value}
     report = ran.report
     if report is None:

@@ -17,7 +17,7 @@ import structlog
 from django.conf import settings
 from django.db import connection
 
-from dpp_project import clock
+from dpp_project import clock, origins
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from ops.tickets import emergency, metrics, processors, reaper, reports, selectors, transitions
@@ -186,8 +186,11 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
 
 
 def _answer(ticket: Ticket) -> Processed:
+    asked = f"{ticket.pk}, asked for by {ticket.requested_by}"
+    people = asked + (f", approved by {ticket.approved_by}" if ticket.approved_by else "")
     try:
-        return processors.process(ticket)
+        with origins.use(origins.TICKET, people):
+            return processors.process(ticket)
     except Exception as error:  # a ticket's failure is its own, and may be a service's that is away
         log.warning("ticket not processed", request_id=str(ticket.pk), exc_info=error)
         return Later(f"it failed with {type(error).__name__}")

@@ -18,9 +18,9 @@ from typing import Any, Final, TypeVar
 from django.db import transaction
 from pydantic import ValidationError
 
-from budget import entries
+from budget import entries, repairs
 from budget.models import LedgerEntry
-from budget.rebuild import rebuild
+from budget.rebuild.rebuild import Busy
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from ops.tickets import payloads
@@ -193,8 +193,8 @@ def _rebuild(ticket: Ticket) -> Processed:
     tenant_id = _read(ticket, payloads.Rebuild).tenant_id
     if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
         return TicketRefused(f"there is no tenant {tenant_id}")
-    made = rebuild.rebuild_all() if tenant_id is None else rebuild.rebuild_tenant(tenant_id)
-    if isinstance(made, rebuild.Busy):
+    made = repairs.rebuild_by_hand(tenant_id, actor=actor_of(ticket))
+    if isinstance(made, Busy):
         return Later("another rebuild is at work, or all money waits for one")
     return TicketDone(
         f"{made.tenants} tenants were rebuilt from the ledger",

@@ -22,6 +22,7 @@ from django.conf import settings
 from django.db import OperationalError, connection, transaction
 
 from dpp_project import clock
+from dpp_project.audit import trail
 from dpp_project.stores import advisory_lock
 from ops.tickets import metrics, processors, reports, selectors, transitions
 from ops.tickets.models import ReaperReport, Ticket
@@ -69,13 +70,17 @@ def run(
     threshold_seconds: int | None = None,
     max_clean: int | None = None,
     excluded_types: Collection[str] | None = None,
+    asked_by: str | None = None,
 ) -> ReaperPass:
-    """One pass; what is not given is as set. Safe beside itself: cleaners take turns, a second each, or `Crowded`."""
+    """One pass; what is not given is as set. Safe beside itself: cleaners take turns, a second each, or `Crowded`.
+
+    One that a person asked for is entered into the audit trail with what it ended.
+    """
     threshold = settings.TICKET_STALE_SECONDS if threshold_seconds is None else threshold_seconds
     most = settings.TICKET_REAPER_MAX_CLEAN if max_clean is None else max_clean
     excluded = settings.TICKET_REAPER_EXCLUDED_TYPES if excluded_types is None else excluded_types
     for _ in range(TURNS):
-        done = _clean(threshold_seconds=threshold, max_clean=most, excluded_types=excluded)
+        done = _clean(threshold_seconds=threshold, max_clean=most, excluded_types=excluded, asked_by=asked_by)
         if done is not None:
             break
         wait_for_the_next_second(clock.now())
@@ -98,7 +103,9 @@ def wait_for_the_next_second(now: datetime) -> None:
     time.sleep(left.total_seconds())
 
 
-def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection[str]) -> "_Cleaned | None":
+def _clean(
+    *, threshold_seconds: int, max_clean: int, excluded_types: Collection[str], asked_by: str | None
+) -> "_Cleaned | None":
     """None: this second has a report already."""
     with transaction.atomic():
         advisory_lock.lock_until_commit((LOCK_CLASS, CLEANER))
@@ -138,6 +145,17 @@ def _clean(*, threshold_seconds: int, max_clean: int, excluded_types: Collection
             cleaned_count=made.cleaned_count,
             stale_count=made.stale_count,
         )
+        if asked_by is not None:
+            trail.record(
+                "ticket reaper run",
+                actor=asked_by,
+                subject="tickets",
+                after={
+                    "threshold_seconds": threshold_seconds,
+                    "max_clean": max_clean,
+                    "ended": [item.request_id for item in cleaned],
+                },
+            )
     return _Cleaned(made, tuple(skipped))
 
 

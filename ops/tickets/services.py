@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from django.db import transaction
 from pydantic import ValidationError
 
 from dpp_project import clock
 from dpp_project.actors import person_of
+from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from ops.tickets import transitions
@@ -41,14 +43,18 @@ def open_ticket(
     if fault is not None:
         return fault
     checked = checked_payload(request_type, payload)
-    ticket, is_new = transitions.open_ticket(
-        request_type=request_type,
-        payload=checked,
-        reason=reason,
-        requested_by=requested_by,
-        idempotency_key=idempotency_key,
-        needs_approval=processor_of(request_type).dangerous,
-    )
+    with transaction.atomic():
+        ticket, is_new = transitions.open_ticket(
+            request_type=request_type,
+            payload=checked,
+            reason=reason,
+            requested_by=requested_by,
+            idempotency_key=idempotency_key,
+            needs_approval=processor_of(request_type).dangerous,
+        )
+        if is_new:
+            after = {"request_type": request_type, "payload": checked, "needs_approval": ticket.needs_approval}
+            _record("ticket opened", ticket, requested_by, after=after, reason=reason)
     if not is_new and (ticket.request_type, ticket.payload, ticket.reason) != (request_type, checked, reason):
         return Refusal(ReasonCode.IDEMPOTENCY_CONFLICT, "it stands for another ticket", "idempotency_key")
     if is_new:
@@ -84,8 +90,10 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
     if person_of(by) in _persons_behind(ticket.requested_by):
         detail = "the person who asked for it cannot approve it; ask another operator"
         return Refusal(ReasonCode.CONFLICT, detail, "by")
-    if transitions.approve(request_id=request_id, version=ticket.version, by=by) is EdgeOutcome.LOST:
-        return _not_open()
+    with transaction.atomic():
+        if transitions.approve(request_id=request_id, version=ticket.version, by=by) is EdgeOutcome.LOST:
+            return _not_open()
+        _record("ticket approved", ticket, by, before={"approved_by": None}, after={"approved_by": by})
     log.info("ticket approved", request_id=str(request_id), actor=by)
     return Ticket.objects.get(pk=request_id)
 
@@ -104,13 +112,30 @@ def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
     ticket = Ticket.objects.filter(pk=request_id).first()
     if ticket is None:
         return Refusal(ReasonCode.NOT_FOUND, "there is no such ticket", "request_id")
-    declined = transitions.decline(
-        request_id=request_id, version=ticket.version, by=by, message=f"declined: {reason.strip()}", at=clock.now()
-    )
-    if declined is EdgeOutcome.LOST:
-        return _not_open()
+    message = f"declined: {reason.strip()}"
+    with transaction.atomic():
+        declined = transitions.decline(
+            request_id=request_id, version=ticket.version, by=by, message=message, at=clock.now()
+        )
+        if declined is EdgeOutcome.LOST:
+            return _not_open()
+        before, after = {"status": TicketStatus.OPEN}, {"status": TicketStatus.FAILED}
+        _record("ticket declined", ticket, by, before=before, after=after, reason=reason.strip())
     log.info("ticket declined", request_id=str(request_id), actor=by)
     return Ticket.objects.get(pk=request_id)
+
+
+def _record(
+    act: str,
+    ticket: Ticket,
+    actor: str,
+    *,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any],
+    reason: str = "",
+) -> None:
+    """Of the platform's own affairs; what the ticket does to a tenant is entered when it is done."""
+    trail.record(act, actor=actor, subject=f"ticket {ticket.pk}", before=before, after=after, reason=reason)
 
 
 def _not_open() -> Refusal:

@@ -12,12 +12,14 @@ from typing import Final
 from uuid import UUID
 
 import structlog
+from django.db import transaction
 from redis import RedisError
 
+from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
-from runs.claims import LOST
+from runs.claims import LOST, Claimed, Lost
 from runs.finish.finalization import Committed, Unfinished, finish
 from runs.intents import Intent
 from runs.lease_key import lease_key
@@ -56,7 +58,7 @@ def cancel(
             return None
         if run.finalize_stage is not None:
             return NotCancelable(run)
-        claimed = transitions.claim_canceled(run=run, intent=_intent(run, reason), actor=actor)
+        claimed = _claimed(run, reason, actor)
         if claimed is not LOST:
             if run.status == Status.PROCESSING:
                 _tell_worker(run_id)
@@ -66,6 +68,25 @@ def cancel(
             return Canceled(for_tenant.one(tenant_id, run_id) or run, ended=finished is not Unfinished.WAITING)
     assert run is not None  # noqa: S101  it was read in every turn
     return NotCancelable(run)  # it moved under us each time: start and finish have been faster
+
+
+def _claimed(run: Run, reason: ReasonCode, actor: str) -> Claimed | Lost:
+    """An operator's cancel is entered into the audit trail with its claim; an owner's is in the run's own history."""
+    intent = _intent(run, reason)
+    if reason is not ReasonCode.CANCELED_BY_OPERATOR:
+        return transitions.claim_canceled(run=run, intent=intent, actor=actor)
+    with transaction.atomic():
+        claimed = transitions.claim_canceled(run=run, intent=intent, actor=actor)
+        if claimed is not LOST:
+            trail.record(
+                "run canceled",
+                actor=actor,
+                subject=f"run {run.run_id}",
+                tenant_id=run.tenant_id,
+                before={"status": run.status},
+                after={"status": intent.status, "charge_usd_micros": intent.charge_micros},
+            )
+    return claimed
 
 
 def _intent(run: Run, reason: ReasonCode) -> Intent:

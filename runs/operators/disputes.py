@@ -9,6 +9,7 @@ from django.db import transaction
 
 from budget import entries, ledger
 from budget.models import LedgerEntry, PendingCredit
+from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from runs import transitions
@@ -19,6 +20,11 @@ from runs.states import MoneyState
 log = structlog.get_logger("dpp.runs")
 
 REASON_LENGTH_MAX: Final = 200
+AFTER: Final = {
+    RunDispute.Step.OPENED: MoneyState.DISPUTED,
+    RunDispute.Step.UPHELD: MoneyState.SETTLED,
+    RunDispute.Step.REFUNDED: MoneyState.REFUNDED,
+}
 
 
 def open_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
@@ -101,6 +107,15 @@ def _changed(run: Run) -> Refusal:
 
 def _record(run: Run, moved: Moved, step: RunDispute.Step, reason: str, actor: str) -> None:
     RunDispute.objects.create(run_id=run.run_id, version=moved.version, step=step, actor=actor, reason=reason)
+    trail.record(
+        f"dispute {step.value.lower()}",
+        actor=actor,
+        subject=f"run {run.run_id}",
+        tenant_id=run.tenant_id,
+        before={"money_state": run.money_state, "charge_usd_micros": run.actual_cost_usd_micros},
+        after={"money_state": AFTER[step]},
+        reason=reason,
+    )
     transaction.on_commit(
         partial(
             log.info,

@@ -1,12 +1,15 @@
 """An operator has a run's message sent again at once, without waiting for the requeuer.
 
 Sending is repeatable: a run starts by compare-and-set, and a message too many does nothing. The row is left as it is.
+A death between the message and its entry in the audit trail leaves the message alone.
 """
 
 import uuid
 
 import structlog
+from django.db import transaction
 
+from dpp_project.audit import trail
 from dpp_project.aws.sqs_sender import SendFailed
 from runs.models import Run
 from runs.submit import wake_worker
@@ -27,5 +30,7 @@ def send_again(*, run_id: uuid.UUID, actor: str) -> str | None:
         wake_worker.send(Wakeup.of(run))
     except SendFailed as error:
         return f"the queue did not take its message ({error})"
+    with transaction.atomic():
+        trail.record("run sent again", actor=actor, subject=f"run {run_id}", tenant_id=run.tenant_id)
     log.info("run sent again", run_id=str(run_id), tenant_id=run.tenant_id, actor=actor)
     return None

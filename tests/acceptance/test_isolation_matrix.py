@@ -49,6 +49,7 @@ def _fresh_key() -> dict[str, str]:
 
 ENTRIES: dict[str, Entry] = {
     "v1/whoami": Entry({"GET": None}),
+    "v1/audit": Entry({"GET": None}),
     "v1/packs": Entry({"GET": None}),
     "v1/runs": Entry({"GET": None, "POST": a_body}, headers=_fresh_key),
     "v1/runs/estimate": Entry({"POST": lambda: {"pack_type": "probe", "inputs": {}}}),

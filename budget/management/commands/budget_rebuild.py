@@ -5,8 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from budget import repairs
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import Busy
+from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
@@ -28,10 +30,8 @@ class Command(OpsCommand):
             raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "--tenant"))
         if dry_run:
             made: rebuild.Rebuilt | Busy = rebuild.preview(tenant_id)
-        elif tenant_id is None:
-            made = rebuild.rebuild_all()
         else:
-            made = rebuild.rebuild_tenant(tenant_id)
+            made = repairs.rebuild_by_hand(tenant_id, actor=actors.COMMAND)
         if isinstance(made, Busy):
             why = "another rebuild is at work, or all money waits for one: try again, or without --tenant"
             return CommandAnswer({"outcome": "busy"}, [why], exit_code=EXIT_BUSY)

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from budget import verify
-from budget.rebuild import rebuild
+from budget import repairs, verify
 from budget.verify import Difference, Proof, Verdict
+from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
@@ -23,6 +23,8 @@ class Command(OpsCommand):
         " Exit code 1 and the rows where it does not; 75 where it could not be told now."
     )
 
+    changes = True
+
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("--tenant", help="only this tenant")
         parser.add_argument(
@@ -30,7 +32,6 @@ class Command(OpsCommand):
         )
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
-        del dry_run
         tenant_id = options["tenant"]
         tenants = Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True)
         if tenant_id is not None and not tenants.filter(tenant_id=tenant_id).exists():
@@ -39,9 +40,9 @@ class Command(OpsCommand):
         proofs, repaired = [], []
         for each in chosen:
             proof = verify.verify(each)
-            if proof.verdict is Verdict.DIFFERS and options["repair"]:
+            if proof.verdict is Verdict.DIFFERS and options["repair"] and not dry_run:
                 repaired.append(proof)
-                rebuild.rebuild_tenant(each)
+                repairs.rebuild_by_hand(each, actor=actors.COMMAND)
                 proof = verify.verify(each)
             proofs.append(proof)
         return _answer(proofs, repaired)

@@ -161,7 +161,11 @@ class RunReaperView(ApiView):
         """End stale tickets now, and answer the report. Runs within one second of each other wait for their turn."""
         body = read_body(request, ReaperRequest)
         try:
-            ran = reaper.run(threshold_seconds=body.threshold_seconds, max_clean=body.max_clean)
+            ran = reaper.run(
+                threshold_seconds=body.threshold_seconds,
+                max_clean=body.max_clean,
+                asked_by=actors.key(principal_of(request).prefix),
+            )
         except reaper.Crowded as error:
             raise _ask_again("Others run it every second at the moment. Nothing was cleaned.") from error
         if not ran.published:

@@ -15,6 +15,8 @@ from dpp_project.aws import clients, provisioning
 from dpp_project.env import Environment
 from dpp_project.settings import ENV
 
+pytestmark = pytest.mark.django_db  # what it made is entered into the audit trail
+
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:

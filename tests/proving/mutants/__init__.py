@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from tests.proving.mutants import of_door, of_money, of_recovery, of_runs, of_tickets
+from tests.proving.mutants import of_console, of_door, of_money, of_recovery, of_runs, of_tickets
 from tests.proving.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *of_console.MUTANTS,
     *of_door.MUTANTS,
     *of_runs.MUTANTS,
     *of_money.MUTANTS,

@@ -1,0 +1,56 @@
+"""Faults in what people may do, and in what is written down of it."""
+
+from typing import Final
+
+from tests.proving.mutants.mutant import In, Mutant
+
+TRAIL: Final = "dpp_project/audit/trail.py"
+
+audit = In("integration/platform/test_audit_trail")
+every_act = In("integration/platform/test_audit_every_act")
+EVERY_ACT: Final = "test_dpp_97_an_act_leaves_one_entry_and_a_refused_one_none"
+
+MUTANTS: Final = (
+    Mutant(
+        "an entry may stand without its act",
+        TRAIL,
+        "    if not connection.in_atomic_block:\n",
+        "    if connection is None:\n",
+        audit("test_dpp_97_an_entry_needs_the_transaction_of_its_act"),
+    ),
+    Mutant(
+        "a client names its own address",
+        "dpp_project/http/client_address.py",
+        '.rpartition(",")[2]',
+        '.partition(",")[0]',
+        audit("test_dpp_97_the_address_is_what_the_nearest_proxy_says"),
+    ),
+    Mutant(
+        "a tenant learns which operator it was",
+        "tenants/audit_api.py",
+        "entry.actor if entry.actor.startswith(OWNER) else OPERATOR",
+        "entry.actor",
+        audit("test_dpp_97_a_tenant_reads_what_concerns_it_and_no_names_of_operators"),
+    ),
+    Mutant(
+        "a tenant reads another's trail",
+        "dpp_project/audit/reads.py",
+        "AuditEntry.objects.filter(tenant_id=tenant_id)",
+        "AuditEntry.objects.all()",
+        audit("test_dpp_97_a_tenant_reads_what_concerns_it_and_no_names_of_operators"),
+    ),
+    Mutant(
+        "the same again is entered again",
+        "tenants/services.py",
+        "        if after:\n            Tenant",
+        "        if values:\n            Tenant",
+        audit("test_dpp_97_a_dry_run_and_the_same_again_leave_no_entry"),
+    ),
+    Mutant(
+        "an operator's cancel leaves no entry",
+        "runs/finish/cancellation.py",
+        "    if reason is not ReasonCode.CANCELED_BY_OPERATOR:\n",
+        "    if reason is not None:\n",
+        every_act(EVERY_ACT + "[console runs.run cancel]"),
+    ),
+)
