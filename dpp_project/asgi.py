@@ -17,6 +17,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
 django = get_wsgi_application()
 
 from dpp_project.api_server.host import ApiHost  # noqa: E402  what it imports needs Django's settings
+from dpp_project.heartbeats.pulse import Pulse  # noqa: E402
 from dpp_project.settings import ENV  # noqa: E402
 
 application = ApiHost(django, threads=ENV.DPP_API_THREADS)
+application.pulse = Pulse(
+    service="api",
+    slots=ENV.DPP_API_THREADS,
+    progress=lambda: application.answered,
+    address=f"{ENV.DPP_API_HOST}:{ENV.DPP_API_PORT}",
+)

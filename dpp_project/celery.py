@@ -15,12 +15,14 @@ the packs that run; a second one, or the end of WORKER_GRACE_SECONDS, kills the 
 recovery does the rest. A worker that has grown beyond DPP_WORKER_MEMORY_MB sends itself the first one.
 """
 
+import atexit
 import json
 import logging
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import celery
@@ -109,6 +111,27 @@ def configure_logging(**_: Any) -> None:
     # One line for each task is ours (end_task); Celery's own would repeat it, and quote what a task raised.
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
     logging.getLogger("celery.app.trace").setLevel(logging.CRITICAL)
+
+
+@signals.worker_ready.connect
+def say_that_the_worker_lives(**_: Any) -> None:
+    from celery.worker import state
+
+    _live(slots=ENV.DPP_WORKER_CONCURRENCY, progress=lambda: state.all_total_count[0])
+
+
+@signals.beat_init.connect
+def say_that_beat_lives(sender: Any, **_: Any) -> None:
+    entries = sender.scheduler.schedule
+    _live(slots=len(entries), progress=lambda: sum(entry.total_run_count for entry in list(entries.values())))
+
+
+def _live(*, slots: int, progress: Callable[[], int]) -> None:
+    from dpp_project.heartbeats.pulse import Pulse  # a table: it needs the apps
+
+    pulse = Pulse(service=ENV.DPP_SERVICE, slots=slots, progress=progress)
+    pulse.start()
+    atexit.register(pulse.stop)
 
 
 @signals.worker_shutting_down.connect

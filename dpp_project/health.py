@@ -19,12 +19,14 @@ from django.views.decorators.http import require_safe
 
 from dpp_project.aws import clients
 from dpp_project.env import Environment
+from dpp_project.heartbeats import processes
 from dpp_project.http import problems
 from dpp_project.http.problems import Problem
 from dpp_project.process_env import ENV
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
+from dpp_project.stores.postgres import DATABASE_AWAY
 from runs.packs import registry
 
 log = structlog.get_logger("dpp.health")
@@ -125,11 +127,13 @@ class _Latest:
         self._at = 0.0
         self._found: dict[str, ProbeResult] = {}
         self._down: list[str] = []
+        self.processes: dict[str, dict[str, int]] = {}
 
     def get(self) -> dict[str, ProbeResult]:
         with self._lock:
             if time.monotonic() - self._at >= FRESH_SECONDS:
                 self._found = probe_all()
+                self.processes = _processes() if is_up(self._found, "migrations") else {}
                 self._at = time.monotonic()
                 self._say_what_changed()
             return self._found
@@ -155,6 +159,18 @@ def names_down(found: dict[str, ProbeResult]) -> list[str]:
     return [name for name, result in found.items() if result["state"] != "up"]
 
 
+def is_up(found: dict[str, ProbeResult], name: str) -> bool:
+    return found.get(name, {}).get("state") == "up"
+
+
+def _processes() -> dict[str, dict[str, int]]:
+    """Counts alone: the address is open to all, and names of hosts are not for all."""
+    try:
+        return processes.counts()
+    except DATABASE_AWAY:
+        return {}
+
+
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     del request
@@ -170,6 +186,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
         "dependencies": dependencies,
         "degraded": [name for name in down if name not in NEEDED],
         "missing": missing,
+        "processes": _latest.processes,
     }
     needed = [name for name in down if name in NEEDED]
     if not needed:

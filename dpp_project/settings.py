@@ -25,6 +25,8 @@ CSRF_TRUSTED_ORIGINS = ENV.DPP_CSRF_TRUSTED_ORIGINS
 
 # A worker serves no page and answers no request: without what those need it is a fifth smaller.
 _PAGES = ENV.DPP_SERVICE != "worker"
+RELEASE = version()
+
 INSTALLED_APPS = [
     *(["unfold", "django.contrib.admin"] if _PAGES else []),
     "django.contrib.auth",
@@ -34,6 +36,7 @@ INSTALLED_APPS = [
     "dpp_project.apps.PlatformConfig",
     "dpp_project.audit",
     "dpp_project.jobs",
+    "dpp_project.heartbeats",
     "tenants",
     "budget",
     "runs",
@@ -156,7 +159,7 @@ SPECTACULAR_SETTINGS = {
         "Work sold by the run. Whatever dies, whenever, each accepted run ends once, is charged once,"
         " and every micro can be accounted for."
     ),
-    "VERSION": version(),
+    "VERSION": RELEASE,
     "OAS_VERSION": "3.1.0",
     "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
     "TAGS": [  # in this order, on the page too

@@ -8,7 +8,7 @@ import asyncio
 import io
 import signal
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -20,6 +20,9 @@ from dpp_project.http.problems import Problem
 from dpp_project.http.refused_by_server import REFUSED
 from dpp_project.reasons import ReasonCode
 
+if TYPE_CHECKING:
+    from dpp_project.heartbeats.pulse import Pulse  # its table needs the apps
+
 log = structlog.get_logger("dpp.api_server")
 
 
@@ -30,6 +33,8 @@ class ApiHost:
         self._django = django
         self._threads = DjangoThreads(django, threads)
         self.bodies = RequestBodies(limits or BodyLimits())
+        self.pulse: Pulse | None = None
+        self.answered = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -50,6 +55,7 @@ class ApiHost:
             await self._refused(environ, fault).send(send)
         finally:
             self.bodies.release(held)
+            self.answered += 1
 
     def _refused(self, environ: Environ, problem: Problem) -> Answer:
         """On the loop, which must go on when every thread is taken: no view runs, no service is asked."""
@@ -69,8 +75,12 @@ class ApiHost:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 _hear(loop, self.bodies.stop)
+                if self.pulse is not None:
+                    self.pulse.start()
             else:
                 self._threads.close()
+                if self.pulse is not None:
+                    self.pulse.stop()
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from dpp_project import env_file
-from dpp_project.devstack import demo, http, process_identity
+from dpp_project.devstack import demo, http
 from dpp_project.devstack.folder import DEFAULT, Folder
 from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.sessions import with_services
 from dpp_project.devstack.stack import supervise
 from dpp_project.devstack.up_down import down, up
+from dpp_project.processes.identity import identity
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,16 +78,26 @@ def _status(options: argparse.Namespace) -> int:
     for name in env_file.read(folder.env).get("DEVSTACK_GIVEN", "").split(","):
         if name:
             print(f"{name} was given from outside and is not ours to run")
+    for name, states in _heard_of(folder).items():
+        if states["stale"]:
+            print(f"{name}: {states['stale']} of {sum(states.values())} processes are stale; the console names them")
     if not alive:
         print("no supervisor runs: `make up`")
         return 1
     return 0 if status.get("ready") and set(processes) >= {"api", "worker", "beat"} else 1
 
 
+def _heard_of(folder: Folder) -> dict[str, dict[str, int]]:
+    """How many processes of each service the platform itself knows, alive and stale."""
+    url = env_file.read(folder.env).get("DPP_API_URL")
+    found: dict[str, dict[str, int]] = http.fetch(f"{url}/readyz").get("processes", {}) if url else {}
+    return found
+
+
 def is_supervised(status: dict[str, Any]) -> bool:
     """Whether the supervisor that wrote this status is still running."""
     known = status.get("supervisor")
-    return isinstance(known, str) and process_identity.identity(int(known.split("/")[1])) == known
+    return isinstance(known, str) and identity(int(known.split("/")[1])) == known
 
 
 def _logs(options: argparse.Namespace) -> int:

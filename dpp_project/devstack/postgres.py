@@ -16,6 +16,7 @@ from psycopg import sql
 
 from dpp_project.devstack import process_identity
 from dpp_project.devstack.programs import LAUNCHER, DevstackError, Program, from_wheel, remove, unprivileged
+from dpp_project.processes.identity import identity
 
 USER = "dpp"
 DATABASE = "dpp"
@@ -84,7 +85,7 @@ class Postgres:
         if server and int(server[0]) in living:
             return
         for pid in living:
-            known = process_identity.identity(pid)
+            known = identity(pid)
             process_identity.kill_group(pid)
             if known is not None:
                 process_identity.wait_gone(known, seconds=GONE_SECONDS)

@@ -1,4 +1,4 @@
-"""Identifies processes: pids are reused, so a pid alone is never a reason to send a signal."""
+"""Finds processes and ends them: pids are reused, so a pid alone is never a reason to send a signal."""
 
 import contextlib
 import os
@@ -6,16 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-PROC = Path("/proc")
-_START_TIME = 19  # field 22 of proc_pid_stat(5), counted after the name in brackets
-
-
-def identity(pid: int) -> str | None:
-    """A string that tells this process from others with the same pid; None when there is no such process."""
-    fields = _stat(pid)
-    if fields is None or fields[0] in {"Z", "X"}:
-        return None
-    return f"{_boot()}/{pid}/{fields[_START_TIME]}"
+from dpp_project.processes.identity import PROC, identity, stat
 
 
 def children(pid: int) -> list[int]:
@@ -23,7 +14,7 @@ def children(pid: int) -> list[int]:
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
-            fields = _stat(int(entry.name))
+            fields = stat(int(entry.name))
             if fields is not None and int(fields[1]) == pid:
                 found.append(int(entry.name))
     return found
@@ -71,15 +62,3 @@ def wait_gone(known: str, *, seconds: float) -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-def _stat(pid: int) -> list[str] | None:
-    try:
-        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return text[text.rindex(")") + 2 :].split()
-
-
-def _boot() -> str:
-    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -23,6 +23,7 @@ from dpp_project.devstack import backoff, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import Program, spawn
 from dpp_project.env_file import write_whole
+from dpp_project.processes.identity import identity
 from dpp_project.processes.parent_death import adopt_orphans, disown_orphans
 
 MARK = "DEVSTACK_STATE"
@@ -196,16 +197,12 @@ class Supervisor:
             unit.state = "ready"
 
     def _remember(self) -> None:
-        living = {
-            name: process_identity.identity(unit.process.pid)
-            for name, unit in self.units.items()
-            if unit.process is not None
-        }
+        living = {name: identity(unit.process.pid) for name, unit in self.units.items() if unit.process is not None}
         write_whole(self.folder.root / "processes.json", json.dumps(living, indent=1))
 
     def status(self) -> dict[str, Any]:
         return {
-            "supervisor": process_identity.identity(os.getpid()),
+            "supervisor": identity(os.getpid()),
             "ready": self.all_ready(),
             "processes": {
                 name: {
@@ -233,9 +230,9 @@ def end_leftovers(folder: Folder) -> list[int]:
     except (OSError, ValueError):
         remembered = {}
     found = {int(known.split("/")[1]): known for known in remembered.values() if known}
-    left = {pid: known for pid, known in found.items() if process_identity.identity(pid) == known}
+    left = {pid: known for pid, known in found.items() if identity(pid) == known}
     for pid in process_identity.carrying(MARK, str(folder.root)):
-        known = process_identity.identity(pid)
+        known = identity(pid)
         if known is not None:
             left[pid] = known
     for pid in left:

@@ -17,6 +17,7 @@ from dpp_project.devstack import http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY, DevstackError
 from dpp_project.devstack.supervisor import end_leftovers
+from dpp_project.processes.identity import identity
 
 UP_SECONDS = 180.0
 DOWN_SECONDS = 180.0
@@ -172,7 +173,7 @@ def _lives(folder: Folder) -> bool:
 
 def _signal(known: str) -> None:
     pid = int(known.split("/")[1])
-    if process_identity.identity(pid) == known:
+    if identity(pid) == known:
         os.kill(pid, signal.SIGTERM)
 
 

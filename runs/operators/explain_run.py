@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from dpp_project.heartbeats.models import ProcessHeartbeat
+from dpp_project.heartbeats.pulse import STALE_SECONDS
 from runs.models import Run, RunDispute, RunHistory
 from runs.operators import explanation
 from runs.operators.explanation import Explanation, Facts
@@ -10,10 +12,10 @@ from runs.states import MoneyState, Stage, Status
 
 
 def explain(run: Run, *, now: datetime) -> Explanation:
-    return explanation.describe(_facts(run), now=now)
+    return explanation.describe(_facts(run, now=now), now=now)
 
 
-def _facts(run: Run) -> Facts:
+def _facts(run: Run, *, now: datetime) -> Facts:
     return Facts(
         status=Status(run.status),
         money_state=MoneyState(run.money_state),
@@ -28,12 +30,25 @@ def _facts(run: Run) -> Facts:
         created_at=run.created_at,
         updated_at=run.updated_at,
         lease_expires_at=run.lease_expires_at,
+        worker=_worker(run, now=now),
         claimed_at=run.finalize_claimed_at,
         next_send_at=run.next_send_at,
         send_count=run.send_count,
         dead_lettered_at=run.dead_lettered_at,
         retention_until=run.retention_until,
     )
+
+
+def _worker(run: Run, *, now: datetime) -> str | None:
+    """The process that holds the lease, as its heartbeat tells; the lease's token names it."""
+    if run.status != Status.PROCESSING or run.lease_token is None:
+        return None
+    found = ProcessHeartbeat.objects.filter(key=run.lease_token.partition("-")[0]).first()
+    if found is None:
+        return None
+    silent = round((now - found.beat_at).total_seconds())
+    heard = f"stale, last heard of {silent} s ago" if silent > STALE_SECONDS else "alive"
+    return f"pid {found.pid} at {found.host}, {heard}"
 
 
 def timeline(run: Run) -> list[RunHistory]:

@@ -30,6 +30,7 @@ class Facts:
     created_at: datetime
     updated_at: datetime
     lease_expires_at: datetime | None
+    worker: str | None
     claimed_at: datetime | None
     next_send_at: datetime | None
     send_count: int
@@ -117,15 +118,19 @@ def _working(facts: Facts, now: datetime) -> Explanation:
     reaped = Next("the reaper", expires_at, "charges the minimum fee and ends it as FAILED, WORKER_TIMEOUT")
     if expires_at < now:
         return Explanation(
-            stands="A worker had it and no longer renews its lease.",
+            stands=f"A worker{_named(facts)} had it and no longer renews its lease.",
             waits_for=f"the reaper, which looks every {REAPER_INTERVAL_SECONDS} s.",
             next=[reaped],
         )
     return Explanation(
-        stands=f"A worker is at it; {_usd(facts.reserved_micros)} held.",
+        stands=f"A worker{_named(facts)} is at it; {_usd(facts.reserved_micros)} held.",
         waits_for=f"its worker, which renews the lease every {LEASE_HEARTBEAT_INTERVAL_SECONDS} s.",
         next=[Next("its worker", None, "finishes it"), reaped],
     )
+
+
+def _named(facts: Facts) -> str:
+    return f" ({facts.worker})" if facts.worker else ""
 
 
 def _claimed(facts: Facts) -> Explanation:

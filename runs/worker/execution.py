@@ -26,6 +26,7 @@ from django.db import connections
 from pydantic import JsonValue
 
 from dpp_project import clock
+from dpp_project.heartbeats import pulse
 from dpp_project.observe import tracing
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores.postgres import DATABASE_AWAY
@@ -82,7 +83,7 @@ def execute(run_id: uuid.UUID, *, message: WakingMessage | None) -> End:
 
     A pack that this worker does not know is left for one that does: its message comes again.
     """
-    lease = Lease(run_id, uuid.uuid4().hex)
+    lease = Lease(run_id, f"{pulse.own_key()}-{uuid.uuid4().hex}")
     run = _started(lease)
     if run is None:
         metrics.STARTS_LOST.inc()

@@ -21,6 +21,7 @@ from dpp_project.devstack.aws import AccessKey, Aws
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import Program, spawn, unprivileged
 from dpp_project.devstack.supervisor import Supervisor, Unit
+from dpp_project.processes.identity import identity
 from tests.gear.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def test_dpp_77_a_backend_that_outlives_its_killed_server_does_not_keep_a_new_on
         process.wait()
         with subprocess.Popen(["sleep", "60"], cwd=server.folder) as shell:
             server.end_leftovers()
-            assert [one for one in backends if process_identity.identity(one) is not None] == []
+            assert [one for one in backends if identity(one) is not None] == []
             assert shell.poll() is None, "a stranger who stands in the folder"
             shell.kill()
     with running(server.program(), tmp_path / "log") as process:
@@ -363,10 +364,10 @@ def test_children_that_a_dead_program_left_are_ended(supervisor: Supervisor) -> 
     worker = supervisor.units["worker"].process
     assert worker is not None
     child = wait_until(lambda: process_identity.children(worker.pid))[0]
-    known = process_identity.identity(child)
+    known = identity(child)
     assert known is not None
     worker.kill()
-    tick_until(supervisor, lambda: process_identity.identity(child) != known, "the orphan to be ended")
+    tick_until(supervisor, lambda: identity(child) != known, "the orphan to be ended")
 
 
 def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervisor) -> None:
@@ -381,7 +382,7 @@ def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervis
 
     wait_until(are_born, what="a child of a child of a child")
     supervisor.stop(["worker"])
-    assert [process_identity.identity(pid) for pid in nested] == [None] * 4
+    assert [identity(pid) for pid in nested] == [None] * 4
 
 
 def test_a_program_that_cannot_start_is_tried_ever_later_and_holds_nobody_up(supervisor: Supervisor) -> None:

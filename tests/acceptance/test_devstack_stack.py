@@ -18,6 +18,7 @@ from dpp_project.devstack import environment, http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
 from dpp_project.devstack.supervisor import MARK
+from dpp_project.processes.identity import identity
 from tests.gear.waiting import wait_until
 from tests.proving import proofs
 
@@ -89,7 +90,7 @@ class Stack:
                         found.add(int(entry.name))
                 except OSError:
                     continue
-        return sorted(pid for pid in found if process_identity.identity(pid) is not None)
+        return sorted(pid for pid in found if identity(pid) is not None)
 
 
 @pytest.fixture
@@ -215,7 +216,7 @@ def test_dpp_77_a_supervisor_killed_at_any_moment_of_its_start_is_followed_by_a_
         status = stack.folder.read_status()
         if stack.folder.supervisor_pid.exists() and status.get("supervisor"):
             known = status["supervisor"]
-            if process_identity.identity(int(known.split("/")[1])) == known:
+            if identity(int(known.split("/")[1])) == known:
                 os.kill(int(known.split("/")[1]), signal.SIGKILL)
         starting.communicate(timeout=100)
         proofs.report(cases=1)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dpp_project.devstack import process_identity, up_down
+from dpp_project.devstack import up_down
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import DevstackError
+from dpp_project.processes.identity import identity
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def is_supervised_by(folder: Folder, process: "subprocess.Popen[bytes]") -> str:
-    known = process_identity.identity(process.pid)
+    known = identity(process.pid)
     assert known is not None
     (folder.root / "status.json").write_text(json.dumps({"supervisor": known}), encoding="utf-8")
     return known
@@ -29,7 +30,7 @@ def test_dpp_77_down_waits_for_a_supervisor_that_has_freed_its_lock_but_not_ende
     with subprocess.Popen(["sleep", "0.3"]) as ending:
         known = is_supervised_by(folder, ending)
         assert up_down.down(folder)
-        assert process_identity.identity(ending.pid) != known
+        assert identity(ending.pid) != known
 
 
 def test_dpp_77_down_names_a_supervisor_that_does_not_end(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ def facts(status: str, money: str, stage: str | None = None, **values: Any) -> F
         "created_at": START,
         "updated_at": START,
         "lease_expires_at": after(seconds=120),
+        "worker": None,
         "claimed_at": START if stage else None,
         "next_send_at": after(seconds=150),
         "send_count": 0,

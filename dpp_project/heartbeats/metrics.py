@@ -1,0 +1,17 @@
+"""How many processes are alive, and how many fell silent."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from dpp_project.heartbeats import processes
+from dpp_project.observe import metrics
+
+
+@metrics.collector("processes")
+def count() -> Iterable[Metric]:
+    family = GaugeMetricFamily("dpp_processes", "Processes of the platform.", labels=["service", "state"])
+    for service, states in processes.counts().items():
+        for state, number in states.items():
+            family.add_metric([service, state], number)
+    return [family]
