@@ -16,6 +16,8 @@ from collections.abc import Iterable
 
 import structlog
 
+from dpp_project.outbound.network import Network
+from runs.box.broker import Broker
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.running import FetchUpload, Log, PackRequest, RunningPack
 
@@ -28,7 +30,8 @@ class Box:
     `modules` are the packs that it has zygotes for.
     """
 
-    def __init__(self, modules: Iterable[str] = ()) -> None:
+    def __init__(self, modules: Iterable[str] = (), *, network: Network | None = None) -> None:
+        self.broker = Broker(network)
         self._modules = tuple(modules)
         self._lock = threading.Lock()
         self._nursery: Nursery | None = None
@@ -46,6 +49,7 @@ class Box:
             nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.end()
+        self.broker.close()
 
     def nursery_pid(self) -> int | None:
         return None if self._nursery is None else self._nursery.pid

@@ -32,7 +32,6 @@ class Limits:
     deadline: float
     memory_bytes: int
     """Beyond what the zygote's own memory, which each pack process starts with, takes."""
-    network: bool
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,7 +56,7 @@ def impose(limits: Limits) -> None:
         child_limits.lower(resource.RLIMIT_AS, own.mapped + ADDRESS_SPACE_FACTOR * limits.memory_bytes)
         _offer_to_the_oom_killer()
     threading.stack_size(THREAD_STACK_BYTES)
-    if not limits.network and network.can_be_cut():
+    if network.can_be_cut():
         network.cut()
 
 

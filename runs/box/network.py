@@ -1,4 +1,7 @@
-"""No network for a pack that needs none: the kernel refuses it every new socket, also to its children.
+"""No network for any pack: the kernel refuses it every new socket, also to its children.
+
+A connection that its worker made and handed over is all it can have, and that leads nowhere else: `connect` would take
+it apart and dial any address anew, in the network of the worker.
 
 A filter of the kernel (seccomp) costs microseconds, needs no privilege and also shuts out Unix sockets on disk, such as
 a database's; a network namespace would need a user namespace, which many hosts forbid. `socketpair` and pipes stay.
@@ -32,14 +35,13 @@ _X32_CALLS: Final = 0x40000000
 @dataclass(frozen=True)
 class _Machine:
     audit: int
-    socket: int
-    io_uring_setup: int = 425
-    """It can open sockets without calling `socket`."""
+    refused: tuple[int, ...]
+    """socket, connect, accept, bind, listen, accept4; and io_uring_setup, which does all of it without them."""
 
 
 _MACHINES: Final = {
-    "x86_64": _Machine(audit=0xC000003E, socket=41),
-    "aarch64": _Machine(audit=0xC00000B7, socket=198),
+    "x86_64": _Machine(audit=0xC000003E, refused=(41, 42, 43, 49, 50, 288, 425)),
+    "aarch64": _Machine(audit=0xC00000B7, refused=(198, 203, 202, 200, 201, 242, 425)),
 }
 
 
@@ -64,13 +66,13 @@ def cut() -> None:
 
 
 def _program(machine: _Machine) -> _Program:
+    count = len(machine.refused)
     steps = (
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_IF_EQUAL, 0, 5, machine.audit),  # calls of another architecture have other numbers: refused
+        (_IF_EQUAL, 0, count + 3, machine.audit),  # calls of another architecture have other numbers: refused
         (_LOAD, 0, 0, _NUMBER_AT),
-        (_IF_AT_LEAST, 3, 0, _X32_CALLS),
-        (_IF_EQUAL, 2, 0, machine.socket),
-        (_IF_EQUAL, 1, 0, machine.io_uring_setup),
+        (_IF_AT_LEAST, count + 1, 0, _X32_CALLS),
+        *((_IF_EQUAL, count - at, 0, number) for at, number in enumerate(machine.refused)),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
     )

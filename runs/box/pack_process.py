@@ -20,6 +20,7 @@ from dpp_project.processes import parent_death
 from runs.box import limits as box_limits
 from runs.box import wire
 from runs.box.limits import Limits
+from runs.box.worker_calls import WorkerCalls
 from runs.packs.pack import Artifact, EngineUnavailable, HoldExhausted, Meter, Pack, PackFailed, Work
 
 FRAMES_LOGGED = 12
@@ -116,6 +117,7 @@ class PackProcess:
             deadline=deadline,
             meter=Meter(ceiling_micros=request["ceiling_micros"], on_charge=self._charged),
             fetch_upload=self._fetch_upload,
+            outbound=WorkerCalls(self._connection, self.send),
             log=self._log,
         )
 

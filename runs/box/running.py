@@ -5,7 +5,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -14,10 +14,12 @@ from pydantic import JsonValue
 from dpp_project.processes import process_tree
 from dpp_project.reasons import ReasonCode
 from runs.box import wire
+from runs.box.broker import Broker, Service
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.limits import Limits
-from runs.box.outcomes import Evidence, PackOutcome, decide
-from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, is_file_name
+from runs.box.outcomes import Evidence, Failed, PackOutcome, decide
+from runs.box.outgoing import Outgoing
+from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, Reach, is_file_name
 
 GRACE_SECONDS: Final = 1.0
 """How long after its deadline, or after stop(), the zygote may take before this side kills, and then gives it up."""
@@ -44,7 +46,11 @@ class PackRequest:
     timebox_seconds: float
     ceiling_micros: int
     memory_bytes: int
-    needs_network: bool = False
+    caller: str = ""
+    """Its tenant, whom what it asks of the world is counted to."""
+    lacks: Sequence[str] = ()
+    """What the worker is missing for it: then it is not begun."""
+    reach: Reach | None = None
     artifacts_wanted: Mapping[str, bool] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     attribute: str = "PACK"
@@ -64,6 +70,8 @@ class PackRequest:
 class Zygotes(Protocol):
     """What a run needs of its box."""
 
+    broker: Broker
+
     def ready(self, module: str) -> tuple[Nursery, ZygoteEnd]: ...
     def discard(self, nursery: Nursery) -> None: ...
 
@@ -82,11 +90,21 @@ class RunningPack:
 
     def wait(self) -> PackOutcome:
         """Run the pack to its end. A zygote that died before the pack began is replaced once."""
+        if self._job.lacks:
+            detail = "Not installed: " + "; ".join(self._job.lacks)
+            return Failed(reason=ReasonCode.ENGINE_UNAVAILABLE, detail=detail)
         found = Evidence(memory_bytes=self._job.memory_bytes, ceiling_micros=self._job.ceiling_micros)
         for _ in range(2):
             try:
                 nursery, zygote = self._zygotes.ready(self._job.module)
-                attempt = _Attempt(zygote, self._job, found, fetch_upload=self._fetch_upload, log=self._log)
+                attempt = _Attempt(
+                    zygote,
+                    self._job,
+                    found,
+                    broker=self._zygotes.broker,
+                    fetch_upload=self._fetch_upload,
+                    log=self._log,
+                )
             except (BoxBroken, OSError) as error:
                 found.not_started = type(error).__name__
                 break
@@ -120,7 +138,14 @@ class RunningPack:
 
 class _Attempt:
     def __init__(
-        self, zygote: ZygoteEnd, job: PackRequest, found: Evidence, *, fetch_upload: FetchUpload, log: Log
+        self,
+        zygote: ZygoteEnd,
+        job: PackRequest,
+        found: Evidence,
+        *,
+        broker: Broker,
+        fetch_upload: FetchUpload,
+        log: Log,
     ) -> None:
         self._job = job
         self._found = found
@@ -130,12 +155,17 @@ class _Attempt:
         self.zygote_lost = False
         self._pid: int | None = None
         self._ended = False
-        self._outgoing = bytearray()
+        self._broker = broker
+        self._service: Service | None = None
+        self._bell: socket.socket | None = None
+        self._poll = select.poll()
+        self._outgoing = Outgoing()
         self._answers = wire.FrameReader()
         self._reports = wire.FrameReader()
         deadline = time.monotonic() + job.timebox_seconds
+        self._deadline = deadline
         self._kill_at = deadline + GRACE_SECONDS
-        limits = Limits(deadline=deadline, memory_bytes=job.memory_bytes, network=job.needs_network)
+        limits = Limits(deadline=deadline, memory_bytes=job.memory_bytes)
         self._connection, job_end = socket.socketpair()
         self._status, zygote_end = socket.socketpair()
         with job_end, zygote_end:
@@ -153,12 +183,17 @@ class _Attempt:
             self._status.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
+        if self._service is not None:
+            self._service.close()
+        self._outgoing.close()
+        if self._bell is not None:
+            self._bell.close()
         self._connection.close()
         self._status.close()
 
     def follow(self) -> None:
         """Until the zygote says that the pack process and all its descendants are gone, or cannot say any more."""
-        poll = select.poll()
+        poll = self._poll
         poll.register(self._status, _READABLE)
         poll.register(self._connection, _READABLE)
         listening = True
@@ -168,6 +203,8 @@ class _Attempt:
             ready = dict(poll.poll(max(0.0, min(SOON_SECONDS, self._kill_at - time.monotonic())) * 1_000))
             if self._status.fileno() in ready:
                 self._hear_zygote()
+            if self._bell is not None and self._bell.fileno() in ready:
+                self._bell.recv(CHUNK)  # it only ends the wait: what was added goes out next time
             if listening and (what := ready.get(self._connection.fileno())):
                 listening = self._converse(what)
                 if not listening:
@@ -203,7 +240,7 @@ class _Attempt:
                     # Only now the request: a pack whose start was not reported has not begun.
                     self.began = True
                     self._pid = pid
-                    self._outgoing += wire.encode(self._job.request())
+                    self._outgoing.add(wire.encode(self._job.request()))
                 case {"kind": "not started", "error": str(error)}:
                     self._found.not_started = error
                     self._ended = True
@@ -216,13 +253,7 @@ class _Attempt:
 
     def _converse(self, what: int) -> bool:
         if what & select.POLLOUT and self._outgoing:
-            try:
-                sent = self._connection.send(self._outgoing[:CHUNK])
-                del self._outgoing[:sent]
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._outgoing.clear()
+            self._outgoing.send(self._connection)
         return self._read_some() if what & _READABLE else True
 
     def _read_some(self) -> bool:
@@ -261,7 +292,9 @@ class _Attempt:
             case "log":
                 self._log(str(said["event"])[:200], **said["values"])
             case "fetch":
-                self._outgoing += self._fetched(str(said["key"]))
+                self._outgoing.add(self._fetched(str(said["key"])))
+            case "connect" | "closed" | "ask":
+                self._outside().hear(said, frame.content)
             case "artifact":
                 _require(said, name=str, content_type=str)
                 self._take_artifact(said["name"], frame.content, said["content_type"])
@@ -274,6 +307,18 @@ class _Attempt:
                 found.answer = said
             case _:
                 raise wire.Garbled
+
+    def _outside(self) -> Service:
+        """Made when the job first asks for it: most never do."""
+        if self._service is None:
+            if self._job.reach is None:
+                raise wire.Garbled
+            self._bell = self._outgoing.bell()
+            self._poll.register(self._bell, select.POLLIN)
+            self._service = self._broker.serve(
+                self._job.reach, caller=self._job.caller, deadline=self._deadline, outgoing=self._outgoing
+            )
+        return self._service
 
     def _take_artifact(self, name: str, content: bytes, content_type: str) -> None:
         """By the rules of Work.add_artifact, which the other side may have passed by."""

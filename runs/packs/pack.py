@@ -1,16 +1,26 @@
 """The interface of a pack, and the object it works with. No pack sees the database, Redis, the queue or a key."""
 
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, JsonValue
+
+from dpp_project.outbound.connecting import Rules
+from dpp_project.outbound.exchanging import OutboundAnswer, OutboundRequest
 
 MEBIBYTE = 1_048_576
 FILE_NAME_LENGTH_MAX = 120
 ARTIFACTS_MAX = 100
 REHEARSE_EXAMPLE: Final = "example"
+WITHHELD: Final = "https://withheld.invalid"
+"""For an address that is the operator's business: a URL, so that what reads it still can."""
+CONNECTIONS_AT_ONCE_MAX: Final = 30
+AT_ONE_HOST_MAX: Final = 5
+"""Connections that one run has at one host: it is no load test."""
 
 Inputs = TypeVar("Inputs", bound=BaseModel)
 
@@ -88,6 +98,26 @@ def is_file_name(name: str) -> bool:
     return 0 < len(name) <= FILE_NAME_LENGTH_MAX and name.isprintable() and name[0] != "." and "/" not in name
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """The world as a pack's jobs reach it, through their worker. It stays with the worker: it may hold a key."""
+
+    rules: Rules | None = None
+    """Jobs may have connections to URLs of their own, by these rules."""
+    asks: OutboundRequest | None = None
+    """Jobs may send bodies to this address of the operator's, and have the answers."""
+
+
+class Outbound(Protocol):
+    """What a job asks its worker for, in an asyncio loop. Raises Refused."""
+
+    def connection(self, url: str, *, seconds: float) -> AbstractAsyncContextManager[socket.socket]:
+        """A connection to the checked host of this URL; over when the context is."""
+
+    async def ask(self, body: bytes, *, seconds: float) -> OutboundAnswer:
+        """What the pack's own engine answers."""
+
+
 @dataclass(kw_only=True)
 class Work(Generic[Inputs]):
     """One run as its pack sees it."""
@@ -100,6 +130,7 @@ class Work(Generic[Inputs]):
     meter: Meter
     fetch_upload: Callable[[str], bytes]
     """Returns the tenant's own uploaded file by its key; the box refuses any other key."""
+    outbound: Outbound
     log: Callable[..., None] = lambda *_args, **_kwargs: None
     """Event name and plain values. Inputs do not belong here."""
     discard_log: list[dict[str, JsonValue]] = field(default_factory=list)
@@ -152,9 +183,12 @@ class Pack(Generic[Inputs]):
     artifacts: tuple[str, ...] = ()
     """Names of the optional artifacts (`include_markdown`) that a request may ask this pack for."""
     memory_bytes: int = 512 * MEBIBYTE
-    needs_network: bool = False
+    reach: Callable[[Mapping[str, str]], Reach | None] = lambda _environ: None
+    """What its jobs may reach, by the worker's environment. A job has no network of its own."""
     environment: tuple[str, ...] = ()
-    """Names of the environment variables it reads, such as an engine's address and key. The box has no others."""
+    """Names of the environment variables that its jobs read. The box has no others."""
+    withheld: tuple[str, ...] = ()
+    """Names of those that its jobs see as WITHHELD where they are set."""
     preload: tuple[str, ...] = ()
     """Modules that only its execution needs, loaded once where packs are forked from and never in the API."""
     rehearsal: Literal["example"] | Callable[[], object] | None = None
@@ -162,3 +196,7 @@ class Pack(Generic[Inputs]):
     pack needs neither network nor upload, or a little local work. Five seconds; no thread, child or file may stay."""
     missing: Callable[[], Sequence[str]] = tuple
     """The things to install before this pack can work, each with how; empty means ready."""
+
+    def job_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        shown = {name: environ[name] for name in self.environment if name in environ}
+        return shown | {name: WITHHELD for name in self.withheld if environ.get(name)}

@@ -155,6 +155,7 @@ def _worked(run: Run, lease: Lease, message: WakingMessage | None) -> Intent | N
 
 
 def _job(run: Run, pack: Pack[Any]) -> PackRequest:
+    lacks = pack.missing()
     return PackRequest(
         run_id=str(run.run_id),
         module=registry.modules()[pack.name],
@@ -163,8 +164,10 @@ def _job(run: Run, pack: Pack[Any]) -> PackRequest:
         timebox_seconds=run.sent.timebox_sec,
         ceiling_micros=run.reservation_max_cost_usd_micros,
         memory_bytes=pack.memory_bytes,
-        needs_network=pack.needs_network,
-        environment={name: os.environ[name] for name in pack.environment if name in os.environ},
+        lacks=lacks,
+        reach=None if lacks else pack.reach(os.environ),
+        environment=pack.job_environment(os.environ),
+        caller=run.tenant_id,
     )
 
 

@@ -8,7 +8,7 @@ from dpp_project.http.problems import Problem
 from runs.packs import decision
 from runs.packs.decision import engine
 from runs.packs.decision.inputs import DecisionInputs
-from runs.packs.pack import Estimate, Price
+from runs.packs.pack import WITHHELD, Estimate, Price
 from runs.submit import request_body
 
 pytestmark = pytest.mark.contract("DPP-61")
@@ -48,15 +48,15 @@ def test_pack_decision_a_wrong_input_is_named(inputs: dict[str, Any], field: str
     assert [error.field for error in refused.value.errors] == [field]
 
 
-def test_pack_decision_embedded_costs_what_the_document_says_and_needs_no_network() -> None:
+def test_pack_decision_embedded_costs_what_the_document_says_and_reaches_nothing() -> None:
     pack = decision.pack({})
     assert pack.prices == [Price(unit="run", micros=50_000, note="or the whole hold, where that is less")]
     assert pack.estimate(DecisionInputs(question="Why?")) == Estimate(least_micros=50_000, most_micros=50_000)
-    assert pack.needs_network is False
-    assert decision.PACK.needs_network is False
+    assert pack.reach({}) is None
+    assert pack.job_environment({}) == {}
 
 
-def test_pack_decision_with_a_model_is_priced_by_tokens_and_needs_the_network() -> None:
+def test_pack_decision_with_a_model_is_priced_by_tokens_and_asks_through_its_worker() -> None:
     pack = decision.pack(LLM)
     assert [(price.unit, price.micros) for price in pack.prices] == [
         ("1,000 tokens read", 150),
@@ -70,13 +70,29 @@ def test_pack_decision_with_a_model_is_priced_by_tokens_and_needs_the_network() 
     assert chosen is not None
     assert brief.most_micros > chosen.cost_micros(tokens_in=10_000, tokens_out=500)
     assert full.most_micros > brief.most_micros
-    assert pack.needs_network is True
+    secret = LLM | {"DPP_LLM_API_KEY": "a-secret"}
+    reach = pack.reach(secret)
+    assert reach is not None
+    assert reach.rules is None, "a job of this pack connects nowhere"
+    assert reach.asks is not None
+    assert reach.asks.url == "https://llm.example/v1/chat/completions"
+    assert ("authorization", "Bearer a-secret") in reach.asks.headers
+    assert "a-secret" not in repr(reach)
+
+
+@pytest.mark.contract("HRD-16")
+def test_pack_decision_a_job_sees_neither_the_key_nor_the_address() -> None:
+    secret = LLM | {"DPP_LLM_API_KEY": "a-secret"}
+    seen = decision.pack(secret).job_environment(secret)
+    assert seen["DPP_LLM_BASE_URL"] == WITHHELD
+    assert "DPP_LLM_API_KEY" not in seen
+    assert not any("a-secret" in value or "llm.example" in value for value in seen.values())
+    assert engine.read(seen) == engine.read(secret)
 
 
 def test_pack_decision_a_part_of_a_micro_is_a_micro() -> None:
     chosen = engine.read(LLM)
     assert chosen is not None
-    assert chosen.base_url == "https://llm.example/v1"
     assert chosen.cost_micros(tokens_in=1, tokens_out=0) == 1
     assert chosen.cost_micros(tokens_in=1_000, tokens_out=1_000) == 750
     assert chosen.affordable_tokens(tokens_in=1_000, micros=750) == 1_000

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.packs.url.addresses import refusal
-from runs.packs.url.reasons import Blocked
+from dpp_project.outbound.addresses import refusal
+from dpp_project.outbound.refusals import Blocked
 
 pytestmark = pytest.mark.contract("DPP-62")
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dpp_project.outbound.refusals import Refused
 from runs.packs.url.content import BODY_BYTES_MAX, Kind, charset_of, decoded, kind_of, known_codec, read_body, sniffed
-from runs.packs.url.reasons import Discarded, FetchRefused
+from runs.packs.url.reasons import Discarded
 
 pytestmark = pytest.mark.contract("DPP-62")
 
@@ -66,7 +67,7 @@ def test_pack_url_a_bomb_that_never_yields_is_cut_on_the_wire() -> None:
     ],
 )
 def test_pack_url_refuses_what_it_cannot_unpack(packed: bytes, encoding: str, reason: Discarded) -> None:
-    with pytest.raises(FetchRefused) as refused:
+    with pytest.raises(Refused) as refused:
         body_of(packed, encoding)
     assert refused.value.reason is reason
 

@@ -7,8 +7,8 @@ import pytest
 from dpp_project.http.problems import Problem
 from runs.packs import url
 from runs.packs.pack import Estimate
+from runs.packs.url.allowance import Allowance
 from runs.packs.url.inputs import UrlInputs
-from runs.packs.url.network import Allowance
 from runs.submit import request_body
 
 pytestmark = pytest.mark.contract("DPP-62")

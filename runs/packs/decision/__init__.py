@@ -2,7 +2,8 @@
 
 inputs.py     the inputs                        answers.py   the form of every answer
 embedded.py   the engine that is always there: extractive.py finds, words.py and sentences.py read
-engine.py     the language model an operator may set; model.py asks it, completions.py speaks to it
+engine.py     the language model an operator may set; model.py asks it, completions.py speaks its
+              protocol, and the worker carries it there with the key
 """
 
 import os
@@ -42,7 +43,7 @@ def _execute(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
 
 
 def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
-    """The pack as this environment configures it: price and need of the network depend on the engine."""
+    """The pack as this environment configures it: its price depends on the engine."""
     chosen = engine.read(environ)
     return Pack(
         name="decision",
@@ -58,8 +59,9 @@ def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
         },
         memory_bytes=256 * MEBIBYTE,
         rehearsal="example" if chosen is None else None,
-        needs_network=chosen is not None,
+        reach=engine.reach,
         environment=engine.NAMES,
+        withheld=(engine.BASE_URL,),
         missing=lambda: engine.faults(os.environ),
     )
 

@@ -1,19 +1,14 @@
 """The chat completions protocol, as OpenAI wrote it and others speak it: one request, one reply, and how it fails."""
 
-import asyncio
 import json
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-import certifi
+from dpp_project.outbound.http_exchange import ResponseHead
+from dpp_project.outbound.refusals import Failure, Refused
+from runs.packs.pack import Outbound
 
-from runs.packs.decision.engine import AnswerEngine
-from runs.packs.shared.http_exchange import Exchange, ProtocolBroken, ResponseHead
-
-ANSWER_BYTES_MAX: Final = 1_048_576
 TOKENS_BELIEVED: Final = 10_000_000
 _BUSY: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
@@ -45,17 +40,17 @@ class Reply:
     """None where the engine does not count."""
 
 
-async def complete(engine: AnswerEngine, body: Mapping[str, Any], *, seconds: float) -> Reply:
+async def complete(outbound: Outbound, body: Mapping[str, Any], *, seconds: float) -> Reply:
     """Ask once. Raises EngineFailed or FormRefused."""
     try:
-        async with asyncio.timeout(seconds):
-            head, content = await _post(engine, json.dumps(body, ensure_ascii=False).encode())
-    except TimeoutError:
-        raise EngineFailed("did not answer in time", again_after=0.0) from None
-    except ssl.SSLError:
-        raise EngineFailed("has no certificate that we trust") from None
-    except (OSError, ProtocolBroken, UnicodeError):
+        answer = await outbound.ask(json.dumps(body, ensure_ascii=False).encode(), seconds=seconds)
+    except Refused as refused:
+        if refused.reason is Failure.TIMEOUT:
+            raise EngineFailed("did not answer in time", again_after=0.0) from None
+        if refused.reason is Failure.TLS_ERROR:
+            raise EngineFailed("has no certificate that we trust") from None
         raise EngineFailed("cannot be reached, or broke off", again_after=0.0) from None
+    head, content = answer.head, answer.content
     if head.status == 200:
         return _reply(content)
     if head.status in _BUSY:
@@ -63,33 +58,6 @@ async def complete(engine: AnswerEngine, body: Mapping[str, Any], *, seconds: fl
     if head.status in {400, 404, 415, 422}:
         raise FormRefused(content[:4_000].decode(errors="replace"))
     raise EngineFailed(f"answered {head.status}")
-
-
-async def _post(engine: AnswerEngine, body: bytes) -> tuple[ResponseHead, bytes]:
-    place = urlsplit(engine.base_url)
-    secure = place.scheme == "https"
-    port = place.port or (443 if secure else 80)
-    tls = ssl.create_default_context(cafile=certifi.where()) if secure else None
-    exchange = Exchange(*await asyncio.open_connection(place.hostname, port, ssl=tls))
-    try:
-        headers = [
-            ("host", place.netloc.rpartition("@")[2]),
-            ("content-type", "application/json"),
-            ("content-length", str(len(body))),
-            ("accept", "application/json"),
-            ("connection", "close"),
-        ]
-        if engine.api_key is not None:
-            headers.append(("authorization", f"Bearer {engine.api_key}"))
-        head = await exchange.send("POST", f"{place.path}/chat/completions", headers, body)
-        content = bytearray()
-        async for piece in exchange.pieces():
-            content += piece
-            if len(content) > ANSWER_BYTES_MAX:
-                raise ProtocolBroken("too long")
-        return head, bytes(content)
-    finally:
-        exchange.close()
 
 
 def _retry_after(head: ResponseHead) -> float:

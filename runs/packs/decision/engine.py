@@ -1,23 +1,25 @@
-"""The language model that an operator may configure for decision runs: its address and the price of its tokens."""
+"""The language model that an operator may configure for decision runs: its address and key, its tokens' price."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from dpp_project.outbound.exchanging import OutboundRequest
+from runs.packs.pack import Reach
+
 BASE_URL: Final = "DPP_LLM_BASE_URL"
 API_KEY: Final = "DPP_LLM_API_KEY"
 MODEL: Final = "DPP_LLM_MODEL"
 INPUT_PRICE: Final = "DPP_LLM_INPUT_MICROS_PER_1K"
 OUTPUT_PRICE: Final = "DPP_LLM_OUTPUT_MICROS_PER_1K"
-NAMES: Final = (BASE_URL, API_KEY, MODEL, INPUT_PRICE, OUTPUT_PRICE)
+NAMES: Final = (MODEL, INPUT_PRICE, OUTPUT_PRICE)
+"""What a job reads. The address it only knows to be there, and the key never."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerEngine:
-    base_url: str
     model: str
-    api_key: str | None
     input_micros_per_1k: int
     output_micros_per_1k: int
 
@@ -38,11 +40,26 @@ def read(environ: Mapping[str, str]) -> AnswerEngine | None:
     if not environ.get(BASE_URL) or faults(environ):
         return None
     return AnswerEngine(
-        base_url=environ[BASE_URL].rstrip("/"),
         model=environ[MODEL],
-        api_key=environ.get(API_KEY) or None,
         input_micros_per_1k=int(environ[INPUT_PRICE]),
         output_micros_per_1k=int(environ[OUTPUT_PRICE]),
+    )
+
+
+def reach(environ: Mapping[str, str]) -> Reach | None:
+    """At the worker: where jobs' questions go, with the operator's key."""
+    if read(environ) is None:
+        return None
+    key = environ.get(API_KEY)
+    return Reach(
+        asks=OutboundRequest(
+            url=environ[BASE_URL].rstrip("/") + "/chat/completions",
+            headers=[
+                ("content-type", "application/json"),
+                ("accept", "application/json"),
+                *([("authorization", f"Bearer {key}")] if key else []),
+            ],
+        )
     )
 
 

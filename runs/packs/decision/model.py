@@ -114,7 +114,7 @@ class _Asking:
             limit = self._tokens_affordable()
             self._attempts_left -= 1
             try:
-                reply = await completions.complete(self._engine, self._body(limit), seconds=self._seconds())
+                reply = await completions.complete(self._work.outbound, self._body(limit), seconds=self._seconds())
             except FormRefused as refused:
                 self._plainer(refused)
                 continue

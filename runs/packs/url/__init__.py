@@ -1,25 +1,28 @@
 """Fetches web pages for untrusted callers: public addresses over HTTPS only (DPP-62).
 
 inputs.py       the inputs
-locations.py    a URL to its one reading       addresses.py   which addresses may be reached
-fetching.py     hop by hop to a page           network.py     names and connections, the operator's allowance
+fetching.py     hop by hop to a page           allowance.py   the operator's exceptions
 content.py      unpacking within limits        reading.py     title and text, in processes of their own
 gathering.py    all URLs of a run side by side, within its time and its hold
+
+Its connections are made and checked by the worker (dpp_project/outbound/); the job has no network.
 """
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
 
-from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
+from dpp_project.outbound import http_exchange
+from dpp_project.outbound.connecting import Rules
+from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Reach, Work
+from runs.packs.url.allowance import CA_FILE, Allowance
 from runs.packs.url.content import Kind
 from runs.packs.url.fetching import Fetcher
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
 from runs.packs.url.inputs import UrlInputs
-from runs.packs.url.network import CA_FILE, PRIVATE_HOSTS, Allowance, Internet
 from runs.packs.url.reading import PageTextReader
 
 
@@ -38,13 +41,16 @@ def _missing() -> Sequence[str]:
 def _execute(work: Work[UrlInputs]) -> dict[str, JsonValue]:
     allowance = Allowance.read(os.environ)
     reader = PageTextReader()  # forked first, while this process has one thread
-    network = Internet(ca_file=allowance.ca_file)
-    fetcher = Fetcher(network, allowance, redirects_max=work.inputs.max_redirect_hops)
+    tls = http_exchange.trusting(allowance.ca_file)
+    fetcher = Fetcher(work.outbound, tls, redirects_max=work.inputs.max_redirect_hops)
     try:
         return asyncio.run(Gathering(work, fetcher, reader).run())
     finally:
-        network.close()
         reader.close()
+
+
+def _reach(environ: Mapping[str, str]) -> Reach:
+    return Reach(rules=Rules(private_hosts=Allowance.read(environ).hosts))
 
 
 def _rehearse() -> None:
@@ -52,7 +58,7 @@ def _rehearse() -> None:
     from runs.packs.url import text  # with its libraries: it has no place in the API
 
     asyncio.run(asyncio.sleep(0))
-    Internet().close()
+    http_exchange.trusting()  # kept: each job has it with its fork
     text.read(_PAGE, Kind.HTML, "utf-8")
 
 
@@ -73,8 +79,8 @@ PACK = Pack(
     execute=_execute,
     example={"urls": ["https://example.com/"], "fetch_timeout_sec": 5},
     memory_bytes=448 * MEBIBYTE,
-    needs_network=True,
-    environment=(PRIVATE_HOSTS, CA_FILE),
+    reach=_reach,
+    environment=(CA_FILE,),
     preload=("runs.packs.url.text",),
     rehearsal=_rehearse,
     missing=_missing,

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Final
 
-from runs.packs.url.reasons import Discarded, FetchRefused
+from dpp_project.outbound.refusals import Refused
+from runs.packs.url.reasons import Discarded
 
 BODY_BYTES_MAX: Final = 2 * 1_048_576
 _SNIFFED: Final = 1_024
@@ -132,7 +133,7 @@ async def read_body(pieces: AsyncIterator[bytes], content_encoding: str) -> tupl
         if unpack is not None and unpack.ended:
             break
     if unpack is not None and on_the_wire and not unpack.ended:
-        raise FetchRefused(Discarded.BAD_ENCODING)
+        raise Refused(Discarded.BAD_ENCODING)
     return bytes(body), False
 
 
@@ -142,7 +143,7 @@ def _unpacker(content_encoding: str) -> "_Unpacker | None":
     if not names:
         return None
     if len(names) > 1 or names[0] not in {"gzip", "x-gzip", "deflate"}:
-        raise FetchRefused(Discarded.UNSUPPORTED_ENCODING)
+        raise Refused(Discarded.UNSUPPORTED_ENCODING)
     return _Unpacker(may_be_raw=names[0] == "deflate")
 
 
@@ -167,7 +168,7 @@ class _Unpacker:
         try:
             return self._zlib.decompress(piece, room)
         except zlib.error:
-            raise FetchRefused(Discarded.BAD_ENCODING) from None
+            raise Refused(Discarded.BAD_ENCODING) from None
 
 
 def _has_zlib_head(start: bytes) -> bool:

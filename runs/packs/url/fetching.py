@@ -1,28 +1,31 @@
 """Fetches one URL, checking each hop.
 
-For every hop, the first as well as each redirect: the URL is read strictly, its name resolved once, all its addresses
-checked, and the connection made to an address that was checked, never to the name again. So a name server that answers
-differently the next time is not asked a next time. TLS still proves the name.
+For every hop, the first as well as each redirect, the URL is read strictly and its connection asked for anew; the
+worker resolves, checks and connects (dpp_project/outbound/connecting.py), and this job only talks. TLS still proves the
+name.
 """
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from dpp_project import clock
-from runs.packs.shared.http_exchange import Exchange, ProtocolBroken, ResponseHead
-from runs.packs.url import addresses, content, locations
+from dpp_project.outbound import http_exchange, locations
+from dpp_project.outbound.http_exchange import Exchange, ProtocolBroken, ResponseHead
+from dpp_project.outbound.locations import Location
+from dpp_project.outbound.refusals import Failure, Refused
+from runs.packs.pack import AT_ONE_HOST_MAX, Outbound
+from runs.packs.url import content
 from runs.packs.url.content import Kind
-from runs.packs.url.locations import Location
-from runs.packs.url.network import Allowance, Network
-from runs.packs.url.reasons import Blocked, Discarded, FetchRefused
+from runs.packs.url.reasons import Discarded
 
 REDIRECTS_MAX: Final = 5
-ADDRESSES_TRIED: Final = 3
-CONNECT_SECONDS: Final = 4.0
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _HEADERS: Final = (
     ("user-agent", "DPP-url/0.4"),
@@ -51,95 +54,73 @@ class FetchedPage:
         return 200 <= self.status_code < 300
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a connection goes: addresses that were checked, or the one that the operator named."""
-
-    addresses: Sequence[str]
-    port: int = locations.PORT
-    is_allowed_private: bool = False
-
-
 class Fetcher:
-    def __init__(self, network: Network, allowance: Allowance, *, redirects_max: int = REDIRECTS_MAX) -> None:
-        self._network = network
-        self._allowance = allowance
+    """`outbound` connects: the worker's, in a job."""
+
+    def __init__(self, outbound: Outbound, tls: ssl.SSLContext, *, redirects_max: int = REDIRECTS_MAX) -> None:
+        self._outbound = outbound
+        self._tls = tls
         self._redirects_max = min(redirects_max, REDIRECTS_MAX)
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONE_HOST_MAX))
+
+    @asynccontextmanager
+    async def turn(self, url: str) -> AsyncIterator[None]:
+        """Wait, outside the time of the fetch, while five others are at the host of this URL."""
+        try:
+            host = locations.parse(url).host
+        except Refused:
+            yield  # `fetch` says so
+            return
+        async with self._turns[host]:
+            yield
 
     async def fetch(self, url: str, *, seconds: float) -> FetchedPage:
         """The page, within its time, or Refused."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._follow(url)
+                return await self._follow(url, time.monotonic() + seconds)
         except TimeoutError:
-            raise FetchRefused(Discarded.TIMEOUT) from None
+            raise Refused(Failure.TIMEOUT) from None
 
-    async def _follow(self, url: str) -> FetchedPage:
+    async def _follow(self, url: str, until: float) -> FetchedPage:
         here = locations.parse(url)
-        first = here
+        first, typed = here, True  # by the caller
         for _ in range(self._redirects_max + 1):
             try:
-                answer = await self._hop(here)
+                answer = await self._hop(here, until)
                 if isinstance(answer, FetchedPage):
                     return answer
+                typed = False
                 here = locations.follow(here, answer)
-            except FetchRefused as refused:
+            except Refused as refused:
                 refused.at = here.url if here is not first else None
+                refused.typed_ip = refused.typed_ip if typed else None
                 raise
-        raise FetchRefused(Discarded.TOO_MANY_REDIRECTS)
+        raise Refused(Discarded.TOO_MANY_REDIRECTS)
 
-    async def _hop(self, here: Location) -> FetchedPage | str:
+    async def _hop(self, here: Location, until: float) -> FetchedPage | str:
         """The page, or where its server says it is."""
-        place = await self._admit(here)
-        exchange = await self._connect(here, place)
-        try:
-            head = await exchange.send("GET", here.target, [("host", here.authority), *_HEADERS])
-            where = head.first("location").strip()
-            if head.status in _REDIRECTS and where:
-                return where
-            return await _page(here, head, exchange)
-        except (ProtocolBroken, ConnectionError) as error:
-            raise FetchRefused(Discarded.PROTOCOL_ERROR) from error
-        except ssl.SSLError as error:
-            raise FetchRefused(Discarded.TLS_ERROR) from error
-        finally:
-            exchange.close()
-
-    async def _admit(self, here: Location) -> _Place:
-        """The only way to a connection. One address of the name that is not public refuses the name."""
-        if (allowed := self._allowance.hosts.get(here.host)) is not None:
-            return _Place([allowed[0]], allowed[1], is_allowed_private=True)
-        if here.is_internal_name:
-            raise FetchRefused(Blocked.INTERNAL_NAME)
-        found = [here.host] if here.is_address else await self._resolve(here.host)
-        for address in found:
-            if (reason := addresses.refusal(address)) is not None:
-                raise FetchRefused(reason, resolved_ip=address)
-        return _Place(sorted(found, key=lambda address: ":" in address)[:ADDRESSES_TRIED])
-
-    async def _resolve(self, host: str) -> list[str]:
-        try:
-            found = await self._network.resolve(host)
-        except (OSError, UnicodeError) as error:
-            raise FetchRefused(Discarded.DNS_ERROR) from error
-        if not found:
-            raise FetchRefused(Discarded.DNS_ERROR)
-        return found
-
-    async def _connect(self, here: Location, place: _Place) -> Exchange:
-        for address in place.addresses:
-            if not place.is_allowed_private and addresses.refusal(address) is not None:
-                raise AssertionError("an address that was not checked reached the socket")
+        async with self._outbound.connection(here.origin, seconds=until - time.monotonic()) as connection:
             try:
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    return Exchange(*await self._network.connect(address, place.port, name=here.host))
+                exchange = await http_exchange.over_tls(connection, self._tls, name=here.host)
             except ssl.SSLError as error:
-                raise FetchRefused(Discarded.TLS_ERROR) from error
+                raise Refused(Failure.TLS_ERROR) from error
             except UnicodeError as error:  # a name that TLS cannot send
-                raise FetchRefused(Discarded.INVALID_URL) from error
-            except OSError:  # TimeoutError among them: the next address may answer
-                continue
-        raise FetchRefused(Discarded.CONNECT_ERROR)
+                raise Refused(Failure.INVALID_URL) from error
+            except OSError as error:
+                raise Refused(Failure.CONNECT_ERROR) from error
+            try:
+                head = await exchange.send("GET", here.target, [("host", here.authority), *_HEADERS])
+                where = head.first("location").strip()
+                if head.status in _REDIRECTS and where:
+                    return where
+                return await _page(here, head, exchange)
+            except (ProtocolBroken, ConnectionError) as error:
+                raise Refused(Failure.PROTOCOL_ERROR) from error
+            except ssl.SSLError as error:
+                raise Refused(Failure.TLS_ERROR) from error
+            finally:
+                exchange.close()
 
 
 async def _page(here: Location, head: ResponseHead, exchange: Exchange) -> FetchedPage:

@@ -13,11 +13,12 @@ from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
+from dpp_project.outbound.refusals import Blocked, Failure, Refused
 from runs.packs.pack import HoldExhausted, Meter, Work
 from runs.packs.url.content import Kind
 from runs.packs.url.fetching import FetchedPage, Fetcher
 from runs.packs.url.inputs import UrlInputs
-from runs.packs.url.reasons import Blocked, Discarded, FetchRefused
+from runs.packs.url.reasons import Discarded
 
 RUN_MICROS: Final = 1_000
 PAGE_MICROS: Final = 2_000
@@ -104,13 +105,12 @@ class Gathering:
     async def _fetch(self, group: asyncio.TaskGroup, url: str) -> None:
         page = None
         try:
-            seconds = min(self._work.inputs.fetch_timeout_sec, self._seconds_left())
-            page = await self._fetcher.fetch(url, seconds=seconds)
-        except FetchRefused as refused:
+            page = await self._page(url)
+        except Refused as refused:
             self._refuse(url, refused)
         except Exception as error:  # noqa: BLE001  one page that we did not foresee does not take the others with it
             self._work.log("fetch stopped on an exception", exception=type(error).__name__)
-            self._discard(url, Discarded.PROTOCOL_ERROR)
+            self._discard(url, Failure.PROTOCOL_ERROR)
         finally:
             self._purse.take(charge=page is not None and page.is_success)
         if page is not None:
@@ -119,6 +119,16 @@ class Gathering:
                 self._discard(url, Discarded.CONTENT_TOO_LARGE)
             if page.kind is not Kind.OTHER:
                 group.create_task(self._read(url, page))
+
+    async def _page(self, url: str) -> FetchedPage:
+        """Its time begins with its turn; without a turn before the run must end, none is left."""
+        try:
+            async with asyncio.timeout(max(0.0, self._seconds_left())) as waiting, self._fetcher.turn(url):
+                waiting.reschedule(None)
+                seconds = min(self._work.inputs.fetch_timeout_sec, self._seconds_left())
+                return await self._fetcher.fetch(url, seconds=seconds)
+        except TimeoutError:
+            raise Refused(Discarded.TIMEBOX) from None
 
     async def _read(self, url: str, page: FetchedPage) -> None:
         """Its text, if there is still time for it."""
@@ -132,16 +142,16 @@ class Gathering:
     def _seconds_left(self) -> float:
         return self._finish_at - time.monotonic()
 
-    def _refuse(self, url: str, refused: FetchRefused) -> None:
+    def _refuse(self, url: str, refused: Refused) -> None:
         entry: dict[str, JsonValue] = {"url": url, "reason": refused.reason.value}
         if refused.at is not None:
             entry["at"] = refused.at
         if isinstance(refused.reason, Blocked):
-            self._work.blocked_log.append(entry | {"resolved_ip": refused.resolved_ip})
+            self._work.blocked_log.append(entry | {"resolved_ip": refused.typed_ip})
         else:
             self._work.discard_log.append(entry)
 
-    def _discard(self, url: str, reason: Discarded) -> None:
+    def _discard(self, url: str, reason: Discarded | Failure) -> None:
         self._work.discard_log.append({"url": url, "reason": reason.value})
 
     def _result(self, url: str) -> dict[str, JsonValue]:

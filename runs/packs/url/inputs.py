@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from dpp_project.outbound.locations import URL_CHARACTERS_MAX
+from runs.packs.pack import CONNECTIONS_AT_ONCE_MAX as PARALLEL_MAX
 from runs.packs.url.fetching import REDIRECTS_MAX
-from runs.packs.url.locations import URL_CHARACTERS_MAX
-from runs.packs.url.network import PARALLEL_MAX
 
 FETCH_SECONDS_MAX: Final = 10
 

@@ -25,7 +25,7 @@ def a_job(
         "timebox_seconds": timebox_seconds,
         "ceiling_micros": CEILING_MICROS,
         "memory_bytes": pack.memory_bytes,
-        "needs_network": pack.needs_network,
+        "reach": pack.reach({}),
     }
     return PackRequest(**(arguments | values))
 

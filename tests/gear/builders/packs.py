@@ -1,5 +1,6 @@
 """Packs without a box: a Work made by hand, its execution in this process, and what is refused before it."""
 
+import os
 import time
 import warnings
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from runs.packs.pack import Meter, Pack, PackFailed, Work
+from tests.gear.servers.web import Outside
 
 
 class PackLog:
@@ -42,6 +44,7 @@ def work_for(
         "deadline": time.monotonic() + seconds,
         "meter": Meter(ceiling_micros=hold_micros),
         "fetch_upload": no_upload,
+        "outbound": Outside(reach=pack.reach(os.environ)),
         "log": PackLog(),
     }
     return Work(**(arguments | values))

@@ -1,14 +1,17 @@
 """Packs that do what no pack should, each a name for `Job.attribute`. They run in the box, and nowhere else."""
 
+import asyncio
 import contextlib
 import ctypes
 import errno
 import hashlib
+import json
 import math
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,8 +22,10 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, JsonValue
 
+from dpp_project.outbound.connecting import Rules
+from dpp_project.outbound.refusals import Refused
 from runs.box import wire
-from runs.packs.pack import MEBIBYTE, Estimate, Pack, PackFailed, Work
+from runs.packs.pack import MEBIBYTE, Estimate, Pack, PackFailed, Reach, Work
 
 NOT_IN_THE_BOX = {"django", "boto3", "botocore", "redis", "celery", "psycopg"}
 SMALL = 96 * MEBIBYTE
@@ -30,6 +35,7 @@ Data = dict[str, JsonValue]
 class Inputs(BaseModel):
     number: int = 0
     key: str = ""
+    urls: list[str] = []
 
 
 def nasty(execute: Callable[[Work[Inputs]], Any], **values: Any) -> Pack[Inputs]:
@@ -75,6 +81,74 @@ def _no_network(work: Work[Inputs]) -> Data:
     first.sendall(b"x")
     found["pair"] = second.recv(1).decode()
     return found
+
+
+def _connect_to(work: Work[Inputs]) -> Data:
+    """Asks for connections without reading the URLs itself, one after the other: what came of each."""
+
+    async def outcome(url: str) -> str:
+        try:
+            async with work.outbound.connection(url, seconds=2.0) as made:
+                return str(made.getpeername()[0])
+        except Refused as refused:
+            return f"{refused.reason.value} {refused.typed_ip}"
+
+    async def all_of_them() -> Data:
+        return {url: await outcome(url) for url in work.inputs.urls}
+
+    work.meter.charge(0)
+    return asyncio.run(all_of_them())
+
+
+def _redial(work: Work[Inputs]) -> Data:
+    """Turns a connection that it was given against the worker's own network."""
+
+    async def attempts() -> Data:
+        libc = ctypes.CDLL(None, use_errno=True)
+        found: Data = {}
+        async with work.outbound.connection(work.inputs.urls[0], seconds=2.0) as made:
+            nowhere, loopback = bytes(16), struct.pack("=H", socket.AF_INET) + struct.pack("!H", work.inputs.number)
+            there = loopback + socket.inet_aton("127.0.0.1") + bytes(8)
+            calls: dict[str, Callable[[], int]] = {
+                "take apart": lambda: libc.connect(made.fileno(), nowhere, 16),
+                "dial": lambda: libc.connect(made.fileno(), there, 16),
+                "dial by sending": lambda: libc.sendto(made.fileno(), b"x", 1, 0x20000000, there, 16),
+                "bind": lambda: libc.bind(made.fileno(), there, 16),
+                "listen": lambda: libc.listen(made.fileno(), 1),
+                "accept": lambda: libc.accept(made.fileno(), None, None),
+            }
+            for name, call in calls.items():
+                found[name] = 0 if call() >= 0 else ctypes.get_errno()
+            found["peer"] = made.getpeername()[1]
+        return found
+
+    work.meter.charge(0)
+    return asyncio.run(attempts())
+
+
+def _hoard_connections(work: Work[Inputs]) -> Data:
+    """Asks for more at once than a run may, and reads no answer."""
+    work.meter.charge(0)
+    for number in range(1, work.inputs.number + 1):
+        _raw(work, {"kind": "connect", "id": number, "url": work.inputs.urls[0], "seconds": 5})
+    time.sleep(600)
+    return {}
+
+
+def _say(said: dict[str, Any]) -> Callable[[Work[Inputs]], Data]:
+    def execute(work: Work[Inputs]) -> Data:
+        work.meter.charge(0)
+        _raw(work, said)
+        time.sleep(600)
+        return {}
+
+    return execute
+
+
+def _raw(work: Work[Inputs], said: dict[str, Any]) -> None:
+    text = json.dumps(said).encode()
+    outbound: Any = work.outbound
+    outbound._connection.sendall(wire._HEAD.pack(b"DPPb", len(text), 0) + text)
 
 
 def _family(work: Work[Inputs]) -> Data:
@@ -320,7 +394,16 @@ def _stream(work: Work[Inputs]) -> Data:
 
 LOOK_AROUND = nasty(_look_around)
 NO_NETWORK = nasty(_no_network)
-NETWORK = nasty(_no_network, needs_network=True)
+ANYWHERE = Reach(rules=Rules())
+CONNECT_TO = nasty(_connect_to, reach=lambda _environ: ANYWHERE)
+CONNECT_NOWHERE = nasty(_connect_to)
+REDIAL = nasty(_redial, reach=lambda _environ: ANYWHERE)
+HOARD_CONNECTIONS = nasty(_hoard_connections, reach=lambda _environ: ANYWHERE)
+_CALL = {"kind": "connect", "id": 1, "url": "https://good.example/", "seconds": 1}
+CALL_FOR_EVER = nasty(_say(_CALL | {"seconds": float("nan")}), reach=lambda _environ: ANYWHERE)
+CALL_WITHOUT_URL = nasty(_say(_CALL | {"url": None}), reach=lambda _environ: ANYWHERE)
+CALL_ENGINE = nasty(_say({"kind": "ask", "id": 1, "seconds": 1}), reach=lambda _environ: ANYWHERE)
+CLOSE_UNOPENED = nasty(_say({"kind": "closed", "id": 1}), reach=lambda _environ: ANYWHERE)
 FAMILY = nasty(_family)
 FAMILY_THEN_BUSY = nasty(_family_then_busy)
 EXIT = nasty(_exit)

@@ -5,25 +5,33 @@ something through is seen twice: in `Loopback.dialled`, and in a connection that
 """
 
 import asyncio
+import dataclasses
 import gzip
 import socket
 import ssl
 import sys
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import trustme
 
-from runs.packs.url.network import Streams
+from dpp_project.outbound import exchanging, http_exchange
+from dpp_project.outbound.connecting import Rules, connect
+from dpp_project.outbound.exchanging import OutboundAnswer
+from dpp_project.outbound.network import Internet, Network
+from runs.packs.pack import Reach
 
 Serve = Callable[[str, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PUBLIC = "93.184.216.34"
 PUBLIC_2 = "151.101.1.69"
+PUBLIC_3 = "151.101.65.69"
+PUBLIC_4 = "151.101.129.69"
+PUBLIC_5 = "151.101.193.69"
 PUBLIC_V6 = "2606:2800:220:1:248:1893:25c8:1946"
 NAMES = (
     "good.example",
@@ -166,6 +174,11 @@ class Web:
         self.stranger = self._start(_tls(trustme.CA().issue_cert("badca.example")))
         self.plain = self._start(None)
 
+    @property
+    def thread_id(self) -> int:
+        """The kernel's number of the thread that serves."""
+        return self._thread.native_id or 0
+
     def _start(self, tls: ssl.SSLContext | None) -> int:
         async def start() -> int:
             server = await asyncio.start_server(self._take, "127.0.0.1", 0, ssl=tls)
@@ -229,7 +242,7 @@ def unused_port() -> Iterator[int]:
 
 
 class Loopback:
-    """A network whose names are a table and whose every address is a server of Web."""
+    """A network whose names are a table and whose every address is a server of Web: `ports`, or the good one."""
 
     def __init__(self, web: Web, names: Mapping[str, list[str]], ports: Mapping[str, int] | None = None) -> None:
         self._web = web
@@ -239,7 +252,7 @@ class Loopback:
         self.dialled: list[tuple[str, int]] = []
         self.tls = ssl.create_default_context(cafile=str(web.ca_file))
 
-    async def resolve(self, host: str) -> list[str]:
+    async def resolve(self, host: str, *, caller: str = "") -> list[str]:
         self.asked.append(host)
         if host == "slowdns.example":
             await asyncio.sleep(600)
@@ -247,10 +260,29 @@ class Loopback:
             raise socket.gaierror(socket.EAI_NONAME, "unknown")
         return self._names[host]
 
-    async def connect(self, address: str, port: int, *, name: str) -> Streams:
+    async def connect(self, address: str, port: int) -> socket.socket:
         self.dialled.append((address, port))
-        there = self._ports.get(name, self._web.good)
-        return await asyncio.open_connection("127.0.0.1", there, ssl=self.tls, server_hostname=name)
+        return await Internet().connect("127.0.0.1", self._ports.get(address, self._web.good))
+
+
+class Outside:
+    """What a job asks its worker for, done in this process."""
+
+    def __init__(self, network: Network | None = None, reach: Reach | None = None) -> None:
+        self._network = network or Internet()
+        self._reach = reach or Reach(rules=Rules())
+
+    @asynccontextmanager
+    async def connection(self, url: str, *, seconds: float) -> AsyncIterator[socket.socket]:
+        assert self._reach.rules is not None
+        with await connect(url, rules=self._reach.rules, network=self._network, seconds=seconds) as made:
+            yield made
+
+    async def ask(self, body: bytes, *, seconds: float) -> OutboundAnswer:
+        assert self._reach.asks is not None
+        asked = dataclasses.replace(self._reach.asks, body=body)
+        rules, tls = Rules(is_operators=True), http_exchange.trusting()
+        return await exchanging.exchange(asked, rules=rules, network=self._network, tls=tls, seconds=seconds)
 
 
 class SocketsOpened:

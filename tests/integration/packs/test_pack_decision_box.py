@@ -35,8 +35,8 @@ def run(
         timebox_seconds=20,
         ceiling_micros=hold,
         memory_bytes=pack.memory_bytes,
-        needs_network=pack.needs_network,
-        environment=environ or {},
+        reach=pack.reach(environ or {}),
+        environment=pack.job_environment(environ or {}),
     )
     return begin(box, job, log=PackLog()).wait()
 

@@ -1,5 +1,6 @@
 """Decision runs answered by a language model: a server on loopback speaks its protocol, and fails as such do."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from runs.packs.decision.inputs import DecisionInputs
 from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
 from tests.gear.builders.packs import PackLog, work_for
 from tests.gear.servers.completions import Act, Engine, answers, cuts, drips, engine, is_silent, refuses, says, sends
+from tests.gear.servers.web import Outside
 
 pytestmark = pytest.mark.contract("DPP-61", "DPP-66")
 INPUT, OUTPUT = 2_000, 10_000
@@ -25,7 +27,7 @@ GOOD_MICROS = 100 * INPUT // 1_000 + 20 * OUTPUT // 1_000
 
 @pytest.fixture(autouse=True)
 def _no_engine_of_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in decision.PACK.environment:
+    for name in (*decision.PACK.environment, "DPP_LLM_BASE_URL", "DPP_LLM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -50,6 +52,7 @@ def work(inputs: dict[str, Any] | None = None, **values: Any) -> Work[DecisionIn
 
 
 def run(chosen: Work[DecisionInputs]) -> Any:
+    chosen.outbound = Outside(reach=decision.PACK.reach(os.environ))  # of the engine that answers by now
     return decision.PACK.execute(chosen)
 
 

@@ -11,11 +11,23 @@ from typing import Any
 
 import pytest
 
-from runs.packs.url import addresses
+from dpp_project.outbound import addresses, http_exchange
+from dpp_project.outbound.network import Internet, Network
+from dpp_project.outbound.refusals import Blocked, Refused
 from runs.packs.url.fetching import FetchedPage, Fetcher
-from runs.packs.url.network import Allowance, Internet
-from runs.packs.url.reasons import Blocked, FetchRefused
-from tests.gear.servers.web import PUBLIC, PUBLIC_2, PUBLIC_V6, SOCKETS, Loopback, Web, unused_port
+from tests.gear.servers.web import (
+    PUBLIC,
+    PUBLIC_2,
+    PUBLIC_3,
+    PUBLIC_4,
+    PUBLIC_5,
+    PUBLIC_V6,
+    SOCKETS,
+    Loopback,
+    Outside,
+    Web,
+    unused_port,
+)
 
 pytestmark = pytest.mark.contract("DPP-62")
 
@@ -27,10 +39,10 @@ NAMES = {
     "evil.example": [PUBLIC_2],
     "six.example": [PUBLIC_V6],
     "xn--bcher-kva.example": [PUBLIC],
-    "badca.example": [PUBLIC],
+    "badca.example": [PUBLIC_3],
     "wrongname.example": [PUBLIC],
-    "plain.example": [PUBLIC],
-    "refused.example": [PUBLIC],
+    "plain.example": [PUBLIC_4],
+    "refused.example": [PUBLIC_5],
     "loop.example": ["127.0.0.1"],
     "meta.example": ["169.254.169.254"],
     "nat64.example": ["64:ff9b::7f00:1"],
@@ -57,11 +69,15 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     made.close()
 
 
+def fetcher_over(network: Network) -> Fetcher:
+    return Fetcher(Outside(network), network.tls if isinstance(network, Loopback) else http_exchange.trusting())
+
+
 async def outcome_of(fetcher: Fetcher, url: str) -> dict[str, str]:
     try:
         found = await fetcher.fetch(url, seconds=SECONDS)
-    except FetchRefused as refused:
-        told = {"outcome": refused.reason.value, "resolved_ip": refused.resolved_ip, "at": refused.at}
+    except Refused as refused:
+        told = {"outcome": refused.reason.value, "resolved_ip": refused.typed_ip, "at": refused.at}
         return {name: value for name, value in told.items() if value}
     finally:
         await asyncio.sleep(0)
@@ -74,10 +90,10 @@ def test_pack_url_an_attack_ends_as_it_should(web: Web, attack: dict[str, Any]) 
     url = attack["url"].ljust(attack.get("padded_to", 0), "a")
     expected = {name: attack[name] for name in ("outcome", "final_url", "resolved_ip", "at") if name in attack}
     with unused_port() as nobody:
-        ports = {"badca.example": web.stranger, "plain.example": web.plain, "refused.example": nobody}
+        ports = {PUBLIC_3: web.stranger, PUBLIC_4: web.plain, PUBLIC_5: nobody}
         network = Loopback(web, NAMES, ports)
         taken = len(web.taken)
-        assert asyncio.run(outcome_of(Fetcher(network, Allowance()), url)) == expected
+        assert asyncio.run(outcome_of(fetcher_over(network), url)) == expected
     assert all(addresses.refusal(address) is None and port == 443 for address, port in network.dialled)
     assert len(web.taken) - taken <= len(network.dialled)
     if attack["outcome"] in set(Blocked) and "/r?" not in url:
@@ -98,13 +114,10 @@ def test_pack_url_the_real_network_is_not_touched_for_a_literal_that_is_refused(
     network = Internet()
 
     async def all_of_them() -> list[dict[str, str]]:
-        return [await outcome_of(Fetcher(network, Allowance()), attack["url"]) for attack in LITERALS]
+        return [await outcome_of(fetcher_over(network), attack["url"]) for attack in LITERALS]
 
-    try:
-        with SOCKETS.counted() as events:
-            outcomes = asyncio.run(all_of_them())
-    finally:
-        network.close()
+    with SOCKETS.counted() as events:
+        outcomes = asyncio.run(all_of_them())
     assert len(LITERALS) > 60
     assert [outcome["outcome"] for outcome in outcomes] == [attack["outcome"] for attack in LITERALS]
     assert events == []
@@ -115,11 +128,10 @@ def test_pack_url_the_count_of_sockets_would_see_one() -> None:
 
     async def connect() -> None:
         with pytest.raises(ConnectionRefusedError), unused_port() as nobody:
-            await network.connect("127.0.0.1", nobody, name="localhost")
+            await network.connect("127.0.0.1", nobody)
 
     with SOCKETS.counted() as events:
         asyncio.run(connect())
-    network.close()
     assert [event for event, _ in events] == ["socket.connect"]
 
 
@@ -128,5 +140,5 @@ def test_pack_url_no_proxy_of_the_environment_is_used(web: Web, monkeypatch: pyt
     with unused_port() as nobody:
         monkeypatch.setenv(name, f"http://127.0.0.1:{nobody}")
         network = Loopback(web, NAMES)
-        found = asyncio.run(outcome_of(Fetcher(network, Allowance()), "https://good.example/ok"))
+        found = asyncio.run(outcome_of(fetcher_over(network), "https://good.example/ok"))
     assert found == {"outcome": "OK", "final_url": "https://good.example/ok"}

@@ -42,8 +42,8 @@ def run(box: Box, web: Web, inputs: dict[str, Any], *, allowed: bool = True, sec
         timebox_seconds=seconds,
         ceiling_micros=1_000_000,
         memory_bytes=url.PACK.memory_bytes,
-        needs_network=url.PACK.needs_network,
-        environment=allowance,
+        reach=url.PACK.reach(allowance),
+        environment=url.PACK.job_environment(allowance),
     )
     return begin(box, job, log=PackLog()).wait()
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from dpp_project.clock import FixedClock
+from dpp_project.outbound.refusals import Blocked, Failure
 from runs.packs import url as pack
 from runs.packs.pack import HoldExhausted, Work
 from runs.packs.url import text
 from runs.packs.url.fetching import FetchedPage, Fetcher
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
-from runs.packs.url.network import Allowance
-from runs.packs.url.reasons import Blocked, Discarded
+from runs.packs.url.reasons import Discarded
 from tests.gear.builders import pack_page
 from tests.gear.builders.packs import PackLog, work_for
-from tests.gear.servers.web import PAGE_TEXT, PAGE_TITLE, PUBLIC, Loopback, Web
+from tests.gear.servers.web import PAGE_TEXT, PAGE_TITLE, PUBLIC, Loopback, Outside, Web
 
 pytestmark = pytest.mark.contract("DPP-62", "DPP-66")
 MANY = [f"https://p{number}.many.example/ok" for number in range(30)]
@@ -40,7 +40,8 @@ class ReaderHere:
 
 
 def gather(web: Web, work: Work[Any], *, network: Loopback | None = None, reader: Any = None) -> dict[str, Any]:
-    fetcher = Fetcher(network or Loopback(web, NAMES), Allowance(), redirects_max=work.inputs.max_redirect_hops)
+    network = network or Loopback(web, NAMES)
+    fetcher = Fetcher(Outside(network), network.tls, redirects_max=work.inputs.max_redirect_hops)
 
     async def whole() -> dict[str, Any]:
         try:
@@ -82,7 +83,9 @@ def test_pack_url_does_what_its_page_shows(web: Web, clock: FixedClock) -> None:
 def test_pack_url_every_reason_stands_in_its_page() -> None:
     page = pack_page.text("url")
     rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| ") and line.count("|") == 3)
-    assert [reason for reason in (*Discarded, *Blocked) if reason.value not in rows.replace(",", " ").split()] == []
+    assert [
+        reason for reason in (*Failure, *Discarded, *Blocked) if reason.value not in rows.replace(",", " ").split()
+    ] == []
 
 
 def test_pack_url_logs_what_it_did_not_fetch_by_the_documents_names(web: Web) -> None:
@@ -111,8 +114,8 @@ def test_pack_url_logs_what_it_did_not_fetch_by_the_documents_names(web: Web) ->
     }
     assert sorted(work.blocked_log, key=lambda entry: str(entry["url"])) == [
         {"url": urls[6], "resolved_ip": "10.0.0.1", "reason": "PRIVATE_IP"},
-        {"url": urls[7], "resolved_ip": "10.0.0.1", "reason": "PRIVATE_IP", "at": "https://10.0.0.1/secret"},
-        {"url": urls[5], "resolved_ip": "127.0.0.1", "reason": "LOOPBACK"},
+        {"url": urls[7], "resolved_ip": None, "reason": "PRIVATE_IP", "at": "https://10.0.0.1/secret"},
+        {"url": urls[5], "resolved_ip": None, "reason": "LOOPBACK"},
     ]
     assert work.meter.spent_micros == RUN_MICROS + 2 * PAGE_MICROS
     assert work.reliability == 2 / 8
@@ -139,7 +142,7 @@ def test_pack_url_thirty_are_fetched_side_by_side(web: Web) -> None:
             super().__init__(web, NAMES)
             self.all_there = asyncio.Event()
 
-        async def resolve(self, host: str) -> list[str]:
+        async def resolve(self, host: str, *, caller: str = "") -> list[str]:
             found = await super().resolve(host)
             if len(self.asked) == 30:
                 self.all_there.set()
@@ -225,7 +228,7 @@ def test_pack_url_a_text_that_could_not_be_read_in_time_costs_the_text_alone(web
 
 def test_pack_url_an_error_nobody_foresaw_takes_one_page_and_is_told_without_its_words(web: Web) -> None:
     class Odd(Loopback):
-        async def resolve(self, host: str) -> list[str]:
+        async def resolve(self, host: str, *, caller: str = "") -> list[str]:
             if host == "good.example":
                 raise RuntimeError("canary")
             return await super().resolve(host)

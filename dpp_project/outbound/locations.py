@@ -13,8 +13,8 @@ from urllib.parse import quote, urljoin
 
 import idna
 
-from runs.packs.url import addresses
-from runs.packs.url.reasons import Blocked, Discarded, FetchRefused
+from dpp_project.outbound import addresses
+from dpp_project.outbound.refusals import Blocked, Failure, Refused
 
 URL_CHARACTERS_MAX: Final = 2_048
 PORT: Final = 443
@@ -50,6 +50,11 @@ class Location:
         return f"https://{self.authority}{self.target}"
 
     @property
+    def origin(self) -> str:
+        """The URL without what only its server need know."""
+        return f"https://{self.authority}/"
+
+    @property
     def is_internal_name(self) -> bool:
         """A name that only a local network answers."""
         return not self.is_address and ("." not in self.host or self.host.rpartition(".")[2] in _INTERNAL)
@@ -58,18 +63,18 @@ class Location:
 def parse(url: str) -> Location:
     """Raises Refused."""
     if len(url) > URL_CHARACTERS_MAX or _ODD.search(url):
-        raise FetchRefused(Discarded.INVALID_URL)
+        raise Refused(Failure.INVALID_URL)
     scheme = _SCHEME.match(url)
     if scheme is None:
-        raise FetchRefused(Discarded.INVALID_URL)
+        raise Refused(Failure.INVALID_URL)
     if scheme[1].lower() != "https":
-        raise FetchRefused(Discarded.NON_HTTPS)
+        raise Refused(Failure.NON_HTTPS)
     parts = _PARTS.match(url)
     if parts is None:
-        raise FetchRefused(Discarded.INVALID_URL)
+        raise Refused(Failure.INVALID_URL)
     authority, rest = parts[1], parts[2]
     if "@" in authority:
-        raise FetchRefused(Discarded.USERINFO_NOT_ALLOWED)
+        raise Refused(Failure.USERINFO_NOT_ALLOWED)
     host, is_address = _host(authority)
     return Location(host=host, is_address=is_address, target=_target(rest))
 
@@ -77,24 +82,24 @@ def parse(url: str) -> Location:
 def follow(here: Location, where: str) -> Location:
     """The place that a Location header names, seen from here."""
     if len(where) > URL_CHARACTERS_MAX or _ODD.search(where):
-        raise FetchRefused(Discarded.INVALID_URL)
+        raise Refused(Failure.INVALID_URL)
     try:
         return parse(urljoin(here.url, where))
     except ValueError:
-        raise FetchRefused(Discarded.INVALID_URL) from None
+        raise Refused(Failure.INVALID_URL) from None
 
 
 def _host(authority: str) -> tuple[str, bool]:
     found = _V6_HOST.fullmatch(authority) or _NAME_AND_PORT.fullmatch(authority)
     if found is None:
-        raise FetchRefused(Discarded.INVALID_URL)
+        raise Refused(Failure.INVALID_URL)
     if found[2] and int(found[2]) != PORT:
-        raise FetchRefused(Blocked.PORT_NOT_ALLOWED)
+        raise Refused(Blocked.PORT_NOT_ALLOWED)
     if authority.startswith("["):
         try:
             return socket.inet_ntop(socket.AF_INET6, IPv6Address(found[1]).packed), True
         except AddressValueError:
-            raise FetchRefused(Discarded.INVALID_URL) from None
+            raise Refused(Failure.INVALID_URL) from None
     return _v4_or_name(found[1])
 
 
@@ -102,7 +107,7 @@ def _v4_or_name(text: str) -> tuple[str, bool]:
     name = _ascii(text).removesuffix(".")
     labels = name.split(".")
     if len(name) > _HOST_MAX or not all(_LABEL.fullmatch(label) for label in labels):
-        raise FetchRefused(Discarded.INVALID_URL)
+        raise Refused(Failure.INVALID_URL)
     if not _NUMBER.fullmatch(labels[-1]):
         return name, False
     # A name that ends in a number is an address (as browsers read it), and only its plain form is taken.
@@ -122,16 +127,16 @@ def _ascii(text: str) -> str:
         try:
             return idna.uts46_remap(text, std3_rules=False).encode("ascii").decode("ascii").lower()
         except (idna.IDNAError, UnicodeError):
-            raise FetchRefused(Discarded.INVALID_URL) from None
+            raise Refused(Failure.INVALID_URL) from None
 
 
-def _disguised(name: str) -> FetchRefused:
+def _disguised(name: str) -> Refused:
     """127.1, 0x7f000001, 0177.0.0.1, 2130706433: reported as the address the C library would parse."""
     try:
         meant = socket.inet_ntoa(socket.inet_aton(name))
     except OSError:
-        return FetchRefused(Blocked.IP_OBFUSCATED)
-    return FetchRefused(addresses.refusal(meant) or Blocked.IP_OBFUSCATED, resolved_ip=meant)
+        return Refused(Blocked.IP_OBFUSCATED)
+    return Refused(addresses.refusal(meant) or Blocked.IP_OBFUSCATED, typed_ip=meant)
 
 
 def _target(rest: str) -> str:

@@ -5,10 +5,14 @@ What the other side sends is bounded: its head by h11 (16 KiB), the answers befo
 """
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
+import certifi
 import h11
 
 CHUNK: Final = 65_536
@@ -91,3 +95,31 @@ def _text(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+@cache
+def trusting(ca_file: str | None = None) -> ssl.SSLContext:
+    """Trusts the public authorities, and the one in this file. Made once: it takes milliseconds."""
+    tls = ssl.create_default_context(cafile=certifi.where())
+    if ca_file is not None:
+        tls.load_verify_locations(cafile=ca_file)
+    tls.set_alpn_protocols(["http/1.1"])
+    return tls
+
+
+async def over_tls(connection: socket.socket, tls: ssl.SSLContext, *, name: str) -> Exchange:
+    """Takes the connection over. Raises ssl.SSLError, OSError, and UnicodeError for a name that TLS cannot send."""
+    try:
+        return Exchange(*await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=name))
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def plainly(connection: socket.socket) -> Exchange:
+    """Takes the connection over, without TLS."""
+    try:
+        return Exchange(*await asyncio.open_connection(sock=connection))
+    except BaseException:
+        connection.close()
+        raise

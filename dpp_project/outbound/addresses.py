@@ -8,7 +8,7 @@ mapped) is refused whatever it means, because a router would unwrap it behind ev
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
-from runs.packs.url.reasons import Blocked
+from dpp_project.outbound.refusals import Blocked
 
 _V4: Final = {
     Blocked.LOOPBACK: "127.0.0.0/8",
