@@ -29,7 +29,9 @@ def main() -> None:
         actor="bench",
     )
     assert isinstance(tenant, Tenant)
-    entries.top_up(tenant_id=TENANT_ID, amount_micros=MAX_MICROS, reference="bench", reason="", actor="bench")
+    entries.top_up(
+        tenant_id=TENANT_ID, amount_micros=MAX_MICROS, reference="bench", reason="", actor="bench", approved_by="bench"
+    )
     issued = tenants.issue_key(tenant_id=TENANT_ID, scopes=TENANT_SCOPES, actor="bench")
     assert isinstance(issued, IssuedKey)
     print(json.dumps({"tenant_id": TENANT_ID, "api_key": issued.plaintext}))

@@ -223,6 +223,8 @@ def _rebuilt(tenant_id: str, actor: str) -> tuple[int, str]:
         made = repairs.rebuild_by_hand(tenant_id, actor=actor)
     except (RedisError, Error, RebuildFailed) as error:
         return messages.ERROR, f"It could not be rebuilt ({type(error).__name__}); the gate watch tries again."
+    if isinstance(made, Refusal):
+        return messages.ERROR, f"Nothing was rebuilt: it {made.detail}."
     if not isinstance(made, Rebuilt):
         return messages.WARNING, "Another rebuild is at work, or all money waits for one; try again when it has ended."
     return messages.SUCCESS, f"Rebuilt: {format_usd(made.balance_micros)} USD, {made.holds} holds."

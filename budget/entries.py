@@ -12,7 +12,7 @@ import structlog
 from django.db import transaction
 from django.db.models.functions import Now
 
-from budget import ledger
+from budget import ledger, solo_limit
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros
 from budget.outcomes import Credited
@@ -53,10 +53,12 @@ def top_up(
     actor: str,
     dry_run: bool = False,
     of_ticket: bool = False,
+    approved_by: str | None = None,
 ) -> Entered | Refusal:
     """Money comes in. Key: (tenant, reference); the same reference with another amount is refused.
 
-    A tenant in debt may pay it off in parts: what comes in is bounded above alone.
+    A tenant in debt may pay it off in parts: what comes in is bounded above alone. Above the solo limit it takes
+    `approved_by`, the second person of a ticket; what was entered before is answered as it stands.
 
     Order: read the epoch; one transaction writes entry and pending credit; the script brings it to the balance; the
     pending row goes. Dying after the transaction leaves the row to the replay; a rebuild in between has counted the
@@ -66,7 +68,16 @@ def top_up(
         checked_micros(amount_micros)
     except AmountInvalid as error:
         return invalid("amount", str(error))
-    wanted = _Wanted(LedgerEntry.Kind.TOPUP, tenant_id, amount_micros, reference, reason, actor, of_ticket=of_ticket)
+    wanted = _Wanted(
+        LedgerEntry.Kind.TOPUP,
+        tenant_id,
+        amount_micros,
+        reference,
+        reason,
+        actor,
+        of_ticket=of_ticket,
+        approved_by=approved_by,
+    )
     return _enter(wanted, dry_run=dry_run)
 
 
@@ -79,8 +90,9 @@ def adjust(
     actor: str,
     dry_run: bool = False,
     of_ticket: bool = False,
+    approved_by: str | None = None,
 ) -> Entered | Refusal:
-    """Put something right, either way. Key, order and crash window as for `top_up`.
+    """Put something right, either way. Key, order, solo limit and crash window as for `top_up`.
 
     It may take no more than the ledger holds for the tenant; with holds open the balance can go below zero meanwhile,
     and nothing is held until it is back.
@@ -91,7 +103,16 @@ def adjust(
         return invalid("amount", str(error))
     if not reason.strip():
         return invalid("reason", "say why the adjustment is made")
-    wanted = _Wanted(LedgerEntry.Kind.ADJUST, tenant_id, amount_micros, reference, reason, actor, of_ticket=of_ticket)
+    wanted = _Wanted(
+        LedgerEntry.Kind.ADJUST,
+        tenant_id,
+        amount_micros,
+        reference,
+        reason,
+        actor,
+        of_ticket=of_ticket,
+        approved_by=approved_by,
+    )
     return _enter(wanted, dry_run=dry_run)
 
 
@@ -105,6 +126,8 @@ class _Wanted:
     actor: str
     of_ticket: bool
     """Its reference is a ticket's own, which nobody else may use: the ticket would take the entry for its own."""
+    approved_by: str | None
+    """The second person, without whom no more than the solo limit is entered."""
 
 
 def _enter(wanted: _Wanted, *, dry_run: bool) -> Entered | Refusal:
@@ -155,8 +178,8 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
         )
     before_micros = ledger.sums_of(tenant_id).total_micros
     total_micros = before_micros + wanted.amount_micros
-    if total_micros > MAX_MICROS or (total_micros < 0 and wanted.amount_micros < 0):
-        return invalid("amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
+    if (fault := _amount_fault(wanted, total_micros)) is not None:
+        return fault
     entry = ledger.append_credit(
         tenant_id=tenant_id,
         kind=wanted.kind,
@@ -180,6 +203,16 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
         reason=wanted.reason,
     )
     return entry, True
+
+
+def _amount_fault(wanted: _Wanted, total_micros: int) -> Refusal | None:
+    """`total_micros` is what the ledger would come to."""
+    if total_micros > MAX_MICROS or (total_micros < 0 and wanted.amount_micros < 0):
+        return invalid("amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
+    ticket_type = "BUDGET_TOPUP" if wanted.kind is LedgerEntry.Kind.TOPUP else "BUDGET_ADJUST"
+    return solo_limit.fault(
+        wanted.amount_micros, field="amount", ticket_type=ticket_type, approved_by=wanted.approved_by
+    )
 
 
 def _text_fault(wanted: _Wanted) -> Refusal | None:

@@ -153,6 +153,12 @@ class Environment(BaseModel):
     DPP_REPORT_TIME_ZONE: Annotated[str, AfterValidator(_known_zone)] = Field(
         default="Asia/Seoul", description="Zone of report times and file names."
     )
+    DPP_SOLO_LIMIT_USD: str = Field(
+        default="10000.0000",
+        pattern=r"^(0|[1-9][0-9]{0,9})\.[0-9]{4}$",
+        description="Most that one person may move in one act, in dollars with four decimals; more takes a ticket and "
+        "a second person.",
+    )
     DPP_TICKET_STALE_SECONDS: int = Field(
         default=86_400,
         ge=1,

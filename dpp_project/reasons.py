@@ -11,6 +11,7 @@ class ReasonCode(StrEnum):
     AUTH_INVALID = "AUTH_INVALID"
     SCOPE_MISSING = "SCOPE_MISSING"
     EXECUTION_DISABLED = "EXECUTION_DISABLED"
+    APPROVAL_REQUIRED = "APPROVAL_REQUIRED"
     MALFORMED_REQUEST = "MALFORMED_REQUEST"
     VALIDATION_FAILED = "VALIDATION_FAILED"
     NOT_FOUND = "NOT_FOUND"
@@ -73,6 +74,12 @@ REASONS: dict[ReasonCode, Reason] = {
         "Submits are off",
         "An operator has turned off new runs for this tenant. Runs under way go on, and everything can be read.",
         "Ask your operator to turn them on; the same Idempotency-Key may then be used.",
+    ),
+    ReasonCode.APPROVAL_REQUIRED: Reason(
+        403,
+        "Approval required",
+        "It moves more money than one person may move alone (DPP_SOLO_LIMIT_USD). Nothing was changed.",
+        "Open the ticket that `detail` names, and have another operator approve it.",
     ),
     ReasonCode.MALFORMED_REQUEST: Reason(
         400,

@@ -89,3 +89,8 @@ class Redrive(TicketPayload):
 
 class CancelRun(OfTenant):
     run_id: Annotated[StrictStr, Field(pattern=_UUID)]
+
+
+class RefundDispute(TicketPayload):
+    run_id: Annotated[StrictStr, Field(pattern=_UUID, description="A disputed run.")]
+    reason: Annotated[PayloadText, Field(min_length=1, pattern=r"\S", description="Shown to the tenant.")]

@@ -4,6 +4,7 @@ A processor may die between its effect and `transitions.finish`; the next cycle 
 
     BUDGET_TOPUP, BUDGET_ADJUST   the ledger takes the reference `ticket-<id>` once
     RUN_CANCEL                    the run's history names `ticket:<id>` as who claimed it
+    DISPUTE_REFUND                the run's dispute names `ticket:<id>` as who refunded it
     DLQ_REDRIVE                   the letter names `ticket:<id>`; a second message does no more than the first, and a
                                   run that a first one has started needs none
     KEY_REVOKE, BUDGET_REBUILD    twice is as good as once
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeVar
 from django.db import transaction
 from pydantic import ValidationError
 
-from budget import entries, repairs
+from budget import entries, repairs, solo_limit
 from budget.models import LedgerEntry
 from budget.rebuild.rebuild import Busy
 from dpp_project.reasons import ReasonCode
@@ -30,7 +31,8 @@ from ops.tickets.states import RequestType, TicketStatus
 from reaper import redrive
 from reaper.models import DeadLetter
 from runs.finish import cancellation
-from runs.models import RunHistory
+from runs.models import Run, RunDispute, RunHistory
+from runs.operators import disputes
 from tenants import services as tenants
 from tenants.models import ApiKey, Tenant
 
@@ -68,7 +70,21 @@ class Processor:
     """Whether its effect is there now, by whichever cause. None: it leaves no trace to look for."""
     example: Mapping[str, Any]
     dangerous: bool = False
-    """It waits for a second operator: it moves money without a limit, or closes it for a while."""
+    """It always waits for a second operator: it puts the ledger right, or closes money for a while."""
+    moves_micros: Callable[[TicketPayload], int] | None = None
+    """What it would move; above the solo limit it waits for a second operator, too."""
+
+    def needs_approval(self, payload: TicketPayload) -> bool:
+        moves = 0 if self.moves_micros is None else self.moves_micros(payload)
+        return self.dangerous or solo_limit.is_above(moves)
+
+    def waits(self) -> str:
+        """When it waits for a second operator, for documents."""
+        if self.dangerous:
+            return "Waits for a second operator's approval."
+        return (
+            "" if self.moves_micros is None else "Above DPP_SOLO_LIMIT_USD it waits for a second operator's approval."
+        )
 
 
 def process(ticket: Ticket) -> Processed:
@@ -155,6 +171,7 @@ def _top_up(ticket: Ticket) -> Processed:
             reason=asked.reason,
             actor=actor_of(ticket),
             of_ticket=True,
+            approved_by=ticket.approved_by,
         )
     )
 
@@ -169,6 +186,7 @@ def _adjust(ticket: Ticket) -> Processed:
             reason=asked.reason,
             actor=actor_of(ticket),
             of_ticket=True,
+            approved_by=ticket.approved_by,
         )
     )
 
@@ -193,7 +211,9 @@ def _rebuild(ticket: Ticket) -> Processed:
     tenant_id = _read(ticket, payloads.Rebuild).tenant_id
     if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
         return TicketRefused(f"there is no tenant {tenant_id}")
-    made = repairs.rebuild_by_hand(tenant_id, actor=actor_of(ticket))
+    made = repairs.rebuild_by_hand(tenant_id, actor=actor_of(ticket), approved_by=ticket.approved_by)
+    if isinstance(made, Refusal):
+        return TicketRefused(made.detail)
     if isinstance(made, Busy):
         return Later("another rebuild is at work, or all money waits for one")
     return TicketDone(
@@ -261,6 +281,35 @@ def _is_canceled(ticket: Ticket) -> bool:
     return RunHistory.objects.filter(run_id=run_id, actor=actor_of(ticket)).exists()
 
 
+def _top_up_micros(payload: TicketPayload) -> int:
+    assert isinstance(payload, payloads.TopUpPayload)  # noqa: S101  its own processor asks
+    return payloads.signed_micros(payload.amount_usd)
+
+
+def _refund(ticket: Ticket) -> Processed:
+    asked = _read(ticket, payloads.RefundDispute)
+    run_id = uuid.UUID(asked.run_id)
+    if not _is_refunded(ticket):
+        answer = disputes.refund(
+            run_id=run_id, reason=asked.reason, actor=actor_of(ticket), approved_by=ticket.approved_by
+        )
+        if isinstance(answer, Refusal) and not _is_refunded(ticket):
+            return TicketRefused(answer.detail)
+    return TicketDone(f"the charge of run {run_id} went back", {"run_id": str(run_id)})
+
+
+def _is_refunded(ticket: Ticket) -> bool:
+    run_id = _read(ticket, payloads.RefundDispute).run_id
+    return RunDispute.objects.filter(run_id=run_id, step=RunDispute.Step.REFUNDED, actor=actor_of(ticket)).exists()
+
+
+def _charge_micros(payload: TicketPayload) -> int:
+    """A charge never changes. What is no run yet is refused when it is processed."""
+    assert isinstance(payload, payloads.RefundDispute)  # noqa: S101  its own processor asks
+    charged = Run.objects.filter(run_id=payload.run_id).values_list("actual_cost_usd_micros", flat=True).first()
+    return charged or 0
+
+
 _OF_DEMO: Final = {"tenant_id": "t_demo"}
 
 PROCESSORS: Final[Mapping[RequestType, Processor]] = {
@@ -287,6 +336,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             summary="Money comes in.",
             payload=payloads.TopUpPayload,
             act=_top_up,
+            moves_micros=_top_up_micros,
             stands=_is_entered,
             example=_OF_DEMO | {"amount_usd": "25.0000", "reason": "Invoice 2026-031"},
         ),
@@ -331,6 +381,15 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             act=_cancel,
             stands=_is_canceled,
             example=_OF_DEMO | {"run_id": "0199c0de-0000-7000-8000-000000000001"},
+        ),
+        Processor(
+            request_type=RequestType.DISPUTE_REFUND,
+            summary="The whole charge of a disputed run goes back.",
+            payload=payloads.RefundDispute,
+            act=_refund,
+            stands=_is_refunded,
+            moves_micros=_charge_micros,
+            example={"run_id": "0199c0de-0000-7000-8000-000000000001", "reason": "The result was wrong"},
         ),
     )
 }

@@ -50,7 +50,7 @@ def open_ticket(
             reason=reason,
             requested_by=requested_by,
             idempotency_key=idempotency_key,
-            needs_approval=processor_of(request_type).dangerous,
+            needs_approval=needs_approval(request_type, checked),
         )
         if is_new:
             after = {"request_type": request_type, "payload": checked, "needs_approval": ticket.needs_approval}
@@ -78,6 +78,12 @@ def request_fault(*, request_type: RequestType, payload: object, reason: str) ->
 def checked_payload(request_type: RequestType, payload: object) -> dict[str, Any]:
     """As it is stored, defaults filled in. Raises ValidationError where `request_fault` finds one."""
     return processor_of(request_type).payload.model_validate(payload).model_dump(mode="json")
+
+
+def needs_approval(request_type: RequestType, payload: object) -> bool:
+    """Whether a valid ticket like this one waits for a second operator."""
+    processor = processor_of(request_type)
+    return processor.needs_approval(processor.payload.model_validate(payload))
 
 
 def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 from django.db import transaction
 
-from budget import entries, ledger
+from budget import entries, ledger, solo_limit
 from budget.models import LedgerEntry, PendingCredit
 from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
@@ -57,17 +57,21 @@ def uphold(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     return Run.objects.get(run_id=run_id)
 
 
-def refund(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
+def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | None = None) -> Run | Refusal:
     """DISPUTED → REFUNDED, and the whole charge goes back by an ADJUST entry.
 
     Key: the run; its ADJUST carries the reference `dispute:{run_id}`, which the ledger takes once. Order: read the
     epoch; one transaction moves the row and writes entry and pending credit; then the credit is brought to the
     balance. Dying after the transaction leaves the pending credit to the replay, which brings it within two minutes.
+    Above the solo limit it takes `approved_by`, the second person of a ticket.
     """
     run = _found(run_id, reason, disputed=True)
     if isinstance(run, Refusal):
         return run
     charge_micros = run.actual_cost_usd_micros or 0
+    alone = solo_limit.fault(charge_micros, field="run_id", ticket_type="DISPUTE_REFUND", approved_by=approved_by)
+    if alone is not None:
+        return alone
     epoch = entries.open_epoch()
     # Durable: inside someone's transaction the balance could rise for an entry that is rolled back.
     with transaction.atomic(durable=True):

@@ -40,6 +40,7 @@ def _prepare() -> subprocess.Popen[bytes]:
         "DPP_SECRET_KEY": "a-key-for-the-tests-a-key-for-the-tests-a-key-for-the-tests-0",
         "DPP_ALLOWED_HOSTS": "127.0.0.1,localhost,testserver",
         "DPP_HTTPS": "0",
+        "DPP_SOLO_LIMIT_USD": "9999999999.9999",  # above all amounts; tests of the limit set their own
         "DPP_ENABLE_PROBE_PACK": "1",
         "DPP_SERVICE": "command",
         "DPP_LOG_LEVEL": "INFO",

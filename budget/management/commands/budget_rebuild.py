@@ -31,7 +31,10 @@ class Command(OpsCommand):
         if dry_run:
             made: rebuild.Rebuilt | Busy = rebuild.preview(tenant_id)
         else:
-            made = repairs.rebuild_by_hand(tenant_id, actor=actors.COMMAND)
+            answer = repairs.rebuild_by_hand(tenant_id, actor=actors.COMMAND)
+            if isinstance(answer, Refusal):
+                raise CommandRefused(answer)
+            made = answer
         if isinstance(made, Busy):
             why = "another rebuild is at work, or all money waits for one: try again, or without --tenant"
             return CommandAnswer({"outcome": "busy"}, [why], exit_code=EXIT_BUSY)

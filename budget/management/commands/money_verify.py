@@ -37,18 +37,21 @@ class Command(OpsCommand):
         if tenant_id is not None and not tenants.filter(tenant_id=tenant_id).exists():
             raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "--tenant"))
         chosen = list(tenants) if tenant_id is None else [tenant_id]
-        proofs, repaired = [], []
+        proofs, repaired, refused = [], [], []
         for each in chosen:
             proof = verify.verify(each)
             if proof.verdict is Verdict.DIFFERS and options["repair"] and not dry_run:
-                repaired.append(proof)
-                repairs.rebuild_by_hand(each, actor=actors.COMMAND)
-                proof = verify.verify(each)
+                made = repairs.rebuild_by_hand(each, actor=actors.COMMAND)
+                if isinstance(made, Refusal):
+                    refused.append(f"{each} is left as it is: its repair {made.detail}")
+                else:
+                    repaired.append(proof)
+                    proof = verify.verify(each)
             proofs.append(proof)
-        return _answer(proofs, repaired)
+        return _answer(proofs, repaired, refused)
 
 
-def _answer(proofs: list[Proof], repaired: list[Proof]) -> CommandAnswer:
+def _answer(proofs: list[Proof], repaired: list[Proof], refused: list[str]) -> CommandAnswer:
     count = {verdict: sum(proof.verdict is verdict for proof in proofs) for verdict in Verdict}
     wrong = [proof for proof in proofs if proof.verdict is Verdict.DIFFERS]
     document = {
@@ -56,13 +59,14 @@ def _answer(proofs: list[Proof], repaired: list[Proof]) -> CommandAnswer:
         **{verdict.value: number for verdict, number in count.items()},
         "drift_usd_micros": sum(proof.drift_micros for proof in wrong),
         "differences": [_row(proof, it) for proof in wrong for it in proof.differences],
+        "refused": refused,
         "repaired": [_row(proof, it) for proof in repaired for it in proof.differences],
     }
     lines = [f"{len(proofs)} tenants: " + ", ".join(f"{number} {verdict}" for verdict, number in count.items())]
     lines += [f"repaired: {_line(proof, it)}" for proof in repaired for it in proof.differences]
     lines += [_line(proof, it) for proof in wrong for it in proof.differences]
     if wrong:
-        return CommandAnswer(document, lines, exit_code=EXIT_DIFFERS)
+        return CommandAnswer(document, lines, refused, exit_code=EXIT_DIFFERS)
     return CommandAnswer(document, lines, exit_code=0 if count[Verdict.PROVED] == len(proofs) else EXIT_UNPROVED)
 
 

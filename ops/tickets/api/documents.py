@@ -31,7 +31,7 @@ def _by_type(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [
         {
             "title": one.request_type.value,
-            "description": one.summary + (" Waits for a second operator's approval." if one.dangerous else ""),
+            "description": f"{one.summary} {one.waits()}".strip(),
             "properties": {
                 "request_type": {"const": one.request_type.value},
                 "payload": one.payload.model_json_schema(),
