@@ -16,11 +16,18 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
 
 django = get_wsgi_application()
 
-from dpp_project.api_server.host import ApiHost  # noqa: E402  what it imports needs Django's settings
+from dpp_project.api_server.connections import ConnectionLimits  # noqa: E402  what these import needs Django's settings
+from dpp_project.api_server.host import ApiHost, HostLimits  # noqa: E402
 from dpp_project.heartbeats.pulse import Pulse  # noqa: E402
 from dpp_project.settings import ENV  # noqa: E402
 
-application = ApiHost(django, threads=ENV.DPP_API_THREADS)
+application = ApiHost(
+    django,
+    threads=ENV.DPP_API_THREADS,
+    port=ENV.DPP_API_PORT,
+    trusted_proxies=ENV.DPP_TRUSTED_PROXIES,
+    limits=HostLimits(connections=ConnectionLimits(per_address=ENV.DPP_API_CONNECTIONS_PER_ADDRESS)),
+)
 application.pulse = Pulse(
     service="api",
     slots=ENV.DPP_API_THREADS,

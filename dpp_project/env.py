@@ -5,6 +5,7 @@ Every variable the platform reads is a field here; its description is the line t
 
 import os
 from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Annotated, Literal, NoReturn
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
@@ -44,10 +45,18 @@ def _known_zone(value: str) -> str:
     return value
 
 
+def _networks(value: list[str]) -> list[str]:
+    try:
+        return [str(ip_network(one, strict=False)) for one in value]
+    except ValueError as error:
+        raise ValueError(f"holds no address or network: {error}") from None
+
+
 HttpUrl = Annotated[str, _url("http", "https")]
 PostgresUrl = Annotated[str, _url("postgres", "postgresql")]
 RedisUrl = Annotated[str, _url("redis", "rediss")]
 CommaList = Annotated[list[str], BeforeValidator(_comma_list)]
+NetworkList = Annotated[CommaList, AfterValidator(_networks)]
 Tcp = Annotated[int, Field(ge=1, le=65_535)]
 
 
@@ -93,6 +102,17 @@ class Environment(BaseModel):
     DPP_API_HOST: str = Field(default="127.0.0.1", description="Address the API listens on.")
     DPP_API_PORT: Tcp = Field(default=8000, description="Port the API listens on.")
     DPP_API_WORKERS: int = Field(default=2, ge=1, le=64, description="API processes; one a core.")
+    DPP_API_CONNECTIONS_PER_ADDRESS: int = Field(
+        default=500,
+        ge=1,
+        le=100_000,
+        description="Connections of one client's address to one API process; more are closed, the most silent first.",
+    )
+    DPP_TRUSTED_PROXIES: NetworkList = Field(
+        default=[],
+        description="Addresses or networks of the proxies in front, comma-separated: what they write into "
+        "X-Forwarded-For is the client's address. Unset: the connection's address is, whatever a header says.",
+    )
     DPP_API_THREADS: int = Field(default=6, ge=1, le=32, description="Threads in each API process.")
     DPP_WORKER_CONCURRENCY: int = Field(default=8, ge=1, le=256, description="Runs one worker executes at once.")
     DPP_WORKER_MEMORY_MB: int = Field(

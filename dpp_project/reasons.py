@@ -145,7 +145,7 @@ REASONS: dict[ReasonCode, Reason] = {
     ReasonCode.RATE_LIMITED: Reason(
         429,
         "Rate limited",
-        "The tenant has used up its requests for now.",
+        "The tenant has used up its requests for now, or an address those that it may make without a valid key.",
         "Wait as long as Retry-After says; poll every 1.5 s, not faster.",
     ),
     ReasonCode.INTERNAL_ERROR: Reason(

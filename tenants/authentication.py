@@ -8,6 +8,7 @@ from rest_framework.request import Request
 
 from dpp_project import clock
 from dpp_project.http.problems import Problem
+from dpp_project.http.refused_by_server import PROVEN
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores.postgres import DATABASE_AWAY
 from tenants import keys, metrics
@@ -40,6 +41,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             return None
         principal = authenticate_header(header)
         request._request.dpp_principal = principal  # type: ignore[attr-defined]  # noqa: SLF001  for the request line
+        request.META[PROVEN] = principal.tenant_id
         return principal, principal
 
     def authenticate_header(self, request: Request) -> str:

@@ -1,6 +1,7 @@
 """Rate limits: each tenant has two token buckets, one for polling and one for submitting (DPP-10).
 
-Requests without a valid key have no tenant and are not metered here; the proxy in front limits them by address.
+Requests without a valid key have no tenant and are not metered here, but by address, before they come to Django
+(`dpp_project/api_server/strangers.py`).
 """
 
 import time

@@ -1,14 +1,14 @@
 """Django's WSGI handler, run in threads; the loop sends what it answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, MutableMapping
-from concurrent.futures import Future, ThreadPoolExecutor
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import structlog
 
+from dpp_project.api_server.fair_threads import FairThreads
 from dpp_project.api_server.request_bodies import Receive
 from dpp_project.api_server.wsgi_environ import Environ
 
@@ -19,6 +19,8 @@ Django = Callable[[Environ, Callable[..., Any]], Any]
 log = structlog.get_logger("dpp.api_server")
 
 BLOCK_BYTES: Final = 65_536
+ENDING_SECONDS: Final = 0.5
+"""For the end of a streamed answer to leave, while its thread waits for that."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +45,38 @@ def ask(django: Django, environ: Environ) -> tuple[Any, int, list[tuple[bytes, b
     return response, int(status[:3]), [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
+@dataclass(frozen=True)
+class StreamLimits:
+    """How long an answer in pieces may wait for its client: all in all, as a body may."""
+
+    seconds: float = 10.0
+    bytes_per_further_second: int = 65_536
+
+    def seconds_for(self, sent: int) -> float:
+        return self.seconds + sent / self.bytes_per_further_second
+
+
 class DjangoThreads:
     """As many requests at once as there are threads; the others wait for one, and hold none."""
 
-    def __init__(self, django: Django, count: int) -> None:
+    def __init__(self, django: Django, count: int, limits: "StreamLimits") -> None:
         self._django = django
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="django")
+        self._limits = limits
+        self._threads = FairThreads(count, name="django")
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False)
+        self._threads.close()
 
-    async def answer(self, environ: Environ, receive: Receive, send: Send) -> None:
+    def seconds_stuck(self) -> float:
+        return self._threads.seconds_stuck()
+
+    async def answer(self, environ: Environ, source: Hashable, receive: Receive, send: Send) -> Answer | None:
+        """The answer, still to be sent; None where it was streamed. Raises TooManyWaiting."""
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Answer | None] = loop.create_future()
-        running = self._threads.submit(self._run, environ, answered, _Stream(loop, receive, send))
-        running.add_done_callback(partial(_tell_fault, loop, answered))
-        if (answer := await answered) is not None:
-            await answer.send(send)
+        stream = _Stream(loop, self._limits, receive, send)
+        self._threads.run(source, lambda: self._run(environ, answered, stream))
+        return await answered
 
     def _run(self, environ: Environ, answered: "asyncio.Future[Answer | None]", stream: "_Stream") -> None:
         """In a thread. The answer is on its way before the response is closed, which gives the connection back."""
@@ -73,6 +90,8 @@ class DjangoThreads:
                 answer = Answer(status, headers, b"".join(response))
             stream.loop.call_soon_threadsafe(_tell, answered, answer)
         finally:
+            if (error := sys.exc_info()[1]) is not None:  # the loop waits, also where it is a SystemExit
+                stream.loop.call_soon_threadsafe(_fail, answered, error)
             if response is not None:
                 response.close()
 
@@ -80,14 +99,6 @@ class DjangoThreads:
 def _tell(answered: "asyncio.Future[Answer | None]", answer: Answer | None) -> None:
     if not answered.done():
         answered.set_result(answer)
-
-
-def _tell_fault(
-    loop: asyncio.AbstractEventLoop, answered: "asyncio.Future[Answer | None]", running: "Future[None]"
-) -> None:
-    """The loop waits for an answer, whatever happened in the thread; a SystemExit in there must not end the loop."""
-    if (error := running.exception()) is not None:
-        loop.call_soon_threadsafe(_fail, answered, error)
 
 
 def _fail(answered: "asyncio.Future[Answer | None]", error: BaseException) -> None:
@@ -98,13 +109,16 @@ def _fail(answered: "asyncio.Future[Answer | None]", error: BaseException) -> No
 
 
 class _Stream:
-    """An answer that a thread sends piece by piece, no faster than its client takes it."""
+    """An answer that a thread sends piece by piece, no faster than its client takes it, and no slower than it must."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, receive: Receive, send: Send) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: StreamLimits, receive: Receive, send: Send) -> None:
         self.loop = loop
+        self._limits = limits
         self._receive = receive
         self._send = send
         self._gone: asyncio.Future[None] | None = None
+        self._sent_bytes = 0
+        self._waited_seconds = 0.0
 
     def send_all(self, head: Answer, pieces: Iterable[bytes]) -> None:
         """In the thread. A fault of the generator ends the answer where it stands: its head is long gone."""
@@ -114,6 +128,8 @@ class _Stream:
                 self._do(self._send_block(block))
         except ConnectionAbortedError:
             log.info("client left during a streamed answer", status=head.status)
+        except TimeoutError:
+            log.info("client took a streamed answer too slowly", status=head.status, sent_bytes=self._sent_bytes)
         except Exception as error:
             log.exception("streamed answer broke off", status=head.status, exc_info=error)
         finally:
@@ -129,12 +145,19 @@ class _Stream:
     async def _send_block(self, block: bytes) -> None:
         if self._gone is None or self._gone.done():
             raise ConnectionAbortedError
-        await self._send({"type": "http.response.body", "body": block, "more_body": True})
+        began = self.loop.time()
+        left = self._limits.seconds_for(self._sent_bytes) - self._waited_seconds
+        async with asyncio.timeout(left):
+            await self._send({"type": "http.response.body", "body": block, "more_body": True})
+        self._waited_seconds += self.loop.time() - began
+        self._sent_bytes += len(block)
 
     async def _finish(self) -> None:
+        """The end of the answer; of one that was given up, the loop sends it when its client takes it."""
         if self._gone is not None:
             self._gone.cancel()
-        await self._send({"type": "http.response.body", "body": b""})
+        ending = asyncio.ensure_future(self._send({"type": "http.response.body", "body": b""}))
+        await asyncio.wait({ending}, timeout=ENDING_SECONDS)
 
 
 async def _until_gone(receive: Receive) -> None:

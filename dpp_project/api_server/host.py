@@ -7,17 +7,25 @@ on the loop and holds no thread. Whatever may be slow on ours runs in a thread.
 import asyncio
 import io
 import signal
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from dpp_project.api_server import body_rules, wsgi_environ
-from dpp_project.api_server.django_threads import Answer, Django, DjangoThreads, Send, ask
+from dpp_project.api_server.client_address import ClientAddresses, site_of
+from dpp_project.api_server.connections import ConnectionLimits, ConnectionWatch
+from dpp_project.api_server.django_threads import Answer, Django, DjangoThreads, Send, StreamLimits, ask
+from dpp_project.api_server.fair_threads import TooManyWaiting
 from dpp_project.api_server.request_bodies import BodyLimits, Receive, RequestBodies
+from dpp_project.api_server.strangers import KnownKeys, StrangerLimits, Strangers
+from dpp_project.api_server.stuck import EndWhenStuck, StuckLimits
 from dpp_project.api_server.wsgi_environ import Environ
+from dpp_project.constants import RATE_LIMIT_RETRY_AFTER_SECONDS
+from dpp_project.http import refused_by_server
 from dpp_project.http.problems import Problem
-from dpp_project.http.refused_by_server import REFUSED
+from dpp_project.http.refused_by_server import PROVEN, REFUSED
 from dpp_project.reasons import ReasonCode
 
 if TYPE_CHECKING:
@@ -25,14 +33,46 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("dpp.api_server")
 
+LIVENESS: Final = "/healthz"
+"""Answered on the loop: that it lives is known there alone when every thread is taken."""
+TOO_MANY_REQUESTS: Final = 429
+UNAUTHORIZED: Final = 401
+
+
+@dataclass(frozen=True)
+class HostLimits:
+    """Of one process. An answer of 429 is held back for `pause_seconds`: who asks again at once gains nothing."""
+
+    bodies: BodyLimits = field(default_factory=BodyLimits)
+    streams: StreamLimits = field(default_factory=StreamLimits)
+    strangers: StrangerLimits = field(default_factory=StrangerLimits)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    stuck: StuckLimits = field(default_factory=StuckLimits)
+    pause_seconds: float = 1.0
+    most_pausing: int = 1_000
+
 
 class ApiHost:
     """The ASGI application."""
 
-    def __init__(self, django: Django, *, threads: int, limits: BodyLimits | None = None) -> None:
+    def __init__(
+        self,
+        django: Django,
+        *,
+        threads: int,
+        port: int = 0,
+        trusted_proxies: Sequence[str] = (),
+        limits: HostLimits | None = None,
+    ) -> None:
+        self._limits = limits or HostLimits()
         self._django = django
-        self._threads = DjangoThreads(django, threads)
-        self.bodies = RequestBodies(limits or BodyLimits())
+        self._threads = DjangoThreads(django, threads, self._limits.streams)
+        self._addresses = ClientAddresses(trusted_proxies)
+        self._known = KnownKeys()
+        self._strangers = Strangers(self._limits.strangers)
+        self._connections = ConnectionWatch(port, self._limits.connections, is_exempt=self._addresses.is_proxy)
+        self._pausing = 0
+        self.bodies = RequestBodies(self._limits.bodies)
         self.pulse: Pulse | None = None
         self.answered = 0
 
@@ -40,15 +80,31 @@ class ApiHost:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
-            await self._answer(wsgi_environ.of(scope), receive, send)
+            environ = wsgi_environ.of(scope)
+            environ["REMOTE_ADDR"] = self._addresses.of(environ["REMOTE_ADDR"], environ.get("HTTP_X_FORWARDED_FOR", ""))
+            await self._answer(environ, receive, send)
 
     async def _answer(self, environ: Environ, receive: Receive, send: Send) -> None:
         held = 0
         try:
+            if environ["PATH_INFO"] == LIVENESS:
+                await self._alive(environ).send(send)
+                return
+            source = self._source_of(environ)
             held = await self.bodies.read(environ, receive, body_rules.rule_for(environ))
-            await self._threads.answer(environ, receive, send)
+            answer = await self._threads.answer(environ, source or site_of(environ["REMOTE_ADDR"]), receive, send)
+            self._learn(environ, source, answer)
+            if answer is not None:
+                if answer.status == TOO_MANY_REQUESTS:
+                    await self._pause()
+                await answer.send(send)
         except Problem as problem:
+            if problem.reason is ReasonCode.RATE_LIMITED:
+                await self._pause()
             await self._refused(environ, problem).send(send)
+        except TooManyWaiting:
+            await self._pause()
+            await self._refused(environ, _too_many_at_once()).send(send)
         except Exception as error:
             log.exception("request failed outside of Django", exc_info=error)
             fault = Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed.")
@@ -57,12 +113,58 @@ class ApiHost:
             self.bodies.release(held)
             self.answered += 1
 
+    def _source_of(self, environ: Environ) -> str | None:
+        """The tenant of a key that was valid lately. Without one the address pays, and a Problem is raised where it
+        cannot: before a byte of the body is read, and before a thread is taken.
+        """
+        header = environ.get("HTTP_AUTHORIZATION")
+        tenant = None if header is None else self._known.tenant_of(header)
+        if tenant is None and (seconds := self._strangers.take(environ["REMOTE_ADDR"])):
+            raise refused_by_server.too_many_of_address(
+                per_minute=round(self._limits.strangers.per_second * 60), retry_after_seconds=seconds
+            )
+        return tenant
+
+    def _learn(self, environ: Environ, source: str | None, answer: Answer | None) -> None:
+        tenant: str | None = environ.get(PROVEN)
+        if tenant is not None:
+            if source is None:
+                self._known.learn(environ["HTTP_AUTHORIZATION"], tenant)
+                self._strangers.give_back(environ["REMOTE_ADDR"])
+        elif source is not None and answer is not None and answer.status == UNAUTHORIZED:
+            self._known.forget(environ["HTTP_AUTHORIZATION"])
+
+    async def _pause(self) -> None:
+        if self._pausing >= self._limits.most_pausing:
+            return
+        self._pausing += 1
+        try:
+            await asyncio.sleep(self._limits.pause_seconds)
+        finally:
+            self._pausing -= 1
+
+    def _alive(self, environ: Environ) -> Answer:
+        stuck = self._threads.seconds_stuck()
+        if stuck < self._limits.stuck.unhealthy_seconds:
+            return self._here(environ)
+        return self._refused(
+            environ,
+            Problem(
+                ReasonCode.SERVICE_UNAVAILABLE,
+                f"No thread of this process has answered for {stuck:.0f} s.",
+                headers={"Retry-After": "2"},
+            ),
+        )
+
     def _refused(self, environ: Environ, problem: Problem) -> Answer:
         """On the loop, which must go on when every thread is taken: no view runs, no service is asked."""
         # Django's requests live until a garbage collection; the frames would keep the connection open until then, too.
         problem.__traceback__ = problem.__context__ = None
-        told = environ | {REFUSED: problem, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
-        response, status, headers = ask(self._django, told)
+        return self._here(environ | {REFUSED: problem})
+
+    def _here(self, environ: Environ) -> Answer:
+        bodyless = environ | {"wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
+        response, status, headers = ask(self._django, bodyless)
         try:
             return Answer(status, headers, b"".join(response))
         finally:
@@ -75,6 +177,8 @@ class ApiHost:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 _hear(loop, self.bodies.stop)
+                self._connections.start()
+                EndWhenStuck(self._threads.seconds_stuck, self._limits.stuck).start()
                 if self.pulse is not None:
                     self.pulse.start()
             else:
@@ -91,3 +195,11 @@ def _hear(loop: asyncio.AbstractEventLoop, stop: Any) -> None:
     the interpreter writes to whatever Python function stands for the signal."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop))
+
+
+def _too_many_at_once() -> Problem:
+    return Problem(
+        ReasonCode.RATE_LIMITED,
+        "Too many of these requests wait at once.",
+        headers={"Retry-After": str(RATE_LIMIT_RETRY_AFTER_SECONDS)},
+    )

@@ -18,7 +18,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 
 from dpp_project.api_server import body_rules, wsgi_environ
 from dpp_project.api_server.body_rules import MAX_FORM_BYTES, NO_BODY, BodyRule, rule_for
-from dpp_project.api_server.host import ApiHost
+from dpp_project.api_server.host import ApiHost, HostLimits
 from dpp_project.api_server.request_bodies import BodyLimits, UnreadBody
 from dpp_project.http.parsers import MAX_BODY_BYTES
 from tests.gear.waiting import wait_until
@@ -230,7 +230,7 @@ def test_a_refusal_needs_no_thread() -> None:
         return answering(lambda _environ: HttpResponse(b"late"))(environ, start_response)
 
     async def run() -> None:
-        host = ApiHost(django, threads=1, limits=BodyLimits(seconds=0.0))
+        host = ApiHost(django, threads=1, limits=HostLimits(bodies=BodyLimits(seconds=0.0)))
         waiting = asyncio.ensure_future(through(host, first := Connection()))
         assert await asyncio.to_thread(taken.wait, 30)
         headers = [(b"host", b"127.0.0.1"), (b"authorization", KEY.encode()), (b"content-length", b"5")]

@@ -134,10 +134,16 @@ class Client:
 
 
 @contextmanager
-def an_api(folder: Path, *, threads: int = 2, limits: Mapping[str, float] | None = None) -> Iterator[Api]:
-    """Started as the product starts it, with one process, and with other limits for bodies where `limits` says so."""
+def an_api(
+    folder: Path,
+    *,
+    threads: int = 2,
+    limits: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[Api]:
+    """Started as the product starts it, with one process, and with other limits (of HostLimits) where given."""
     application = [] if limits is None else ["tests.gear.servers.limited_api:application"]
-    environ = {"GEAR_BODY_LIMITS": json.dumps(limits)}
+    environ = {"GEAR_LIMITS": json.dumps(limits), **(environ or {})}
 
     def command_of(values: Environment) -> list[str]:
         command = serve.api(values)

@@ -14,8 +14,10 @@ from tests.gear.waiting import wait_until
 
 pytestmark = [pytest.mark.contract("DPP-02", "DPP-03"), pytest.mark.django_db(transaction=True)]
 
-PATIENT = {"seconds": 600.0}
-HASTY = {"seconds": 0.5, "bytes_per_further_second": 1 << 30, "seconds_when_stopping": 0.5}
+ONE_ADDRESS: dict[str, dict[str, float]] = {"connections": {"per_address": 5_000}, "strangers": {"burst": 5_000}}
+"""Tests have one address for all their clients."""
+PATIENT = ONE_ADDRESS | {"bodies": {"seconds": 600.0}}
+HASTY = ONE_ADDRESS | {"bodies": {"seconds": 0.5, "bytes_per_further_second": 1 << 30, "seconds_when_stopping": 0.5}}
 THREADS = 2
 
 
@@ -173,7 +175,7 @@ def test_dpp_03_http_2_is_not_spoken(patient: Api) -> None:
 
 
 def test_dpp_03_when_bodies_hold_too_much_the_one_longest_on_its_way_makes_room(tmp_path: Path, shop: Shop) -> None:
-    limits = PATIENT | {"held_bytes": 1_500_000}
+    limits = PATIENT | {"bodies": PATIENT["bodies"] | {"held_bytes": 1_500_000}}
     part = b" " * 900_000
     with an_api(tmp_path, threads=THREADS, limits=limits) as api, api.connect() as first, api.connect() as second:
         first.send(a_submit(shop, body=part, length=1_000_000))
@@ -189,7 +191,7 @@ def test_dpp_03_when_bodies_hold_too_much_the_one_longest_on_its_way_makes_room(
 
 
 def test_dpp_03_a_server_that_stops_answers_what_it_still_reads_and_ends(tmp_path: Path, shop: Shop) -> None:
-    limits = PATIENT | {"seconds_when_stopping": 1.0}
+    limits = PATIENT | {"bodies": PATIENT["bodies"] | {"seconds_when_stopping": 1.0}}
     with an_api(tmp_path, threads=THREADS, limits=limits) as api, ExitStack() as stack:
         quick, stuck, silent = (stack.enter_context(api.connect()) for _ in range(3))
         (begin, rest), (other, _rest) = half_submit(shop), half_submit(shop)
