@@ -17,7 +17,7 @@ from budget import entries, repairs, spending, statements, verify
 from budget.entries import Entered
 from budget.forms import AdjustForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
-from budget.money import format_entry_usd, format_usd
+from budget.money import format_exact_usd
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
 from budget.statements import Overview
 from dpp_project import actors, clock
@@ -56,22 +56,22 @@ class AccountAdmin(ReadOnlyAdmin):
     @display(description="balance")  # type: ignore[untyped-decorator]
     def balance(self, account: Account) -> str:
         seen = _seen(account)
-        return "being rebuilt" if seen is None else format_usd(seen.balance_micros)
+        return "being rebuilt" if seen is None else format_exact_usd(seen.balance_micros)
 
     @display(description="held")  # type: ignore[untyped-decorator]
     def held(self, account: Account) -> str:
         seen = _seen(account)
-        return "" if seen is None else format_usd(seen.held_micros)
+        return "" if seen is None else format_exact_usd(seen.held_micros)
 
     @display(description="charged")  # type: ignore[untyped-decorator]
     def charged(self, account: Account) -> str:
         seen = _seen(account)
-        return "" if seen is None else format_usd(seen.charged_micros)
+        return "" if seen is None else format_exact_usd(seen.charged_micros)
 
     @display(description="credited")  # type: ignore[untyped-decorator]
     def credited(self, account: Account) -> str:
         seen = _seen(account)
-        return "" if seen is None else format_usd(seen.credited_micros)
+        return "" if seen is None else format_exact_usd(seen.credited_micros)
 
     def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
         return bool(request.user.has_perm("budget.add_ledgerentry"))
@@ -182,7 +182,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
 
     @display(description="USD", ordering="amount_usd_micros")  # type: ignore[untyped-decorator]
     def amount(self, entry: LedgerEntry) -> str:
-        return format_entry_usd(entry.amount_usd_micros)
+        return format_exact_usd(entry.amount_usd_micros)
 
 
 @admin.register(PendingCredit)
@@ -227,4 +227,4 @@ def _rebuilt(tenant_id: str, actor: str) -> tuple[int, str]:
         return messages.ERROR, f"Nothing was rebuilt: it {made.detail}."
     if not isinstance(made, Rebuilt):
         return messages.WARNING, "Another rebuild is at work, or all money waits for one; try again when it has ended."
-    return messages.SUCCESS, f"Rebuilt: {format_usd(made.balance_micros)} USD, {made.holds} holds."
+    return messages.SUCCESS, f"Rebuilt: {format_exact_usd(made.balance_micros)} USD, {made.holds} holds."

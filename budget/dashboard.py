@@ -7,7 +7,7 @@ from redis import RedisError
 
 from budget import ledger, spending
 from budget.models import PendingCredit
-from budget.money import format_usd
+from budget.money import format_exact_usd
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from dpp_project import clock
@@ -30,7 +30,9 @@ def money() -> Panel:
         description=f"Charges of the last {DAYS} days (UTC), in micros.",
         figures=[
             Figure(label="Gate", value=_gate()),
-            Figure(label="Owed to tenants", value=format_usd(sum(each.total_micros for each in sums)), note="USD"),
+            Figure(
+                label="Owed to tenants", value=format_exact_usd(sum(each.total_micros for each in sums)), note="USD"
+            ),
             Figure(label="Drift, in micros", value=drift, note=_age(last)),
             Figure(
                 label="Pending credits",

@@ -64,6 +64,12 @@ def format_usd(micros: int) -> str:
     return f"{sign}{dollars}.{rest:04d}"
 
 
+def format_exact_usd(micros: int) -> str:
+    """All six decimals, for statements and the console: what is shown adds up to what was taken."""
+    dollars, rest = divmod(abs(micros), MICROS_PER_USD)
+    return f"{'-' if micros < 0 else ''}{dollars}.{rest:06d}"
+
+
 def format_entry_usd(micros: int) -> str:
     """A signed entry in four decimals, cut towards zero: neither a credit nor a charge shows more than it was."""
     size = format_usd(abs(micros))

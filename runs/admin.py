@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
-from budget.money import format_usd
+from budget.money import format_exact_usd
 from dpp_project import actors, clock
 from dpp_project.console import confirm
 from dpp_project.console.row_admin import ReadOnlyAdmin
@@ -125,15 +125,15 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
 
     @display(description="held")  # type: ignore[untyped-decorator]
     def held(self, run: Run) -> str:
-        return f"${format_usd(run.reservation_max_cost_usd_micros)}"
+        return f"${format_exact_usd(run.reservation_max_cost_usd_micros)}"
 
     @display(description="minimum fee")  # type: ignore[untyped-decorator]
     def minimum_fee(self, run: Run) -> str:
-        return f"${format_usd(run.minimum_fee_usd_micros)}"
+        return f"${format_exact_usd(run.minimum_fee_usd_micros)}"
 
     @display(description="charged")  # type: ignore[untyped-decorator]
     def charged(self, run: Run) -> str:
-        return "-" if run.actual_cost_usd_micros is None else f"${format_usd(run.actual_cost_usd_micros)}"
+        return "-" if run.actual_cost_usd_micros is None else f"${format_exact_usd(run.actual_cost_usd_micros)}"
 
     @display(description="reason")  # type: ignore[untyped-decorator]
     def reason(self, run: Run) -> str:
@@ -143,7 +143,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
     def intended(self, run: Run) -> str:
         if run.intent_status is None:
             return "-"
-        said = f"{run.intent_status}, {run.intent_money_state}, ${format_usd(run.intent_charge_usd_micros or 0)}"
+        said = f"{run.intent_status}, {run.intent_money_state}, ${format_exact_usd(run.intent_charge_usd_micros or 0)}"
         return said + (f", {run.intent_reason_code}" if run.intent_reason_code else "")
 
     @display(description="created (UTC)")  # type: ignore[untyped-decorator]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db.models import Count
 from django.urls import reverse
 
-from budget.money import format_usd
+from budget.money import format_exact_usd
 from dpp_project import clock
 from dpp_project.console.dashboard import Figure, Panel, Plot, panel
 from runs import run_ids
@@ -41,7 +41,7 @@ def runs() -> Panel:
             Figure(
                 label="In dispute",
                 value=str(disputed.count()),
-                note=f"${format_usd(doubted_micros)}",
+                note=f"${format_exact_usd(doubted_micros)}",
                 link=f"{changelist}?money_state__exact=DISPUTED",
             ),
         ],

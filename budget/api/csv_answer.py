@@ -6,7 +6,7 @@ from typing import Final
 
 from budget import statements
 from budget.ledger import StatementPeriod
-from budget.money import format_entry_usd
+from budget.money import format_exact_usd
 
 HEADER: Final = (
     *("created_at", "kind", "amount_usd_micros", "amount_usd", "balance_after_usd_micros"),
@@ -29,7 +29,7 @@ def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
                 entry.created_at.isoformat(),
                 entry.kind,
                 entry.amount_usd_micros,
-                format_entry_usd(entry.amount_usd_micros),
+                format_exact_usd(entry.amount_usd_micros),
                 closing,
                 entry.entry_id,
                 entry.run_id or "",

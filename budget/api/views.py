@@ -52,7 +52,7 @@ class BudgetView(ApiView):
         seen = statements.overview(tenant_id)
         if isinstance(seen, Unavailable):
             raise unavailable()
-        answers.promise(_plain(request), {answers.BUDGET_REMAINING: format_usd(seen.balance_micros)})
+        answers.promise(_plain(request), answers.balance_headers(format_usd(seen.balance_micros), seen.balance_micros))
         return Response(Budget.of(tenant_id, seen).model_dump(mode="json"))
 
 

@@ -132,7 +132,11 @@ def cost_headers() -> list[OpenApiParameter]:
     texts = {
         answers.COST_RESERVED: "What the run may cost at most, in USD; 0.0000 where unknown.",
         answers.COST_USED: "What was charged, in USD.",
-        answers.BUDGET_REMAINING: "The tenant's balance, in USD.",
+        answers.BUDGET_REMAINING: "The tenant's balance, in USD; 0.0000 where unknown.",
+        answers.BUDGET_KNOWN: "0 where the balance is unknown and stands as zero, else 1.",
+        answers.COST_RESERVED_MICROS: "What the run may cost at most, in micros of a dollar, exact.",
+        answers.COST_USED_MICROS: "What was charged, in micros, exact.",
+        answers.BUDGET_REMAINING_MICROS: "The tenant's balance, in micros, exact.",
         answers.TOKENS_CONSUMED: "Tokens the pack consumed.",
     }
     return [

@@ -34,12 +34,16 @@ class _Part(BaseModel):
 
 
 class Cost(_Part):
-    """US dollars with four decimals, rounded down."""
+    """US dollars with four decimals, rounded down, and beside each the exact micros: add those up."""
 
     reserved: str = Field(examples=["0.2500"], description="The price ceiling that was held.")
     used: str = Field(examples=["0.0500"], description="What was charged; zero until the run has ended.")
     minimum_fee: str = Field(examples=["0.0050"], description="What it costs if it fails at work.")
     budget_remaining: str = Field(examples=["99.9500"], description="The tenant's balance; zero where unknown.")
+    reserved_usd_micros: int = Field(examples=[250_000])
+    used_usd_micros: int = Field(examples=[50_000])
+    minimum_fee_usd_micros: int = Field(examples=[5_000])
+    budget_remaining_usd_micros: int | None = Field(examples=[99_950_000], description="Null where unknown.")
 
 
 class FailedRunProblem(_Part):
@@ -126,6 +130,10 @@ def cost(run: Run, *, balance_micros: int | None) -> Cost:
         used=format_usd(run.actual_cost_usd_micros or 0),
         minimum_fee=format_usd(run.minimum_fee_usd_micros),
         budget_remaining=shown(balance_micros),
+        reserved_usd_micros=run.reservation_max_cost_usd_micros,
+        used_usd_micros=run.actual_cost_usd_micros or 0,
+        minimum_fee_usd_micros=run.minimum_fee_usd_micros,
+        budget_remaining_usd_micros=balance_micros,
     )
 
 

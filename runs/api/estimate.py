@@ -30,7 +30,7 @@ class EstimateRequest(BaseModel):
 
 
 class PriceEstimate(BaseModel):
-    """US dollars with four decimals, rounded up: what is held must suffice."""
+    """US dollars with four decimals, rounded up: what is held must suffice. The micros beside them are exact."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,6 +43,10 @@ class PriceEstimate(BaseModel):
     minimum_fee_usd: str = Field(
         examples=["0.0050"], description="What a run with that hold costs if it fails at work."
     )
+    least_usd_micros: int = Field(examples=[10_000])
+    most_usd_micros: int = Field(examples=[50_000])
+    smallest_hold_usd_micros: int = Field(examples=[50_000])
+    minimum_fee_usd_micros: int = Field(examples=[5_000])
 
 
 @cache
@@ -76,12 +80,17 @@ def estimated(pack_type: str, inputs: BaseModel) -> PriceEstimate:
     """The fee is that of the smallest hold; a larger one may cost more on failure."""
     found = registry.get(pack_type).estimate(inputs)
     hold = max(MICROS_PER_STEP, _rounded_up(found.most_micros))
+    fee = min(hold, minimum_fee_micros(hold))
     return PriceEstimate(
         pack_type=pack_type,
         least_usd=format_usd(_rounded_up(found.least_micros)),
         most_usd=format_usd(_rounded_up(found.most_micros)),
         smallest_hold_usd=format_usd(hold),
-        minimum_fee_usd=format_usd(min(hold, minimum_fee_micros(hold))),
+        minimum_fee_usd=format_usd(fee),
+        least_usd_micros=found.least_micros,
+        most_usd_micros=found.most_micros,
+        smallest_hold_usd_micros=hold,
+        minimum_fee_usd_micros=fee,
     )
 
 
@@ -113,6 +122,10 @@ class EstimateView(MeteredView):
                     "most_usd": "0.0500",
                     "smallest_hold_usd": "0.0500",
                     "minimum_fee_usd": "0.0050",
+                    "least_usd_micros": 50_000,
+                    "most_usd_micros": 50_000,
+                    "smallest_hold_usd_micros": 50_000,
+                    "minimum_fee_usd_micros": 5_000,
                 },
             ),
         ],

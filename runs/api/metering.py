@@ -73,16 +73,20 @@ def look(tenant_id: str) -> SeenBalance:
 
 
 def tell_balance(request: Request, balance_micros: int | None) -> None:
-    answers.promise(django_request(request), {answers.BUDGET_REMAINING: shown(balance_micros)})
+    answers.promise(django_request(request), answers.balance_headers(shown(balance_micros), balance_micros))
 
 
-def tell_costs(request: Request, *, reserved: str, used: str, remaining: str, tokens: int) -> None:
+def tell_costs(
+    request: Request, *, reserved_micros: int, used_micros: int, balance_micros: int | None, tokens: int
+) -> None:
     answers.promise(
         django_request(request),
         {
-            answers.COST_RESERVED: reserved,
-            answers.COST_USED: used,
-            answers.BUDGET_REMAINING: remaining,
+            answers.COST_RESERVED: format_usd(reserved_micros),
+            answers.COST_RESERVED_MICROS: str(reserved_micros),
+            answers.COST_USED: format_usd(used_micros),
+            answers.COST_USED_MICROS: str(used_micros),
+            **answers.balance_headers(shown(balance_micros), balance_micros),
             answers.TOKENS_CONSUMED: str(tokens),
         },
     )

@@ -48,7 +48,17 @@ def _example_request() -> list[OpenApiExample]:
     ]
 
 
-_COST: Final = {"reserved": "0.2500", "used": "0.0500", "minimum_fee": "0.0050", "budget_remaining": "99.9500"}
+_COST: Final = {
+    "reserved": "0.2500",
+    "used": "0.0500",
+    "minimum_fee": "0.0050",
+    "budget_remaining": "99.9500",
+    "reserved_usd_micros": 250_000,
+    "used_usd_micros": 50_000,
+    "minimum_fee_usd_micros": 5_000,
+    "budget_remaining_usd_micros": 99_950_000,
+}
+_UNCHARGED: Final = {"used": "0.0000", "used_usd_micros": 0}
 _META: Final = {
     "created_at": "2026-03-01T12:00:00.000000Z",
     "updated_at": "2026-03-01T12:00:02.418000Z",
@@ -99,7 +109,7 @@ _FAILED: Final = _SUMMARY | {
 _CANCELED: Final = _SUMMARY | {
     "status": "FAILED",
     "money_state": "REFUNDED",
-    "cost": _COST | {"used": "0.0000", "budget_remaining": "100.0000"},
+    "cost": _COST | _UNCHARGED | {"budget_remaining": "100.0000", "budget_remaining_usd_micros": 100_000_000},
     "result": {
         "reason_code": "CANCELED_BY_OWNER",
         "problem": {
@@ -117,7 +127,7 @@ _CANCELED: Final = _SUMMARY | {
 _CLAIMED: Final = _SUMMARY | {
     "status": "QUEUED",
     "money_state": "RESERVED",
-    "cost": _COST | {"used": "0.0000", "budget_remaining": "99.7500"},
+    "cost": _COST | _UNCHARGED | {"budget_remaining": "99.7500", "budget_remaining_usd_micros": 99_750_000},
     "result": None,
 }
 

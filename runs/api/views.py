@@ -9,7 +9,6 @@ from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
 
-from budget.money import format_usd
 from budget.redis.view import SeenBalance
 from dpp_project import actors, clock
 from dpp_project.http import answers, bodies, idempotency_keys, problems
@@ -19,7 +18,7 @@ from dpp_project.http.problems import Problem
 from dpp_project.observe import tracing
 from dpp_project.reasons import ReasonCode
 from runs.api import documents, openapi
-from runs.api.metering import MeteredView, Token, django_request, look, shown, tell_balance, tell_costs
+from runs.api.metering import MeteredView, Token, django_request, look, tell_balance, tell_costs
 from runs.api.queries import RunsQuery
 from runs.finish import cancellation
 from runs.finish.cancellation import Canceled
@@ -171,9 +170,9 @@ def _accepted(request: Request, answer: Submitted) -> HttpResponse:
     )
     tell_costs(
         request,
-        reserved=format_usd(answer.reserved_micros),
-        used=format_usd(answer.used_micros),
-        remaining=shown(answer.balance_micros),
+        reserved_micros=answer.reserved_micros,
+        used_micros=answer.used_micros,
+        balance_micros=answer.balance_micros,
         tokens=answer.tokens,
     )
     response = _json_response(answer.receipt, status=202)
@@ -211,12 +210,12 @@ def _shown(request: Request, run: Run, money: SeenBalance, *, status: int = 200)
 
 
 def _tell_costs_of(request: Request, run: Run, cost: documents.Cost) -> None:
-    """The headers repeat the body's own strings: one reading serves both."""
+    """The headers repeat the body: one reading serves both."""
     tell_costs(
         request,
-        reserved=cost.reserved,
-        used=cost.used,
-        remaining=cost.budget_remaining,
+        reserved_micros=cost.reserved_usd_micros,
+        used_micros=cost.used_usd_micros,
+        balance_micros=cost.budget_remaining_usd_micros,
         tokens=documents.tokens_of(run),
     )
 

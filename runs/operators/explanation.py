@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from budget.money import format_usd
+from budget.money import format_exact_usd
 from dpp_project.constants import LEASE_HEARTBEAT_INTERVAL_SECONDS, REAPER_INTERVAL_SECONDS, RESERVATION_TTL_SECONDS
 from runs.states import MoneyState, Stage, Status
 from runs.timing import ABANDONED_AFTER_SECONDS, RECONCILE_AFTER_SECONDS, TOMBSTONE_DAYS
@@ -187,7 +187,7 @@ def _with_overdue(explanation: Explanation, now: datetime) -> Explanation:
 
 
 def _usd(micros: int | None) -> str:
-    return f"${format_usd(micros or 0)}"
+    return f"${format_exact_usd(micros or 0)}"
 
 
 def span(length: timedelta) -> str:

@@ -62,7 +62,14 @@ def test_dpp_33_the_envelope_is_the_documented_one() -> None:
         "pack_type": "url",
         "status": "COMPLETED",
         "generated_at": "2026-03-02T00:30:05Z",
-        "cost": {"reserved_usd": "0.2500", "used_usd": "0.0500", "minimum_fee_usd": "0.0050"},
+        "cost": {
+            "reserved_usd": "0.2500",
+            "used_usd": "0.0500",
+            "minimum_fee_usd": "0.0050",
+            "reserved_usd_micros": 250_000,
+            "used_usd_micros": 50_000,
+            "minimum_fee_usd_micros": 5_000,
+        },
         "data": {"answer": "42"},
         "artifacts": {},
         "logs": {

@@ -13,6 +13,7 @@ from budget.money import (
     checked_credit_micros,
     checked_micros,
     format_entry_usd,
+    format_exact_usd,
     format_usd,
     minimum_fee_micros,
     parse_usd,
@@ -63,6 +64,12 @@ def test_writing_never_rounds_up(micros: int) -> None:
     assert shown <= micros < shown + 100
     entry = Decimal(format_entry_usd(micros)) * 1_000_000
     assert abs(entry) <= abs(micros) < abs(entry) + 100
+
+
+@pytest.mark.contract("HRD-21")
+@given(st.integers(-MAX_MICROS, MAX_MICROS))
+def test_six_decimals_are_exact(micros: int) -> None:
+    assert Decimal(format_exact_usd(micros)) * 1_000_000 == micros
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import csv
 import io
 import uuid
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -249,6 +250,7 @@ def test_another_tenants_entries_are_not_there(owner: Caller, client: Client, qu
     assert stranger.get(ENTRIES).json()["entries"] == []
 
 
+@pytest.mark.contract("HRD-21")
 def test_dpp_28_the_statement_as_csv_adds_up(owner: Caller, quarter: list[LedgerEntry]) -> None:
     answer = owner.get(ENTRIES, accept="text/csv", created_from="2026-02-01T00:00:00Z")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
@@ -258,6 +260,7 @@ def test_dpp_28_the_statement_as_csv_adds_up(owner: Caller, quarter: list[Ledger
     assert (closing["kind"], closing["balance_after_usd_micros"]) == ("CLOSING", str(6_000_000 - 120_030))
     total = sum(int(line["amount_usd_micros"]) for line in lines)
     assert int(opening["balance_after_usd_micros"]) + total == int(closing["balance_after_usd_micros"])
+    assert sum(Decimal(line["amount_usd"]) for line in lines) * 1_000_000 == total
     assert [line["entry_id"] for line in lines] == [str(it.entry_id) for it in quarter[5:]]
 
 

@@ -78,6 +78,10 @@ def test_dpp_27_a_queued_run_is_canceled_for_nothing(shop: Shop) -> None:
         "used": "0.0000",
         "minimum_fee": "",
         "budget_remaining": "10.0000",
+        "reserved_usd_micros": 250_000,
+        "used_usd_micros": 0,
+        "minimum_fee_usd_micros": 5_000,
+        "budget_remaining_usd_micros": 10_000_000,
     }
     assert response.headers["X-DPP-Budget-Remaining"] == "10.0000"
     costs_nothing(shop, run)

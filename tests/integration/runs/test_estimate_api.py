@@ -40,9 +40,17 @@ def test_dpp_60_an_estimate_names_the_price_and_the_smallest_hold(shop: Shop, co
         "most_usd": cost,
         "smallest_hold_usd": hold,
         "minimum_fee_usd": fee,
+        "least_usd_micros": parse_shown(cost),
+        "most_usd_micros": parse_shown(cost),
+        "smallest_hold_usd_micros": parse_shown(hold),
+        "minimum_fee_usd_micros": parse_shown(fee),
     }
     assert response.headers["X-DPP-Budget-Remaining"] == "10.0000"
     shop.nothing_happened()
+
+
+def parse_shown(usd: str) -> int:
+    return int(usd.replace(".", "")) * 100
 
 
 def test_dpp_60_the_smallest_hold_is_one_that_a_submit_takes(shop: Shop) -> None:

@@ -66,7 +66,14 @@ def test_dpp_34_a_run_is_worked_stored_charged_and_over(tenant: Tenant) -> None:
     ]
     document = work.stored_envelope(found)
     assert document["data"] == {"slept_ms": 1, "allocated_mb": 0, "child_pid": None}
-    assert document["cost"] == {"reserved_usd": "0.2500", "used_usd": "0.0500", "minimum_fee_usd": "0.0050"}
+    assert document["cost"] == {
+        "reserved_usd": "0.2500",
+        "used_usd": "0.0500",
+        "minimum_fee_usd": "0.0050",
+        "reserved_usd_micros": 250_000,
+        "used_usd_micros": 50_000,
+        "minimum_fee_usd_micros": 5_000,
+    }
     assert document["meta"]["trace_id"] == run.trace_id == "a-trace"
 
 

@@ -32,7 +32,7 @@ def test_dpp_47_explain_run_tells_state_next_and_history() -> None:
     lines = out.splitlines()
     assert lines[0] == f"Run {run.run_id} of {run.tenant_id}, pack decision, trace a-trace"
     assert lines[1] == "PROCESSING RESERVED, version 2"
-    assert "A worker is at it; $0.2500 held." in lines
+    assert "A worker is at it; $0.250000 held." in lines
     assert any(line.startswith("  the reaper (") and "in 1 min" in line for line in lines)
     assert [line.split("  ", 2)[2] for line in lines[-3:]] == [
         "v0  QUEUED NONE  by api",

@@ -32,6 +32,9 @@ COST_HEADERS = {
     "X-DPP-Cost-Reserved": "reserved",
     "X-DPP-Cost-Used": "used",
     "X-DPP-Budget-Remaining": "budget_remaining",
+    "X-DPP-Cost-Reserved-USD-Micros": "reserved_usd_micros",
+    "X-DPP-Cost-Used-USD-Micros": "used_usd_micros",
+    "X-DPP-Budget-Remaining-USD-Micros": "budget_remaining_usd_micros",
 }
 
 
@@ -77,10 +80,11 @@ def read(shop: Shop, run: Run) -> Any:
 def costs_agree(response: Any) -> None:
     cost = response.json()["cost"]
     assert {name: response.headers[name] for name in COST_HEADERS} == {
-        name: cost[field] for name, field in COST_HEADERS.items()
+        name: str(cost[field] or 0) for name, field in COST_HEADERS.items()
     }
 
 
+@pytest.mark.contract("HRD-21")
 def test_dpp_20_a_queued_run(shop: Shop) -> None:
     run = submitted(shop)
     response = read(shop, run)
@@ -92,7 +96,12 @@ def test_dpp_20_a_queued_run(shop: Shop) -> None:
         "used": "0.0000",
         "minimum_fee": "0.0050",
         "budget_remaining": "9.7500",
+        "reserved_usd_micros": 250_000,
+        "used_usd_micros": 0,
+        "minimum_fee_usd_micros": 5_000,
+        "budget_remaining_usd_micros": 9_750_000,
     }
+    assert response.headers["X-DPP-Budget-Known"] == "1"
     assert body["result"] is None
     assert datetime.fromisoformat(body["meta"]["created_at"]) == run.created_at
     assert datetime.fromisoformat(body["meta"]["updated_at"]) == run.updated_at
@@ -289,7 +298,9 @@ def test_dpp_24_an_unknown_balance_is_shown_as_zero(shop: Shop) -> None:
     close_money()
     response = read(shop, run)
     assert response.status_code == 200
-    assert response.json()["cost"]["budget_remaining"] == "0.0000"
+    cost = response.json()["cost"]
+    assert (cost["budget_remaining"], cost["budget_remaining_usd_micros"]) == ("0.0000", None)
+    assert response.headers["X-DPP-Budget-Known"] == "0"
     costs_agree(response)
     redis.client().delete(keys.balance(shop.tenant.tenant_id))
     costs_agree(read(shop, run))
@@ -301,7 +312,9 @@ def test_runs_api_reading_needs_no_redis(shop: Shop, monkeypatch: pytest.MonkeyP
     with recovery.redis_through_proxy(monkeypatch) as proxy, proxy.outage(Mode.REFUSE):
         response = read(shop, run)
     assert response.status_code == 200
-    assert response.json()["cost"]["budget_remaining"] == "0.0000"
+    cost = response.json()["cost"]
+    assert (cost["budget_remaining"], cost["budget_remaining_usd_micros"]) == ("0.0000", None)
+    assert response.headers["X-DPP-Budget-Known"] == "0"
     assert "X-RateLimit-Limit" not in response.headers
 
 
