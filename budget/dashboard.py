@@ -24,6 +24,8 @@ def money() -> Panel:
     proof = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
     last = proof.order_by("-started_at").first()
     drift = "never verified" if last is None else str(last.detail.get("drift_usd_micros", "unknown"))
+    if last is not None and (unproved := last.detail.get("unproved")):
+        drift += f", and {unproved} tenants unproved"
     spent = spending.by_day(now=clock.now(), days=DAYS)
     return Panel(
         title="Money",

@@ -1,18 +1,13 @@
 """What recurs: the gate is watched, credits are brought home, the law is proved, the days are summed up."""
 
-from dataclasses import asdict
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
-from budget import daily_snapshots, entries, verify
+from budget import daily_snapshots, entries, verify_pass
 from budget.rebuild.gate_watch import watch
-from budget.verify import Verdict
 from dpp_project.jobs.registry import Job, PassReport
-from tenants.models import Tenant
 
 PENDING_IS_LATE_AFTER: Final = timedelta(seconds=10)
-DIFFERENCES_SHOWN: Final = 20
 
 
 def watch_gate(*, now: datetime, limit: int) -> PassReport:
@@ -30,25 +25,9 @@ def apply_pending(*, now: datetime, limit: int) -> PassReport:
 
 
 def verify_all(*, now: datetime, limit: int) -> PassReport:
-    """Proves the law for every tenant. A difference is an error; repairing is a person's decision."""
+    """Proves the law tenant by tenant, in turn, and audits some of the ledger. Repairing is a person's decision."""
     del now
-    tenants = list(islice(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True).iterator(), limit))
-    proofs = [verify.verify(tenant_id) for tenant_id in tenants]
-    wrong = [proof for proof in proofs if proof.verdict is Verdict.DIFFERS]
-    return PassReport(
-        seen=len(proofs),
-        errors=len(wrong),
-        detail={
-            "drift_usd_micros": sum(proof.drift_micros for proof in wrong),
-            "closed": sum(proof.verdict is Verdict.CLOSED for proof in proofs),
-            "unsettled": sum(proof.verdict is Verdict.UNSETTLED for proof in proofs),
-            "gated": sum(proof.gated for proof in proofs),
-            "differ": {
-                proof.tenant_id: [asdict(it) for it in proof.differences[:DIFFERENCES_SHOWN]]
-                for proof in wrong[:DIFFERENCES_SHOWN]
-            },
-        },
-    )
+    return verify_pass.run(limit=limit)
 
 
 def sum_up_days(*, now: datetime, limit: int) -> PassReport:
@@ -73,8 +52,8 @@ JOBS = (
         limit=1_000,
     ),
     Job(
-        name="money_verify",
-        summary="Proves that ledger, balances and holds add up, per tenant.",
+        name=verify_pass.JOB,
+        summary="Proves that ledger, balances, holds and runs add up, tenant by tenant in turn.",
         every_seconds=300,
         run_once=verify_all,
         limit=100_000,

@@ -146,6 +146,36 @@ def append_credit(
     return entry
 
 
+WRITER_SECONDS_MAX: Final = 60
+"""Longer than any statement of ours takes: a session that was left open in a transaction hides nothing for longer."""
+
+_SETTLED_UNTIL: Final = """
+SELECT greatest(
+         least(statement_timestamp(), (
+           SELECT min(coalesce(writer.xact_start, '-infinity'))
+             FROM pg_locks held LEFT JOIN pg_stat_activity writer USING (pid)
+            WHERE held.locktype = 'relation' AND held.relation = 'ledger_entries'::regclass
+              AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+              AND held.mode = 'RowExclusiveLock' AND held.granted)),
+         statement_timestamp() - make_interval(secs => %(longest)s))
+"""
+
+
+def settled_until() -> datetime:
+    """No entry can appear any more before this moment.
+
+    An entry has the moment at which it was written, and is seen when its transaction ends; another that was written
+    later may be seen before. A writer has its lock on the table before it takes that moment, and until it ends, so
+    what is being written is younger than the oldest transaction that has such a lock, and what begins to be written
+    while we look is younger than our statement. To be called outside of a transaction, before what it bounds is read.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_SETTLED_UNTIL, {"longest": WRITER_SECONDS_MAX})
+        (moment,) = cursor.fetchone()
+    found: datetime = moment
+    return found
+
+
 # Statements.
 
 

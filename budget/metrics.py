@@ -1,6 +1,8 @@
 """What the money counts, and its levels at a scrape (DPP-74)."""
 
 from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, Final
 
 import redis
 from django.db.models import Count, DurationField, ExpressionWrapper, Min
@@ -13,6 +15,8 @@ from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from dpp_project.jobs.models import JobReport
 from dpp_project.observe.metrics import collector
+
+UNKNOWN: Final = Decimal("NaN")
 
 OPERATIONS = Counter("dpp_money_operations_total", "Holds, settles and refunds, by answer.", ["operation", "answer"])
 REBUILDS = Counter("dpp_budget_rebuilds_total", "Rebuilds from the ledger, of all tenants or of one.", ["scope"])
@@ -32,12 +36,20 @@ def levels() -> Iterable[Metric]:
     last = report.order_by("-started_at").first()
     if last is None:
         return
-    drift = GaugeMetricFamily("dpp_money_drift_usd_micros", "What the last proof found missing or too much.")
-    drift.add_metric([], last.detail.get("drift_usd_micros", 0))
-    yield drift
-    differ = GaugeMetricFamily("dpp_money_tenants_differing", "Tenants for whom the last proof failed.")
-    differ.add_metric([], last.errors)
-    yield differ
+    unproved = last.detail.get("unproved", 0)
+    yield GaugeMetricFamily(
+        "dpp_money_drift_usd_micros", "What the proofs find missing or too much.", value=_drift(last)
+    )
+    yield GaugeMetricFamily("dpp_money_tenants_differing", "Tenants for whom the last proof failed.", value=last.errors)
+    yield GaugeMetricFamily("dpp_money_tenants_unproved", "Tenants who could not be compared.", value=unproved)
+
+
+def _drift(last: JobReport) -> Any:
+    """0 is said only where every tenant was compared: where one was not, and no other differs, nothing is known."""
+    drift: int | None = last.detail.get("drift_usd_micros")
+    if drift is None or (drift == 0 and last.detail.get("unproved")):
+        return UNKNOWN
+    return drift
 
 
 def _is_open() -> int:

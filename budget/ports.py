@@ -3,9 +3,10 @@
 `runs` registers its own implementation when Django starts. Without that app there are no open runs.
 """
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from django.apps import apps
@@ -22,6 +23,8 @@ class OpenRun:
     created_at_ms: int
     reserved: bool
     """False at money NONE: a hold may or may not have been made; the database does not count it."""
+    claimed: bool = False
+    """A finisher has it: only then can there be a receipt of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +103,63 @@ def open_runs() -> OpenRuns:
     if apps.is_installed("runs"):
         raise ImproperlyConfigured("runs has not registered its OpenRuns: a rebuild would forget every hold")
     return NoRuns()
+
+
+# What the audit of the ledger must know of runs that have ended.
+
+RunPosition = tuple[datetime, uuid.UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRun:
+    """What a committed run's row says of its money."""
+
+    tenant_id: str
+    run_id: uuid.UUID
+    created_at: datetime
+    cost_micros: int
+    returned_micros: int
+    """What a dispute gave back of it."""
+
+
+class CommittedRuns(Protocol):
+    """Each call runs inside the caller's transaction and sees its snapshot."""
+
+    def page(self, tenant_id: str, *, after: RunPosition | None, limit: int) -> Sequence[CommittedRun]:
+        """The tenant's committed runs in the order of (created_at, run_id)."""
+
+    def those(self, run_ids: Sequence[uuid.UUID]) -> Sequence[CommittedRun]:
+        """Which of these have been committed."""
+
+    def kept_for(self) -> timedelta:
+        """How long after its creation a run's row stands at least; the ledger's entries stand for ever."""
+
+
+class NoCommittedRuns:
+    """A platform that sells nothing yet."""
+
+    def page(self, tenant_id: str, *, after: RunPosition | None, limit: int) -> Sequence[CommittedRun]:
+        del tenant_id, after, limit
+        return ()
+
+    def those(self, run_ids: Sequence[uuid.UUID]) -> Sequence[CommittedRun]:
+        del run_ids
+        return ()
+
+    def kept_for(self) -> timedelta:
+        return timedelta()
+
+
+_committed: list[CommittedRuns] = []
+
+
+def register_committed(committed_runs: CommittedRuns) -> None:
+    _committed[:] = [committed_runs]
+
+
+def committed_runs() -> CommittedRuns:
+    if _committed:
+        return _committed[0]
+    if apps.is_installed("runs"):
+        raise ImproperlyConfigured("runs has not registered its CommittedRuns: an audit would miss every charge")
+    return NoCommittedRuns()

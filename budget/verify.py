@@ -2,9 +2,9 @@
 
     Σ ledger = balance + Σ holds + Σ receipt charges of runs not yet committed + credits not yet applied
 
-and run by run: every hold belongs to an open run, every reserved run has its hold or its receipt. Nothing is stopped
-for it: what Postgres says counts when Redis shows the same sequence before and after. A tenant that never stands still
-is closed for VERIFY_GATE_MS at most.
+and run by run: every hold belongs to an open run, every reserved run has its hold, or a finisher and its receipt.
+Nothing is stopped for it: what Postgres says counts when Redis shows the same sequence before and after. A tenant that
+never stands still is closed for VERIFY_GATE_MS at most.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,6 +32,11 @@ class DifferenceKind(StrEnum):
     HOLD_WITHOUT_RUN = "HOLD_WITHOUT_RUN"
     HOLD_OF_ANOTHER_AMOUNT = "HOLD_OF_ANOTHER_AMOUNT"
     RUN_WITHOUT_HOLD = "RUN_WITHOUT_HOLD"
+    # Of the ledger itself (ledger_audit.py).
+    CHARGE_WITHOUT_RUN = "CHARGE_WITHOUT_RUN"
+    RUN_OF_ANOTHER_CHARGE = "RUN_OF_ANOTHER_CHARGE"
+    REFUND_OF_ANOTHER_AMOUNT = "REFUND_OF_ANOTHER_AMOUNT"
+    SNAPSHOT_OF_ANOTHER_SUM = "SNAPSHOT_OF_ANOTHER_SUM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,14 @@ class Proof:
     gated: bool = False
 
     @property
-    def drift_micros(self) -> int:
+    def is_told(self) -> bool:
+        """Whether the tenant's money was compared at all. One that was not has no drift of 0: its drift is unknown."""
+        return self.verdict in {Verdict.PROVED, Verdict.DIFFERS}
+
+    @property
+    def drift_micros(self) -> int | None:
+        if not self.is_told:
+            return None
         return sum(
             abs(it.expected_micros - it.found_micros) for it in self.differences if it.kind is DifferenceKind.BALANCE
         )
@@ -111,7 +123,7 @@ def _attempt(client: redis.Redis, tenant_id: str, *, gate: str | None, gated: bo
     if seen.mark.gate != gate:
         return None
     books = read_books(tenant_id)
-    without_hold = [run_id for run_id in books.open_runs if run_id not in seen.holds]
+    without_hold = [run_id for run_id, run in books.open_runs.items() if run.claimed and run_id not in seen.holds]
     sighting = Sighting(
         seen,
         view.receipts(client, without_hold),

@@ -10,3 +10,4 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         import_module("runs.checks")
         import_module("runs.reads.for_budget").register()
+        import_module("runs.reads.for_audit").register()

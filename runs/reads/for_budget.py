@@ -43,15 +43,16 @@ class OpenRunsOfTheTable:
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
         runs = _of(Run.objects.filter(money_state__in=sorted(UNENDED_MONEY)), tenant_id)
         rows = runs.order_by("tenant_id").values_list(
-            "tenant_id", "run_id", "reservation_max_cost_usd_micros", "created_at", "money_state"
+            "tenant_id", "run_id", "reservation_max_cost_usd_micros", "created_at", "money_state", "finalize_stage"
         )
-        for owner, run_id, reserved_micros, created_at, money_state in rows.iterator(chunk_size=CHUNK):
+        for owner, run_id, reserved_micros, created_at, money_state, stage in rows.iterator(chunk_size=CHUNK):
             yield OpenRun(
                 tenant_id=owner,
                 run_id=str(run_id),
                 reserved_micros=reserved_micros,
                 created_at_ms=created_at_ms(created_at),
                 reserved=money_state == MoneyState.RESERVED,
+                claimed=stage == Stage.CLAIMED,
             )
 
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:

@@ -1,11 +1,12 @@
-"""manage.py money_verify [--tenant t_acme] [--repair] [--json]"""
+"""manage.py money_verify [--tenant t_acme] [--law-only] [--repair] [--json]"""
 
-from dataclasses import asdict
-from typing import Any
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from django.core.management.base import CommandParser
 
-from budget import repairs, verify
+from budget import ledger_audit, repairs, verify
 from budget.verify import Difference, Proof, Verdict
 from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
@@ -15,12 +16,39 @@ from tenants.models import Tenant
 
 EXIT_DIFFERS = 1
 EXIT_UNPROVED = 75  # EX_TEMPFAIL: closed or too busy; nothing is known to be wrong
+SHOWN_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the command answers in the end, of however many tenants and entries."""
+
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    tenants: int = 0
+    rows_audited: int = 0
+    drift_micros: int = 0
+    unproved: list[str] = field(default_factory=list)
+    wrong: list[tuple[str, Difference]] = field(default_factory=list)
+    repaired: list[tuple[str, Difference]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def take(self, proof: Proof, audited: list[Difference]) -> None:
+        """A tenant whose balance is proved and whose ledger is wrong differs: the balance was proved from it."""
+        told = Verdict.DIFFERS if audited else proof.verdict
+        self.tenants += 1
+        self.verdicts[told] += 1
+        self.drift_micros += proof.drift_micros or 0
+        self.drift_micros += sum(abs(it.expected_micros - it.found_micros) for it in audited)
+        if not proof.is_told:
+            self.unproved.append(proof.tenant_id)
+        self.wrong += [(proof.tenant_id, it) for it in (*proof.differences, *audited)][: SHOWN_MAX - len(self.wrong)]
 
 
 class Command(OpsCommand):
     help = (
-        "Prove per tenant that ledger = balance + holds + charges not yet committed + credits not yet applied."
-        " Exit code 1 and the rows where it does not; 75 where it could not be told now."
+        "Prove per tenant that ledger = balance + holds + charges not yet committed + credits not yet applied, then"
+        " that entries, snapshots and committed runs say the same. Exit code 1 and the rows where they do not; 75 where"
+        " it could not be told now."
     )
 
     changes = True
@@ -28,7 +56,12 @@ class Command(OpsCommand):
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("--tenant", help="only this tenant")
         parser.add_argument(
-            "--repair", action="store_true", help="rebuild each tenant that differs, and prove it again"
+            "--law-only", action="store_true", help="do not walk the ledger: seconds, however large it has grown"
+        )
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="rebuild each tenant whose balance or holds differ from the ledger, and prove it again",
         )
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
@@ -36,44 +69,49 @@ class Command(OpsCommand):
         tenants = Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True)
         if tenant_id is not None and not tenants.filter(tenant_id=tenant_id).exists():
             raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "--tenant"))
-        chosen = list(tenants) if tenant_id is None else [tenant_id]
-        proofs, repaired, refused = [], [], []
-        for each in chosen:
+        found = _Found()
+        for each in tenants.iterator() if tenant_id is None else [tenant_id]:
             proof = verify.verify(each)
             if proof.verdict is Verdict.DIFFERS and options["repair"] and not dry_run:
                 made = repairs.rebuild_by_hand(each, actor=actors.COMMAND)
                 if isinstance(made, Refusal):
-                    refused.append(f"{each} is left as it is: its repair {made.detail}")
+                    found.refused.append(f"{each} is left as it is: its repair {made.detail}")
                 else:
-                    repaired.append(proof)
+                    found.repaired += [(each, it) for it in proof.differences]
                     proof = verify.verify(each)
-            proofs.append(proof)
-        return _answer(proofs, repaired, refused)
+            found.take(proof, [] if options["law_only"] else _audited(each, found))
+        return _answer(found)
 
 
-def _answer(proofs: list[Proof], repaired: list[Proof], refused: list[str]) -> CommandAnswer:
-    count = {verdict: sum(proof.verdict is verdict for proof in proofs) for verdict in Verdict}
-    wrong = [proof for proof in proofs if proof.verdict is Verdict.DIFFERS]
+def _audited(tenant_id: str, found: _Found) -> list[Difference]:
+    differences: list[Difference] = []
+    for chunk in ledger_audit.audit(tenant_id):
+        found.rows_audited += chunk.rows
+        differences += chunk.differences
+    return differences
+
+
+def _answer(found: _Found) -> CommandAnswer:
+    counts = {verdict.value: found.verdicts[verdict] for verdict in Verdict}
     document = {
-        "tenants": len(proofs),
-        **{verdict.value: number for verdict, number in count.items()},
-        "drift_usd_micros": sum(proof.drift_micros for proof in wrong),
-        "differences": [_row(proof, it) for proof in wrong for it in proof.differences],
-        "refused": refused,
-        "repaired": [_row(proof, it) for proof in repaired for it in proof.differences],
+        "tenants": found.tenants,
+        **counts,
+        "unproved": found.unproved[:SHOWN_MAX],
+        "drift_usd_micros": found.drift_micros,
+        "rows_audited": found.rows_audited,
+        "differences": [{"tenant_id": tenant_id, **asdict(it)} for tenant_id, it in found.wrong],
+        "refused": found.refused,
+        "repaired": [{"tenant_id": tenant_id, **asdict(it)} for tenant_id, it in found.repaired],
     }
-    lines = [f"{len(proofs)} tenants: " + ", ".join(f"{number} {verdict}" for verdict, number in count.items())]
-    lines += [f"repaired: {_line(proof, it)}" for proof in repaired for it in proof.differences]
-    lines += [_line(proof, it) for proof in wrong for it in proof.differences]
-    if wrong:
-        return CommandAnswer(document, lines, refused, exit_code=EXIT_DIFFERS)
-    return CommandAnswer(document, lines, exit_code=0 if count[Verdict.PROVED] == len(proofs) else EXIT_UNPROVED)
+    lines = [f"{found.tenants} tenants: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items())]
+    lines += [f"not proved: {tenant_id}" for tenant_id in found.unproved[:SHOWN_MAX]]
+    lines += [f"repaired: {_line(*each)}" for each in found.repaired]
+    lines += [_line(*each) for each in found.wrong]
+    if found.verdicts[Verdict.DIFFERS]:
+        return CommandAnswer(document, lines, found.refused, exit_code=EXIT_DIFFERS)
+    return CommandAnswer(document, lines, exit_code=EXIT_UNPROVED if found.unproved else 0)
 
 
-def _row(proof: Proof, difference: Difference) -> dict[str, Any]:
-    return {"tenant_id": proof.tenant_id, **asdict(difference)}
-
-
-def _line(proof: Proof, difference: Difference) -> str:
-    whose = proof.tenant_id if difference.run_id is None else f"{proof.tenant_id} run {difference.run_id}"
+def _line(tenant_id: str, difference: Difference) -> str:
+    whose = tenant_id if difference.run_id is None else f"{tenant_id} run {difference.run_id}"
     return f"{whose}: {difference.kind} expected {difference.expected_micros}, found {difference.found_micros}"

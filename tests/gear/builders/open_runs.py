@@ -1,7 +1,7 @@
 """Runs as budget needs them, in a table of the tests' own: the row first, every step by CAS, behind the port."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,16 +10,18 @@ import pytest
 from django.db import connection, transaction
 
 from budget import ledger, ports
-from budget.ports import EndedRun, OpenRun, Reserved
+from budget.ports import CommittedRun, EndedRun, OpenRun, Reserved, RunPosition
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS money_test_runs (
     run_id uuid PRIMARY KEY, tenant_id text NOT NULL, reserved bigint NOT NULL, version bigint NOT NULL DEFAULT 0,
-    money text NOT NULL DEFAULT 'NONE', stage text, charge bigint, ended_at timestamptz
+    money text NOT NULL DEFAULT 'NONE', stage text, charge bigint, due bigint,
+    ended_at timestamptz
 )
 """
 _COMMIT = """
-    UPDATE money_test_runs SET stage = 'COMMITTED', version = version + 1, charge = %s, ended_at = now(),
+    UPDATE money_test_runs SET stage = 'COMMITTED', version = version + 1, charge = %s, due = %s,
+           ended_at = now(),
            money = CASE WHEN %s > 0 THEN 'SETTLED' ELSE 'REFUNDED' END
      WHERE run_id = %s AND version = %s AND stage = 'CLAIMED'
     RETURNING tenant_id, run_id, %s::bigint AS due_micros, 'test'::text AS actor
@@ -73,7 +75,7 @@ class RunsTable:
 
     def commit(self, claimed: Claimed, *, taken_micros: int, due_micros: int | None = None) -> bool:
         due = taken_micros if due_micros is None else due_micros
-        values = [taken_micros, taken_micros, claimed.run_id, claimed.version, due]
+        values = [taken_micros, min(due, taken_micros), taken_micros, claimed.run_id, claimed.version, due]
         return ledger.end_run_with_entries(_COMMIT, values, taken_micros=taken_micros) == 1
 
     def unended(self) -> list[tuple[str, str, str]]:
@@ -106,13 +108,13 @@ class RunsTable:
             yield Reserved(owner, count, micros)
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
-        for owner, run_id, reserved, money in self._all(
-            "SELECT tenant_id, run_id::text, reserved, money FROM money_test_runs"
+        for owner, run_id, reserved, money, claimed in self._all(
+            "SELECT tenant_id, run_id::text, reserved, money, stage IS NOT NULL FROM money_test_runs"
             " WHERE stage IS DISTINCT FROM 'COMMITTED' AND (%s::text IS NULL OR tenant_id = %s)",
             tenant_id,
             tenant_id,
         ):
-            yield OpenRun(owner, run_id, reserved, 1, money == "RESERVED")
+            yield OpenRun(owner, run_id, reserved, 1, money == "RESERVED", claimed)
 
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         for owner, run_id, reserved, charge in self._all(
@@ -123,6 +125,27 @@ class RunsTable:
             tenant_id,
         ):
             yield EndedRun(owner, run_id, charge, reserved - charge)
+
+    def page(self, tenant_id: str, *, after: RunPosition | None, limit: int) -> Sequence[CommittedRun]:
+        found = self._committed("tenant_id = %s", tenant_id)
+        return [run for run in found if after is None or (run.created_at, run.run_id) > after][:limit]
+
+    def those(self, run_ids: Sequence[uuid.UUID]) -> Sequence[CommittedRun]:
+        return self._committed("run_id = ANY(%s)", list(run_ids))
+
+    def kept_for(self) -> timedelta:
+        return timedelta(days=395)
+
+    def _committed(self, condition: str, *values: Any) -> list[CommittedRun]:
+        """A run's cost is what was due; the table keeps what was taken, and the two are the same but where it says."""
+        return [
+            CommittedRun(owner, run_id, created_at, cost, 0)
+            for owner, run_id, created_at, cost in self._all(
+                "SELECT tenant_id, run_id, ended_at, due FROM money_test_runs"  # noqa: S608  the condition is ours
+                f" WHERE stage = 'COMMITTED' AND {condition} ORDER BY ended_at, run_id",
+                *values,
+            )
+        ]
 
     def _do(self, statement: str, *values: Any) -> None:
         with connection.cursor() as cursor:
@@ -149,4 +172,5 @@ def runs_table(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> RunsT
     table = RunsTable()
     table.create()
     monkeypatch.setattr(ports, "_registered", [table])
+    monkeypatch.setattr(ports, "_committed", [table])
     return table

@@ -10,7 +10,7 @@ import pytest
 import redis
 from django.db import connections
 
-from budget import entries, jobs, services, verify
+from budget import entries, jobs, ledger, services, verify
 from budget.models import PendingCredit
 from budget.outcomes import Closed, Held, Settled, Unavailable
 from budget.rebuild import rebuild
@@ -19,6 +19,7 @@ from budget.verify import Difference, DifferenceKind, Verdict
 from dpp_project import clock
 from tests.gear.builders.open_runs import Claimed, RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.rivals import OnAnotherConnection
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-56")
@@ -137,6 +138,41 @@ def test_a_repair_is_a_rebuild(runs: RunsTable, tenant_id: str, valkey: redis.Re
     valkey.incrby(keys.balance(tenant_id), -12_345)
     valkey.hdel(keys.holds(tenant_id), run_id)
     rebuild.rebuild_tenant(tenant_id)
+    assert differences(tenant_id) == []
+
+
+@pytest.mark.contract("HRD-07")
+def test_a_receipt_counts_for_a_claimed_run_alone(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
+    """One that nobody has claimed can have none: its hold was lost, whatever stands beside it."""
+    run_id = held_run(runs, tenant_id)
+    services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=50_000)
+    assert differences(tenant_id) == [
+        Difference(DifferenceKind.BALANCE, 1_000_000, 950_000),
+        Difference(DifferenceKind.RUN_WITHOUT_HOLD, 250_000, 0, run_id),
+    ]
+    claimed_run(runs, run_id)
+    assert differences(tenant_id) == []
+
+
+@pytest.mark.contract("HRD-07")
+def test_a_commit_between_two_readings_is_in_both_or_in_none(
+    runs: RunsTable, tenant_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis shows nothing of a commit, so its sequence does not tell: the books are one view of Postgres."""
+    claimed = claimed_run(runs, held_run(runs, tenant_id))
+    services.settle(tenant_id=tenant_id, run_id=claimed.run_id, charge_micros=50_000)
+    real = ledger.sums_of
+    committed: list[bool] = []
+
+    def sums_of(which: str) -> ledger.Sums:
+        sums = real(which)
+        committed.append(OnAnotherConnection(lambda: runs.commit(claimed, taken_micros=50_000)).answer())
+        return sums
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "sums_of", sums_of)
+        proof = verify.verify(tenant_id)
+    assert (proof.verdict, proof.differences, committed) == (Verdict.PROVED, (), [True])
     assert differences(tenant_id) == []
 
 
