@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from dpp_project import process_env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 from dpp_project.observe import logging
-from dpp_project.stores.postgres import BoundedConnection, session_settings
+from dpp_project.stores.postgres import GONE_SECONDS, BoundedConnection, session_settings
 
 
 def version() -> str:
@@ -94,6 +94,10 @@ DATABASES = {
             "prepare_threshold": 0,
             "server_side_binding": True,
             "connect_timeout": 5,
+            "keepalives_idle": 15,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": round(GONE_SECONDS * 1_000),
             "options": session_settings(bounded=_BOUNDED),
         },
     },

@@ -1,33 +1,54 @@
-"""How long a pass of a job may go on. The runner sets it around `run_once`; a loop asks between two rows.
+"""How long a pass of a job may go on, and whether it gets on. The runner sets it around `run_once`; a loop asks between
+two rows.
 
 A pass that ends early leaves the rest of its rows as they were, and the next pass goes on with them. So neither a
-backlog of hours nor a stop of the process waits for the last row. Threads that a job starts do not inherit it.
+backlog of hours nor a stop of the process waits for the last row. Each question also says that the pass gets on: one
+that asks no more is taken for hung, and loses its lease (leases.py). Threads that a job starts do not inherit it.
 """
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from time import monotonic
+from typing import Final
+
+HANG_SECONDS: Final = 40
+"""Twice the longest statement. A pass that says nothing for so long, and is past its deadline, hangs."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Deadline:
-    at: float
-    stopping: threading.Event | None
+class Pass:
+    """One run of a job, as its own thread and the one that renews its lease see it."""
+
+    def __init__(self, *, seconds: float, stopping: threading.Event | None = None) -> None:
+        self._progressed_at = monotonic()
+        self._ends_at = self._progressed_at + seconds
+        self._stopping = stopping
+        self.lost = False
+        """Another process has taken the job over."""
 
     def is_over(self) -> bool:
-        return monotonic() >= self.at or (self.stopping is not None and self.stopping.is_set())
+        self.progressed()
+        return (
+            self._progressed_at >= self._ends_at
+            or self.lost
+            or (self._stopping is not None and self._stopping.is_set())
+        )
+
+    def progressed(self) -> None:
+        self._progressed_at = monotonic()
+
+    def hangs(self) -> bool:
+        return monotonic() >= max(self._ends_at, self._progressed_at + HANG_SECONDS)
 
 
-_current: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
+_current: ContextVar[Pass | None] = ContextVar("deadline", default=None)
 
 
 @contextmanager
-def within(*, seconds: float, stopping: threading.Event | None = None) -> Iterator[None]:
-    """The block is a pass: it has so many seconds, and fewer when `stopping` is set meanwhile."""
-    token = _current.set(_Deadline(monotonic() + seconds, stopping))
+def within(running: Pass) -> Iterator[None]:
+    """The block is this pass."""
+    token = _current.set(running)
     try:
         yield
     finally:
@@ -36,9 +57,11 @@ def within(*, seconds: float, stopping: threading.Event | None = None) -> Iterat
 
 def is_over() -> bool:
     """Whether the pass must end here. Outside of a job there is no deadline."""
-    deadline = _current.get()
-    return deadline is not None and deadline.is_over()
+    running = _current.get()
+    return running is not None and running.is_over()
 
 
 def progressed() -> None:
-    """Said by a pass that gets on, where it has no deadline to ask for."""
+    """Said by a pass that gets on, where it cannot end."""
+    if (running := _current.get()) is not None:
+        running.progressed()

@@ -20,6 +20,8 @@ class JobReport(models.Model):
     dry_run = models.BooleanField(default=False)
     host = models.CharField(max_length=128)
     pid = models.PositiveIntegerField()
+    beat_at = models.DateTimeField(null=True)
+    """The heartbeat of a pass at work, by the database's clock: its row is the job's lease (leases.py)."""
 
     class Meta:
         db_table = "job_reports"
@@ -32,6 +34,7 @@ class JobReport(models.Model):
                 condition=Q(ended_at__isnull=True) | Q(ended_at__gte=F("started_at")),
                 name="job_report_ends_after_start",
             ),
+            models.UniqueConstraint(fields=["job"], condition=Q(beat_at__isnull=False), name="job_reports_one_at_work"),
         ]
 
     def __str__(self) -> str:

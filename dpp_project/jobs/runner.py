@@ -1,27 +1,20 @@
 """Runs a job once: alone, reported, and without letting its failure reach anyone else."""
 
 import enum
-import os
-import socket
-import threading
-import zlib
 from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
-from django.db import Error, transaction
+from django.db import Error, connection, transaction
 
 from dpp_project import clock
 from dpp_project.audit import trail
-from dpp_project.jobs import deadline
+from dpp_project.jobs import deadline, leases
+from dpp_project.jobs.deadline import Pass
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, PassReport
-from dpp_project.stores import advisory_lock
 
 log = structlog.get_logger("dpp.job")
-
-LOCK_CLASS = 0x6A6F6273
-"""First half of the advisory lock's key ("jobs"); the second is the job's name."""
 
 
 class PassOutcome(enum.Enum):
@@ -42,36 +35,38 @@ def run(
     *,
     limit: int | None = None,
     dry_run: bool = False,
-    stopping: threading.Event | None = None,
+    running: Pass | None = None,
     asked_by: str | None = None,
 ) -> FinishedPass:
     """One pass of `job`, its report row written. Raises nothing.
 
-    A pass that a person asked for is entered into the audit trail as it begins; its report says what it changed.
+    `running` says when the pass ends: at the job's deadline where nothing is given. A pass that a person asked for is
+    entered into the audit trail as it begins; its report says what it changed.
 
-    The pass ends at the job's deadline, or at the next row once `stopping` is set.
-
-    Two at once, on this machine or another: the second answers BUSY and leaves no row. A crash between start and end
-    leaves a row without an end, and Postgres frees the lock with the session. If the session is lost while the job
-    runs, a second may start beside it: every job is safe for that.
+    Two at once, on this machine or another: the second answers BUSY and leaves no row. A process that dies or freezes
+    in between, and a pass that hangs, leave a row without an end, and the job to another within LEASE_SECONDS. If the
+    lease is lost while the job runs on, a second may start beside it: every job is safe for that.
     """
     run_once = job.preview if dry_run else job.run_once
     if run_once is None:
         raise ValueError(f"job {job.name} has no preview, so it has no dry run")
+    running = running or Pass(seconds=job.deadline_seconds)
+    failed = False
     try:
-        with advisory_lock.try_lock(lock_key(job.name)) as first:
-            if not first:
-                return FinishedPass(outcome=PassOutcome.BUSY)
-            started_at = clock.now()
-            row = _begun(job, started_at, dry_run=dry_run, asked_by=asked_by)
-            failed = False
-            try:
-                with deadline.within(seconds=job.deadline_seconds, stopping=stopping):
-                    report = run_once(now=started_at, limit=limit or job.limit)
-            except Exception as error:  # one job's failure is its own
-                log.warning("job failed", job=job.name, exc_info=error)
-                report, failed = PassReport(errors=1, detail={"error": type(error).__name__}), True
-            _end(row, report)
+        started_at = clock.now()
+        row = _begun(job, started_at, dry_run=dry_run, asked_by=asked_by)
+        if row is None:
+            return FinishedPass(outcome=PassOutcome.BUSY)
+        leases.keeper().keep(row, running)
+        try:
+            with deadline.within(running):
+                report = run_once(now=started_at, limit=limit or job.limit)
+        except Exception as error:  # one job's failure is its own
+            log.warning("job failed", job=job.name, exc_info=error)
+            report, failed = PassReport(errors=1, detail={"error": type(error).__name__}), True
+        finally:
+            leases.keeper().let_go(row)
+        _end(row, started_at, report)
     except Error as error:
         log.warning("job could not be reported, the database is away", job=job.name, exc_info=error)
         return FinishedPass(outcome=PassOutcome.UNAVAILABLE)
@@ -79,25 +74,29 @@ def run(
     return FinishedPass(outcome=PassOutcome.FAILED if failed else PassOutcome.DONE, report=report)
 
 
-def _begun(job: Job, started_at: datetime, *, dry_run: bool, asked_by: str | None) -> JobReport:
+def _begun(job: Job, started_at: datetime, *, dry_run: bool, asked_by: str | None) -> int | None:
     with transaction.atomic():
-        row = JobReport.objects.create(
-            job=job.name, started_at=started_at, dry_run=dry_run, host=socket.gethostname()[:128], pid=os.getpid()
-        )
-        if asked_by is not None and not dry_run:
-            trail.record("job run", actor=asked_by, subject=f"job {job.name}", after={"report": row.pk})
+        row = leases.take(job.name, started_at=started_at, dry_run=dry_run)
+        if row is not None and asked_by is not None and not dry_run:
+            trail.record("job run", actor=asked_by, subject=f"job {job.name}", after={"report": row})
     return row
 
 
-def _end(row: JobReport, report: PassReport) -> None:
-    JobReport.objects.filter(pk=row.pk).update(
-        ended_at=max(clock.now(), row.started_at),
+def _end(row: int, started_at: datetime, report: PassReport) -> None:
+    """Over a new connection where the job's own was lost: else the next pass would wait for the lease to run out."""
+    try:
+        _written(row, started_at, report)
+    except Error:
+        connection.close()
+        _written(row, started_at, report)
+
+
+def _written(row: int, started_at: datetime, report: PassReport) -> None:
+    JobReport.objects.filter(pk=row).update(
+        ended_at=max(clock.now(), started_at),
+        beat_at=None,
         seen=report.seen,
         changed=report.changed,
         errors=report.errors,
         detail=dict(report.detail),
     )
-
-
-def lock_key(name: str) -> advisory_lock.Key:
-    return LOCK_CLASS, zlib.crc32(name.encode()) - 2**31

@@ -2,31 +2,49 @@
 
 The queue carries runs. A reaper whose wake-up waited behind 10,000 of them, or in a queue that is away, would be late
 exactly when it is needed; so jobs need Postgres and whatever each of them touches, but no queue. Beat may run twice:
-the runner's lock keeps a job from running beside itself, and a job that runs twice as often as it must does no harm.
+the job's lease keeps it from running beside itself, and a job that runs twice as often as it must does no harm.
 
 Each run of a job has a thread and a database connection of its own, so a job that hangs delays no other. A job still
-running when it is due again is not started a second time. At start every job is due at once.
+running when it is due again is not started a second time, unless it hangs: then its thread is left to itself, its lease
+is given up, and the job starts anew here or in another beat. A beat in which HUNG_MAX threads hang ends itself, for its
+supervisor to start it again. At start every job is due at once.
 """
 
+import os
+import signal
 import threading
-from typing import Any
+import time
+from dataclasses import dataclass
+from typing import Any, Final
 
 import structlog
 from celery.beat import ScheduleEntry, Scheduler
 from django.db import connections
 
 from dpp_project.jobs import registry, runner
+from dpp_project.jobs.deadline import Pass
+from dpp_project.jobs.registry import Job
 
 log = structlog.get_logger("dpp.job")
 
 LOOP_SECONDS = 1
+HUNG_MAX: Final = 5
+STOP_SECONDS: Final = 60.0
+"""How long a stop waits for passes that end at their next row. One that hangs is not waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    thread: threading.Thread
+    running: Pass
 
 
 class JobScheduler(Scheduler):
     producer = None  # type: ignore[assignment]  # nothing is ever sent
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._running: dict[str, threading.Thread] = {}
+        self._running: dict[str, _Started] = {}
+        self._hung: list[_Started] = []
         self._guard = threading.Lock()
         self._stopping = threading.Event()
         super().__init__(*args, **kwargs)
@@ -45,34 +63,52 @@ class JobScheduler(Scheduler):
 
     def start(self, name: str) -> None:
         with self._guard:
-            if name in self._running:
+            before = self._running.get(name)
+            if before is not None and not before.running.hangs():
                 log.warning("job is still running and is not started again", job=name)
                 return
-            thread = self._running[name] = threading.Thread(target=self._run, args=(name,), name=f"job {name}")
+            if before is not None:
+                self._leave(name, before)
+            job = registry.job(name)
+            running = Pass(seconds=job.deadline_seconds, stopping=self._stopping)
+            thread = threading.Thread(target=self._run, args=(job, running), name=f"job {name}", daemon=True)
+            self._running[name] = _Started(thread, running)
             thread.start()
 
-    def _run(self, name: str) -> None:
+    def _leave(self, name: str, hung: _Started) -> None:
+        """It keeps its connection as long as it hangs, so the pool gets one more."""
+        self._hung = [one for one in (*self._hung, hung) if one.thread.is_alive()]
+        log.error("job hangs and is started anew", job=name, hung=len(self._hung))
+        make_room(len(registry.jobs()) + len(self._hung))
+        if len(self._hung) >= HUNG_MAX:
+            log.critical("too many jobs hang, beat ends itself", hung=len(self._hung))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _run(self, job: Job, running: Pass) -> None:
         try:
-            runner.run(registry.job(name), stopping=self._stopping)
+            runner.run(job, running=running)
         except Exception:  # the end of the thread would hide it
-            log.exception("job runner failed", job=name)
+            log.exception("job runner failed", job=job.name)
         finally:
             connections.close_all()  # back to the pool
             with self._guard:
-                del self._running[name]
+                if (now := self._running.get(job.name)) is not None and now.running is running:
+                    del self._running[job.name]
 
     def close(self) -> None:
         """Each job that runs finishes the row it is at; the rest of its rows keep until beat is back."""
         self._stopping.set()
+        until = time.monotonic() + STOP_SECONDS
         with self._guard:
-            threads = list(self._running.values())
-        for thread in threads:
-            thread.join()
+            started = list(self._running.values())
+        for one in started:
+            while one.thread.is_alive() and not one.running.hangs() and time.monotonic() < until:
+                one.thread.join(0.2)
         super().close()
 
 
 def make_room(jobs: int) -> None:
-    """A job holds a connection for as long as it runs (its lock lives on it), so the pool holds one for each job."""
+    """A job holds a connection for as long as it runs; beside them the leases are renewed, and a job's end reported."""
     pool: Any = getattr(connections["default"], "pool", None)
-    if pool is not None and pool.max_size < jobs + 1:
-        pool.resize(min_size=pool.min_size, max_size=jobs + 1)
+    if pool is not None and pool.max_size < jobs + 2:
+        pool.resize(min_size=pool.min_size, max_size=jobs + 2)

@@ -1,7 +1,8 @@
 """Advisory locks in Postgres: one worker at a time, over all machines.
 
 A session's lock lives on this thread's connection, and Postgres frees it when that session ends. So it spares two
-workers the same work; what must hold even if the session is lost in between rests on something else.
+workers the same work; what must hold even if the session is lost in between rests on something else. A host that froze
+keeps its session: so one that holds a lock is ended by Postgres where it asks nothing for HELD_IDLE_SECONDS.
 """
 
 from collections.abc import Iterator
@@ -13,30 +14,17 @@ from django.db import Error, connection
 Key = tuple[int, int]
 """A class of locks, named by four letters, and one of that class."""
 
-_LOCK: Final = "SELECT pg_advisory_lock(%s, %s)"
-_TRY_LOCK: Final = "SELECT pg_try_advisory_lock(%s, %s)"
-_UNLOCK: Final = "SELECT pg_advisory_unlock(%s, %s)"
+HELD_IDLE_SECONDS: Final = 45
+_LOCK: Final = "SELECT pg_advisory_lock(%s, %s), set_config('idle_session_timeout', %s, false)"
+_UNLOCK: Final = "SELECT pg_advisory_unlock(%s, %s), set_config('idle_session_timeout', '0', false)"
 _LOCK_TRANSACTION: Final = "SELECT pg_advisory_xact_lock(%s, %s)"
-
-
-@contextmanager
-def try_lock(key: Key) -> Iterator[bool]:
-    """Tried and not waited for: False when another session has it."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TRY_LOCK, key)
-        (locked,) = cursor.fetchone()
-    try:
-        yield locked
-    finally:
-        if locked:
-            _unlock(key)
 
 
 @contextmanager
 def lock(key: Key) -> Iterator[None]:
     """Waited for."""
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK, key)
+        cursor.execute(_LOCK, [*key, f"{HELD_IDLE_SECONDS}s"])
     try:
         yield
     finally:

@@ -17,6 +17,11 @@ ANSWER_SECONDS: Final = 20.0
 LOCK_SECONDS: Final = 10.0
 """How long a statement waits for a lock. Below ANSWER_SECONDS, so that Postgres refuses it while its connection stands:
 a connection that is given up leaves its session waiting at the server, and with it every advisory lock it has taken."""
+STATEMENT_SECONDS: Final = 25.0
+"""When the server ends a statement by itself: past ANSWER_SECONDS it works for a connection that was given up, or for a
+host that is gone, and keeps its locks."""
+GONE_SECONDS: Final = 30.0
+"""When the server takes a machine for gone, or frozen."""
 _LOOK_SECONDS: Final = 0.1
 
 DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalError)
@@ -29,12 +34,21 @@ Answered = TypeVar("Answered")
 def session_settings(*, bounded: bool) -> str:
     """What each session asks of the server, as libpq's `options`.
 
-    A machine that goes without a goodbye is noticed within a minute, where Postgres by itself waits for hours: until
-    then its sessions keep their row locks and advisory locks, and a second beat finds every job running.
+    A machine that goes without a goodbye is noticed within GONE_SECONDS, where Postgres by itself waits for hours; so
+    is one that froze in the middle of a transaction, whose kernel still answers for it. Until then their sessions keep
+    row locks and advisory locks.
     """
-    wanted = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
+    gone_ms = round(GONE_SECONDS * 1_000)
+    wanted = {
+        "tcp_keepalives_idle": 15,
+        "tcp_keepalives_interval": 5,
+        "tcp_keepalives_count": 3,
+        "tcp_user_timeout": gone_ms,
+        "idle_in_transaction_session_timeout": gone_ms,
+    }
     if bounded:
         wanted["lock_timeout"] = round(LOCK_SECONDS * 1_000)
+        wanted["statement_timeout"] = round(STATEMENT_SECONDS * 1_000)
     return " ".join(f"-c {name}={value}" for name, value in wanted.items())
 
 

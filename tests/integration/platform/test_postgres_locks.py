@@ -30,7 +30,10 @@ SHOWN = """
 import django; django.setup()
 from django.db import connection
 with connection.cursor() as cursor:
-    for name in ("lock_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"):
+    for name in (
+        "lock_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout",
+        "idle_in_transaction_session_timeout",
+    ):
         cursor.execute(f"SHOW {name}")
         print(*cursor.fetchone())
 """
@@ -133,4 +136,4 @@ def test_dpp_39_a_session_notices_a_lock_that_stays_and_a_machine_that_is_gone(s
     shown = subprocess.run(
         [sys.executable, "-c", SHOWN], env=environ, capture_output=True, text=True, check=True, timeout=60
     )
-    assert shown.stdout.split() == [lock, "30", "10", "3"]
+    assert shown.stdout.split() == [lock, "15", "5", "3", "30000", "30s"]

@@ -6,10 +6,12 @@ import time
 import psycopg
 import pytest
 from django.db import connection
+from psycopg import errors
 
 from dpp_project.stores import postgres
 from dpp_project.stores.postgres import BoundedConnection
 from tests.gear.faults.proxy import Mode, Proxy
+from tests.gear.waiting import wait_until
 
 pytestmark = pytest.mark.contract("DPP-39")
 
@@ -42,3 +44,31 @@ def test_an_answer_that_takes_less_is_waited_for(db: None, monkeypatch: pytest.M
     with BoundedConnection.connect(os.environ["DATABASE_URL"], autocommit=True) as bounded:
         assert bounded.execute("SELECT pg_sleep(0.3), 1").fetchone() == ("", 1)
         assert not bounded.closed
+
+
+@pytest.mark.contract("HRD-01")
+def test_hrd_01_a_host_that_freezes_in_a_transaction_keeps_its_row_locks_for_a_bounded_time(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel answers for it, so no keepalive notices; the server ends a transaction that asks nothing."""
+    monkeypatch.setattr(postgres, "GONE_SECONDS", 0.5)
+    options = postgres.session_settings(bounded=True)
+    key = "SELECT pg_try_advisory_xact_lock(7, 7)"
+    with (
+        psycopg.connect(os.environ["DATABASE_URL"], options=options) as frozen,
+        psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as other,
+    ):
+        assert frozen.execute(key).fetchone() == (True,)
+        assert other.execute(key).fetchone() == (False,)
+        wait_until(lambda: other.execute(key).fetchone() == (True,), what="the end of the frozen transaction")
+        with pytest.raises(errors.IdleInTransactionSessionTimeout):
+            frozen.execute("SELECT 1")
+
+
+@pytest.mark.contract("HRD-01")
+def test_hrd_01_a_statement_that_was_given_up_ends_at_the_server_too(db: None) -> None:
+    assert postgres.ANSWER_SECONDS < postgres.STATEMENT_SECONDS < postgres.GONE_SECONDS
+    with psycopg.connect(os.environ["DATABASE_URL"], options=postgres.session_settings(bounded=True)) as service:
+        assert service.execute("SHOW statement_timeout").fetchone() == ("25s",)
+    with psycopg.connect(os.environ["DATABASE_URL"], options=postgres.session_settings(bounded=False)) as migration:
+        assert migration.execute("SHOW statement_timeout").fetchone() == ("0",)

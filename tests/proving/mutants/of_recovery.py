@@ -14,6 +14,7 @@ REQUEUER: Final = "reaper/requeuer.py"
 AUDITOR: Final = "reaper/hold_auditor.py"
 LETTERS: Final = "reaper/dead_letters.py"
 
+leases = In("integration/platform/test_jobs_leases")
 loops = In("integration/reaper/test_reaper_loops")
 reaps = In("integration/reaper/test_reaper_leases")
 sweeps = In("integration/reaper/test_sweeper_reservations")
@@ -269,6 +270,57 @@ MUTANTS: Final = (
         "    first = bisect(found, _Turn.after)\n",
         "    first = 0\n",
         audits("test_dpp_44_more_tenants_than_one_pass_takes_have_their_turn"),
+    ),
+    Mutant(
+        "a job is taken over from a pass that lives",
+        "dpp_project/jobs/leases.py",
+        " WHERE job = %s AND beat_at < clock_timestamp() - make_interval(secs => %s)\n",
+        " WHERE job = %s AND beat_at < clock_timestamp() - make_interval(secs => %s) / 2\n",
+        leases("test_hrd_01_a_pass_that_is_silent_for_less_than_its_lease_keeps_the_job"),
+    ),
+    Mutant(
+        "a takeover ends the leases of all jobs",
+        "dpp_project/jobs/leases.py",
+        " WHERE job = %s AND beat_at <",
+        " WHERE job <> %s || 'x' AND beat_at <",
+        leases("test_hrd_01_a_pass_that_is_silent_for_longer_is_taken_over"),
+    ),
+    Mutant(
+        "a pass that was taken over takes its lease back",
+        "dpp_project/jobs/leases.py",
+        " WHERE id = ANY(%s) AND beat_at IS NOT NULL\nRETURNING id\n",
+        " WHERE id = ANY(%s)\nRETURNING id\n",
+        leases("test_hrd_01_a_pass_that_gets_on_is_renewed_and_one_that_was_taken_over_ends_at_its_next_row"),
+    ),
+    Mutant(
+        "a pass that hangs is renewed for ever",
+        "dpp_project/jobs/leases.py",
+        "        hung = [row for row, one in running.items() if one.hangs()]\n",
+        "        hung: list[int] = []\n",
+        leases("test_hrd_01_a_pass_that_hangs_gives_its_job_up"),
+    ),
+    Mutant(
+        "a long pass that gets on is taken for hung",
+        "dpp_project/jobs/deadline.py",
+        "        return monotonic() >= max(self._ends_at, self._progressed_at + HANG_SECONDS)\n",
+        "        return monotonic() >= self._ends_at\n",
+        leases("test_hrd_01_a_pass_that_hangs_gives_its_job_up"),
+    ),
+    Mutant(
+        "a job that hung takes the room of another",
+        "dpp_project/jobs/scheduler.py",
+        "        make_room(len(registry.jobs()) + len(self._hung))\n",
+        "",
+        leases("test_hrd_01_a_job_that_hangs_starts_anew_and_starves_no_other"),
+    ),
+    Mutant(
+        "a host that froze with a lock keeps it",
+        "dpp_project/stores/advisory_lock.py",
+        "set_config('idle_session_timeout', %s, false)",
+        "set_config('idle_session_timeout', %s, true)",
+        In("integration/platform/test_advisory_lock")(
+            "test_hrd_01_a_host_that_freezes_with_a_lock_keeps_it_for_a_bounded_time"
+        ),
     ),
     Mutant(
         "jobs fight for eight connections",
