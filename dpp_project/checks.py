@@ -60,7 +60,7 @@ def production(app_configs: Configs, **_kwargs: Any) -> list[CheckMessage]:
     if (ENV.AWS_ACCESS_KEY_ID is None) != (ENV.AWS_SECRET_ACCESS_KEY is None):
         found.append(Error("Half an AWS key is set.", hint="Set both parts, or none for a role.", id="dpp.E010"))
     if ENV.DPP_METRICS_TOKEN is None and ENV.DPP_HTTPS:
-        found.append(Warning("/metrics is open to all.", hint="Set DPP_METRICS_TOKEN.", id="dpp.W002"))
+        found.append(Warning("/metrics answers this machine alone.", hint="Set DPP_METRICS_TOKEN.", id="dpp.W002"))
     return found
 
 

@@ -90,18 +90,26 @@ class Environment(BaseModel):
         default=True, description="TLS is in front: redirect to it, secure cookies, HSTS. Off only on loopback."
     )
     DPP_METRICS_TOKEN: str | None = Field(
-        default=None, min_length=16, description="Bearer token that /metrics asks for; unset means open to all."
+        default=None,
+        min_length=16,
+        description="Bearer token that /metrics asks for; unset: it answers this machine alone.",
     )
 
     DPP_METRICS_DIR: str | None = Field(
         default=None,
         description="Folder that the processes of a machine count into, so that `/metrics` adds them up; "
-        "unset: each API process shows its own counts, and no worker's.",
+        "unset: one in the folder for temporary files, for this user and database.",
     )
 
     DPP_API_HOST: str = Field(default="127.0.0.1", description="Address the API listens on.")
     DPP_API_PORT: Tcp = Field(default=8000, description="Port the API listens on.")
     DPP_API_WORKERS: int = Field(default=2, ge=1, le=64, description="API processes; one a core.")
+    DPP_API_MEMORY_MB: int = Field(
+        default=512,
+        ge=128,
+        le=65_536,
+        description="An API process that holds more is replaced; one that asks for twice as much gets none.",
+    )
     DPP_API_CONNECTIONS_PER_ADDRESS: int = Field(
         default=500,
         ge=1,

@@ -19,6 +19,10 @@ API_DRAIN_SECONDS = 15
 API_HEADER_SECONDS = 5
 API_BACKLOG = 4_096
 API_CONNECTIONS = 4_000
+API_HEAD_BYTES = 65_536
+"""Of a request; what a client sends before its head ends is held in memory."""
+API_MEMORY_SECONDS = 5
+"""How often the server looks how much its processes hold."""
 """Of one process. More wait in the backlog, unseen; those that say nothing are closed after API_HEADER_SECONDS."""
 STATIC_FOLDER = "staticfiles"
 
@@ -31,6 +35,8 @@ def api(values: Environment) -> list[str]:
         *("--host", values.DPP_API_HOST, "--port", str(values.DPP_API_PORT)),
         *("--workers", str(values.DPP_API_WORKERS), "--backlog", str(API_BACKLOG)),
         *("--backpressure", str(API_CONNECTIONS), "--http1-header-read-timeout", str(API_HEADER_SECONDS * 1_000)),
+        *("--http1-buffer-size", str(API_HEAD_BYTES), "--workers-max-rss", str(values.DPP_API_MEMORY_MB)),
+        *("--rss-sample-interval", str(API_MEMORY_SECONDS)),
         *("--respawn-failed-workers", "--workers-kill-timeout", str(API_DRAIN_SECONDS)),
         *("--static-path-route", "/static", "--static-path-mount", STATIC_FOLDER),
         "dpp_project.asgi:application",
@@ -62,6 +68,13 @@ def _allow_open_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
+def _bound_memory(megabytes: int) -> None:
+    """Of each process by itself: what asks for all of a machine's memory gets a MemoryError, which is a 500."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = megabytes << 20
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
 PARTS: dict[str, Callable[[Environment], list[str]]] = {"api": api, "worker": worker, "beat": beat}
 
 # Beat's process runs the recovery jobs; the logs call it by what it does (DPP-73).
@@ -82,8 +95,9 @@ def main() -> None:
     checks.refuse_unsafe_redis()
     if part == "api":
         _allow_open_files(2 * API_CONNECTIONS)
-    if values.DPP_METRICS_DIR is not None:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics.own_folder(Path(values.DPP_METRICS_DIR), part))
+        _bound_memory(2 * values.DPP_API_MEMORY_MB)
+    root = Path(values.DPP_METRICS_DIR) if values.DPP_METRICS_DIR else metrics.default_root(values.DATABASE_URL)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics.own_folder(root, part))
     os.execv(command[0], command)  # noqa: S606  becoming the server is the point
 
 

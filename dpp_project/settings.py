@@ -195,6 +195,8 @@ UNFOLD = {
     "SIDEBAR": {"show_search": True, "show_all_applications": False},
 }
 
+# No address takes a file: without handlers a part that is one is dropped as it is read, and /tmp stays empty.
+FILE_UPLOAD_HANDLERS: list[str] = []
 LOGIN_REDIRECT_URL = "admin:index"
 APPEND_SLASH = False
 SECURE_SSL_REDIRECT = ENV.DPP_HTTPS

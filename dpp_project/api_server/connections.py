@@ -20,7 +20,7 @@ from typing import Final
 
 import structlog
 
-from dpp_project.api_server.client_address import site_of
+from dpp_project.http.client_address import site_of
 
 log = structlog.get_logger("dpp.api_server")
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from dpp_project.api_server import body_rules, wsgi_environ
-from dpp_project.api_server.client_address import ClientAddresses, site_of
 from dpp_project.api_server.connections import ConnectionLimits, ConnectionWatch
 from dpp_project.api_server.django_threads import Answer, Django, DjangoThreads, Send, StreamLimits, ask
 from dpp_project.api_server.fair_threads import TooManyWaiting
@@ -24,9 +23,11 @@ from dpp_project.api_server.stuck import EndWhenStuck, StuckLimits
 from dpp_project.api_server.wsgi_environ import Environ
 from dpp_project.constants import RATE_LIMIT_RETRY_AFTER_SECONDS
 from dpp_project.http import refused_by_server
+from dpp_project.http.client_address import ClientAddresses, site_of
 from dpp_project.http.problems import Problem
 from dpp_project.http.refused_by_server import PROVEN, REFUSED
 from dpp_project.reasons import ReasonCode
+from tenants.metrics import RATE_LIMITED
 
 if TYPE_CHECKING:
     from dpp_project.heartbeats.pulse import Pulse  # its table needs the apps
@@ -120,6 +121,7 @@ class ApiHost:
         header = environ.get("HTTP_AUTHORIZATION")
         tenant = None if header is None else self._known.tenant_of(header)
         if tenant is None and (seconds := self._strangers.take(environ["REMOTE_ADDR"])):
+            RATE_LIMITED.labels("address").inc()
             raise refused_by_server.too_many_of_address(
                 per_minute=round(self._limits.strangers.per_second * 60), retry_after_seconds=seconds
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dpp_project.api_server.client_address import site_of
+from dpp_project.http.client_address import site_of
 
 REMEMBERED_KEYS: Final = 10_000
 REMEMBERED_SITES: Final = 10_000

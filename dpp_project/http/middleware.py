@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from dpp_project import origins
-from dpp_project.http import answers, client_address, metrics, problems
+from dpp_project.http import answers, metrics, problems
 from dpp_project.http.handlers import NOT_FOUND_DETAIL, REASON_BY_STATUS, bad_request, for_browsers
 from dpp_project.http.problems import Problem
 from dpp_project.observe import tracing
@@ -19,6 +19,7 @@ from dpp_project.reasons import ReasonCode
 log = structlog.get_logger("dpp.request")
 
 LOGGED_PATH_LENGTH = 200
+LOGGED_METHOD_LENGTH = 20
 WITHOUT_ORIGIN = "/v1/runs"
 """A tenant's own work, of which the audit trail holds nothing: from where it came is not asked."""
 
@@ -59,19 +60,19 @@ class RequestMiddleware:
         if request.path.startswith(WITHOUT_ORIGIN):
             return self.get_response(request)
         source = origins.CONSOLE if request.path.startswith("/admin/") else origins.API
-        with origins.use(source, client_address.of(request)):
+        with origins.use(source, request.META.get("REMOTE_ADDR", "")):
             return self.get_response(request)
 
     def _account(self, request: HttpRequest, response: HttpResponseBase, started: float) -> None:
         seconds = time.perf_counter() - started
         route = request.resolver_match.route if request.resolver_match else "unmatched"
-        metrics.REQUEST_SECONDS.labels(request.method or "?", route, f"{response.status_code // 100}xx").observe(
-            seconds
-        )
+        metrics.REQUEST_SECONDS.labels(
+            metrics.method_label(request.method), route, f"{response.status_code // 100}xx"
+        ).observe(seconds)
         principal = getattr(request, "dpp_principal", None)
         log.info(
             "request",
-            method=request.method,
+            method=(request.method or "")[:LOGGED_METHOD_LENGTH],
             path=request.path[:LOGGED_PATH_LENGTH],
             route=route,
             status=response.status_code,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpp_project.api_server.client_address import ClientAddresses, is_loopback, site_of
+from dpp_project.http.client_address import ClientAddresses, is_loopback, site_of
 
 pytestmark = pytest.mark.contract("HRD-10")
 

@@ -164,6 +164,7 @@ def _wsgi_command(values: Environment) -> list[str]:
     return [
         *(sys.executable, "-m", "granian", "--interface", "wsgi", "--http", "1", "--no-ws", "--log-level", "error"),
         *("--port", str(values.DPP_API_PORT), "--blocking-threads", str(values.DPP_API_THREADS)),
+        *("--http1-buffer-size", str(serve.API_HEAD_BYTES)),
         *("--static-path-route", "/static", "--static-path-mount", serve.STATIC_FOLDER),
         "tests.gear.servers.wsgi_reference:application",
     ]

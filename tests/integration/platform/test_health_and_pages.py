@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(autouse=True)
 def forget_the_last_probing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_latest", health._Latest())
+    monkeypatch.setattr(metrics, "_latest", metrics._LatestPage())
 
 
 @pytest.mark.contract("DPP-72")
@@ -242,6 +244,63 @@ def test_dpp_74_metrics_ask_for_their_token_where_one_is_set(client: Client, mon
         assert response.status_code == 401
         assert response.headers["Content-Type"] == "application/problem+json"
     assert client.get("/metrics", headers={"Authorization": "Bearer 0123456789abcdef"}).status_code == 200
+
+
+@pytest.mark.contract("HRD-11")
+@pytest.mark.parametrize(
+    ("address", "header", "status"),
+    [
+        ("127.0.0.1", {}, 200),
+        ("::1", {}, 200),
+        ("203.0.113.7", {}, 401),
+        ("203.0.113.7", {"X-Forwarded-For": "127.0.0.1"}, 401),
+        ("127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}, 401),
+        ("127.0.0.1", {"Forwarded": "for=127.0.0.1"}, 401),
+    ],
+)
+def test_hrd_11_without_a_token_metrics_answer_this_machine_alone(
+    client: Client, monkeypatch: pytest.MonkeyPatch, address: str, header: dict[str, str], status: int
+) -> None:
+    monkeypatch.setattr(metrics, "_collectors", {})
+    assert client.get("/metrics", headers=header, REMOTE_ADDR=address).status_code == status
+
+
+@pytest.mark.contract("HRD-11")
+def test_hrd_11_many_who_scrape_at_once_cause_one_computing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
+
+    def collect() -> Iterator[Any]:
+        computed.append(1)
+        return iter(())
+
+    monkeypatch.setattr(metrics, "_collectors", {"counting": collect})
+    pages_seen = {client.get("/metrics").content for _ in range(10)}
+    assert (len(computed), len(pages_seen)) == (1, 1)
+    monkeypatch.setattr(metrics, "FRESH_SECONDS", 0.0)
+    client.get("/metrics")
+    assert len(computed) == 2
+
+
+@pytest.mark.contract("HRD-11")
+def test_hrd_11_processes_of_one_platform_count_into_one_folder_that_is_theirs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    root = metrics.default_root("postgresql://a")
+    assert root == metrics.default_root("postgresql://a") != metrics.default_root("postgresql://b")
+    assert (root.parent, root.stat().st_mode & 0o777) == (tmp_path, 0o700)
+    assert "postgresql" not in root.name
+    root.rmdir()
+    elsewhere = tmp_path / "of-another"
+    elsewhere.mkdir()
+    root.symlink_to(elsewhere)
+    with pytest.raises(PermissionError):
+        metrics.default_root("postgresql://a")
+    root.unlink()
+    root.mkdir()
+    root.chmod(0o777)
+    with pytest.raises(PermissionError):
+        metrics.default_root("postgresql://a")
 
 
 @pytest.mark.contract("DPP-71")

@@ -48,13 +48,6 @@ MUTANTS: Final = (
         audit("test_dpp_97_an_entry_needs_the_transaction_of_its_act"),
     ),
     Mutant(
-        "a client names its own address",
-        "dpp_project/http/client_address.py",
-        '.rpartition(",")[2]',
-        '.partition(",")[0]',
-        audit("test_dpp_97_the_address_is_what_the_nearest_proxy_says"),
-    ),
-    Mutant(
         "a tenant learns which operator it was",
         "tenants/audit_api.py",
         "entry.actor if entry.actor.startswith(OWNER) else OPERATOR",

@@ -8,6 +8,16 @@ PARSERS: Final = "dpp_project/http/parsers.py"
 
 SUBMISSION: Final = "runs/submit/submission.py"
 
+HOST: Final = "dpp_project/api_server/host.py"
+FAIR_THREADS: Final = "dpp_project/api_server/fair_threads.py"
+CONNECTIONS: Final = "dpp_project/api_server/connections.py"
+CLIENT_ADDRESS: Final = "dpp_project/http/client_address.py"
+
+strangers = In("integration/platform/test_api_server_strangers")
+addresses = In("unit/test_client_address")
+fair_threads = In("unit/test_fair_threads")
+labels = In("integration/platform/test_metrics_labels")
+health = In("integration/platform/test_health_and_pages")
 metering = In("integration/runs/test_submit_metering")
 json_memory = In("unit/test_json_memory")
 strict_json = In("unit/test_strict_json")
@@ -40,5 +50,68 @@ MUTANTS: Final = (
         "        entry.passed(found.entry, found.money)\n        asked = read()\n",
         "        asked = read()\n        entry.passed(found.entry, found.money)\n",
         metering("test_hrd_12_a_wrong_body_costs_a_token_and_without_one_is_not_parsed"),
+    ),
+    Mutant(
+        "a stranger's valid key has paid",
+        HOST,
+        '                self._strangers.give_back(environ["REMOTE_ADDR"])\n',
+        "",
+        strangers("test_hrd_12_a_valid_key_that_is_new_here_pays_nothing"),
+    ),
+    Mutant(
+        "a client writes its own address to the left of the proxy's",
+        CLIENT_ADDRESS,
+        'reversed(forwarded_for.split(","))',
+        'forwarded_for.split(",")',
+        addresses("test_hrd_10_a_header_counts_as_far_as_our_proxies_wrote_it"),
+    ),
+    Mutant(
+        "any connection may name another address",
+        CLIENT_ADDRESS,
+        "if not self._trusted or not self.is_proxy(peer):",
+        "if not self._trusted:",
+        addresses("test_hrd_10_a_header_counts_as_far_as_our_proxies_wrote_it"),
+    ),
+    Mutant(
+        "one source may have every thread",
+        FAIR_THREADS,
+        "max(1, count * 2 // 3)",
+        "count",
+        fair_threads("test_hrd_12_one_source_never_has_all_threads"),
+    ),
+    Mutant(
+        "a source that waits is served before those that came since",
+        FAIR_THREADS,
+        "        self._ready.append(lane)\n",
+        "        self._ready.appendleft(lane)\n",
+        fair_threads("test_hrd_12_a_new_source_waits_for_few_of_each_other"),
+    ),
+    Mutant(
+        "an answer may wait for its client for ever",
+        CONNECTIONS,
+        "            if now - since < self._limits.window_seconds:\n",
+        "            if now - since >= 0:\n",
+        strangers("test_hrd_10_an_answer_that_its_client_does_not_take_ends_its_connection"),
+    ),
+    Mutant(
+        "the connections of our own proxy are too many",
+        CONNECTIONS,
+        "if surplus > 0 and not self._is_exempt(held[0].peer[0]):",
+        "if surplus > 0:",
+        strangers("test_hrd_10_connections_of_one_address_are_bounded_and_the_silent_ones_go"),
+    ),
+    Mutant(
+        "an invented method is a label",
+        "dpp_project/http/metrics.py",
+        'return method if method in KNOWN_METHODS else "other"',
+        'return method or "other"',
+        labels("test_hrd_11_a_flood_of_inventions_makes_no_series"),
+    ),
+    Mutant(
+        "a proxy on this machine opens the metrics to the world",
+        "dpp_project/pages.py",
+        "return not is_forwarded and is_loopback(",
+        "return is_loopback(",
+        health("test_hrd_11_without_a_token_metrics_answer_this_machine_alone"),
     ),
 )
