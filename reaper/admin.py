@@ -27,7 +27,8 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     search_fields = ("message_id", "run_id", "tenant_id", "trace_id")
     ordering = ("-stored_at",)
     fields = readonly_fields = (
-        *("message_id", "label", "run_id", "tenant_id", "task", "trace_id", "sent_at", "stored_at", "receives"),
+        *("message_id", "label", "run_id", "tenant_id", "task", "trace_id", "sent_at", "stored_at"),
+        *("letters", "receives"),
         *("size_bytes", "sha256", "carried", "redriven_at", "redriven_by"),
     )
     actions_detail = ("send_again",)

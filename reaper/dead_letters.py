@@ -1,9 +1,10 @@
 """Empties the dead-letter queue: every letter is stored, then its run is seen to, then the message is deleted (DPP-45).
 
-    store    one row for each message; a message met again finds its row
+    store    one row for each run; a message met again, and another of the same run, find it
     decide   in one transaction with the row's outcome:
                first letter of a run still queued    mark the run: from now on the requeuer keeps off      REQUEUED
-               another letter of it                  claim by compare-and-set: everything goes back        REFUNDED
+               another, sent after that mark         claim by compare-and-set: everything goes back        REFUNDED
+               another, sent before it               nothing: it says nothing about the requeue            as it was
                run started, ended or unknown         nothing                                               KEPT
     act      send the run's message, or finish the claim
     delete   from the queue
@@ -14,7 +15,7 @@ met by chance is decided once, by the row that the first one stored.
 """
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import transaction
@@ -45,6 +46,8 @@ BATCH: Final = 10
 WAIT_SECONDS: Final = 1
 """A receive that does not wait asks some of the queue's servers only, and may find nothing where there is something."""
 VISIBILITY_SECONDS: Final = 60
+CLOCKS_DIFFER: Final = timedelta(seconds=60)
+"""At most, the queue's clock and the database's; what dies of three receives was sent longer before."""
 
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
@@ -114,10 +117,17 @@ def _decide(
     if run.dead_lettered_at is None:
         if transitions.mark_dead_lettered(run_id=run.run_id) is not LOST:
             stored.outcome = DeadLetter.Outcome.REQUEUED
-    elif (claim := _claimed(run)) is not None:
+    elif _is_of_the_requeue(stored, run) and (claim := _claimed(run)) is not None:
         stored.outcome = DeadLetter.Outcome.REFUNDED
     stored.save(update_fields=["outcome"])
     return stored, claim
+
+
+def _is_of_the_requeue(stored: DeadLetter, run: Run) -> bool:
+    """A run may have had two messages before either died: the second must not end it while its one requeue waits."""
+    if stored.sent_at is None or run.dead_lettered_at is None:
+        return True
+    return stored.sent_at > run.dead_lettered_at - CLOCKS_DIFFER
 
 
 def _claimed(run: Run) -> Claim | None:
@@ -141,16 +151,30 @@ def _store(
         "receives": int(attributes.get("ApproximateReceiveCount", 0)),
         "sent_at": _instant(attributes.get("SentTimestamp")),
     }
-    if letter is not None:
-        values |= {
-            "run_id": letter.run_id,
-            "tenant_id": letter.kwargs["tenant_id"],
-            "task": letter.task,
-            "trace_id": letter.trace_id,
-            "kwargs": letter.kwargs,
-        }
-    stored, is_new = DeadLetter.objects.get_or_create(message_id=message["MessageId"], defaults=values)
-    return stored, is_new
+    message_id = message["MessageId"]
+    if letter is None:
+        return DeadLetter.objects.get_or_create(message_id=message_id, defaults=values)
+    values |= {
+        "run_id": letter.run_id,
+        "tenant_id": letter.kwargs["tenant_id"],
+        "task": letter.task,
+        "trace_id": letter.trace_id,
+        "kwargs": letter.kwargs,
+        "message_id": message_id,
+    }
+    met = DeadLetter.objects.filter(message_id=message_id, of_run__isnull=True).first()
+    if met is not None:
+        return met, False  # stored by version 0.1.0, which died before it deleted the message
+    # Its lock lets the letters of one run take turns.
+    rows = DeadLetter.objects.select_for_update()
+    stored, is_new = rows.get_or_create(of_run=letter.run_id, defaults=values)
+    if is_new or stored.message_id == message_id:
+        return stored, is_new
+    del values["outcome"]
+    for name, value in (values | {"letters": stored.letters + 1}).items():
+        setattr(stored, name, value)
+    stored.save(update_fields=[*values, "letters"])
+    return stored, True
 
 
 def _instant(milliseconds: str | None) -> datetime | None:

@@ -8,7 +8,12 @@ RAW_BYTES_MAX = 16_384
 
 
 class DeadLetter(models.Model):
-    """One message from the dead-letter queue. Of a readable one only ids and headers are kept, of another its bytes."""
+    """What came from the dead-letter queue: one row for each run, or for each message of poison.
+
+    Of a readable message only ids and headers are kept, of another its bytes. Of a run's letters the last one's are,
+    and `letters` counts them. `of_run` is the run where it is the row's key; rows of version 0.1.0, one for each
+    message, have none.
+    """
 
     class Outcome(models.TextChoices):
         KEPT = "KEPT", "kept: nothing to do for its run"
@@ -17,6 +22,7 @@ class DeadLetter(models.Model):
         POISON = "POISON", "not a message of ours"
 
     message_id = models.TextField(unique=True)
+    of_run = models.UUIDField(null=True, editable=False)
     outcome = models.TextField(choices=Outcome.choices)
     run_id = models.UUIDField(null=True)
     tenant_id = models.TextField(default="", db_default="")
@@ -27,6 +33,7 @@ class DeadLetter(models.Model):
     size_bytes = models.PositiveIntegerField()
     sha256 = models.TextField()
     receives = models.PositiveIntegerField()
+    letters = models.PositiveIntegerField(default=1, db_default=1)
     sent_at = models.DateTimeField(null=True)
     stored_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
     redriven_at = models.DateTimeField(null=True)
@@ -40,6 +47,9 @@ class DeadLetter(models.Model):
             models.Index(fields=["run_id"], name="idx_dead_letters_run", condition=Q(run_id__isnull=False)),
         ]
         constraints = [
+            models.UniqueConstraint(
+                fields=["of_run"], name="dead_letters_one_per_run", condition=Q(of_run__isnull=False)
+            ),
             models.CheckConstraint(
                 condition=Q(outcome__in=["KEPT", "REQUEUED", "REFUNDED", "POISON"]), name="dead_letters_outcome_known"
             ),

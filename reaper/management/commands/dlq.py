@@ -73,6 +73,7 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
         "run_id": letter.run_id and str(letter.run_id),
         "tenant_id": letter.tenant_id,
         "trace_id": letter.trace_id,
+        "letters": letter.letters,
         "receives": letter.receives,
         "size_bytes": letter.size_bytes,
         "sha256": letter.sha256,

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,9 @@ from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-45")]
+
+
+MINUTES = timedelta(minutes=3)
 
 
 def dies(run: Run) -> str:
@@ -75,9 +79,58 @@ def test_dpp_45_the_second_letter_ends_the_run_and_everything_goes_back(tenant: 
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
     dies(run)
     assert consume() == (1, 1, 0)
-    assert outcomes(run) == ["REQUEUED", "REFUNDED", "KEPT"]
+    assert outcomes(run) == ["REFUNDED"]
+    assert DeadLetter.objects.get().letters == 3
     assert waiting(ENV.DPP_QUEUE_URL) == 1
     recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("HRD-08")
+def test_dpp_45_a_second_message_of_a_run_that_died_too_does_not_end_it(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were sent before the first died: the run is sent once more, and the second letter says nothing of that."""
+    run = recovery.queued(tenant)
+    dies(run)
+    consume()
+    marked = gear.row(run.run_id)
+    assert marked.dead_lettered_at is not None
+    body = Wakeup.of(run).message().body
+    monkeypatch.setattr(dead_letters, "_received", redelivers(body, sent_at=marked.dead_lettered_at - MINUTES))
+    assert consume() == (1, 1, 0)
+    assert (outcomes(run), DeadLetter.objects.get().letters) == (["REQUEUED"], 2)
+    assert gear.row(run.run_id).status == "QUEUED"
+    assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
+    monkeypatch.setattr(
+        dead_letters, "_received", redelivers(body, sent_at=marked.dead_lettered_at, message_id="the requeue's")
+    )
+    assert consume() == (1, 1, 0)
+    assert (outcomes(run), DeadLetter.objects.get().letters) == (["REFUNDED"], 3)
+    assert gear.row(run.run_id).last_error_reason_code == "DEAD_LETTERED"
+    recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("HRD-08")
+def test_dpp_45_two_consumers_with_two_letters_of_one_run_decide_in_turn(tenant: Tenant) -> None:
+    runs = [recovery.queued(tenant) for _ in range(6)]
+    for run in runs * 2:
+        dies(run)
+    recovery.at_once(*[consume] * 2)
+    assert [outcomes(run) for run in runs] == [["REFUNDED"]] * 6
+    assert set(DeadLetter.objects.values_list("letters", flat=True)) == {2}
+    recovery.law_holds(tenant)
+
+
+def test_dpp_45_a_letter_that_the_release_before_stored_is_met_again(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recovery.queued(tenant)
+    monkeypatch.setattr(dead_letters, "_received", redelivers(Wakeup.of(run).message().body))
+    assert consume() == (1, 1, 0)
+    DeadLetter.objects.update(of_run=None)
+    monkeypatch.setattr(dead_letters, "_received", redelivers(Wakeup.of(run).message().body))
+    assert consume() == (1, 1, 0)
+    assert outcomes(run) == ["REQUEUED"]
 
 
 def canceled_while_queued(tenant: Tenant) -> Run:
@@ -105,7 +158,7 @@ def test_dpp_45_letters_of_started_or_ended_runs_are_only_stored(kept: Callable[
         dies(run)
     assert consume() == (2, 2, 0)
     assert (gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)) == before
-    assert outcomes(run) == ["KEPT", "KEPT"]
+    assert (outcomes(run), DeadLetter.objects.get().letters) == (["KEPT"], 2)
     assert waiting(ENV.DPP_QUEUE_URL) == waiting(ENV.DPP_DLQ_URL) == 0
 
 
@@ -175,9 +228,12 @@ def test_dpp_45_a_consumer_that_dies_leaves_the_first_letter_a_first_letter(
     assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
 
 
-def redelivers(body: str) -> Callable[..., list[dict[str, Any]]]:
+def redelivers(
+    body: str, *, sent_at: datetime | None = None, message_id: str = "the-same-message"
+) -> Callable[..., list[dict[str, Any]]]:
     """The queue, giving one message again under its own id, as after a visibility timeout."""
-    left = [{"MessageId": "the-same-message", "ReceiptHandle": "unknown", "Body": body, "Attributes": {}}]
+    sent = {} if sent_at is None else {"SentTimestamp": str(int(sent_at.timestamp() * 1_000))}
+    left = [{"MessageId": message_id, "ReceiptHandle": "unknown", "Body": body, "Attributes": sent}]
     return lambda _count, *, wait_seconds: [left.pop()] if left and wait_seconds >= 0 else []
 
 
