@@ -67,7 +67,14 @@ class Environment(BaseModel):
 
     DATABASE_URL: PostgresUrl = Field(description="Postgres, as postgresql://user:password@host:port/name.")
     REDIS_URL: RedisUrl = Field(description="Redis 7+ or Valkey, not a cluster, `maxmemory-policy noeviction`.")
-    DPP_SECRET_KEY: str = Field(min_length=32, description="Signs admin sessions; 50 or more random characters.")
+    DPP_SECRET_KEY: str = Field(
+        min_length=32,
+        description="Signs admin sessions and seals queue messages, the same in every process; 50 or more random "
+        "characters.",
+    )
+    DPP_SECRET_KEY_FALLBACKS: CommaList = Field(
+        default=[], description="Other secret keys whose signatures and seals hold, comma-separated, while one changes."
+    )
     DPP_QUEUE_URL: HttpUrl = Field(description="SQS queue that wakes the workers.")
     DPP_DLQ_URL: HttpUrl = Field(description="SQS queue for messages that three receives did not finish.")
     DPP_BUCKET: str = Field(default="dpp-results", min_length=3, description="S3 bucket for results and uploads.")
@@ -144,6 +151,10 @@ class Environment(BaseModel):
         ge=1,
         le=20,
         description="Length of a worker's long poll; a worker that stops waits for its last one.",
+    )
+    DPP_QUEUE_UNSEALED: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="Messages of senders before 0.2 carry no seal; `accept` only while such senders are replaced.",
     )
     DPP_SQS_GROUP_BY: Literal["tenant", "none"] = Field(
         default="tenant",

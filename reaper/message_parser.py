@@ -1,12 +1,11 @@
 """Reads what lies in the dead-letter queue, which may be anything. Pure: bytes in, a letter out; nothing raises."""
 
-import base64
-import binascii
-import json
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dpp_project.celery_sqs import celery_message
+from dpp_project.celery_sqs.celery_message import NotOurs
 from runs.submit.wake_worker import TASK
 
 TEXT_MAX: Final = 256
@@ -25,15 +24,17 @@ class Letter:
 
 
 def read(body: str) -> Letter | None:
-    """The letter, or None for poison: anything but exactly a message of ours."""
+    """The letter, or None for poison: anything but exactly a message of ours, under our seal.
+
+    A letter decides over its run (it is sent again once, then refunded), so that a forged one would cancel runs.
+    """
     try:
-        document = json.loads(base64.b64decode(body, validate=True))
-        task, trace_id = document["headers"]["task"], document["headers"].get("trace_id")
-        arguments, kwargs, _ = json.loads(base64.b64decode(document["body"], validate=True))
-        run_id = uuid.UUID(kwargs["run_id"])
-    except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        obeyed = celery_message.read(body)
+        run_id = uuid.UUID(obeyed.kwargs["run_id"])
+    except (NotOurs, ValueError, KeyError, TypeError, AttributeError):
         return None
-    if task != TASK or arguments != [] or set(kwargs) != KWARGS:
+    kwargs, trace_id = obeyed.kwargs, obeyed.trace_id
+    if obeyed.task != TASK or set(kwargs) != KWARGS:
         return None
     if not all(_is_plain(value) for value in kwargs.values()):
         return None

@@ -48,6 +48,7 @@ from kombu.transport import SQS as KOMBU_SQS
 from kombu.transport import virtual
 
 from dpp_project.aws import clients, receipt_handles
+from dpp_project.celery_sqs import celery_message
 from dpp_project.process_env import ENV
 
 if TYPE_CHECKING:
@@ -187,7 +188,11 @@ class Channel(SQS.Channel):  # type: ignore[misc]
 
     def _give_one(self, callback: Callable[[Any], None], message: SqsMessage, queue: str, url: str) -> None:
         try:
-            callback(self._message_to_python(message, queue, url))
+            # Celery and kombu see what we have written anew, never what was sent.
+            ours = message | {"Body": celery_message.anew(message["Body"], queue=queue)}
+            callback(self._message_to_python(ours, queue, url))
+        except celery_message.NotOurs as refused:
+            log.error("message %s is left to redrive: %s", message.get("MessageId"), refused)  # noqa: TRY400  no stack
         except Exception as error:
             receives = message.get("Attributes", {}).get("ApproximateReceiveCount")
             log.exception(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dpp_project.celery_sqs import message_seal
 from tests.gear.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -94,10 +95,10 @@ def worker(
 
 
 def envelope(
-    task: str, kwargs: dict[str, object], *, body: bytes | None = None, content_type: str = "application/json",
-    without: tuple[str, ...] = (), trace_id: str | None = None,
+    task: str, kwargs: dict[str, object], /, *, body: bytes | None = None, content_type: str = "application/json",
+    without: tuple[str, ...] = (), trace_id: str | None = None, sealed: bool = True, **headers_more: Any,
 ) -> str:  # fmt: skip
-    """A Celery message, protocol 2, as kombu puts it on SQS; `without` leaves headers out."""
+    """A Celery message, protocol 2, as kombu puts it on SQS, sealed as ours; `without` leaves headers out."""
     task_id = str(uuid.uuid4())
     if body is None:
         body = json.dumps([[], kwargs, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]).encode()
@@ -106,6 +107,10 @@ def envelope(
         "retries": 0, "eta": None, "expires": None, "timelimit": [None, None], "ignore_result": True,
         "argsrepr": "", "kwargsrepr": "", "trace_id": trace_id,
     }  # fmt: skip
+    if sealed:
+        text = base64.b64encode(body).decode()
+        headers["dpp_seal"] = message_seal.seal(task=task, task_id=task_id, trace_id=trace_id, body=text)
+    headers |= headers_more
     for name in without:
         del headers[name]
     document = {

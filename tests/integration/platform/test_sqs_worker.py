@@ -1,10 +1,12 @@
 """A real worker, SQS away or full of poison: it comes back by itself, and loses nothing (DPP-38, 39, 78)."""
 
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -135,6 +137,11 @@ def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, qu
         "raises": envelope("gear.fail", {"name": "raises", "how": "value"}),
         "out of memory": envelope("gear.fail", {"name": "memory", "how": "memory"}),
         "leaves": envelope("gear.fail", {"name": "leaves", "how": "exit"}),
+        "no seal": envelope("gear.work", {"name": "never"}, sealed=False),
+        "another's seal": envelope("gear.work", {"name": "never"}, dpp_seal="0" * 64),
+        "a seal that is no text": envelope("gear.work", {"name": "never"}, dpp_seal=7),
+        "sealed for another task": envelope("gear.fail", {"name": "never", "how": "kill"}, task="gear.work"),
+        "Celery's own task": envelope("celery.starmap", {"task": "gear.work", "it": [["never"]]}),
     }  # fmt: skip
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
         for body in poison.values():
@@ -148,6 +155,7 @@ def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, qu
         assert queue.counts(queue.runs_url) == (0, 0)
         queue.send(work("afterwards"))
         running.wait_for("afterwards")
+        assert "never" not in running.events("started")
         assert running.events("ended") == ["meanwhile", "afterwards"]
         assert "cos\\nsystem" not in running.log()
 
@@ -161,6 +169,40 @@ def test_dpp_38_a_lost_delete_only_repeats_the_message(tmp_path: Path, scripted:
         wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="the delete")
         assert set(running.events("ended")) == {"twice"}
         assert queue.dead_bodies() == []
+
+
+OBEYED_BY_CELERY: dict[str, dict[str, Any]] = {
+    "timelimit": {"timelimit": [0.2, 0.1]},
+    "eta": {"eta": "2999-01-01T00:00:00+00:00"},
+    "expires": {"expires": "2000-01-01T00:00:00+00:00"},
+    "retries": {"retries": 1_000_000},
+    "group and chord": {"group": "g", "chord": {"task": "gear.work", "kwargs": {"name": "never"}}},
+    "callbacks": {"callbacks": [{"task": "gear.work", "kwargs": {"name": "never"}}], "link": []},
+    "chain": {"chain": [{"task": "gear.work", "kwargs": {"name": "never"}}]},
+    "reply": {"reply_to": "runs", "correlation_id": "x", "ignore_result": False},
+    "compression": {"compression": "application/x-bz2"},
+    "stamps": {"stamped_headers": ["task"], "stamps": {"task": ["x"]}, "shadow": "x", "replaced_task_nesting": 9},
+    "parents": {"parent_id": "p", "root_id": "r", "origin": "o", "hostname": "h", "utc": False, "argsrepr": "x"},
+}
+
+
+@pytest.mark.contract("HRD-19")
+@pytest.mark.parametrize("sealed", [True, False])
+def test_hrd_19_of_a_message_only_task_id_and_trace_are_obeyed(tmp_path: Path, queue: Queues, *, sealed: bool) -> None:
+    """Each header that Celery obeys, in a message of ours, and of a sender before there were seals."""
+    environ = {"DPP_QUEUE_UNSEALED": "refuse" if sealed else "accept"}
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=environ) as running:
+        for name, said in OBEYED_BY_CELERY.items():
+            arguments: dict[str, object] = {"name": name, "sleep_ms": 300 if name == "timelimit" else 0}
+            queue.send(envelope("gear.work", arguments, sealed=sealed, **said))
+        if not sealed:
+            embedded = {"callbacks": [], "chain": [["gear.work", [], {"name": "never"}]], "chord": None}
+            body = json.dumps([[], {"name": "embedded"}, embedded]).encode()
+            queue.send(envelope("gear.work", {}, body=body, sealed=False))
+        names = [*OBEYED_BY_CELERY, *([] if sealed else ["embedded"])]
+        running.wait_for(*names)
+        wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="every message to be deleted")
+        assert sorted(running.events("started")) == sorted(names)
 
 
 @pytest.mark.contract("DPP-38")

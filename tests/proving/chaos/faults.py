@@ -1,6 +1,7 @@
 """What can happen to the platform, and in what order: each kind once, shuffled by the seed, then again."""
 
 import itertools
+import json
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 
-from dpp_project.celery_sqs import celery_message
 from tests.gear.faults.proxy import Mode
 from tests.proving.chaos.customers import Customers
 from tests.proving.chaos.stand import APPS, SERVICES, Stand
@@ -118,23 +118,29 @@ def _duplicated(scenery: Scenery) -> str:
     known = scenery.customers.books.accepted()
     chosen = known[-12:] + scenery.chance.sample(known, k=min(8, len(known)))
     queue = _queue(scenery.stand)
-    for order in chosen:
-        kwargs = {
-            "run_id": str(order.run_id),
-            "tenant_id": order.account.tenant_id,
-            "pack_type": "probe",
-            "enqueued_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "schema_version": "1",
-        }
-        bodies = [
-            celery_message.pack(task="runs.tasks.execute", kwargs=kwargs, queue="runs", trace_id=None)
-            for _ in range(DUPLICATES)
-        ]
+    sealed = json.loads(
+        scenery.stand.python(
+            _SEALED, json.dumps([[str(order.run_id), order.account.tenant_id] for order in chosen]), str(DUPLICATES)
+        )
+    )
+    for bodies in sealed:
         queue.send_message_batch(
             QueueUrl=scenery.stand.values["DPP_QUEUE_URL"],
             Entries=[{"Id": str(number), "MessageBody": body} for number, body in enumerate(bodies)],
         )
     return f"{len(chosen)} runs x {DUPLICATES} messages"
+
+
+_SEALED: Final = """
+import json, sys
+from dpp_project.celery_sqs import celery_message
+def sealed(run_id, tenant_id):
+    kwargs = {"run_id": run_id, "tenant_id": tenant_id, "pack_type": "probe",
+              "enqueued_at": "2026-03-01T12:00:00Z", "schema_version": "1"}
+    return celery_message.pack(task="runs.tasks.execute", kwargs=kwargs, queue="runs", trace_id=None)
+print(json.dumps([[sealed(*run) for _ in range(int(sys.argv[2]))] for run in json.loads(sys.argv[1])]))
+"""
+"""Run with the platform's settings: its messages are sealed with its secret."""
 
 
 def _queue(stand: Stand) -> "SQSClient":

@@ -87,6 +87,12 @@ class Stand:
     def redis(self) -> redis.Redis:
         return redis.Redis.from_url(self.values["REDIS_URL"], decode_responses=True)
 
+    def python(self, program: str, *arguments: str) -> str:
+        """What it prints, run with the platform's settings."""
+        environ = environment.for_programs(os.environ, self.values)
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, check=True).stdout
+
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "manage.py", *arguments],
