@@ -210,9 +210,11 @@ def test_a_fault_outside_of_django_is_a_problem_too(fault: type[BaseException]) 
         raise fault
 
     async def run() -> None:
-        await through(ApiHost(broken, threads=1), connection := Connection(), headers=[(b"host", b"127.0.0.1")])
-        assert connection.status == 500
-        assert json.loads(connection.body)["reason_code"] == "INTERNAL_ERROR"
+        host = ApiHost(broken, threads=1)
+        for _ in range(2):  # the one thread outlives it
+            await through(host, connection := Connection(), headers=[(b"host", b"127.0.0.1")])
+            assert connection.status == 500
+            assert json.loads(connection.body)["reason_code"] == "INTERNAL_ERROR"
 
     asyncio.run(run())
 
