@@ -6,7 +6,7 @@ however long the ledger grows.
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -185,6 +185,9 @@ class StatementPeriod:
 
     start: datetime | None = None
     end: datetime | None = None
+
+    def before(self, until: datetime) -> "StatementPeriod":
+        return replace(self, end=until if self.end is None else min(self.end, until))
 
 
 Position = tuple[datetime, uuid.UUID]

@@ -80,9 +80,18 @@ class Statement:
 def statement(
     tenant_id: str, period: StatementPeriod, *, kind: str | None, after: Position | None, limit: int
 ) -> Statement:
-    """One page. With a kind, only such entries are shown; each still says the balance after it."""
+    """One page. With a kind, only such entries are shown; each still says the balance after it.
+
+    A page ends where no entry can appear behind it any more, so that the next one begins with what this one ended with.
+    Where the last entry shown is younger than one that is still being written, which takes milliseconds, the page is
+    read as of the moment before.
+    """
+    until = ledger.settled_until()
     chosen = ledger.entries(tenant_id, period, kind=kind)
     found = ledger.newest_first(chosen, after=after, limit=limit + 1)
+    if len(found) > limit and found[limit - 1].created_at >= until:
+        period = period.before(until)
+        found = ledger.newest_first(ledger.entries(tenant_id, period, kind=kind), after=after, limit=limit + 1)
     shown = found[:limit]
     if not shown:
         closing = ledger.sums_of(tenant_id, before=period.end).total_micros if after is None else 0

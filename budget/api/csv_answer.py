@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator
 from typing import Final
 
-from budget import statements
+from budget import ledger, statements
 from budget.ledger import StatementPeriod
 from budget.money import format_exact_usd
 
@@ -17,7 +17,11 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
-    """Opening + entries = closing, also while entries are added: closing is the sum of the entries written."""
+    """Opening + entries = closing, also while entries are added: closing is the sum of the entries written.
+
+    Up to the moment before which no entry can appear any more: another statement of this period says the same.
+    """
+    period = period.before(ledger.settled_until())
     write = csv.writer(_Line()).writerow
     opening = closing = statements.opening_of(tenant_id, period)
     yield write(HEADER)

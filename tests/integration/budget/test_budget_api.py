@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import transaction
 from django.test import Client
 
 from budget import entries, services
@@ -20,6 +21,7 @@ from tenants.models import Tenant
 from tenants.scopes import OPERATOR_TENANT_ID, Scope
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
+from tests.gear.faults.rivals import OnAnotherConnection
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-28")
@@ -209,6 +211,36 @@ def test_dpp_28_pages_fit_together(owner: Caller, quarter: list[LedgerEntry]) ->
     assert opening == 0
     assert walked[0]["balance_after_usd_micros"] == 6_000_000 - 120_030
     assert (walked[0]["kind"], walked[0]["amount_usd"]) == ("CHARGE", "-0.0100")
+
+
+@pytest.mark.contract("HRD-08")
+def test_pages_join_over_an_entry_in_flight(owner: Caller, tenant_id: str) -> None:
+    """It was written before another that is seen already, and is seen after the first page was read."""
+    for number in range(3):
+        top_up(tenant_id, 1_000 + number, f"before {number}")
+    with transaction.atomic():
+        LedgerEntry.objects.create(
+            tenant_id=tenant_id, kind="CHARGE", amount_usd_micros=-7, run_id=uuid.uuid4(), actor="worker"
+        )
+
+        def while_it_is_written() -> tuple[Any, str]:
+            LedgerEntry.objects.create(
+                tenant_id=tenant_id, kind="TOPUP", amount_usd_micros=5, reference="after", actor="ada"
+            )
+            page = owner.get(ENTRIES, limit=1).json()
+            whole = owner.get(ENTRIES).json()
+            assert [it["amount_usd_micros"] for it in whole["entries"]] == [5, 1_002, 1_001, 1_000]
+            text = b"".join(owner.get(ENTRIES, accept="text/csv").streaming_content).decode()
+            return page, text
+
+        first, text = OnAnotherConnection(while_it_is_written).answer()
+    assert [row["amount_usd_micros"] for row in csv.DictReader(io.StringIO(text))][1:-1] == ["1000", "1001", "1002"]
+    assert [it["amount_usd_micros"] for it in first["entries"]] == [1_002]
+    second = owner.get(ENTRIES, limit=1, cursor=first["next_cursor"]).json()
+    assert second["closing_usd_micros"] == first["opening_usd_micros"] == 2_001
+    newest = owner.get(ENTRIES, limit=2).json()
+    assert [it["amount_usd_micros"] for it in newest["entries"]] == [5, -7]
+    assert newest["opening_usd_micros"] == first["closing_usd_micros"] == 3_003
 
 
 def test_entries_can_be_chosen_by_kind(owner: Caller, quarter: list[LedgerEntry]) -> None:
