@@ -31,7 +31,7 @@ log = structlog.get_logger("dpp.budget")
 REFERENCE_LENGTH_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 200
 TICKET_REFERENCE: Final = "ticket-"
-OUR_REFERENCES: Final = ("run:", "dispute:", TICKET_REFERENCE)
+OUR_REFERENCES: Final = ("run:", "dispute:", "refund:", TICKET_REFERENCE)
 REPLAY_AGE_MAX: Final = timedelta(hours=12)
 
 

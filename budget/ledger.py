@@ -33,9 +33,17 @@ _ENTRIES_OF_ENDED_RUN: Final = """,
           FROM taken WHERE taken_micros > due_micros
         RETURNING entry_id, tenant_id, amount_usd_micros
     ),
+    ledger_refund AS (
+        INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, reference, reason, actor)
+        SELECT gen_random_uuid(), taken.tenant_id, run_id, 'ADJUST', least(taken_micros, due_micros),
+               'refund:' || run_id, 'it failed on our side: ' || own_failure, actor
+          FROM taken JOIN tenants USING (tenant_id)
+         WHERE own_failure IS NOT NULL AND tenants.refund_own_failures AND least(taken_micros, due_micros) > 0
+        RETURNING entry_id, tenant_id, amount_usd_micros
+    ),
     ledger_pending AS (
         INSERT INTO pending_credits (entry_id, tenant_id, amount_usd_micros)
-        SELECT entry_id, tenant_id, amount_usd_micros FROM ledger_adjust
+        SELECT * FROM ledger_adjust UNION ALL SELECT * FROM ledger_refund
     )
 SELECT count(*) FROM ended
 """
@@ -44,10 +52,11 @@ SELECT count(*) FROM ended
 def end_run_with_entries(ended: str, values: Sequence[Any], *, taken_micros: int) -> int:
     """Ends a run and appends its entries in one statement: no crash lies between the two. The number of runs it ended.
 
-    `ended` is the UPDATE that ends the run, RETURNING tenant_id, run_id, due_micros and actor; the loser of its
-    compare-and-set appends nothing. `taken_micros` is what the receipt says, `due_micros` what the run was to cost:
-    CHARGE = what was taken, and what was taken too much goes back as an ADJUST, which waits in pending_credits until it
-    has reached the balance.
+    `ended` is the UPDATE that ends the run, RETURNING tenant_id, run_id, due_micros, actor and own_failure; the loser
+    of its compare-and-set appends nothing. `taken_micros` is what the receipt says, `due_micros` what the run was to
+    cost: CHARGE = what was taken, and what was taken too much goes back as an ADJUST, which waits in pending_credits
+    until it has reached the balance. `own_failure` names a failure of the platform's: a tenant that is given those back
+    gets what the run cost as a further ADJUST, in the same statement.
     """
     with connection.cursor() as cursor:
         cursor.execute(f"WITH ended AS ({ended}){_ENTRIES_OF_ENDED_RUN}", [*values, taken_micros])
@@ -119,6 +128,12 @@ def sums_of(tenant_id: str, *, before: datetime | None = None) -> Sums:
 
 def entry_by_reference(tenant_id: str, reference: str) -> LedgerEntry | None:
     return LedgerEntry.objects.filter(tenant_id=tenant_id, reference=reference).exclude(kind="CHARGE").first()
+
+
+def refund_of(tenant_id: str, run_id: uuid.UUID) -> int:
+    """What a run gave back because it failed on our side."""
+    entry = entry_by_reference(tenant_id, f"refund:{run_id}")
+    return 0 if entry is None else entry.amount_usd_micros
 
 
 def append_credit(

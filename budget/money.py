@@ -76,6 +76,15 @@ def format_entry_usd(micros: int) -> str:
     return f"-{size}" if micros <= -MICROS_PER_STEP else size
 
 
+FAILURE_FEE_RULE: Final = " ".join(
+    (
+        f"A run that fails at work costs {MINIMUM_FEE_PERCENT} % of its hold,",
+        f"at least {format_usd(MINIMUM_FEE_FLOOR_MICROS)} and at most {format_usd(MINIMUM_FEE_CAP_MICROS)} USD,",
+        "and never more than the hold.",
+    )
+)
+
+
 def minimum_fee_micros(reserved_micros: int) -> int:
     """What a failed run costs before its hold caps it (DPP-35): 2 % of the hold, from 5,000 to 100,000."""
     percent = reserved_micros * MINIMUM_FEE_PERCENT // 100

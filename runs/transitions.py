@@ -31,6 +31,8 @@ from runs.states import MoneyState, Stage, Status
 from runs.submissions import Submission
 
 FREES_ITS_KEY: Final = (ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED)
+OWN_FAILURES: Final = (ReasonCode.WORKER_TIMEOUT, ReasonCode.RESULT_LOST)
+"""Ends that the platform, not the work, is at fault for. They cost the minimum fee; a tenant may be given it back."""
 """A run that ended so never reached its caller: the same Idempotency-Key may be used again."""
 
 
@@ -433,7 +435,11 @@ _COMMIT: Final = CompiledUpdate(
     finalize_stage=Stage.COMMITTED,
     **_STEP,
 )
-_ENDED: Final = "RETURNING tenant_id, run_id, intent_charge_usd_micros AS due_micros, last_actor AS actor"
+_ENDED: Final = (
+    "RETURNING tenant_id, run_id, intent_charge_usd_micros AS due_micros, last_actor AS actor, "
+    f"CASE WHEN last_error_reason_code IN ({', '.join(repr(str(reason.value)) for reason in OWN_FAILURES)}) "
+    "THEN last_error_reason_code END AS own_failure"
+)
 
 
 def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:

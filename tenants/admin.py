@@ -135,6 +135,7 @@ class TenantAdmin(_ManagedAdmin):
             display_name=obj.display_name,
             poll_rate_per_minute=obj.poll_rate_per_minute,
             submit_rate_per_minute=obj.submit_rate_per_minute,
+            refund_own_failures=obj.refund_own_failures,
             actor=actors.person(request.user),
         )
         _require_done(answer)

@@ -22,7 +22,10 @@ def _complain(form: forms.BaseForm, fault: Refusal | None) -> None:
 class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
     class Meta:
         model = Tenant
-        fields = ["tenant_id", "display_name", "poll_rate_per_minute", "submit_rate_per_minute"]
+        fields = [
+            *("tenant_id", "display_name", "poll_rate_per_minute", "submit_rate_per_minute"),
+            "refund_own_failures",
+        ]
         help_texts = {"tenant_id": "t_ and 1 to 60 of a-z, 0-9 and _. It never changes."}
 
     def clean(self) -> dict[str, Any]:

@@ -36,6 +36,11 @@ class Tenant(models.Model):
     )
     submits_enabled = models.BooleanField(default=True, db_default=True)
     """Off: the tenant's keys stay valid for reading, and new runs are refused."""
+    refund_own_failures = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Give back what a run cost that failed on our side: its worker or its result was lost.",
+    )
 
     class Meta:
         db_table = "tenants"

@@ -52,6 +52,7 @@ def create_tenant(
     display_name: str,
     poll_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
     submit_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
+    refund_own_failures: bool = False,
     actor: str,
 ) -> Tenant | Refusal:
     """A new ACTIVE tenant without money or keys. Its id is the idempotency key: a second call with it is refused."""
@@ -67,6 +68,7 @@ def create_tenant(
         "display_name": display_name,
         "poll_rate_per_minute": poll_rate_per_minute,
         "submit_rate_per_minute": submit_rate_per_minute,
+        "refund_own_failures": refund_own_failures,
     }
     with transaction.atomic():
         tenant, is_new = Tenant.objects.get_or_create(tenant_id=tenant_id, defaults=values)
@@ -77,9 +79,17 @@ def create_tenant(
 
 
 def update_tenant(
-    *, tenant_id: str, display_name: str, poll_rate_per_minute: int, submit_rate_per_minute: int, actor: str
+    *,
+    tenant_id: str,
+    display_name: str,
+    poll_rate_per_minute: int,
+    submit_rate_per_minute: int,
+    refund_own_failures: bool = False,
+    actor: str,
 ) -> Tenant | Refusal:
-    """Change the name and the rates. Each process follows when it reads the principal again (within 5 s)."""
+    """Change the name, the rates, and whether failures of ours are given back.
+
+    Each process follows when it reads the principal again (within 5 s)."""
     fault = (
         text_fault("display_name", display_name)
         or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
@@ -91,6 +101,7 @@ def update_tenant(
         "display_name": display_name,
         "poll_rate_per_minute": poll_rate_per_minute,
         "submit_rate_per_minute": submit_rate_per_minute,
+        "refund_own_failures": refund_own_failures,
     }
     return _change("tenant changed", actor, tenant_id, values)
 

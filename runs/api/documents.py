@@ -9,7 +9,8 @@ import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from budget.money import format_usd
+from budget import ledger
+from budget.money import FAILURE_FEE_RULE, format_usd
 from dpp_project import clock
 from dpp_project.reasons import REASONS, ReasonCode, type_uri
 from runs.api.metering import shown
@@ -19,6 +20,7 @@ from runs.packs.pack import is_file_name
 from runs.reads import for_tenant
 from runs.states import MoneyState, Stage, Status
 from runs.submit.run_receipt import href
+from runs.transitions import OWN_FAILURES
 
 log = structlog.get_logger("dpp.run")
 
@@ -80,9 +82,18 @@ class ArtifactDocument(_Part):
     expires_at: datetime
 
 
+class FailureFee(_Part):
+    """What a run cost that failed at work."""
+
+    charged_usd_micros: int = Field(examples=[5_000])
+    refunded_usd_micros: int = Field(examples=[0], description="Given back because it failed on our side.")
+    rule: str = Field(examples=[FAILURE_FEE_RULE])
+
+
 class FailedResult(_Part):
     reason_code: str = Field(examples=["PACK_FAILED"])
     problem: FailedRunProblem
+    failure_fee: FailureFee | None = Field(default=None, description="Null where the failure cost nothing.")
 
 
 class RunMeta(_Part):
@@ -226,4 +237,14 @@ def _failed(run: Run, reason_code: str) -> FailedResult:
             trace_id=run.trace_id,
             run_id=run.run_id,
         ),
+        failure_fee=_failure_fee(run, reason),
+    )
+
+
+def _failure_fee(run: Run, reason: ReasonCode) -> FailureFee | None:
+    if not run.actual_cost_usd_micros:
+        return None
+    refunded = ledger.refund_of(run.tenant_id, run.run_id) if reason in OWN_FAILURES else 0
+    return FailureFee(
+        charged_usd_micros=run.actual_cost_usd_micros, refunded_usd_micros=refunded, rule=FAILURE_FEE_RULE
     )

@@ -7,6 +7,8 @@ from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from rest_framework.request import Request
 
+from budget.money import FAILURE_FEE_RULE
+from dpp_project.constants import MINIMUM_FEE_CAP_MICROS, MINIMUM_FEE_FLOOR_MICROS, MINIMUM_FEE_PERCENT
 from dpp_project.http.openapi import answer_example, cost_headers
 from runs.api.metering import MeteredView
 from runs.packs import registry
@@ -37,8 +39,26 @@ class PackDescription(_Part):
     missing: list[str] = Field(description="What must be installed before this pack can work; empty: ready.")
 
 
+class FailureFeeRule(_Part):
+    """What a run costs that fails at work; one that never started costs nothing."""
+
+    rule: str = Field(examples=[FAILURE_FEE_RULE])
+    percent_of_hold: int = Field(examples=[MINIMUM_FEE_PERCENT])
+    least_usd_micros: int = Field(examples=[MINIMUM_FEE_FLOOR_MICROS])
+    most_usd_micros: int = Field(examples=[MINIMUM_FEE_CAP_MICROS])
+
+
+_FAILURE_FEE: Final = FailureFeeRule(
+    rule=FAILURE_FEE_RULE,
+    percent_of_hold=MINIMUM_FEE_PERCENT,
+    least_usd_micros=MINIMUM_FEE_FLOOR_MICROS,
+    most_usd_micros=MINIMUM_FEE_CAP_MICROS,
+)
+
+
 class PackList(_Part):
     packs: list[PackDescription]
+    failure_fee: FailureFeeRule
 
 
 class PacksView(MeteredView):
@@ -65,7 +85,8 @@ class PacksView(MeteredView):
                             "example": {"question": "May the invoice be paid?"},
                             "missing": [],
                         }
-                    ]
+                    ],
+                    "failure_fee": _FAILURE_FEE.model_dump(),
                 },
             )
         ],
@@ -73,7 +94,7 @@ class PacksView(MeteredView):
     def get(self, request: Request) -> HttpResponse:
         """Every pack with the schema of its inputs, its price list and an example."""
         del request
-        body = PackList(packs=[_described(pack) for pack in registry.packs().values()])
+        body = PackList(packs=[_described(pack) for pack in registry.packs().values()], failure_fee=_FAILURE_FEE)
         return HttpResponse(body.model_dump_json(), content_type="application/json")
 
 

@@ -58,7 +58,7 @@ def uphold(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
 
 
 def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | None = None) -> Run | Refusal:
-    """DISPUTED → REFUNDED, and the whole charge goes back by an ADJUST entry.
+    """DISPUTED → REFUNDED, and the charge goes back by an ADJUST entry.
 
     Key: the run; its ADJUST carries the reference `dispute:{run_id}`, which the ledger takes once. Order: read the
     epoch; one transaction moves the row and writes entry and pending credit; then the credit is brought to the
@@ -68,7 +68,8 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | Non
     run = _found(run_id, reason, disputed=True)
     if isinstance(run, Refusal):
         return run
-    charge_micros = run.actual_cost_usd_micros or 0
+    # What a failure of ours cost may have gone back when the run ended; it does not go back twice.
+    charge_micros = (run.actual_cost_usd_micros or 0) - ledger.refund_of(run.tenant_id, run_id)
     alone = solo_limit.fault(charge_micros, field="run_id", ticket_type="DISPUTE_REFUND", approved_by=approved_by)
     if alone is not None:
         return alone

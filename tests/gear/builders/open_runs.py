@@ -24,7 +24,8 @@ _COMMIT = """
            ended_at = now(),
            money = CASE WHEN %s > 0 THEN 'SETTLED' ELSE 'REFUNDED' END
      WHERE run_id = %s AND version = %s AND stage = 'CLAIMED'
-    RETURNING tenant_id, run_id, %s::bigint AS due_micros, 'test'::text AS actor
+    RETURNING tenant_id, run_id, %s::bigint AS due_micros, 'test'::text AS actor,
+              NULL::text AS own_failure
 """
 
 

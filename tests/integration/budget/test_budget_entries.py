@@ -101,8 +101,8 @@ def test_a_wrong_amount_changes_nothing(micros: object) -> None:
 
 @pytest.mark.parametrize(
     "reference",
-    ["", " ", "a\nb", "x" * 65, "run:7d0c", "dispute:1", "ticket-7d0c", "a\x00b", "a\ud800b"],
-    ids=["empty", "blank", "line", "long", "run", "dispute", "ticket", "nul", "surrogate"],
+    ["", " ", "a\nb", "x" * 65, "run:7d0c", "dispute:1", "refund:1", "ticket-7d0c", "a\x00b", "a\ud800b"],
+    ids=["empty", "blank", "line", "long", "run", "dispute", "refund", "ticket", "nul", "surrogate"],
 )
 @pytest.mark.contract("HRD-08")
 def test_a_wrong_reference_changes_nothing(reference: str) -> None:
