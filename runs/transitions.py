@@ -447,11 +447,18 @@ def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
 
     `taken_micros` is what the receipt of the settle or refund says. Where that is more than the intent, the ledger gets
     the charge as taken and an ADJUST of the difference. A loser writes nothing: another finisher has the run.
+
+    A run that is given back whole leaves nothing of what its caller sent: the inputs go in the same transaction.
     """
     sql, values = _COMMIT.written(
         run_id=claim.run_id, version=claim.version, token=claim.token, taken_micros=taken_micros, actor=claim.actor
     )
-    ended = ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros)
+    if claim.money_state is not MoneyState.REFUNDED:
+        return _moved(ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros), claim.version)
+    with transaction.atomic():
+        ended = ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros)
+        if ended:
+            RunInputs.objects.filter(run_id=claim.run_id).delete()
     return _moved(ended, claim.version)
 
 

@@ -44,7 +44,7 @@ class UploadReceipt(BaseModel):
     bucket: str
     key: str = Field(examples=[_KEY], description="Name the file by it in a run's `inputs`.")
     method: Literal["PUT"] = "PUT"
-    url: str = Field(description="Takes one file of exactly this length and type, until `expires_at`.")
+    url: str = Field(description="Takes one file of exactly this length and type, once, until `expires_at`.")
     headers: dict[str, str] = Field(description="Send these with the file; they are signed.")
     expires_at: datetime
 
@@ -73,7 +73,7 @@ class UploadsView(MeteredView):
                     "key": _KEY,
                     "method": "PUT",
                     "url": f"https://dpp-results.s3.amazonaws.com/{_KEY}?X-Amz-Expires=600&...",
-                    "headers": {"Content-Type": "image/png", "Content-Length": "48213"},
+                    "headers": {"Content-Type": "image/png", "Content-Length": "48213", "If-None-Match": "*"},
                     "expires_at": "2026-03-01T12:10:00Z",
                 },
                 201,

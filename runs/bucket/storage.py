@@ -25,6 +25,8 @@ from runs.bucket.signed_put import SignedPut
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+IF_ABSENT: Final = "*"
+"""Of `If-None-Match`: the object is written where none is."""
 ENVELOPE_NAME: Final = "pack_envelope.json"
 ARTIFACTS: Final = "artifacts/"
 ENVELOPE_CONTENT_TYPE: Final = "application/json; charset=utf-8"
@@ -153,10 +155,16 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         )
 
     def presign_put(self, key: str, *, content_type: str, size: int, seconds: int) -> str:
-        """Length and type are signed: another body than the one announced is refused by S3."""
+        """Length, type and IF_ABSENT are signed: S3 refuses another body than the one announced, and a second one."""
         return self._public_client().generate_presigned_url(
             "put_object",
-            Params={"Bucket": self.bucket_name, "Key": key, "ContentType": content_type, "ContentLength": size},
+            Params={
+                "Bucket": self.bucket_name,
+                "Key": key,
+                "ContentType": content_type,
+                "ContentLength": size,
+                "IfNoneMatch": IF_ABSENT,
+            },
             ExpiresIn=seconds,
         )
 

@@ -35,6 +35,10 @@ def prepare(*, tenant_id: str, filename: str, content_type: str, size_bytes: int
         bucket=bucket.bucket_name,
         key=key,
         url=bucket.presign_put(key, content_type=content_type, size=size_bytes, seconds=PRESIGNED_URL_TTL_SECONDS),
-        headers={"Content-Type": content_type, "Content-Length": str(size_bytes)},
+        headers={
+            "Content-Type": content_type,
+            "Content-Length": str(size_bytes),
+            "If-None-Match": storage.IF_ABSENT,
+        },
         expires_at=now + timedelta(seconds=PRESIGNED_URL_TTL_SECONDS),
     )

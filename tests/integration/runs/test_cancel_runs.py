@@ -1,5 +1,6 @@
 """`POST /v1/runs/{id}/cancel`: what it costs, what it stops, and that one winner ends the run (DPP-27)."""
 
+import dataclasses
 import uuid
 from typing import Any
 
@@ -17,7 +18,7 @@ from runs.finish.cancellation import Canceled, NotCancelable
 from runs.finish.finalization import Committed, finish
 from runs.intents import Intent
 from runs.lease_key import lease_key
-from runs.models import Run
+from runs.models import Run, RunInputs
 from runs.transitions import Lease
 from runs.worker import leases
 from tenants.scopes import Scope
@@ -42,6 +43,10 @@ def started(shop: Shop) -> Run:
     gear.won(transitions.start(run_id=run.run_id, version=run.version, lease_token="lease", actor="worker"))
     assert leases.take(Lease(run.run_id, "lease"))
     return gear.row(run.run_id)
+
+
+def inputs_of(run: Run) -> int:
+    return RunInputs.objects.filter(run_id=run.run_id).count()
 
 
 def end_of(run: Run) -> tuple[str, str, str | None]:
@@ -228,3 +233,33 @@ def test_dpp_27_reading_keys_cannot_cancel(shop: Shop) -> None:
     response: Any = shop.client.post(f"{RUNS}/{run.run_id}/cancel", headers=bearer(reader))
     assert (response.status_code, response.json()["reason_code"]) == (403, "SCOPE_MISSING")
     assert gear.row(run.run_id).finalize_stage is None
+
+
+@pytest.mark.contract("HRD-20")
+def test_hrd_20_a_canceled_runs_inputs_go_with_its_refund_and_no_others(shop: Shop) -> None:
+    run, other = submitted(shop), submitted(shop)
+    assert shop.cancel(str(run.run_id)).status_code == 200
+    assert end_of(run) == ("FAILED", "REFUNDED", "CANCELED_BY_OWNER")
+    assert (inputs_of(run), inputs_of(other)) == (0, 1)
+
+
+@pytest.mark.contract("HRD-20")
+def test_hrd_20_a_run_that_is_charged_keeps_its_inputs_to_its_retention(shop: Shop) -> None:
+    run = started(shop)
+    assert shop.cancel(str(run.run_id)).json()["money_state"] == "SETTLED"
+    assert inputs_of(run) == 1
+
+
+@pytest.mark.contract("HRD-20")
+def test_hrd_20_inputs_go_with_the_commit_of_a_refund_not_with_its_claim_nor_its_loser(shop: Shop) -> None:
+    """Sweeper, dead letters, abandoned and unsent submits end by this commit too."""
+    run = submitted(shop)
+    intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="")
+    claimed = transitions.claim_unsent(run=run, intent=intent, actor="sweeper")
+    assert not isinstance(claimed, Lost)
+    assert inputs_of(run) == 1, "its finisher may die"
+    stale = dataclasses.replace(claimed.claim, version=claimed.claim.version - 1)
+    assert transitions.commit(claim=stale, taken_micros=0) is LOST
+    assert inputs_of(run) == 1
+    assert isinstance(finish(claimed.claim), Committed)
+    assert inputs_of(run) == 0

@@ -141,9 +141,10 @@ def test_storage_presigned_get_says_when_it_ends_and_works(bucket: RunStorage, k
 @pytest.mark.contract("DPP-65")
 def test_storage_presigned_put_signs_length_and_type(bucket: RunStorage, key: str) -> None:
     address = bucket.presign_put(key, content_type="image/png", size=3, seconds=600)
-    assert parameters(address)["X-Amz-SignedHeaders"] == "content-length;content-type;host"
+    assert parameters(address)["X-Amz-SignedHeaders"] == "content-length;content-type;host;if-none-match"
     assert parameters(address)["X-Amz-Expires"] == "600"
-    answer = urllib3.request("PUT", address, body=b"png", headers={"Content-Type": "image/png"})
+    headers = {"Content-Type": "image/png", "If-None-Match": "*"}
+    answer = urllib3.request("PUT", address, body=b"png", headers=headers)
     assert answer.status == 200
     assert bucket.head(key) == ObjectHead(size=3, content_type="image/png")
 

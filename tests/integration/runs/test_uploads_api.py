@@ -35,17 +35,25 @@ def test_dpp_65_the_file_lands_in_the_tenants_own_prefix(shop: Shop) -> None:
     assert response.status_code == 201
     assert re.fullmatch(rf"uploads/{shop.tenant.tenant_id}/\d{{4}}/\d\d/\d\d/[0-9a-f-]{{36}}/receipt\.png", room["key"])
     assert (room["method"], room["bucket"]) == ("PUT", storage.shared().bucket_name)
-    assert room["headers"] == {"Content-Type": "image/png", "Content-Length": "3"}
+    assert room["headers"] == {"Content-Type": "image/png", "Content-Length": "3", "If-None-Match": "*"}
     left = datetime.fromisoformat(room["expires_at"]) - clock.now()
     assert timedelta(seconds=590) < left <= timedelta(seconds=600)
-    put = urllib3.request("PUT", room["url"], body=b"png", headers={"Content-Type": "image/png"})
-    assert put.status == 200
+    assert urllib3.request("PUT", room["url"], body=b"png", headers=room["headers"]).status == 200
     assert storage.shared().read(room["key"], max_bytes=10) == b"png"
+
+
+@pytest.mark.contract("HRD-20")
+def test_hrd_20_an_address_takes_one_file(shop: Shop) -> None:
+    """An address that leaked after its use replaces nothing; S3 answers 412."""
+    room = prepare(shop, asked()).json()
+    assert urllib3.request("PUT", room["url"], body=b"one", headers=room["headers"]).status == 200
+    assert urllib3.request("PUT", room["url"], body=b"two", headers=room["headers"]).status == 412
+    assert storage.shared().read(room["key"], max_bytes=10) == b"one"
 
 
 def test_dpp_65_length_type_and_end_are_signed(shop: Shop) -> None:
     query = parse_qs(urlsplit(prepare(shop, asked()).json()["url"]).query)
-    assert query["X-Amz-SignedHeaders"] == ["content-length;content-type;host"]
+    assert query["X-Amz-SignedHeaders"] == ["content-length;content-type;host;if-none-match"]
     assert query["X-Amz-Expires"] == ["600"]
 
 
