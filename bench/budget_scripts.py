@@ -47,12 +47,14 @@ class Side:
     def commands(self, run_id: str, *, expire: bool = True) -> list[tuple[Any, ...]]:
         """What a process sends for one hold and its settle."""
         names = run_keys(TENANT, run_id)[: 2 if self.literal else 7]
+        more_keys = {"settle": [] if self.literal else [keys.EVIDENCE]}
         amounts = {"reserve": [TENANT, "250000", "1772366400000"], "settle": ["50000"]}
         ours = {"reserve": [run_id, EPOCH], "settle": [TENANT, run_id, EPOCH]}
         made: list[tuple[Any, ...]] = []
         for name, arguments in amounts.items():
             more = [] if self.literal else ours[name]
-            made.append(("EVALSHA", self.sha[name], len(names), *names, *arguments, *more))
+            its = [*names, *more_keys.get(name, [])]
+            made.append(("EVALSHA", self.sha[name], len(its), *its, *arguments, *more))
             if self.literal and expire and name == "reserve":
                 made.append(("EXPIRE", names[1], 3_600))
         return made

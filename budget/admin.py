@@ -18,6 +18,7 @@ from budget.entries import Entered
 from budget.forms import AdjustForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
 from budget.money import format_exact_usd
+from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
 from budget.statements import Overview
 from dpp_project import actors, clock
@@ -221,6 +222,8 @@ def _proof(tenant_id: str) -> tuple[int, str]:
 def _rebuilt(tenant_id: str, actor: str) -> tuple[int, str]:
     try:
         made = repairs.rebuild_by_hand(tenant_id, actor=actor)
+    except LedgerBehind as behind:
+        return messages.ERROR, f"{behind}; nothing can be rebuilt from it (docs/operations.md)."
     except (RedisError, Error, RebuildFailed) as error:
         return messages.ERROR, f"It could not be rebuilt ({type(error).__name__}); the gate watch tries again."
     if isinstance(made, Refusal):

@@ -2,6 +2,8 @@ from importlib import import_module
 
 from django.apps import AppConfig
 
+from dpp_project.stores import postgres
+
 
 class BudgetConfig(AppConfig):
     name = "budget"
@@ -9,3 +11,4 @@ class BudgetConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("budget.checks")
+        postgres.ask_each_new_connection(import_module("budget.rebuild.evidence").ask_new_connection)

@@ -8,6 +8,8 @@ from redis import RedisError
 from budget import ledger, spending
 from budget.models import PendingCredit
 from budget.money import format_exact_usd
+from budget.rebuild import evidence
+from budget.rebuild.evidence import MissingCommits
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from dpp_project import clock
@@ -57,7 +59,10 @@ def _age(last: JobReport | None) -> str:
 def _gate() -> str:
     try:
         scripts.shared().gate.renewed()
-    except GateClosed:
+    except GateClosed as closed:
+        if closed.ledger_is_behind:
+            lost = MissingCommits.of(evidence.lost(scripts.shared().client))
+            return f"closed: Postgres went back in time, it lacks at least {lost}; see docs/operations.md"
         return "closed: being rebuilt"
     except RedisError:
         return "unknown: Redis is away"

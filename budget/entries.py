@@ -31,7 +31,7 @@ log = structlog.get_logger("dpp.budget")
 REFERENCE_LENGTH_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 200
 TICKET_REFERENCE: Final = "ticket-"
-OUR_REFERENCES: Final = ("run:", "dispute:", "refund:", TICKET_REFERENCE)
+OUR_REFERENCES: Final = ("run:", "dispute:", "refund:", "ledger-loss:", TICKET_REFERENCE)
 REPLAY_AGE_MAX: Final = timedelta(hours=12)
 
 
@@ -265,6 +265,7 @@ def _count_by_rebuild(pending: PendingCredit) -> int | None:
     """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
     if not rebuild.mended(pending.tenant_id):
         return None
+    scripts.shared().tell(f"entry:{pending.entry_id}")
     _has_arrived(pending)
     now = balance(tenant_id=pending.tenant_id)
     return now.balance_micros if isinstance(now, Available) else None

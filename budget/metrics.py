@@ -24,7 +24,10 @@ REBUILDS = Counter("dpp_budget_rebuilds_total", "Rebuilds from the ledger, of al
 
 @collector("budget")
 def levels() -> Iterable[Metric]:
-    yield GaugeMetricFamily("dpp_budget_open", "1 while money can be held; 0 while it is rebuilt.", value=_is_open())
+    is_open, is_behind = _gate()
+    yield GaugeMetricFamily("dpp_budget_open", "1 while money can be held; 0 while it is rebuilt.", value=is_open)
+    behind = "1 while money is closed because Postgres went back in time: an operator must act."
+    yield GaugeMetricFamily("dpp_ledger_behind", behind, value=is_behind)
     age = ExpressionWrapper(Now() - Min("created_at"), DurationField())
     waiting = PendingCredit.objects.aggregate(count=Count("pk"), oldest=age)
     yield GaugeMetricFamily(
@@ -52,9 +55,12 @@ def _drift(last: JobReport) -> Any:
     return drift
 
 
-def _is_open() -> int:
+def _gate() -> tuple[bool, bool]:
+    """Whether it is open; whether it waits for an operator."""
     try:
         scripts.shared().gate.renewed()
-    except (GateClosed, redis.RedisError):
-        return 0
-    return 1
+    except GateClosed as closed:
+        return False, closed.ledger_is_behind
+    except redis.RedisError:
+        return False, False
+    return True, False

@@ -4,13 +4,16 @@
 """
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+
+Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""A statement and its values; the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,12 @@ class OpenRuns(Protocol):
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         """Every run COMMITTED so lately, by the database's clock."""
 
+    def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
+        """Of these runs, those whose row has come to money RESERVED; True for one that has come to its claim.
+
+        Asked on the connection that `ask` leads to, which need not be Django's.
+        """
+
 
 class NoRuns:
     """A platform that sells nothing yet."""
@@ -88,6 +97,10 @@ class NoRuns:
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         del tenant_id, within
         return iter(())
+
+    def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
+        del ask, run_ids
+        return {}
 
 
 _registered: list[OpenRuns] = []

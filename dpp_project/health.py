@@ -17,6 +17,10 @@ from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
+from budget.rebuild import evidence
+from budget.rebuild.evidence import LedgerBehind
+from budget.redis import scripts
+from budget.redis.gate import GateClosed
 from dpp_project.aws import clients
 from dpp_project.env import Environment
 from dpp_project.heartbeats import processes
@@ -74,14 +78,26 @@ def _migrations() -> None:
         raise NotMigrated(f"run `manage.py migrate`: {', '.join(missing)} not applied")
 
 
+def _ledger() -> None:
+    """A Postgres that went back in time answers with customers' past: no replica may be sent requests."""
+    try:
+        scripts.shared().gate.renewed()
+    except GateClosed as closed:
+        if closed.ledger_is_behind:
+            evidence.must_stand(scripts.shared().client)
+    except redis.RedisError:
+        return  # said by its own probe
+
+
 PROBES: dict[str, Callable[[], None]] = {
     "database": _database,
     "migrations": _migrations,
     "redis": _redis,
+    "ledger": _ledger,
     "s3": _s3,
     "sqs": _sqs,
 }
-NEEDED = ("database", "migrations", "redis")
+NEEDED = ("database", "migrations", "redis", "ledger")
 
 
 @PerProcess
@@ -94,7 +110,7 @@ def _timed(probe: Callable[[], None]) -> ProbeResult:
     started = time.perf_counter()
     try:
         probe()
-    except NotMigrated as error:
+    except (NotMigrated, LedgerBehind) as error:
         result: ProbeResult = {"state": "down", "error": str(error)}
     except Exception as error:  # noqa: BLE001  whatever the probe raises is the finding
         result = {"state": "down", "error": type(error).__name__}

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from dpp_project import process_env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 from dpp_project.observe import logging
-from dpp_project.stores.postgres import GONE_SECONDS, BoundedConnection, session_settings
+from dpp_project.stores.postgres import GONE_SECONDS, AskedConnection, BoundedConnection, session_settings
 
 
 def version() -> str:
@@ -90,7 +90,7 @@ DATABASES = {
                 "min_size": 0,
                 "max_size": ENV.DPP_DB_POOL_SIZE,
                 "timeout": 10,
-                **({"connection_class": BoundedConnection} if _BOUNDED else {}),
+                "connection_class": BoundedConnection if _BOUNDED else AskedConnection,
             },
             "prepare_threshold": 0,
             "server_side_binding": True,

@@ -1,10 +1,14 @@
 """What the commands of this app share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from budget.entries import Entered
 from budget.money import AmountInvalid, format_usd, parse_usd
+from budget.rebuild.evidence import LedgerBehind
 from dpp_project.management.base import CommandAnswer, CommandRefused, unless_refused
+from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 
 
@@ -41,3 +45,13 @@ def entry_answer(answer: Entered | Refusal, *, dry_run: bool) -> CommandAnswer:
     return CommandAnswer(
         document, [f"{entry.kind} {entry.amount_usd_micros} micros for {entry.tenant_id} {said}"], [remark]
     )
+
+
+@contextmanager
+def behind_is_refused() -> Iterator[None]:
+    """A Postgres that went back in time is an answer, and says what to do."""
+    try:
+        yield
+    except LedgerBehind as behind:
+        cure = "bring the right Postgres back, or accept the loss by accept_ledger_loss (docs/operations.md)"
+        raise CommandRefused(Refusal(ReasonCode.CONFLICT, f"{behind}; {cure}", "ledger")) from None

@@ -8,7 +8,8 @@ import redis
 import structlog
 from django.db import Error
 
-from budget.rebuild import rebuild
+from budget.rebuild import evidence, rebuild
+from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.rebuild import Busy, RebuildFailed, Rebuilt
 from budget.redis import keys, scripts
 from budget.redis.gate import GateClosed
@@ -31,7 +32,7 @@ class Watched:
         self.found += 1
         try:
             self.rebuilt += isinstance(attempt(), Rebuilt)
-        except (redis.RedisError, Error, RebuildFailed) as error:
+        except (redis.RedisError, Error, RebuildFailed, LedgerBehind) as error:
             log.warning("money could not be rebuilt", exc_info=error)
             self.failed += 1
 
@@ -39,7 +40,8 @@ class Watched:
 def watch(*, limit: int) -> Watched:
     """One look, at most `limit` tenants rebuilt. Safe beside itself: the rebuild's lock lets one of them work.
 
-    Asking for the epoch also finds a server that was changed under connections that stood.
+    Asking for the epoch also finds a server that was changed under connections that stood, and asking for the evidence
+    a Postgres that went back in time behind a pooler whose connections stood.
     """
     seen = Watched()
     try:
@@ -47,6 +49,11 @@ def watch(*, limit: int) -> Watched:
     except GateClosed:
         seen.count(rebuild.rebuild_all)
         return seen
+    try:
+        evidence.must_stand(scripts.shared().client)
+    except LedgerBehind:
+        log.exception("money stays closed")
+        return Watched(found=1, failed=1)
     for tenant_id in _lost():
         if seen.found == limit:
             break

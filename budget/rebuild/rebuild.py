@@ -34,7 +34,8 @@ from psycopg import errors
 from budget import ledger, metrics, ports
 from budget.models import LedgerEntry
 from budget.outcomes import Superseded
-from budget.rebuild import lease
+from budget.rebuild import evidence, lease
+from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.lease import RebuildLease
 from budget.rebuild.plan import Credit, batches, items
 from budget.redis import keys, scripts
@@ -72,7 +73,7 @@ class RebuildFailed(RuntimeError):  # noqa: N818  named for what happened
 def rebuild_all() -> Rebuilt | Busy:
     """Every tenant's money anew, under a new epoch.
 
-    Raises RedisError, Django's database Error or RebuildFailed; money is closed then.
+    Raises RedisError, Django's database Error, RebuildFailed or LedgerBehind; money is closed then.
     """
     with lease.taken(scripts.shared().client) as mine:
         if mine is None:
@@ -103,7 +104,7 @@ def mended(tenant_id: str) -> bool:
     """Rebuild a tenant on the way, where a balance or hold was found missing; what fails is left to the gate watch."""
     try:
         return isinstance(rebuild_tenant(tenant_id), Rebuilt)
-    except (redis.RedisError, Error, RebuildFailed) as error:
+    except (redis.RedisError, Error, RebuildFailed, LedgerBehind) as error:
         log.warning("tenant's money could not be rebuilt now", tenant_id=tenant_id, exc_info=error)
         return False
 
@@ -128,6 +129,7 @@ def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
     with closing(one_connection(money.client)) as client:
         token = money.gate.close(client)
         log.warning("money closed for rebuilding")
+        evidence.must_stand(client)  # behind the gate, so that nothing more is left, and before the ledger is read
         rebuilt = _fenced_and_written(client, None, token, mine)
         if rebuilt is None or (epoch := money.gate.open(client, token)) is None:
             return None
@@ -139,6 +141,7 @@ def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
 def _rebuild_tenant(tenant_id: str, mine: RebuildLease) -> Rebuilt | None:
     money = scripts.shared()
     with closing(one_connection(money.client)) as client:
+        evidence.must_stand(client)
         token = money.gate.close_tenant(client, tenant_id)
         rebuilt = _fenced_and_written(client, tenant_id, token, mine)
         if rebuilt is None or not money.gate.open_tenant(client, tenant_id, token):

@@ -21,8 +21,16 @@ OPEN: Final = LuaScript(_LUA.joinpath("gate_open.lua"))
 OPEN_TENANT: Final = LuaScript(_LUA.joinpath("tenant_open.lua"))
 
 
+LEDGER_BEHIND: Final = "ledger-behind-"
+
+
 class GateClosed(Exception):  # noqa: N818  a state, not an error of ours
     """No money moves now: it is being rebuilt, or waits for it."""
+
+    @property
+    def ledger_is_behind(self) -> bool:
+        """Postgres lacks what Redis heard of: a person must act, nothing opens by itself."""
+        return f".{LEDGER_BEHIND}" in str(self)
 
 
 class Gate:
@@ -46,9 +54,9 @@ class Gate:
         self._known = value
         return str(value)
 
-    def close(self, client: redis.Redis) -> str:
-        """Close the money of all tenants; the token is what opens it."""
-        return str(CLOSE(client, keys=[keys.EPOCH], args=[uuid.uuid4().hex])[1])
+    def close(self, client: redis.Redis, *, why: str = "") -> str:
+        """Close the money of all tenants; the token is what opens it, and says why it was closed."""
+        return str(CLOSE(client, keys=[keys.EPOCH], args=[f"{why}{uuid.uuid4().hex}"])[1])
 
     def open(self, client: redis.Redis, token: str) -> str | None:
         """Open under a new epoch, unless something came between; the epoch, or None."""

@@ -6,6 +6,11 @@ EPOCH: Final = "budget:epoch"
 CLOSED_PREFIX: Final = "closed."
 REBUILD: Final = "budget:rebuild"
 """Who rebuilds now; it runs out."""
+EVIDENCE: Final = "budget:evidence"
+"""The newest commits of Postgres that Redis heard of; see budget/rebuild/evidence.py."""
+EVIDENCE_MAX: Final = 1_000
+POSTGRES: Final = "budget:postgres"
+"""The Postgres process that was last found to know of all of them."""
 
 RESERVE_TTL_SECONDS: Final = 3_600
 RECEIPT_TTL_SECONDS: Final = 86_400

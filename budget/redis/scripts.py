@@ -62,7 +62,7 @@ class Scripts:
         charge = str(checked_micros(charge_micros, least=0))
         return self._call(
             SETTLE,
-            _run_keys(tenant_id, run_id),
+            _end_keys(tenant_id, run_id),
             lambda epoch: [charge, tenant_id, run_id, epoch],
             outcomes.settle_answer,
         )
@@ -71,7 +71,7 @@ class Scripts:
         held = "held" if was_held else ""
         return self._call(
             REFUND_FULL,
-            _run_keys(tenant_id, run_id),
+            _end_keys(tenant_id, run_id),
             lambda epoch: [tenant_id, run_id, epoch, held],
             outcomes.refund_answer,
         )
@@ -85,6 +85,7 @@ class Scripts:
             keys.EPOCH,
             keys.seq(tenant_id),
             keys.gate(tenant_id),
+            keys.EVIDENCE,
         ]
         try:
             words = CREDIT(self.client, keys=names, args=[tenant_id, amount, entry_id, epoch])
@@ -101,6 +102,16 @@ class Scripts:
             self.client.expire(keys.credit(entry_id), keys.RECEIPT_TTL_SECONDS)
         except redis.RedisError as error:
             log.warning("the receipt of a credit stays", entry_id=entry_id, exc_info=error)
+
+    def tell(self, commit: str) -> None:
+        """Leave evidence of what Postgres has committed where no script did; what Redis misses is not asked for."""
+        try:
+            with self.client.pipeline(transaction=False) as pipe:
+                pipe.lpush(keys.EVIDENCE, commit)
+                pipe.ltrim(keys.EVIDENCE, 0, keys.EVIDENCE_MAX - 1)
+                pipe.execute()
+        except redis.RedisError as error:
+            log.warning("no evidence was left", commit=commit, exc_info=error)
 
     def write(self, *, client: redis.Redis, token: str, batches: Sequence[Batch]) -> WriteAnswer:
         """Batches of a rebuild in one trip, over the rebuild's own connection. A RedisError is the caller's.
@@ -157,6 +168,10 @@ def _run_keys(tenant_id: str, run_id: str) -> list[str]:
         keys.seq(tenant_id),
         keys.gate(tenant_id),
     ]
+
+
+def _end_keys(tenant_id: str, run_id: str) -> list[str]:
+    return [*_run_keys(tenant_id, run_id), keys.EVIDENCE]
 
 
 @PerProcess

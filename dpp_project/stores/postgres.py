@@ -5,8 +5,8 @@ far side, a host that went without a goodbye) keeps its thread for ever: an API 
 never started again because it still runs. Redis, SQS and S3 are asked with a timeout; so is Postgres, here.
 """
 
-from collections.abc import Generator
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Final, Self, TypeVar
 
 import psycopg
 from django.db import InterfaceError, OperationalError
@@ -52,7 +52,29 @@ def session_settings(*, bounded: bool) -> str:
     return " ".join(f"-c {name}={value}" for name, value in wanted.items())
 
 
-class BoundedConnection(psycopg.Connection[Any]):
+_questions: list[Callable[["AskedConnection"], None]] = []
+
+
+def ask_each_new_connection(question: Callable[["AskedConnection"], None]) -> None:
+    """Put to each connection that a pool opens, before anything else runs on it. A question that raises a psycopg error
+    has found the connection broken; the pool opens another.
+    """
+    if question not in _questions:
+        _questions.append(question)
+
+
+class AskedConnection(psycopg.Connection[Any]):
+    """Tells what a restart, a failover or a restored copy has changed, before its first use."""
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **more: Any) -> Self:
+        connected = super().connect(conninfo, **more)
+        for question in _questions:
+            question(connected)
+        return connected
+
+
+class BoundedConnection(AskedConnection):
     """Gives a connection up that does not answer. What was asked may have been done all the same, as in any outage."""
 
     def wait(

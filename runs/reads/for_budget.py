@@ -1,7 +1,7 @@
 """What the money's rebuild and audit must know of runs: the port that budget declares, filled."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,7 +9,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Now
 
 from budget import ports
-from budget.ports import EndedRun, OpenRun, Reserved
+from budget.ports import Ask, EndedRun, OpenRun, Reserved
 from runs import transitions
 from runs.models import Run
 from runs.states import UNENDED_MONEY, MoneyState, Stage
@@ -19,6 +19,9 @@ CHUNK: Final = 2_000
 FENCED_AT_ONCE: Final = 2_000
 """Well under a second, where Postgres is given up after 20."""
 _UUID_BYTES: Final = 16
+_STANDING: Final = """
+SELECT run_id::text, finalize_stage IS NOT NULL FROM runs WHERE run_id = ANY(%s::uuid[]) AND money_state <> 'NONE'
+"""
 
 
 class OpenRunsOfTheTable:
@@ -69,6 +72,9 @@ class OpenRunsOfTheTable:
                 charge_micros=charge_micros,
                 refund_micros=reserved_micros - charge_micros,
             )
+
+    def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
+        return dict(ask(_STANDING, [list(run_ids)]))
 
 
 def _to_fence(tenant_id: str | None) -> QuerySet[Run]:

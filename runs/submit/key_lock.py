@@ -15,7 +15,7 @@ import structlog
 from redis import RedisError
 from redis.client import Pipeline
 
-from budget.redis import connection, view
+from budget.redis import connection, keys, view
 from budget.redis.view import SeenBalance
 from dpp_project.constants import IDEM_LOCK_TTL_SECONDS, IDEMPOTENCY_MAPPING_TTL_SECONDS
 from dpp_project.stores.lua import LuaScript
@@ -91,10 +91,12 @@ def take(lock: KeyLock, entry: TripMeter) -> Found:
 def write_mapping(lock: KeyLock, *, run_id: UUID, payload_hash: str, created_at_ms: int) -> None:
     """Write the mapping, to last as long as the key, and release the lock: one trip.
 
+    The run must be RESERVED: the trip also leaves evidence that Postgres knows of it.
+
     Without Redis neither happens: the lock lapses, and a replay finds the row by its key.
     """
     lock.held = False
-    names = [lock.mapping_name, lock.lock_name]
+    names = [lock.mapping_name, lock.lock_name, keys.EVIDENCE]
     ends = created_at_ms // 1_000 + IDEMPOTENCY_MAPPING_TTL_SECONDS
     values: list[str | int] = [str(run_id), payload_hash, created_at_ms, ends, lock.token]
     _try(lambda: _WRITE_MAPPING(connection.client(), keys=names, args=values), "mapping not written")

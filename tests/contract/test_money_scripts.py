@@ -151,6 +151,7 @@ def test_settle_takes_the_charge_and_gives_the_rest_back(side: Side) -> None:
         keys.balance(TENANT): ("950000", None),
         keys.seq(TENANT): ("2", None),
         keys.receipt(RUN): (f"50000 200000 950000 {TENANT}", 86_400),
+        keys.EVIDENCE: ([f"end:{RUN}"], None),
     }
 
 
@@ -233,6 +234,47 @@ def test_hrd_04_a_run_that_was_held_is_refunded_once(side: Side) -> None:
     held_run(side)
     assert refund(side, was_held=True) == ["OK", "250000", "1000000", "0", "first"]
     assert refused(side, lambda: refund(side, was_held=True)) == ["OK", "250000", "1000000", "0", "again"]
+
+
+# Evidence
+
+
+@pytest.mark.contract("HRD-06")
+def test_hrd_06_what_ends_a_claimed_run_or_enters_a_credit_leaves_evidence_once(side: Side) -> None:
+    held_run(side)
+    reserve(side, 1, run="another")
+    assert keys.EVIDENCE not in side.state(), "a row at money NONE may be dropped"
+    settle(side, 50_000)
+    refund(side, run="another", was_held=True)
+    credit(side, 5)
+    told = [f"entry:{ENTRY}", "end:another", f"end:{RUN}"]
+    assert side.state()[keys.EVIDENCE] == (told, None)
+    refused(side, lambda: settle(side, 50_000))
+    refused(side, lambda: refund(side, run="another", was_held=True))
+    refused(side, lambda: credit(side, 5))
+
+
+@pytest.mark.contract("HRD-06")
+def test_hrd_06_a_refund_of_a_row_that_may_have_been_dropped_leaves_none(side: Side) -> None:
+    held_run(side)
+    assert refund(side) == ["OK", "250000", "1000000", "0", "first"]
+    assert refund(side, run="never-held") == ["OK", "0", "1000000", "0", "tombstone"]
+    assert keys.EVIDENCE not in side.state()
+
+
+@pytest.mark.contract("HRD-06")
+@pytest.mark.parametrize(
+    "leave",
+    [lambda side: settle(side, 5), lambda side: refund(side, was_held=True), lambda side: credit(side, 5)],
+    ids=["settle", "refund", "credit"],
+)
+def test_hrd_06_evidence_is_bounded(side: Side, leave: Callable[[Side], list[str]]) -> None:
+    held_run(side)
+    side.put(keys.EVIDENCE, [f"run:{number}" for number in range(1_000)])
+    leave(side)
+    told = side.state()[keys.EVIDENCE][0]
+    assert isinstance(told, list)
+    assert (len(told), told[1], told[-1]) == (keys.EVIDENCE_MAX, "run:0", "run:998")
 
 
 # Credit
@@ -419,6 +461,7 @@ def test_rebuild_writes_a_tenant_whole(side: Side) -> None:
         keys.receipt("ended"): (f"30000 70000 -9 {TENANT}", 86_400),
         keys.credit(ENTRY): (f"-40 -9 {TENANT}", 86_400),
         keys.credit("pending"): (f"7 -9 {TENANT}", None),
+        keys.EVIDENCE: ([f"end:{RUN}"], None),
     }
 
 

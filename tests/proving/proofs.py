@@ -125,6 +125,13 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=284,
     ),
     Proof(
+        name="rollback",
+        shows="over a real Postgres from the past no money moves, and once it is accepted not a micro is wrong",
+        command=(sys.executable, "-m", "tests.proving.rollback"),
+        least_cases=7,
+        measured_seconds=40,
+    ),
+    Proof(
         name="constants",
         shows="killed at each request, under real constants and a real beat, each run ends once, in its time",
         command=(*PYTEST, "tests/crash/test_real_constants.py"),

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from budget import repairs
+from budget.management.base import behind_is_refused
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import Busy
 from dpp_project import actors
@@ -31,7 +32,8 @@ class Command(OpsCommand):
         if dry_run:
             made: rebuild.Rebuilt | Busy = rebuild.preview(tenant_id)
         else:
-            answer = repairs.rebuild_by_hand(tenant_id, actor=actors.COMMAND)
+            with behind_is_refused():
+                answer = repairs.rebuild_by_hand(tenant_id, actor=actors.COMMAND)
             if isinstance(answer, Refusal):
                 raise CommandRefused(answer)
             made = answer

@@ -7,6 +7,7 @@ from typing import Any, Final
 from django.core.management.base import CommandParser
 
 from budget import ledger_audit, repairs, verify
+from budget.management.base import behind_is_refused
 from budget.verify import Difference, Proof, Verdict
 from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
@@ -73,7 +74,8 @@ class Command(OpsCommand):
         for each in tenants.iterator() if tenant_id is None else [tenant_id]:
             proof = verify.verify(each)
             if proof.verdict is Verdict.DIFFERS and options["repair"] and not dry_run:
-                made = repairs.rebuild_by_hand(each, actor=actors.COMMAND)
+                with behind_is_refused():
+                    made = repairs.rebuild_by_hand(each, actor=actors.COMMAND)
                 if isinstance(made, Refusal):
                     found.refused.append(f"{each} is left as it is: its repair {made.detail}")
                 else:

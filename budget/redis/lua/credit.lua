@@ -1,7 +1,7 @@
 -- Bring a ledger entry (top-up or adjustment) to the balance, once.
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 credit:{entry}
---       3 budget:epoch   4 budget:{tenant}:seq   5 budget:{tenant}:gate
+--       3 budget:epoch   4 budget:{tenant}:seq   5 budget:{tenant}:gate   6 budget:evidence
 -- ARGV  1 tenant_id   2 amount_usd_micros, signed   3 entry_id
 --       4 the epoch read before the entry's pending row was: a rebuild in between has counted the entry
 --
@@ -23,9 +23,9 @@ if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not amount_is_valid(amount) then return {'ERR_ARGUMENT', 'amount_usd_micros'} end
 if not entry or entry == '' then return {'ERR_ARGUMENT', 'entry_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if #KEYS ~= 5 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
+if #KEYS ~= 6 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
   or KEYS[3] ~= 'budget:epoch' or KEYS[4] ~= 'budget:' .. tenant .. ':seq'
-  or KEYS[5] ~= 'budget:' .. tenant .. ':gate' then
+  or KEYS[5] ~= 'budget:' .. tenant .. ':gate' or KEYS[6] ~= 'budget:evidence' then
   return {'ERR_ARGUMENT', 'keys'}
 end
 
@@ -48,4 +48,6 @@ redis.call('INCR', KEYS[4])
 redis.call('INCRBY', KEYS[1], amount)
 balance = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant)
+redis.call('LPUSH', KEYS[6], 'entry:' .. entry)
+redis.call('LTRIM', KEYS[6], 0, 999)
 return {'OK', balance, 'first'}

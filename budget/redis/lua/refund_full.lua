@@ -2,6 +2,7 @@
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate
+--       8 budget:evidence
 -- ARGV  1 tenant_id   2 run_id   3 the epoch the caller knows
 --       4 `held` where the run's row says that its price was held: then a hold that is not there was lost
 --
@@ -19,9 +20,10 @@ local tenant, run, epoch, was_held = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == 'held
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if #KEYS ~= 7 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if #KEYS ~= 8 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
-  or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate' then
+  or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate'
+  or KEYS[8] ~= 'budget:evidence' then
   return {'ERR_ARGUMENT', 'keys'}
 end
 
@@ -55,4 +57,9 @@ balance = left <= 9007199254740991 and string.format('%.0f', left) or redis.call
 redis.call('HDEL', KEYS[3], run)
 redis.call('DEL', KEYS[2])
 redis.call('SET', KEYS[4], '0 ' .. held .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
+-- Its caller has claimed the run: Postgres must know of that from now on. Without `held` it may be a row that was dropped.
+if was_held then
+  redis.call('LPUSH', KEYS[8], 'end:' .. run)
+  redis.call('LTRIM', KEYS[8], 0, 999)
+end
 return {'OK', held, balance, '0', outcome}

