@@ -71,6 +71,12 @@ SAFETY: Final = (
     _sound("rebuilds", "money rebuilt twice, of all or of one", "life", "REBUILDS=2 STEALS=0"),
     _sound("lock-lost", "two rebuilds at once, and a top-up", "rebuilds", "REBUILDS=2 TOP_UPS=1 CRASHES=0 STEALS=0"),
     _sound("lock-lost-crash", "one by hand, one by need, a crash, a claim stolen", "rebuilds", "REBUILDS=1 TOP_UPS=1"),
+    _sound(
+        "rebuild-frozen",
+        "a rebuild freezes for good, or wakes up behind its lease",
+        "rebuilds",
+        "REBUILDS=1 CRASHES=0 STEALS=0 LEASE=1",
+    ),
     _sound("redis-lost", "an older image, and a rebuild by hand", "life", "LOSSES=1 REBUILDS=1 STEALS=0"),
     _sound("top-up-rebuilt", "a top-up while money is rebuilt", "life", "REBUILDS=1 TOP_UPS=1 CRASHES=0 STEALS=0"),
     _sound("top-up-lost", "a top-up while Redis is lost", "life", "LOSSES=1 TOP_UPS=1 STEALS=0"),
@@ -104,6 +110,15 @@ BROKEN: Final = (
     _broken("no-guard", "a worker starts a claimed row", "life", "NO_GUARD"),
     _broken("no-gate", "scripts go on while money is rebuilt", "life", f"{_REBUILT} NO_GATE"),
     _broken("no-fence", "the rebuild leaves versions alone", "life", f"{_REBUILT} NO_FENCE"),
+    _broken(
+        "no-lapse",
+        "the lock of a frozen rebuild is its own for ever",
+        "rebuilds",
+        "REBUILDS=1 CRASHES=0 STEALS=0 LEASE=1 NO_LAPSE",
+    ),
+    _broken(
+        "fenced-once", "a run that moved since its fence is taken for fenced", "life", "REBUILDS=2 STEALS=0 FENCES_ONCE"
+    ),
     _broken(
         "no-order", "a tenant is written while all money is closed", "rebuilds", f"{_TWICE} NO_ORDER", reverse=True
     ),

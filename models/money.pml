@@ -118,9 +118,9 @@ inline credit_lua(credit) {
   }
 }
 
-/* The rebuild. Its advisory lock keeps a second one from working in vain; nothing rests on it, since a lost session takes
-   it along (rebuilds.pml). What orders two of them is who closed last: a token counts only while its gate is closed by it,
-   and a tenant's only while all money is open. */
+/* The rebuild. Its lease keeps a second one from working in vain; nothing rests on it, since it runs out under a rebuild
+   that is frozen, and may wake up (rebuilds.pml). What orders two of them is who closed last: a token counts only while
+   its gate is closed by it, and a tenant's only while all money is open. */
 
 #define COUNTED_NOTHING 0
 #define COUNTED_UNHELD 1
@@ -150,10 +150,19 @@ inline close_gate() {
 #endif
 }
 
-inline snapshot_of(r) {
+/* In batches, each a transaction of its own: here one for all, which is a step before the snapshot. */
+inline fence_all() {
 #ifndef NO_FENCE
-  fence(r);
+  fence(0);
+#if RUNS > 1
+  fence(1);
+  fence(2);
 #endif
+#endif
+  skip
+}
+
+inline snapshot_of(r) {
   counted_run[r] = (runs[r].status == ABSENT -> COUNTED_NOTHING :
                     (runs[r].stage == COMMITTED -> COUNTED_RECEIPT :
                      (runs[r].money == RESERVED -> COUNTED_HOLD : COUNTED_UNHELD)))
@@ -161,9 +170,9 @@ inline snapshot_of(r) {
 
 #define HELD_IN_SNAPSHOT(r) (counted_run[r] == COUNTED_HOLD -> HELD : 0)
 
-/* One transaction in Postgres. The credits that the ledger total has counted get their receipts when it is written; their
+/* One view of Postgres. The credits that the ledger total has counted get their receipts when it is written; their
    rows wait for the replay, which finds the receipts. */
-inline fence_and_snapshot() {
+inline snapshot() {
   snapshot_of(0);
   counted_money = ledger - HELD_IN_SNAPSHOT(0);
 #if RUNS > 1
@@ -213,6 +222,22 @@ inline open_gate() {
   law()
 }
 
+/* budget:rebuild. A rebuild that dies or freezes keeps it, until it runs out: at any moment, also under one that is slow.
+   An unplugged host, or one that never thaws, does nothing any more. */
+#ifdef LEASE
+byte rebuilding = NOBODY;
+byte freezes = LEASE;
+#define LEASE_IS_FREE (rebuilding == NOBODY)
+#define TAKEN rebuilding = me
+#define THROUGH rebuilding = (rebuilding == me -> NOBODY : rebuilding)
+#define FREEZES :: atomic { freezes > 0 && me == SECOND_BYSTANDER -> freezes--; goto end_frozen }
+#else
+#define LEASE_IS_FREE 1
+#define TAKEN skip
+#define THROUGH skip
+#define FREEZES
+#endif
+
 #ifdef AT_ANY_MOMENT
 #define MAY_REBUILD 1
 #else
@@ -239,14 +264,15 @@ idle:
 end_nothing_to_rebuild:
   atomic {
     if
-    :: me == BYSTANDER && epoch_gate != OPEN -> whole = 1
-    :: me == BYSTANDER && epoch_gate == OPEN && tenant_gate != OPEN -> whole = 0
-    :: MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 1
-    :: MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 0
+    :: LEASE_IS_FREE && me == BYSTANDER && epoch_gate != OPEN -> whole = 1
+    :: LEASE_IS_FREE && me == BYSTANDER && epoch_gate == OPEN && tenant_gate != OPEN -> whole = 0
+    :: LEASE_IS_FREE && MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 1
+    :: LEASE_IS_FREE && MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 0
 #ifndef NO_HOLD_AUDIT
-    :: MONEY_OPEN && HOLD_WITHOUT_RUN -> whole = 0     /* the auditor's (DPP-44) */
+    :: LEASE_IS_FREE && MONEY_OPEN && HOLD_WITHOUT_RUN -> whole = 0     /* the auditor's (DPP-44) */
 #endif
-    fi
+    fi;
+    TAKEN
   }
   if
   DIES
@@ -254,23 +280,34 @@ end_nothing_to_rebuild:
   fi;
   if
   DIES
-  :: d_step { fence_and_snapshot() }
+  FREEZES
+  :: d_step { fence_all() }
+  fi;
+  if
+  DIES
+  FREEZES
+  :: d_step { snapshot() }
   fi;
   atomic {
     if
     DIES
+    FREEZES
     :: MAY_WRITE -> d_step { write_money() }
-    :: !MAY_WRITE -> goto idle
+    :: !MAY_WRITE -> THROUGH; goto idle
     fi
   }
   atomic {
     if
     DIES
+    FREEZES
     :: MAY_OPEN -> d_step { open_gate() }
     :: !MAY_OPEN
-    fi
+    fi;
+    THROUGH
   }
-  goto idle
+  goto idle;
+end_frozen:
+  false
 }
 
 #if LOSSES > 0

@@ -1,4 +1,4 @@
-/* Two rebuilds at once, because the session that had the lock was lost (DPP-55); and money on its way through both. */
+/* Two rebuilds at once, because one was frozen and its lease ran out (DPP-55, HRD-01); and money on its way through both. */
 
 #define RUNS 1
 #define RUN 0
@@ -60,6 +60,20 @@ finish:
 ended:
   skip
 }
+#ifdef LEASE
+/* The server's own time. */
+proctype Lapse() {
+end_lapse:
+  do
+#ifndef NO_LAPSE
+  :: d_step { rebuilding != NOBODY -> rebuilding = NOBODY }
+#else
+  :: false
+#endif
+  od
+}
+#endif
+
 proctype Judge() {
   timeout ->
   assert(runs[RUN].stage == COMMITTED && runs[RUN].cost == ACTUAL && charges[RUN] == 1);
@@ -79,6 +93,9 @@ init {
     run Replayer(DEAD_LETTERS);
     run Rebuilder(BYSTANDER);
     run Rebuilder(SECOND_BYSTANDER);
+#ifdef LEASE
+    run Lapse();
+#endif
     run Judge()
   }
 }

@@ -14,7 +14,8 @@ typedef Run {
   byte token;         /* finalize_token */
   byte intent;
   byte cost;          /* actual_cost_usd_micros */
-  bit dead_lettered
+  bit dead_lettered;
+  bit fenced          /* the last step was a rebuild's fence: last_actor */
 };
 
 Run runs[RUNS];
@@ -44,6 +45,9 @@ byte charges[RUNS];
 
 inline moved(r) {
   runs[r].version++;
+#ifndef FENCES_ONCE
+  runs[r].fenced = 0;
+#endif
   seen = runs[r].version;
   won = 1;
   assert(IS_LEGAL(r))
@@ -312,10 +316,13 @@ inline mark_dead_lettered(r) {
   }
 }
 
-/* Inside the rebuild's transaction. A process under way then loses its compare-and-set. */
+/* A process under way then loses its compare-and-set. A row that has not moved since its last fence needs no other: only
+   a process that read it since knows its version, and that one takes a step (retake, resume) before it moves money. */
 inline fence(r) {
   if
-  :: runs[r].stage == CLAIMED || (UNHELD(r) && runs[r].stage == UNCLAIMED) -> runs[r].version++
+  :: !runs[r].fenced && (runs[r].stage == CLAIMED || (UNHELD(r) && runs[r].stage == UNCLAIMED)) ->
+     runs[r].version++;
+     runs[r].fenced = 1
   :: else
   fi
 }

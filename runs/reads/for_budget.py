@@ -78,14 +78,13 @@ class OpenRunsOfTheTable:
 
 
 def _to_fence(tenant_id: str | None) -> QuerySet[Run]:
-    """Claimed runs, and those whose money is not marked.
+    """Claimed runs, and those whose money is not marked, but for runs that have not moved since their last fence.
 
-    A claimed run whose last step was a fence needs no other: only a process that has read it since knows its version,
-    and that one takes the claim again, by `retake`, before it moves money. So a fence that was cut goes on from there.
+    Only a process that has read such a one since knows its version, and it takes a step (`retake`, `resume`) before it
+    moves money. So a fence that was cut goes on from there.
     """
-    claimed = Q(finalize_stage=Stage.CLAIMED) & ~Q(last_actor=ACTOR)
-    unmarked = Q(finalize_stage__isnull=True, money_state=MoneyState.NONE)
-    return _of(Run.objects.filter(claimed | unmarked), tenant_id)
+    between = Q(finalize_stage=Stage.CLAIMED) | Q(finalize_stage__isnull=True, money_state=MoneyState.NONE)
+    return _of(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)
 
 
 def _of(runs: QuerySet[Run], tenant_id: str | None) -> QuerySet[Run]:

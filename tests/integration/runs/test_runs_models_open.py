@@ -41,6 +41,7 @@ def test_dpp_55_open_names_every_run_whose_money_has_not_ended() -> None:
             reserved_micros=gear.RESERVED_MICROS,
             created_at_ms=created_at_ms(run.created_at),
             reserved=state != "accepted",
+            claimed=state == "claimed",
         )
         for state, run in runs.items()
     }
@@ -102,14 +103,17 @@ def test_hrd_02_a_fence_goes_in_batches_and_goes_on_where_it_was_cut(monkeypatch
 @pytest.mark.contract("HRD-02")
 @pytest.mark.django_db
 def test_hrd_02_a_run_that_moved_since_its_fence_is_fenced_again() -> None:
-    """A finisher that took its claim again, and a submit at money NONE, which moves money without a step of its own."""
-    claimed, accepted = gear.claimed(), gear.accepted()
-    assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [2]
+    """A finisher that took its claim again, and a submit that was resumed."""
+    claimed, accepted, still = gear.claimed(), gear.accepted(), gear.accepted()
+    assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [3]
     retaken = transitions.retake(run=gear.row(claimed.run_id), actor="worker", own_token=gear.TOKEN)
+    resumed = transitions.resume(run_id=accepted.run_id, version=accepted.version + 1, actor="submit")
     assert retaken is not LOST
+    assert resumed is not LOST
     assert list(OpenRunsOfTheTable().fence(tenant_id=None)) == [2]
     assert transitions.commit(claim=retaken.claim, taken_micros=0) is LOST
-    assert versions([claimed, accepted]) == [3, 2]
+    assert transitions.reserve(run_id=accepted.run_id, version=resumed.version, actor="submit") is LOST
+    assert versions([claimed, accepted, still]) == [3, 3, 1]
 
 
 @pytest.fixture

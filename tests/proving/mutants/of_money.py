@@ -297,18 +297,20 @@ MUTANTS: Final = (
         rebuilds("test_hrd_01_a_frozen_rebuild_that_wakes_up_writes_no_older_snapshot"),
     ),
     Mutant(
-        "a fence skips who moved since the last one",
+        "a fence takes who went on since for fenced",
         "runs/reads/for_budget.py",
-        "    claimed = Q(finalize_stage=Stage.CLAIMED) & ~Q(last_actor=ACTOR)\n",
-        '    claimed = Q(finalize_stage=Stage.CLAIMED) & ~Q(last_actor__in=(ACTOR, "worker"))\n',
+        "    return _of(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)\n",
+        "    return _of(Run.objects.filter(between).exclude(last_actor__in=(ACTOR, 'worker')), tenant_id)\n",
         In("integration/runs/test_runs_models_open")("test_hrd_02_a_run_that_moved_since_its_fence_is_fenced_again"),
     ),
     Mutant(
-        "a fence takes a submit for fenced",
+        "a fence that was cut begins anew",
         "runs/reads/for_budget.py",
-        "    unmarked = Q(finalize_stage__isnull=True, money_state=MoneyState.NONE)\n",
-        "    unmarked = Q(finalize_stage__isnull=True, money_state=MoneyState.NONE) & ~Q(last_actor=ACTOR)\n",
-        In("integration/runs/test_runs_models_open")("test_hrd_02_a_run_that_moved_since_its_fence_is_fenced_again"),
+        "    return _of(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)\n",
+        "    return _of(Run.objects.filter(between), tenant_id)\n",
+        In("integration/runs/test_runs_models_open")(
+            "test_hrd_02_a_fence_goes_in_batches_and_goes_on_where_it_was_cut"
+        ),
     ),
     Mutant(
         "a fence loses the last of its batches",
