@@ -22,6 +22,8 @@ STATEMENT_SECONDS: Final = 25.0
 host that is gone, and keeps its locks."""
 GONE_SECONDS: Final = 30.0
 """When the server takes a machine for gone, or frozen."""
+MIGRATION_LOCK_SECONDS: Final = 5.0
+"""How long a migration waits for a table that requests wait for behind it (management/commands/migrate.py)."""
 _LOOK_SECONDS: Final = 0.1
 
 DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalError)

@@ -9,7 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.core.management import call_command
 from django.db import connection, connections
+from django.db.models.signals import pre_migrate
 from redis import Redis
 
 from dpp_project.constants import LEASE_TTL_SECONDS
@@ -137,3 +139,23 @@ def test_dpp_39_a_session_notices_a_lock_that_stays_and_a_machine_that_is_gone(s
         [sys.executable, "-c", SHOWN], env=environ, capture_output=True, text=True, check=True, timeout=60
     )
     assert shown.stdout.split() == [lock, "15", "5", "3", "30000", "30s"]
+
+
+@pytest.mark.contract("HRD-08")
+def test_a_migration_waits_for_a_lock_no_longer_than_those_behind_it_may() -> None:
+    seen: list[str] = []
+
+    def look(**_about: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW lock_timeout")
+            seen.append(cursor.fetchone()[0])
+
+    pre_migrate.connect(look)
+    try:
+        call_command("migrate", verbosity=0)
+    finally:
+        pre_migrate.disconnect(look)
+    assert set(seen) == {"5s"}
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)

@@ -1,0 +1,128 @@
+"""A migration never keeps a table that stands from those who write to it: indexes are made CONCURRENTLY, and again."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import migrations, models
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
+
+from tests.gear.source import PRODUCT
+
+pytestmark = pytest.mark.contract("HRD-08")
+
+BEFORE_THE_RULE = {
+    "budget.0003_console": "0.1.0: the ledger's index by time",
+    "runs.0003_disputed_index": "0.1.0: operators' open disputes",
+}
+"""Released; a table that was filled before them stands nowhere."""
+_CREATES = re.compile(r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+(CONCURRENTLY\s+)?(?:IF\s+NOT\s+EXISTS\s+)?(\w+)", re.IGNORECASE)
+_DROPS = re.compile(r"DROP\s+INDEX\s+CONCURRENTLY\s+IF\s+EXISTS\s+(\w+)", re.IGNORECASE)
+
+
+def ours() -> dict[str, migrations.Migration]:
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    labels = {config.label for config in apps.get_app_configs() if config.name.partition(".")[0] in PRODUCT}
+    return {f"{app}.{name}": one for (app, name), one in loader.disk_migrations.items() if app in labels}
+
+
+def at_the_database(operations: Sequence[Operation]) -> Iterator[Any]:
+    for operation in operations:
+        if isinstance(operation, migrations.SeparateDatabaseAndState):
+            yield from at_the_database(operation.database_operations)
+        else:
+            yield operation
+
+
+def statements(operation: migrations.RunSQL) -> list[str]:
+    sql = operation.sql
+    return [sql] if isinstance(sql, str) else [one if isinstance(one, str) else one[0] for one in sql]
+
+
+def complaints(migration: migrations.Migration) -> Iterator[str]:
+    all_of_it = list(at_the_database(migration.operations))
+    made: set[str] = set()
+    for operation in all_of_it:
+        if isinstance(operation, migrations.CreateModel):
+            made.add(operation.name.lower())
+        elif getattr(operation, "model_name", "").lower() not in made and (index := index_of(operation)):
+            yield f"{index} is not made CONCURRENTLY"
+    by_hand = [operation for operation in all_of_it if isinstance(operation, migrations.RunSQL)]
+    text = [statement for operation in by_hand for statement in statements(operation)]
+    yield from wrong_statements(text)
+    if not any(how for statement in text for how, _ in _CREATES.findall(statement)):
+        return
+    if migration.atomic:
+        yield "an index is made CONCURRENTLY outside of a transaction: atomic = False"
+    if by_hand != all_of_it:
+        yield "what is done once stands beside what may be done again: split it"
+
+
+def index_of(operation: Any) -> str | None:
+    """What Django would make an index of, in the same transaction."""
+    match operation:
+        case migrations.AddIndex():
+            return str(operation.index.name)
+        case migrations.AddConstraint() if isinstance(operation.constraint, models.UniqueConstraint):
+            return str(operation.constraint.name)
+        case migrations.AddField() | migrations.AlterField() if operation.field.unique or operation.field.db_index:
+            return str(operation.name)
+    return None
+
+
+def wrong_statements(text: Sequence[str]) -> Iterator[str]:
+    dropped: set[str] = set()
+    for statement in text:
+        dropped.update(_DROPS.findall(statement))
+        for how, index in _CREATES.findall(statement):
+            if not how:
+                yield f"{index} is not made CONCURRENTLY"
+            elif index not in dropped:
+                yield f"{index} is not dropped before: one that was cut off stands invalid, and is in the way"
+
+
+def test_every_migration_makes_its_indexes_concurrently() -> None:
+    found = {name: list(complaints(one)) for name, one in ours().items()}
+    assert len(found) >= 18
+    assert {name for name, said in found.items() if said} == set(BEFORE_THE_RULE)
+
+
+def of(*operations: Operation, atomic: bool = True) -> migrations.Migration:
+    made = migrations.Migration("sample", "reaper")
+    made.operations, made.atomic = list(operations), atomic
+    return made
+
+
+_FIELD = migrations.AddField("run", "seen_at", models.DateTimeField(null=True))
+_AGAIN = migrations.RunSQL(["DROP INDEX CONCURRENTLY IF EXISTS i", "CREATE INDEX CONCURRENTLY i ON runs (a)"])
+
+
+@pytest.mark.parametrize(
+    ("migration", "said"),
+    [
+        (of(migrations.AddIndex("run", models.Index("seen_at", name="i"))), 1),
+        (of(migrations.AddConstraint("run", models.UniqueConstraint(fields=["a"], name="i"))), 1),
+        (of(migrations.AddField("run", "a", models.TextField(null=True, unique=True))), 1),
+        (of(migrations.AddField("run", "a", models.TextField(null=True, db_index=True))), 1),
+        (of(migrations.RunSQL("CREATE INDEX i ON runs (a)"), atomic=False), 1),
+        (of(migrations.RunSQL("CREATE UNIQUE INDEX CONCURRENTLY i ON runs (a)"), atomic=False), 1),
+        (of(_AGAIN), 1),
+        (of(_FIELD, _AGAIN, atomic=False), 1),
+        (of(_AGAIN, atomic=False), 0),
+        (of(_FIELD), 0),
+        (
+            of(
+                migrations.CreateModel("Made", [("a", models.TextField(unique=True))]),
+                migrations.AddIndex("made", models.Index("a", name="i")),
+            ),
+            0,
+        ),
+        (of(migrations.AddConstraint("run", models.CheckConstraint(condition=models.Q(a=1), name="c"))), 0),
+    ],
+    ids=range(12),
+)
+def test_what_the_rule_refuses(migration: migrations.Migration, said: int) -> None:
+    assert len(list(complaints(migration))) == said
