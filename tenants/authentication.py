@@ -24,7 +24,7 @@ RETRY_AFTER_SECONDS: Final = 2
 # Unknown, revoked, expired and suspended get the same answer: a thief must not learn a key's state from it.
 _NO_VALID_KEY: Final = "The API key is not valid."
 _DETAILS: Final = {
-    RefusedKey.MISSING: "The Authorization header is missing. Send `Authorization: Bearer dpp_...`.",
+    RefusedKey.MISSING: "No key was sent: the Authorization header is missing. Send `Authorization: Bearer dpp_...`.",
     RefusedKey.MALFORMED: "The Authorization header holds no API key. Send `Authorization: Bearer dpp_...`.",
 }
 

@@ -38,10 +38,10 @@ def entry_answer(answer: Entered | Refusal, *, dry_run: bool) -> CommandAnswer:
     if entered.balance_micros is not None:
         remark = f"The balance of {entry.tenant_id} is {format_usd(entered.balance_micros)} USD."
     elif dry_run:
-        remark = "It would be entered." if entered.is_new else "It is entered already."
+        remark = "Nothing is entered." if entered.is_new else "It is entered already."
     else:
         remark = "Balances are being rebuilt; the entry is applied by itself."
-    said = "entered" if entered.is_new else "was entered before"
+    said = "was entered before" if not entered.is_new else "would be entered" if dry_run else "entered"
     return CommandAnswer(
         document, [f"{entry.kind} {entry.amount_usd_micros} micros for {entry.tenant_id} {said}"], [remark]
     )

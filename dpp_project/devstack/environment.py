@@ -122,7 +122,6 @@ def _api_values(port: int, told: Mapping[str, str]) -> dict[str, str]:
     return {
         "DPP_API_URL": url,
         "DPP_API_PORT": str(port),
-        "DPP_MCP_URL": f"{url}/mcp",
         "DPP_API_KEY": told.get("DPP_API_KEY", ""),
         "DPP_OPERATOR_KEY": told.get("DPP_OPERATOR_KEY", ""),
         "DPP_ADMIN_URL": f"{url}/admin/",

@@ -1,5 +1,7 @@
 """From a request to a pydantic model, and from pydantic's complaints to a Problem that names each field."""
 
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from django.http import QueryDict
@@ -11,6 +13,8 @@ from dpp_project.reasons import ReasonCode
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_ERRORS = 20
+NAME_LENGTH_MAX = 64
+LIKENESS = 0.75
 _PLAINLY = {
     "extra_forbidden": "unknown field; remove it",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "input should be an object"),
@@ -48,7 +52,7 @@ def validated(model: type[Model], data: Any, *, prefix: str = "") -> Model:
             ReasonCode.VALIDATION_FAILED,
             "The request has wrong fields; see errors.",
             errors=[
-                FieldError(prefix + _path(item["loc"]), _said(item))
+                FieldError(prefix + _path(item["loc"]), _said(item, model))
                 for item in error.errors(include_input=False, include_url=False)[:MAX_ERRORS]
             ],
         ) from None
@@ -61,9 +65,45 @@ def _path(location: tuple[int | str, ...]) -> str:
     return printable(path) or "body"
 
 
-def _said(item: Any) -> str:
+def _said(item: Any, model: type[BaseModel]) -> str:
     """Pydantic's words, where they are those of JSON and not of Python."""
+    place = item["loc"]
+    if item["type"] == "extra_forbidden" and (near := _near(model, place)):
+        return f"unknown field; did you mean `{near}`?"
+    if item["type"] == "string_type" and str(place[-1]).endswith("_usd"):
+        return 'send it as a string: "0.2500"'
     if item["type"] in _PLAINLY:
         return _PLAINLY[item["type"]]
     message = str(item["msg"]).removeprefix("Value error, ").replace(" after validation", "")
     return message[:1].lower() + message[1:]
+
+
+def _near(model: type[BaseModel], place: tuple[int | str, ...]) -> str | None:
+    """The known field beside it that a caller may have meant."""
+    known = sorted(_names(_schema(model), place[:-1]))
+    found = get_close_matches(str(place[-1])[:NAME_LENGTH_MAX], known, n=1, cutoff=LIKENESS)
+    return found[0] if found else None
+
+
+@lru_cache(maxsize=64)
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+def _names(schema: dict[str, Any], path: tuple[int | str, ...]) -> set[str]:
+    """Names of the fields at a path, of every alternative there."""
+    definitions = schema.get("$defs", {})
+
+    def parts(node: dict[str, Any]) -> list[dict[str, Any]]:
+        if "$ref" in node:
+            return parts(definitions.get(node["$ref"].rpartition("/")[2], {}))
+        inside = [part for kind in ("anyOf", "oneOf", "allOf") for part in node.get(kind, ())]
+        return [node, *(found for part in inside for found in parts(part))]
+
+    here = parts(schema)
+    for step in path:
+        wanted = [node["items"] for node in here if isinstance(step, int) and isinstance(node.get("items"), dict)]
+        wanted += [node["properties"][step] for node in here if step in node.get("properties", ())]
+        # What is neither is the name of an alternative, which pydantic puts into the path.
+        here = [found for node in wanted for found in parts(node)] if wanted else here
+    return {name for node in here for name in node.get("properties", ())}

@@ -10,7 +10,7 @@ from dpp_project.devstack import environment
 from dpp_project.devstack.folder import Folder
 
 TOLD_TO_PEOPLE = {
-    *("DPP_API_URL", "DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_MCP_URL", "DATABASE_URL", "REDIS_URL"),
+    *("DPP_API_URL", "DPP_API_KEY", "DPP_OPERATOR_KEY", "DATABASE_URL", "REDIS_URL"),
     *("SQS_ENDPOINT_URL", "S3_ENDPOINT_URL", "S3_PUBLIC_ENDPOINT_URL"),
     *("DPP_ADMIN_URL", "DPP_ADMIN_USER", "DPP_ADMIN_PASSWORD"),
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"),
