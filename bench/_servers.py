@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import socket
@@ -22,6 +23,7 @@ from dpp_project.env import Environment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 # The defaults of the product.
+_numbers = itertools.count()
 WORKERS, THREADS = (Environment.model_fields[f"DPP_API_{name}"].default for name in ("WORKERS", "THREADS"))
 
 
@@ -32,6 +34,7 @@ class Stage:
     environ: dict[str, str]
     api_key: str
     tenant_id: str
+    folder: Path
 
 
 @dataclass
@@ -50,10 +53,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def stage(*, sqs_latency_ms: float = 0.0) -> Iterator[Stage]:
+def stage(*, sqs_latency_ms: float = 0.0, folder: Path = REPOSITORY) -> Iterator[Stage]:
+    """`folder` is the checkout whose code prepares the database."""
     named = urlsplit(os.environ["DATABASE_URL"])
-    name = f"dpp_bench_{os.getpid()}"
-    with tempfile.TemporaryDirectory() as folder, valkey.running(Path(folder)) as redis, _sqs(sqs_latency_ms) as sqs:
+    name = f"dpp_bench_{os.getpid()}_{next(_numbers)}"
+    with tempfile.TemporaryDirectory() as state, valkey.running(Path(state)) as redis, _sqs(sqs_latency_ms) as sqs:
         with psycopg.connect(urlunsplit(named), autocommit=True) as postgres:
             postgres.execute(f'CREATE DATABASE "{name}"')
         environ = os.environ | {
@@ -71,10 +75,15 @@ def stage(*, sqs_latency_ms: float = 0.0) -> Iterator[Stage]:
         }
         try:
             made = subprocess.run(
-                [sys.executable, "-m", "bench._prepare"], env=environ, check=True, capture_output=True, text=True
+                [sys.executable, "-m", "bench._prepare"],
+                cwd=folder,
+                env=environ,
+                check=True,
+                capture_output=True,
+                text=True,
             )
             told = json.loads(made.stdout.splitlines()[-1])
-            yield Stage(environ, told["api_key"], told["tenant_id"])
+            yield Stage(environ, told["api_key"], told["tenant_id"], folder)
         finally:
             with psycopg.connect(urlunsplit(named), autocommit=True) as postgres:
                 postgres.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
@@ -93,11 +102,11 @@ def _sqs(latency_ms: float) -> Iterator[int]:
 
 @contextlib.contextmanager
 def ours(on: Stage, *, name: str = "ours") -> Iterator[Server]:
-    """Our API as the product starts it where nothing is set."""
-    (REPOSITORY / serve.STATIC_FOLDER).mkdir(exist_ok=True)
+    """Our API as the product starts it where nothing is set; of the checkout that the stage was prepared for."""
+    (on.folder / serve.STATIC_FOLDER).mkdir(exist_ok=True)
     port = _free_port()
     environ = on.environ | {"DPP_API_PORT": str(port), "DPP_SERVICE": "api"}
-    with _started(name, serve.api(Environment.model_validate(environ)), port, environ) as server:
+    with _started(name, [sys.executable, "-m", "dpp_project.serve", "api"], port, environ, on.folder) as server:
         yield server
 
 
@@ -111,14 +120,14 @@ def running(name: str, app: str, on: Stage, *, interface: str = "wsgi", python: 
         *(["--blocking-threads", str(THREADS)] if interface == "wsgi" else []),
         app,
     ]
-    with _started(name, command, port, on.environ) as server:
+    with _started(name, command, port, on.environ, REPOSITORY) as server:
         yield server
 
 
 @contextlib.contextmanager
-def _started(name: str, command: list[str], port: int, environ: dict[str, str]) -> Iterator[Server]:
+def _started(name: str, command: list[str], port: int, environ: dict[str, str], folder: Path) -> Iterator[Server]:
     with subprocess.Popen(
-        command, cwd=REPOSITORY, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=folder, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
             _wait_for(port)
