@@ -359,6 +359,19 @@ def test_what_needs_a_service_waits_until_it_answers(supervisor: Supervisor) -> 
     tick_until(supervisor, supervisor.all_ready, "both to be ready")
 
 
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_worker_that_grew_and_left_in_order_is_started_anew_at_once(supervisor: Supervisor) -> None:
+    """Its exit code is 0, as after a drain that was asked for; who keeps it running does not ask for the code."""
+    first = supervisor.folder.root / "first"
+    leaves = (
+        f"import pathlib, sys; first = pathlib.Path({str(first)!r}); first.exists() or (first.touch(), sys.exit(0))"
+    )
+    start(supervisor, program(supervisor, "worker", f"{leaves}; {POLITE}"))
+    unit = supervisor.units["worker"]
+    assert (unit.restarts, unit.failures) == (1, 1)
+    assert unit.not_before <= unit.started_at, "no delay after the first end"
+
+
 def test_children_that_a_dead_program_left_are_ended(supervisor: Supervisor) -> None:
     start(supervisor, program(supervisor, "worker", FORKING))
     worker = supervisor.units["worker"].process

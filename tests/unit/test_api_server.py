@@ -19,8 +19,10 @@ from django.http import HttpResponse, StreamingHttpResponse
 from dpp_project.api_server import body_rules, wsgi_environ
 from dpp_project.api_server.body_rules import MAX_FORM_BYTES, NO_BODY, BodyRule, rule_for
 from dpp_project.api_server.host import ApiHost, HostLimits
-from dpp_project.api_server.request_bodies import BodyLimits, UnreadBody
+from dpp_project.api_server.request_bodies import BodyLimits, RequestBodies, UnreadBody
 from dpp_project.http.parsers import MAX_BODY_BYTES
+from dpp_project.http.problems import Problem
+from dpp_project.reasons import ReasonCode
 from tests.gear.waiting import wait_until
 
 pytestmark = pytest.mark.contract("DPP-02", "DPP-03")
@@ -263,6 +265,30 @@ def test_what_bodies_hold_is_given_back_with_the_answer() -> None:
         ]
         await through(host, connection := Connection(*parts), method="POST", headers=headers)
         assert (connection.body, held, host.bodies.held) == (b"abcde", [5], 0)
+
+    asyncio.run(run())
+
+
+def test_what_bodies_hold_is_given_back_where_they_are_refused() -> None:
+    async def run() -> None:
+        host = ApiHost(answering(lambda _environ: HttpResponse(b"refused")), threads=1)
+        headers = [(b"authorization", KEY.encode()), (b"transfer-encoding", b"chunked")]
+        chunk = {"type": "http.request", "body": b"a" * (MAX_BODY_BYTES + 1), "more_body": True}
+        await through(host, connection := Connection(chunk), method="POST", headers=headers)
+        assert (connection.body, host.bodies.held) == (b"refused", 0)
+
+    asyncio.run(run())
+
+
+def test_a_stop_gives_no_body_more_time_than_it_had() -> None:
+    async def run() -> None:
+        bodies = RequestBodies(BodyLimits(seconds=0.05, seconds_when_stopping=30.0))
+        reading = asyncio.ensure_future(bodies.read({"CONTENT_LENGTH": "5"}, Connection().receive, BodyRule(10)))
+        await asyncio.sleep(0)  # it waits for the body by now
+        bodies.stop()
+        with pytest.raises(Problem) as caught:
+            await asyncio.wait_for(reading, 10)
+        assert caught.value.reason is ReasonCode.REQUEST_TIMEOUT
 
     asyncio.run(run())
 

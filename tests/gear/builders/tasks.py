@@ -15,10 +15,13 @@ from celery.exceptions import Reject
 from celery.worker import state
 from django.db import connection
 
+from dpp_project import constants
 from dpp_project.celery_sqs.slots import TaskPool
 from dpp_project.observe import tracing
 
 TaskPool.weigh_seconds = float(os.environ.get("GEAR_WEIGH_SECONDS", TaskPool.weigh_seconds))
+
+constants.WORKER_GRACE_SECONDS = int(os.environ.get("GEAR_GRACE_SECONDS", constants.WORKER_GRACE_SECONDS))  # type: ignore[misc]
 
 
 def note(event: str, **more: object) -> None:

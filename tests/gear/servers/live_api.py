@@ -154,6 +154,14 @@ def an_api(
 
 
 @contextmanager
+def a_served_api(folder: Path, *, processes: int) -> Iterator[Api]:
+    """By `dpp_project.serve`, which sets up what several processes share."""
+    environ = {"DPP_API_WORKERS": str(processes), "DPP_METRICS_DIR": str(folder / "metrics")}
+    with _running(folder, lambda _values: [sys.executable, "-m", "dpp_project.serve", "api"], 2, environ) as api:
+        yield api
+
+
+@contextmanager
 def a_wsgi_api(folder: Path, *, threads: int = 2) -> Iterator[Api]:
     """The same Django under granian's WSGI server."""
     with _running(folder, _wsgi_command, threads, {}) as api:

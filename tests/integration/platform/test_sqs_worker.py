@@ -17,6 +17,7 @@ from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.faults.scripted import Scripted
 from tests.gear.servers.worker import ROOT, envelope, work, worker
 from tests.gear.waiting import wait_until
+from tests.proving import proofs
 
 ENDPOINT = str(ENV.SQS_ENDPOINT_URL)
 BACK_WITHIN_SECONDS = 10
@@ -340,6 +341,24 @@ def test_dpp_78_a_slot_that_hangs_stops_neither_another_nor_a_signal(tmp_path: P
         wait_until(lambda: "Warm shutdown" in running.log(), what="the first signal to arrive")
         running.terminate()
         assert running.wait_exit(seconds=5) == -signal.SIGTERM
+
+
+@pytest.mark.slow
+@pytest.mark.contract("DPP-78")
+def test_dpp_78_a_drain_that_a_hanging_slot_holds_up_ends_with_its_grace(tmp_path: Path, queue: Queues) -> None:
+    """Python hears no signal in native code, and no thread can be ended: the kernel's alarm ends the process."""
+    environ = SOON_AGAIN | {"GEAR_GRACE_SECONDS": "3"}
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=2, environ=environ) as running:
+        queue.send(envelope("gear.hang", {"name": "hangs", "seconds": 600}))
+        queue.send(work("ends", sleep_ms=1_000))
+        running.wait_for("hangs", "ends", event="started")
+        running.terminate()
+        assert running.wait_exit(seconds=15) == -signal.SIGALRM
+        assert running.events("ended") == ["ends"], "what could end in the grace has ended"
+    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=2) as another:
+        wait_until(lambda: another.events("started").count("hangs") == 2, seconds=20, what="its message to come again")
+        assert another.events("started").count("ends") == 1, "it was acknowledged before the process died"
+    proofs.report(cases=1)
 
 
 @pytest.mark.contract("DPP-78")

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,10 @@ from runs.worker.leases import Keeper
 from tenants.models import Tenant
 from tests.gear.builders import recovery, work
 from tests.gear.builders import runs as gear
+from tests.gear.builders.box import MODULE, a_job, begin
+from tests.gear.builders.packs import PackLog
 from tests.gear.waiting import wait_until
+from tests.proving import proofs
 
 if TYPE_CHECKING:
     from django.db.backends.postgresql.base import DatabaseWrapper
@@ -98,6 +102,39 @@ def test_dpp_31_more_packs_at_work_than_connections_are_renewed_and_hear_a_cance
         assert [end.result(timeout=20) for end in ends] == [End.STOPPED] * SLOTS
     assert Run.objects.filter(run_id__in=ids, finalize_stage=Stage.COMMITTED, status=Status.FAILED).count() == SLOTS
     recovery.law_holds(tenant)
+
+
+@pytest.mark.slow
+@pytest.mark.contract("DPP-27")
+def test_dpp_27_a_cancel_is_heard_beside_packs_that_talk_without_a_pause(tenant: Tenant) -> None:
+    """Each of the 10,000 frames of a pack costs its slot the interpreter that the keeper shares with it."""
+    talking, over = Box([MODULE]), threading.Event()
+    run = work.queued(tenant, timebox_sec=60, sleep_ms=50_000)
+    executor, ends = carried_out([run], slots=1)
+
+    def talk(log: PackLog) -> None:
+        while not over.is_set():
+            begin(talking, a_job("STREAM", inputs={"number": 10_000}, timebox_seconds=60), log=log).wait()
+
+    try:
+        begin(talking, a_job("FREE")).wait()
+        with executor, ThreadPoolExecutor(2) as slots:
+            at_work = Run.objects.filter(run_id=run.run_id, status=Status.PROCESSING)
+            wait_until(at_work.exists, seconds=30, what="it to be at work")
+            said = [PackLog(), PackLog()]
+            talks = [slots.submit(talk, log) for log in said]
+            wait_until(lambda: all(len(log.events) > 100 for log in said), what="both to talk")
+            began = time.monotonic()
+            cancellation.cancel(tenant_id=tenant.tenant_id, run_id=run.run_id, actor="owner")
+            assert ends[0].result(timeout=20) is End.STOPPED
+            assert time.monotonic() - began < 2.0
+            over.set()
+            assert [one.result(timeout=60) for one in talks] == [None, None]
+            assert [len(log.events) % 10_000 for log in said] == [0, 0], "nor did it cost them a frame"
+    finally:
+        over.set()
+        talking.close()
+    proofs.report(cases=1)
 
 
 def _seconds_left(run: Run) -> float:

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from tests.proving.mutants import of_console, of_door, of_money, of_recovery, of_runs, of_tickets
+from tests.proving.mutants import of_console, of_door, of_hosts, of_money, of_recovery, of_runs, of_tickets
 from tests.proving.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_console.MUTANTS,
     *of_door.MUTANTS,
+    *of_hosts.MUTANTS,
     *of_runs.MUTANTS,
     *of_money.MUTANTS,
     *of_recovery.MUTANTS,
