@@ -78,6 +78,9 @@ class Environment(BaseModel):
     DPP_QUEUE_URL: HttpUrl = Field(description="SQS queue that wakes the workers.")
     DPP_DLQ_URL: HttpUrl = Field(description="SQS queue for messages that three receives did not finish.")
     DPP_BUCKET: str = Field(default="dpp-results", min_length=3, description="S3 bucket for results and uploads.")
+    DPP_UPLOAD_MB_PER_TENANT: int = Field(
+        default=5_000, ge=50, le=10_000_000, description="Megabytes that one tenant's uploaded files may hold together."
+    )
     SQS_ENDPOINT_URL: HttpUrl | None = Field(default=None, description="SQS endpoint; unset means AWS itself.")
     S3_ENDPOINT_URL: HttpUrl | None = Field(default=None, description="S3 endpoint; unset means AWS itself.")
     S3_PUBLIC_ENDPOINT_URL: HttpUrl | None = Field(

@@ -18,6 +18,7 @@ class ReasonCode(StrEnum):
     METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
     NOT_ACCEPTABLE = "NOT_ACCEPTABLE"
     CONFLICT = "CONFLICT"
+    UPLOAD_SPACE_FULL = "UPLOAD_SPACE_FULL"
     GONE = "GONE"
     REQUEST_TIMEOUT = "REQUEST_TIMEOUT"
     PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"
@@ -117,6 +118,14 @@ REASONS: dict[ReasonCode, Reason] = {
         "Conflict",
         "The request does not fit the present state of what it names.",
         "Read the current state and decide again.",
+    ),
+    ReasonCode.UPLOAD_SPACE_FULL: Reason(
+        409,
+        "No room for the upload",
+        "Your uploaded files hold as many bytes, or are as many, as they may. Room that an address was given for counts"
+        " for an hour, and longer where its file came. No address was given.",
+        "Wait for the moment that `detail` names, when the oldest file is deleted, send smaller files, or ask your"
+        " operator for more room.",
     ),
     ReasonCode.GONE: Reason(
         410,

@@ -1,4 +1,4 @@
-"""Makes ended runs past their retention into tombstones, and lets old tombstones and dead letters go (DPP-23).
+"""Makes ended runs past their retention into tombstones; lets old tombstones, dead letters and uploads go (DPP-23).
 
     delete   every object under the run's prefix
     expire   by compare-and-set: EXPIRED, without pointer, key, inputs and earlier history; the money stays
@@ -14,7 +14,7 @@ not answer at all, no further run is asked about until the next pass.
 from datetime import datetime
 from typing import Final
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
@@ -24,14 +24,15 @@ from reaper import driver
 from reaper.models import DeadLetter
 from reaper.tally import Tally
 from runs import transitions
-from runs.bucket import outages, storage
+from runs.bucket import outages, storage, uploads
 from runs.claims import LOST
-from runs.models import Run
+from runs.models import Run, UploadRoom
 from runs.reads import for_recovery
 from runs.states import Status
 
 ACTOR: Final = "retention"
 LETTERS_AT_ONCE: Final = 1_000
+ROOMS_AT_ONCE: Final = 200
 
 PERIODS = (
     Period(
@@ -56,6 +57,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
                 _forget(tally, run)
             else:
                 _expire(tally, run)
+    _see_to_uploads(tally)
     return tally.report()
 
 
@@ -66,6 +68,8 @@ def preview(*, now: datetime, limit: int) -> PassReport:
             for_recovery.past_retention()[:limit],
             for_recovery.old_tombstones()[:limit],
             _old_letters(now=now)[:limit],
+            uploads.past_retention()[:limit],
+            uploads.unseen()[:limit],
         )
     )
     return PassReport(seen=due, changed=due)
@@ -98,6 +102,41 @@ def _expire(tally: Tally, run: Run) -> None:
     tally.changed += 1
     tally.noted["expired"] += 1
     tally.noted["objects deleted"] += objects
+
+
+def _see_to_uploads(tally: Tally) -> None:
+    """Old files go with their room, and room that no file came into is given back. Each once in a pass."""
+    for due, see_to in ((uploads.past_retention(), _delete_upload), (uploads.unseen(), _look_for_upload)):
+        last: UploadRoom | None = None
+        while not tally.s3_is_away and tally.goes_on():
+            after = due if last is None else due.filter(_after(last))
+            some = list(after[: tally.room(ROOMS_AT_ONCE)])
+            if not some:
+                break
+            last = some[-1]
+            for room in some:
+                if tally.s3_is_away or not tally.goes_on():
+                    return
+                with tally.each(room.upload_id):
+                    see_to(tally, room)
+
+
+def _after(room: UploadRoom) -> Q:
+    return Q(created_at__gt=room.created_at) | Q(created_at=room.created_at, pk__gt=room.pk)
+
+
+def _delete_upload(tally: Tally, room: UploadRoom) -> None:
+    with outages.told_apart():
+        uploads.give_back(room)
+    tally.changed += 1
+    tally.noted["uploads deleted"] += 1
+
+
+def _look_for_upload(tally: Tally, room: UploadRoom) -> None:
+    with outages.told_apart():
+        is_there = uploads.look_into(room)
+    tally.changed += 1
+    tally.noted["uploads found" if is_there else "unused room given back"] += 1
 
 
 def _prefix(run: Run) -> str:

@@ -322,3 +322,27 @@ class RunDispute(models.Model):
 
     def __str__(self) -> str:
         return f"{self.step} of {self.run_id}"
+
+
+class UploadRoom(models.Model):
+    """Room for one uploaded file, counted from the moment its address is given until the file is deleted."""
+
+    upload_id = models.UUIDField(primary_key=True, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    key = models.TextField()
+    size_bytes = models.BigIntegerField()
+    was_seen = models.BooleanField(db_default=False)
+    """The file was found in the bucket; room whose address ended without one is given back."""
+    created_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
+
+    class Meta:
+        db_table = "upload_rooms"
+        indexes = [
+            models.Index("tenant", "created_at", include=["size_bytes"], name="idx_upload_rooms_tenant"),
+            models.Index("created_at", name="idx_upload_rooms_unseen", condition=Q(was_seen=False)),
+            models.Index("created_at", name="idx_upload_rooms_created"),
+        ]
+        constraints = [models.CheckConstraint(condition=Q(size_bytes__gt=0), name="upload_rooms_hold_bytes")]
+
+    def __str__(self) -> str:
+        return f"{self.size_bytes} bytes for {self.key}"

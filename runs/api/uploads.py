@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 
 from dpp_project.http.bodies import read_body
-from dpp_project.http.openapi import answer_example, cost_headers
+from dpp_project.http.openapi import answer_example, cost_headers, refusals
+from dpp_project.http.problems import Problem
+from dpp_project.reasons import ReasonCode
 from runs.api.metering import MeteredView
 from runs.bucket import uploads
 from tenants.permissions import principal_of
@@ -49,6 +51,14 @@ class UploadReceipt(BaseModel):
     expires_at: datetime
 
 
+def _full(full: uploads.NoRoom, size_bytes: int) -> str:
+    held = f"Your {full.files} uploads hold {full.bytes_held} of {uploads.room_bytes()} bytes"
+    if full.files >= uploads.FILES_MAX:
+        held = f"You have {full.files} uploads, and may have no more"
+    until = f" The oldest is deleted at {full.frees_at:%Y-%m-%dT%H:%M:%SZ}." if full.frees_at else ""
+    return f"{held}; this file has {size_bytes}.{until}"
+
+
 class UploadsView(MeteredView):
     required_scopes: Final = Scope.UPLOADS_WRITE
     rate_bucket: Final = Bucket.SUBMIT
@@ -59,7 +69,7 @@ class UploadsView(MeteredView):
         tags=["Uploads"],
         request={"application/json": UploadRequest},
         parameters=cost_headers(),
-        responses={201: UploadReceipt},
+        responses={201: UploadReceipt, **refusals(ReasonCode.UPLOAD_SPACE_FULL)},
         examples=[
             OpenApiExample(
                 "An image",
@@ -83,12 +93,15 @@ class UploadsView(MeteredView):
     def post(self, request: Request) -> HttpResponse:
         """An address to PUT one file to, in the tenant's own part of the bucket. Files are deleted after 30 days."""
         asked = read_body(request, UploadRequest)
-        room = uploads.prepare(
-            tenant_id=principal_of(request).tenant_id,
-            filename=asked.filename,
-            content_type=asked.content_type,
-            size_bytes=asked.size_bytes,
-        )
+        try:
+            room = uploads.prepare(
+                tenant_id=principal_of(request).tenant_id,
+                filename=asked.filename,
+                content_type=asked.content_type,
+                size_bytes=asked.size_bytes,
+            )
+        except uploads.NoRoom as full:
+            raise Problem(ReasonCode.UPLOAD_SPACE_FULL, _full(full, asked.size_bytes)) from None
         receipt = UploadReceipt(
             bucket=room.bucket, key=room.key, url=room.url, headers=room.headers, expires_at=room.expires_at
         )

@@ -2,19 +2,27 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import urllib3
+from botocore.exceptions import EndpointConnectionError
+from django.db import connections
+from django.db.models import Sum
+from django.db.models.functions import Now
 
 from dpp_project import clock
-from runs.bucket import storage
+from reaper import retention
+from runs.bucket import storage, uploads
 from runs.bucket.uploads import MAX_UPLOAD_BYTES
+from runs.models import UploadRoom
 from tenants.scopes import Scope
+from tests.gear.builders import recovery
 from tests.gear.builders.shop import Shop
-from tests.gear.builders.tenants import a_key, bearer
+from tests.gear.builders.tenants import a_key, a_tenant, bearer
 
 pytestmark = pytest.mark.contract("DPP-65")
 
@@ -87,3 +95,117 @@ def test_dpp_65_needs_its_scope(shop: Shop) -> None:
     writer = Shop(tenant=shop.tenant, issued=a_key(shop.tenant, scopes=[Scope.RUNS_WRITE]))
     response = prepare(writer, asked())
     assert (response.status_code, response.json()["reason_code"]) == (403, "SCOPE_MISSING")
+
+
+# What a tenant's files hold together is bounded (HRD-20).
+
+
+@pytest.fixture
+def room_for_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "room_bytes", lambda: 3_000)
+
+
+@pytest.mark.contract("HRD-20")
+@pytest.mark.usefixtures("room_for_three")
+def test_hrd_20_files_hold_no_more_than_they_may_to_the_byte(shop: Shop) -> None:
+    for size in (1_000, 1_999, 1):
+        assert prepare(shop, asked(size_bytes=size)).status_code == 201
+    oldest = UploadRoom.objects.earliest("created_at").created_at
+    refused = prepare(shop, asked(size_bytes=1))
+    assert (refused.status_code, refused.json()["reason_code"]) == (409, "UPLOAD_SPACE_FULL")
+    assert refused.json()["detail"] == (
+        "Your 3 uploads hold 3000 of 3000 bytes; this file has 1. The oldest is deleted at "
+        f"{oldest + timedelta(days=30):%Y-%m-%dT%H:%M:%SZ}."
+    )
+    assert UploadRoom.objects.count() == 3
+    assert "X-DPP-Budget-Remaining" in refused.headers
+
+
+@pytest.mark.contract("HRD-20")
+@pytest.mark.usefixtures("room_for_three")
+def test_hrd_20_another_tenants_files_take_none_of_it(shop: Shop) -> None:
+    assert prepare(shop, asked(size_bytes=3_000)).status_code == 201
+    other = a_tenant()
+    neighbour = Shop(tenant=other, issued=a_key(other))
+    assert prepare(neighbour, asked(size_bytes=3_000)).status_code == 201
+
+
+@pytest.mark.contract("HRD-20")
+def test_hrd_20_files_are_counted_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "FILES_MAX", 1)
+    assert prepare(shop, asked()).status_code == 201
+    refused = prepare(shop, asked())
+    assert refused.status_code == 409
+    assert refused.json()["detail"].startswith("You have 1 uploads, and may have no more; this file has 3.")
+
+
+@pytest.mark.contract("HRD-20")
+@pytest.mark.usefixtures("room_for_three")
+def test_hrd_20_of_eight_at_once_three_find_room(shop: Shop) -> None:
+    def ask(_number: int) -> bool:
+        try:
+            uploads.prepare(
+                tenant_id=shop.tenant.tenant_id, filename="a.png", content_type="image/png", size_bytes=1_000
+            )
+        except uploads.NoRoom:
+            return False
+        finally:
+            connections.close_all()
+        return True
+
+    with ThreadPoolExecutor(8) as rivals:
+        assert sorted(rivals.map(ask, range(8))) == [False] * 5 + [True] * 3
+    assert UploadRoom.objects.aggregate(held=Sum("size_bytes"))["held"] == 3_000
+
+
+def older(seconds: int) -> None:
+    UploadRoom.objects.update(created_at=Now() - timedelta(seconds=seconds))
+
+
+def looked(**detail: int) -> None:
+    report = recovery.run_loop(retention.run_once)
+    assert (report.errors, report.detail) == (0, detail)
+
+
+@pytest.mark.contract("HRD-20")
+@pytest.mark.usefixtures("room_for_three")
+def test_hrd_20_room_that_no_file_came_into_is_given_back_and_a_file_keeps_its_room(shop: Shop) -> None:
+    unused, used = (prepare(shop, asked(size_bytes=size)).json() for size in (2_996, 4))
+    assert urllib3.request("PUT", used["url"], body=b"four", headers=used["headers"]).status == 200
+    older(3_590)
+    looked()
+    assert prepare(shop, asked()).status_code == 409
+    older(3_610)
+    looked(**{"unused room given back": 1, "uploads found": 1})
+    assert UploadRoom.objects.get().key == used["key"] != unused["key"]
+    assert prepare(shop, asked(size_bytes=2_996)).status_code == 201
+    assert prepare(shop, asked(size_bytes=1)).status_code == 409
+    looked()
+
+
+@pytest.mark.contract("HRD-20")
+def test_hrd_20_an_old_file_goes_with_its_room_and_a_younger_one_stays(shop: Shop) -> None:
+    room = prepare(shop, asked()).json()
+    assert urllib3.request("PUT", room["url"], body=b"png", headers=room["headers"]).status == 200
+    older(30 * 86_400 - 10)
+    looked(**{"uploads found": 1})
+    assert storage.shared().head(room["key"]) is not None
+    older(30 * 86_400 + 10)
+    looked(**{"uploads deleted": 1})
+    assert storage.shared().head(room["key"]) is None
+    assert UploadRoom.objects.count() == 0
+
+
+@pytest.mark.contract("HRD-20")
+def test_hrd_20_where_s3_is_away_no_room_is_given_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(shop, asked())
+    prepare(shop, asked())
+    older(3_610)
+
+    def away(_self: object, key: str) -> None:
+        raise EndpointConnectionError(endpoint_url=key)
+
+    monkeypatch.setattr(storage.RunStorage, "head", away)
+    report = recovery.run_loop(retention.run_once)
+    assert (report.errors, report.detail) == (0, {"waiting": 1, "waits_for": "S3"})
+    assert UploadRoom.objects.count() == 2
