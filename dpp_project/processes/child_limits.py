@@ -13,7 +13,15 @@ def lower(which: int, wanted: int) -> None:
     resource.setrlimit(which, (least, least))
 
 
-def lower_memory(more_bytes: int) -> None:
-    """RLIMIT_DATA, so much above what this process has now. Only Linux counts private memory in it."""
+def lower_memory(more_bytes: int, *, above: int | None = None) -> None:
+    """RLIMIT_DATA, so much above what this process has now. Only Linux counts private memory in it.
+
+    `above` is what it has, where that is known. A child of a job that may not look into /proc goes by what the job had.
+    """
+    global _last_known  # noqa: PLW0603  inherited by forks, which is its point
     if sys.platform == "linux":
-        lower(resource.RLIMIT_DATA, process_tree.memory().data + more_bytes)
+        _last_known = above or process_tree.memory().data or _last_known
+        lower(resource.RLIMIT_DATA, _last_known + more_bytes)
+
+
+_last_known = 0

@@ -10,19 +10,22 @@ import os
 import signal
 import sys
 
+from dpp_project.processes import pidfd
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)  # looked up once: a job of the box pays for it in copied pages
 
 
-def die_with_parent(parent: int | None = None) -> None:
+def die_with_parent(parent: int | None = None, *, held: int | None = None) -> None:
     """Have the kernel kill this process when its parent dies.
 
     The parent may have died before we asked, and then no signal would ever come: with `parent`, the pid it had, this
-    process leaves at once in that case.
+    process leaves at once in that case. A process in a namespace of its own has no number for its parent; it is given
+    a descriptor of it, as `held`.
     """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent is not None and os.getppid() != parent:
+    if (parent is not None and os.getppid() != parent) or (held is not None and pidfd.has_ended(held)):
         os._exit(1)
 
 

@@ -1,9 +1,8 @@
 """Looking at processes through /proc, and ending them. Where there is no /proc, nothing is found."""
 
+import contextlib
 import os
 import signal
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,8 +10,6 @@ from typing import Final
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc")
 _CHUNK: Final = 65_536
-MARK: Final = "DPP_BOX_MARK"
-"""An environment variable whose value marks the processes of one zygote, also after another process adopted them."""
 
 
 def children(pid: int) -> list[int]:
@@ -87,27 +84,12 @@ def kill(pid: int) -> None:
             continue
 
 
+def kill_group(leader: int) -> None:
+    """Those that are left of the group that it led."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 def kill_tree(pid: int) -> None:
     for member in reversed(tree(pid)):
         kill(member)
-
-
-def marked(value: str) -> Iterator[int]:
-    """Processes that were started with this mark in their environment."""
-    wanted = f"{MARK}={value}".encode()
-    for entry in _PROC.glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        if wanted in environment.split(b"\0"):
-            yield int(entry.name)
-
-
-def kill_marked(value: str, *, seconds: float = 2.0) -> None:
-    """What a zygote left behind that could not sweep any more, wherever it was adopted."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and (found := list(marked(value))):
-        for pid in found:
-            kill(pid)
-        time.sleep(0.005)

@@ -7,7 +7,9 @@
 
 Three clocks end a pack that is over its time: the zygote at the deadline, the kernel's alarm in the pack process half a
 second later, and this side a second later, should the zygote itself be sick. A zygote that dies takes its processes
-with it (PR_SET_PDEATHSIG), and what they left is found by its mark; the next run gets a new nursery.
+with it: it is the first process of their namespaces (namespaces.py). Where there are none, the kernel ends each job
+with its zygote (PR_SET_PDEATHSIG), and the job's group, which no child can leave, is ended by the zygote, or else by
+nursery and worker. The next run gets a new nursery.
 """
 
 import contextlib
@@ -17,6 +19,7 @@ from collections.abc import Iterable
 import structlog
 
 from dpp_project.outbound.network import Network
+from runs.box import kernel
 from runs.box.broker import Broker
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.running import FetchUpload, Log, PackRequest, RunningPack
@@ -27,12 +30,17 @@ log = structlog.get_logger("dpp.box")
 class Box:
     """One nursery, started when first needed, for as many threads as like.
 
-    `modules` are the packs that it has zygotes for.
+    `modules` are the packs that it has zygotes for; `may_read` the files and folders, beside the system's and our code,
+    that jobs may open. This process closes itself to its jobs: no other of the same user can look into it (proc(5)).
     """
 
-    def __init__(self, modules: Iterable[str] = (), *, network: Network | None = None) -> None:
+    def __init__(
+        self, modules: Iterable[str] = (), *, may_read: Iterable[str] = (), network: Network | None = None
+    ) -> None:
+        kernel.undumpable()
         self.broker = Broker(network)
         self._modules = tuple(modules)
+        self._may_read = tuple(may_read)
         self._lock = threading.Lock()
         self._nursery: Nursery | None = None
 
@@ -76,7 +84,7 @@ class Box:
             dead = self._nursery
             if dead is not None and dead.alive():
                 return dead
-            self._nursery = Nursery(self._modules)
+            self._nursery = Nursery(self._modules, may_read=self._may_read)
             made = self._nursery
         if dead is not None:
             dead.end()

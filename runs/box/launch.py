@@ -1,8 +1,8 @@
 """Starting a nursery with its zygotes, and ending it with all that came from it."""
 
 import contextlib
+import json
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -13,15 +13,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from dpp_project.processes import process_tree
+from dpp_project.processes import pidfd
+from runs.box import readable
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 READY_SECONDS: Final = 30.0
-KEPT: Final = ("PATH", "TESSDATA_PREFIX", "TZ")
+LEAVING_SECONDS: Final = 2.0
+"""How long the nursery may take to end what a zygote without namespaces leaves behind."""
+KEPT: Final = ("PATH", "TZ", *readable.NAMED_BY)
 _ONE_THREAD: Final = ("OMP_THREAD_LIMIT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LAUNCH: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from runs.box import nursery;"
-    " nursery.main(int(sys.argv[2]), sys.argv[3], dict(zip(sys.argv[4::2], map(int, sys.argv[5::2]))))"
+    "import json, sys; sys.path.insert(0, sys.argv[1]); from runs.box import nursery;"
+    " nursery.main(**json.loads(sys.argv[2]))"
 )
 
 
@@ -35,8 +38,8 @@ class Nursery:
     Making one does not wait for it.
     """
 
-    def __init__(self, modules: Iterable[str]) -> None:
-        self.mark = secrets.token_hex(16)
+    def __init__(self, modules: Iterable[str], *, may_read: Iterable[str] = ()) -> None:
+        self._may_read = [*may_read]
         self.scratch = Path(tempfile.mkdtemp(prefix="dpp-box-"))
         self._leash, far_leash = socket.socketpair()
         self._zygotes: dict[str, ZygoteEnd] = {}
@@ -54,10 +57,15 @@ class Nursery:
                 raise
 
     def _launch(self, leash: socket.socket, far: Mapping[str, socket.socket]) -> "subprocess.Popen[bytes]":
-        controls = [word for module, control in far.items() for word in (module, str(control.fileno()))]
+        arguments = {
+            "leash": leash.fileno(),
+            "scratch": str(self.scratch),
+            "controls": {module: control.fileno() for module, control in far.items()},
+            "may_read": self._may_read,
+        }
         return subprocess.Popen(  # noqa: S603  ourselves
-            [sys.executable, "-I", "-c", _LAUNCH, str(ROOT), str(leash.fileno()), str(self.scratch), *controls],
-            env=_environment() | {process_tree.MARK: self.mark},
+            [sys.executable, "-I", "-c", _LAUNCH, str(ROOT), json.dumps(arguments)],
+            env=_environment(),
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -82,11 +90,20 @@ class Nursery:
         return zygote
 
     def end(self) -> None:
-        """With everything that was started from it, wherever that hides."""
+        """With everything that was started from it, wherever that hides.
+
+        The end of a zygote with namespaces is the end of all in them. What one without leaves behind falls to the
+        nursery, which ends it, and then itself.
+        """
+        for zygote in self._zygotes.values():
+            zygote.kill()
+        self.leave()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(LEAVING_SECONDS)
         self.process.kill()
         self.process.wait()
-        self.leave()
-        process_tree.kill_marked(self.mark)
+        for zygote in self._zygotes.values():
+            zygote.bury()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def leave(self) -> None:
@@ -101,19 +118,34 @@ class ZygoteEnd:
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self._ready = False
+        self._process: int | None = None
         self._lock = threading.Lock()
 
     def wait_ready(self) -> None:
         with self._lock:
-            if self._ready:
+            if self._process is not None:
                 return
             self.control.settimeout(READY_SECONDS)
+            said, held = b"", list[int]()
             with contextlib.suppress(OSError):
-                self._ready = self.control.recv(1) == b"r"
-            if not self._ready:
+                said, held, _, _ = socket.recv_fds(self.control, 1, 1)
+            if said != b"r" or not held:
                 raise BoxBroken("the process that packs are forked from does not come up")
+            (self._process,) = held
             self.control.settimeout(None)
+
+    def kill(self) -> None:
+        """One that is not ready yet ends with its nursery."""
+        if self._process is not None:
+            pidfd.kill(self._process)
+
+    def bury(self) -> None:
+        """Wait until it is gone, with its namespaces; nobody asks for it any more."""
+        with self._lock:
+            held, self._process = self._process, None
+        if held is not None:
+            pidfd.has_ended(held, seconds=LEAVING_SECONDS)
+            os.close(held)
 
     def order(self, connection: socket.socket, status: socket.socket) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ child is waited for (the zygote sweeps).
 import os
 import signal
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -17,9 +18,11 @@ from typing import Any, NoReturn
 from pydantic import JsonValue, ValidationError
 
 from dpp_project.processes import parent_death
+from dpp_project.processes.process_tree import MemoryUse
+from runs.box import kernel, namespaces, wire
 from runs.box import limits as box_limits
-from runs.box import wire
 from runs.box.limits import Limits
+from runs.box.sealing import Seal
 from runs.box.worker_calls import WorkerCalls
 from runs.packs.pack import Artifact, EngineUnavailable, HoldExhausted, Meter, Pack, PackFailed, Work
 
@@ -28,43 +31,64 @@ SENT_NOTHING = 71
 """Exit code of a pack process that could not tell how it ended."""
 
 
-def start(connection: socket.socket, limits: Limits, *, scratch: Path, forget: Callable[[], None]) -> int:
+def start(
+    connection: socket.socket, limits: Limits, *, seal: Seal, own: MemoryUse, scratch: Path, forget: Callable[[], None]
+) -> int:
     """The pid of a new pack process. Every one begins here, and nowhere else is a process made for a run.
 
-    `forget` lets go of what is the zygote's, in the new process.
+    `own` is what the zygote's memory is. `forget` lets go of what is the zygote's, in the new process.
     """
-    zygote = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            forget()
-            _main(connection, limits, zygote=zygote, scratch=scratch)
-        finally:
-            os._exit(SENT_NOTHING)
+    zygote = None if seal.apart else os.pidfd_open(os.getpid())
+    try:
+        pid = kernel.fork(seal.clone)
+        if pid == 0:
+            try:
+                forget()
+                _main(connection, limits, seal=seal, own=own, zygote=zygote, scratch=scratch)
+            finally:
+                os._exit(SENT_NOTHING)
+    finally:
+        if zygote is not None:
+            os.close(zygote)
     return pid
 
 
-def _main(connection: socket.socket, limits: Limits, *, zygote: int, scratch: Path) -> NoReturn:
+def _main(
+    connection: socket.socket, limits: Limits, *, seal: Seal, own: MemoryUse, zygote: int | None, scratch: Path
+) -> NoReturn:
     """Seal this process, then do what the worker asks."""
     os.setsid()
-    parent_death.die_with_parent(zygote)
-    parent_death.adopt_orphans()  # a child that leaves its session stays in this tree while the pack works
     for number in (signal.SIGALRM, signal.SIGCHLD, signal.SIGXCPU, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+    if zygote is None:
+        kernel.end_on(namespaces.SPARED)
+    else:
+        parent_death.die_with_parent(held=zygote)
+        parent_death.adopt_orphans()  # a child whose parent died stays in this tree while the pack works
+        os.close(zygote)
     connection.set_inheritable(False)
     connection.setblocking(True)
-    _silence()
-    scratch.mkdir(mode=0o700)
-    os.chdir(scratch)
-    os.environ["TMPDIR"] = str(scratch)
-    process = PackProcess(connection)
     try:
+        seal.enter()
+        _silence()
+        scratch.mkdir(mode=0o700)
+        os.chdir(scratch)
+        os.environ["TMPDIR"] = str(scratch)
+        _forget_randomness()
+        process = PackProcess(connection)
         request = wire.receive(connection).document
-        box_limits.impose(limits)
+        box_limits.impose(limits, own)
+        seal.shut(scratch)
         process.do(request, deadline=limits.deadline)
     except (OSError, EOFError):
-        os._exit(SENT_NOTHING)  # the worker is gone, or ended us
+        os._exit(SENT_NOTHING)  # the worker is gone, or ended us; or a layer that was there is refused now
     os._exit(0)
+
+
+def _forget_randomness() -> None:
+    """OpenSSL tells a fork by its new process number, and each job of a zygote has the number 1, as that has."""
+    if (ssl := sys.modules.get("_ssl")) is not None:
+        ssl.RAND_add(os.urandom(32), 32.0)
 
 
 def _silence() -> None:

@@ -19,7 +19,7 @@ import time
 from typing import Any, Final
 
 from dpp_project.processes import process_tree
-from runs.box import wire
+from runs.box import kernel, wire
 from runs.box.pack_process import PackProcess
 from runs.packs.pack import REHEARSE_EXAMPLE, Pack
 
@@ -30,7 +30,7 @@ _CEILING_MICROS: Final = 1_000_000_000
 def went_well(pack: Pack[Any], module: str) -> bool:
     """False where this process must not be forked from. The alarm ends it, whatever it hangs in; so may the pack."""
     before = _descriptors()
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    kernel.end_on((signal.SIGALRM,))
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         if pack.rehearsal == REHEARSE_EXAMPLE:

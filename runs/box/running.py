@@ -1,6 +1,7 @@
 """One run in the box, as its worker sees it: a conversation with the pack process, and reports from the zygote."""
 
 import contextlib
+import os
 import select
 import socket
 import threading
@@ -11,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
-from dpp_project.processes import process_tree
+from dpp_project.processes import pidfd
 from dpp_project.reasons import ReasonCode
 from runs.box import wire
 from runs.box.broker import Broker, Service
@@ -153,7 +154,7 @@ class _Attempt:
         self._log = log
         self.began = False
         self.zygote_lost = False
-        self._pid: int | None = None
+        self._process: int | None = None
         self._ended = False
         self._broker = broker
         self._service: Service | None = None
@@ -188,6 +189,8 @@ class _Attempt:
         self._outgoing.close()
         if self._bell is not None:
             self._bell.close()
+        if self._process is not None:
+            os.close(self._process)
         self._connection.close()
         self._status.close()
 
@@ -218,8 +221,8 @@ class _Attempt:
         if time.monotonic() < self._kill_at or self._ended:
             return
         late = time.monotonic() - self._kill_at
-        if self._pid is not None:
-            process_tree.kill_tree(self._pid)
+        if self._process is not None:
+            pidfd.kill(self._process)
             self._found.why = self._found.why or "timebox"
         if late > GRACE_SECONDS:
             self.zygote_lost = True
@@ -228,18 +231,21 @@ class _Attempt:
 
     def _hear_zygote(self) -> None:
         try:
-            data = self._status.recv(CHUNK)
+            data, held, _, _ = socket.recv_fds(self._status, CHUNK, 1)
         except OSError:
-            data = b""
+            data, held = b"", []
+        if held:
+            (self._process,) = held
         if not data:
             self.zygote_lost = True
+            if self._process is not None:
+                pidfd.kill(self._process)  # it may have children that outlive both
             return
         for frame in self._reports.feed(data):
             match frame.document:
-                case {"kind": "started", "pid": int(pid)}:
+                case {"kind": "started"}:
                     # Only now the request: a pack whose start was not reported has not begun.
                     self.began = True
-                    self._pid = pid
                     self._outgoing.add(wire.encode(self._job.request()))
                 case {"kind": "not started", "error": str(error)}:
                     self._found.not_started = error

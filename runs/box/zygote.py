@@ -5,9 +5,10 @@ pack process has begun and when it and all its descendants are gone, and the end
 pack process. The end of the control socket means that the worker is dead: all pack processes are ended, then the zygote
 itself. (nursery.py holds all of a worker's zygotes.)
 
-It is the adoptive parent of everything its pack processes leave behind (PR_SET_CHILD_SUBREAPER), so that a child it
-does not know is a stray, and is killed. Stopping signals are ignored, here and in the nursery: a service manager sends
-them to all processes of a worker, and a worker that drains needs its packs to finish (DPP-78).
+Where it has no namespaces it is the adoptive parent of everything its pack processes leave behind
+(PR_SET_CHILD_SUBREAPER), so that a child it does not know is a stray, and is killed. Stopping signals are ignored, here
+and in the nursery: a service manager sends them to all processes of a worker, and a worker that drains needs its packs
+to finish (DPP-78).
 """
 
 import contextlib
@@ -22,14 +23,15 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from dpp_project.processes import parent_death, process_tree
-from runs.box import pack_process, rehearsal, wire
-from runs.box.limits import PROCESSES_MAX, Limits
+from runs.box import disk_use, namespaces, pack_process, rehearsal, sealing, wire
+from runs.box.limits import DISK_BYTES_MAX, FILES_MAX, PROCESSES_MAX, Limits
+from runs.box.sealing import Seal
 from runs.packs.pack import Pack
 
 WATCH_SECONDS: Final = 0.1
@@ -37,7 +39,7 @@ WATCH_SECONDS: Final = 0.1
 
 @dataclass
 class ForkedPack:
-    """`why` is what the zygote ended it for, if it did."""
+    """`why` is what the zygote ended it for, if it did. Its number means something to this zygote alone."""
 
     pid: int
     limits: Limits
@@ -47,10 +49,11 @@ class ForkedPack:
 
 
 class Zygote:
-    def __init__(self, control: socket.socket, scratch: Path) -> None:
+    def __init__(self, control: socket.socket, scratch: Path, seal: Seal) -> None:
         parent_death.adopt_orphans()
         self._control = control
         self._scratch = scratch
+        self._seal = seal
         self._running: dict[int, ForkedPack] = {}
         self._started = 0
         self._selector = selectors.DefaultSelector()
@@ -61,12 +64,14 @@ class Zygote:
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._selector.register(self._born, selectors.EVENT_READ, self._child_changed)
-        self._own_private_bytes = process_tree.memory().private
+        self._own = process_tree.memory()
         self._weigh_at = 0.0
 
     def serve(self) -> NoReturn:
         try:
-            self._control.sendall(b"r")
+            own = os.pidfd_open(os.getpid())
+            socket.send_fds(self._control, [b"r"], [own])
+            os.close(own)
         except OSError:  # the worker died while the packs were loaded
             self._end_everything()
         while True:
@@ -97,7 +102,14 @@ class Zygote:
     def _start(self, connection: socket.socket, status: socket.socket, limits: Limits) -> None:
         self._started += 1
         scratch = self._scratch / str(self._started)
-        pid = pack_process.start(connection, limits, scratch=scratch, forget=lambda: self._forget(status))
+        pid = pack_process.start(
+            connection,
+            limits,
+            seal=self._seal,
+            own=self._own,
+            scratch=scratch,
+            forget=lambda: self._forget(status),
+        )
         running = ForkedPack(pid=pid, limits=limits, status=status, scratch=scratch)
         if not self._running:
             self._weigh_at = time.monotonic() + WATCH_SECONDS
@@ -105,7 +117,13 @@ class Zygote:
         status.set_inheritable(False)
         status.setblocking(False)
         self._selector.register(status, selectors.EVENT_READ, lambda: self._worker_said(running))
-        self._tell(running, {"kind": "started", "pid": pid})
+        held = os.pidfd_open(pid)
+        try:
+            socket.send_fds(status, [wire.encode({"kind": "started"})], [held])
+        except OSError:  # nobody waits for it any more
+            self._end(running, "stopped")
+        finally:
+            os.close(held)
 
     def _forget(self, status: socket.socket) -> None:
         """In the new pack process: nothing of the zygote's, and nothing of its other pack processes."""
@@ -114,12 +132,6 @@ class Zygote:
         for one in (self._control, self._born, self._wake, status, *(it.status for it in self._running.values())):
             one.close()
         self._running.clear()
-
-    def _tell(self, running: ForkedPack, document: dict[str, Any]) -> None:
-        try:
-            running.status.sendall(wire.encode(document))
-        except OSError:  # nobody waits for it any more
-            self._end(running, "stopped")
 
     # Watching
 
@@ -143,11 +155,13 @@ class Zygote:
     def _weigh(self, running: ForkedPack) -> None:
         """What the kernel does not limit: the sum over a tree, and how many it are."""
         members = process_tree.tree(running.pid)
-        private = sum(max(0, process_tree.memory(pid).private - self._own_private_bytes) for pid in members)
+        private = sum(max(0, process_tree.memory(pid).private - self._own.private) for pid in members)
         if private > running.limits.memory_bytes:
             self._end(running, "memory")
         elif len(members) > PROCESSES_MAX:
             self._end(running, "processes")
+        elif not self._seal.apart and not disk_use.is_within(running.scratch, DISK_BYTES_MAX, FILES_MAX):
+            self._end(running, "disk")
 
     def _worker_said(self, running: ForkedPack) -> None:
         """It says nothing; the end of its side is the order to stop."""
@@ -169,33 +183,41 @@ class Zygote:
                 pass
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if ended is None:
                 return
+            process_tree.kill_group(ended.si_pid)  # while the number is its own
+            pid, status, usage = os.wait4(ended.si_pid, 0)
             if (running := self._running.pop(pid, None)) is not None:
                 self._finish(running, os.waitstatus_to_exitcode(status), usage)
 
     def _finish(self, running: ForkedPack, code: int, usage: resource.struct_rusage) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(running.pid, signal.SIGKILL)
-        self._kill_strays()
-        try:
-            running.scratch.rmdir()  # most packs leave it empty
-        except OSError:
-            shutil.rmtree(running.scratch, ignore_errors=True)
+        if not self._seal.apart:
+            self._kill_strays()
+            try:
+                running.scratch.rmdir()  # most packs leave it empty
+            except OSError:
+                shutil.rmtree(running.scratch, ignore_errors=True)
         with contextlib.suppress(KeyError):
             self._selector.unregister(running.status)
         report = {
             "kind": "ended",
-            "code": code,
+            "code": self._told(code, running),
             "why": running.why,
-            "private_bytes": max(0, usage.ru_maxrss * 1024 - self._own_private_bytes),
+            "private_bytes": max(0, usage.ru_maxrss * 1024 - self._own.private),
         }
         with contextlib.suppress(OSError):
             running.status.sendall(wire.encode(report))
         running.status.close()
+
+    def _told(self, code: int, running: ForkedPack) -> int:
+        """Below zero for a signal, as for any process. (The first of a namespace left by itself on these.)"""
+        if not self._seal.apart or code not in namespaces.SPARED:
+            return code
+        is_alarm = code == signal.SIGALRM
+        return code if is_alarm and time.monotonic() < running.limits.deadline else -code
 
     def _kill_strays(self) -> None:
         """Children of dead pack processes, handed up to the zygote. Their own children follow them here."""
@@ -215,22 +237,35 @@ class Zygote:
         os._exit(0)
 
 
-def main(control: int, module: str, scratch: Path, *, rehearse: bool, rehearsed: Callable[[], None]) -> NoReturn:
+def main(
+    control: int,
+    module: str,
+    scratch: Path,
+    *,
+    may_read: Sequence[str],
+    apart: bool,
+    rehearse: bool,
+    rehearsed: Callable[[], None],
+) -> NoReturn:
     """Load the pack, then serve. A module that cannot be loaded fails its own runs, and no other's.
 
-    Whatever ends this process before it has called `rehearsed` was its rehearsal.
+    Whatever ends this process before it has called `rehearsed` was its rehearsal. `apart`: it is in namespaces of its
+    own, and has no other folder for its jobs than a mount for each.
     """
     pack = _loaded(module)
     if rehearse and pack is not None and not rehearsal.went_well(pack, module):
         os._exit(1)
     rehearsed()
     tempfile.tempdir = None  # a pack process's own folder, not where the rehearsal would have written
-    scratch.mkdir()
+    if apart:
+        scratch = Path(namespaces.SCRATCH)
+    else:
+        scratch.mkdir()
     gc.collect()
     gc.freeze()
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
-    Zygote(connection, scratch).serve()
+    Zygote(connection, scratch, sealing.of_jobs(may_read, apart=apart)).serve()
 
 
 def _loaded(module: str) -> Pack[Any] | None:

@@ -72,7 +72,8 @@ class End(enum.Enum):
 
 
 def _make_box() -> Box:
-    return Box(registry.modules().values())
+    named = [os.environ.get(name, "") for pack in registry.packs().values() for name in pack.environment]
+    return Box(registry.modules().values(), may_read=[value for value in named if os.path.isabs(value)])  # noqa: PTH117
 
 
 box = PerProcess(_make_box)

@@ -115,16 +115,8 @@ def test_dpp_40_a_worker_killed_at_work_leaves_nothing_running_and_its_run_to_th
 
 def _packs_of(worker: int) -> list[int]:
     """The worker's descendants, its zygotes' jobs among them; empty while no job runs."""
-    found = process_tree.tree(worker)
-    jobs = [pid for pid in found if _scratch(pid)]
-    return found if jobs else []
-
-
-def _scratch(pid: int) -> bool:
-    try:
-        return any(folder.name.startswith("dpp-box-") for folder in Path(f"/proc/{pid}/cwd").readlink().parents)
-    except OSError:
-        return False
+    zygotes = [zygote for nursery in process_tree.children(worker) for zygote in process_tree.children(nursery)]
+    return process_tree.tree(worker) if any(process_tree.children(zygote) for zygote in zygotes) else []
 
 
 def queue_is_empty() -> bool:

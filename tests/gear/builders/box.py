@@ -1,5 +1,6 @@
 """Running the packs of tests/gear/faults/nasty_packs.py in a real box."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,13 @@ def lives(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def with_argument(word: str) -> list[int]:
+    """Living processes that have it in their command line, as this machine numbers them."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if word.encode() in (entry / "cmdline").read_bytes().split(b"\0") and lives(int(entry.name)):
+                found.append(int(entry.name))
+    return found

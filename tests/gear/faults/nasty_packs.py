@@ -152,21 +152,20 @@ def _raw(work: Work[Inputs], said: dict[str, Any]) -> None:
 
 
 def _family(work: Work[Inputs]) -> Data:
-    """A child in the same session, one with its own, and a grandchild whose parent is gone."""
+    """A child, and a grandchild whose parent is gone. Each has the key in its command line: their numbers mean nothing
+    outside."""
     work.meter.charge(0)
-    plain = subprocess.Popen(["sleep", "600"])
-    apart = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    command = [sys.executable, "-I", "-c", "import time; time.sleep(600)", work.inputs.key]
+    subprocess.Popen(command)
     reading, writing = os.pipe()
     if os.fork() == 0:
-        os.setsid()
-        orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
-        os.write(writing, str(orphan.pid).encode())
+        os.write(writing, str(subprocess.Popen(command).pid).encode())
         os._exit(0)
-    return {"pids": [plain.pid, apart.pid, int(os.read(reading, 16))], "own": os.getpid()}
+    return {"orphan": int(os.read(reading, 16))}
 
 
 def _family_then_busy(work: Work[Inputs]) -> Data:
-    work.log("family", pids=_family(work)["pids"])
+    work.log("family", **_family(work))
     while True:
         time.sleep(1)
 
@@ -291,6 +290,29 @@ def _garbage_in_frame(_work: Work[Inputs]) -> Data:
     return {}
 
 
+def _frame(text: str, content: bytes = b"") -> bytes:
+    """As `wire` would never write it."""
+    return struct.pack("!4sII", b"DPPb", len(text.encode()), len(content)) + text.encode() + content
+
+
+DONE = '{"kind":"charge","spent_micros":0,"tokens":0}'
+
+
+def _says(work: Work[Inputs]) -> Data:
+    """Its own words, past what the box's side checks: `key` is the last frame."""
+    os.write(_own_socket(), _frame(DONE) + _frame(work.inputs.key))
+    os._exit(0)
+
+
+def _fetch_and_not_read(work: Work[Inputs]) -> Data:
+    """Asks again and again for the same file, and takes none of them."""
+    ask = _frame('{"kind":"fetch","key":"x"}')
+    for _ in range(10_000):
+        os.write(_own_socket(), ask)
+    time.sleep(600)
+    return {}
+
+
 def _flood(_work: Work[Inputs]) -> Data:
     while True:
         os.write(_own_socket(), wire.encode({"kind": "log", "event": "x", "values": {}}, b"\0" * MEBIBYTE))
@@ -307,19 +329,6 @@ def _noise(work: Work[Inputs]) -> Data:
 def _fork_and_return(work: Work[Inputs]) -> Data:
     work.meter.charge(0)
     return {"child": os.fork() == 0}
-
-
-def _kill_guardian(_work: Work[Inputs]) -> Data:
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(600)
-    return {}
-
-
-def _freeze_guardian(_work: Work[Inputs]) -> Data:
-    os.kill(os.getppid(), signal.SIGSTOP)
-    signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    while True:
-        time.sleep(1)
 
 
 def _past_the_hold(work: Work[Inputs]) -> Data:
@@ -424,10 +433,10 @@ TOO_MUCH = nasty(_too_much)
 GARBAGE = nasty(_garbage)
 GARBAGE_IN_FRAME = nasty(_garbage_in_frame)
 FLOOD = nasty(_flood)
+SAYS = nasty(_says)
+FETCH_AND_NOT_READ = nasty(_fetch_and_not_read)
 NOISE = nasty(_noise)
 FORK_AND_RETURN = nasty(_fork_and_return)
-KILL_GUARDIAN = nasty(_kill_guardian)
-FREEZE_GUARDIAN = nasty(_freeze_guardian)
 PAST_THE_HOLD = nasty(_past_the_hold)
 LEAVE_FILES = nasty(_leave_files)
 HUGE_FILE = nasty(_huge_file)

@@ -16,7 +16,7 @@ import pytest
 from dpp_project.processes import process_tree
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, Stopped
-from tests.gear.builders.box import MODULE, a_job, begin, lives, run
+from tests.gear.builders.box import MODULE, a_job, begin, lives, run, with_argument
 from tests.gear.builders.packs import PackLog
 from tests.gear.waiting import wait_until
 
@@ -72,16 +72,16 @@ def watchers(box: Box) -> tuple[int, int]:
 @pytest.mark.parametrize("killed", [0, 1], ids=["nursery", "zygote"])
 def test_box_a_killed_watcher_ends_its_jobs_with_their_children_and_is_replaced(killed: int, box: Box) -> None:
     assert isinstance(run(box, "FREE"), Done)
-    before, log = watchers(box), PackLog()
+    before, key = watchers(box), f"family-of-{killed}"
     found: list[Any] = []
-    running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=60), log=log)
+    running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=60, inputs={"key": key}))
     waiting = threading.Thread(target=lambda: found.append(running.wait()))
     waiting.start()
-    pids = wait_until(lambda: log.values("family").get("pids"), what="the family")
+    wait_until(lambda: len(with_argument(key)) == 2, what="the family")
     os.kill(before[killed], signal.SIGKILL)
     waiting.join()
     assert [outcome.reason for outcome in found] == ["PACK_CRASHED"]
-    assert [pid for pid in [*pids, *before] if lives(pid)] == []
+    assert with_argument(key) + [pid for pid in before if lives(pid)] == []
     assert isinstance(run(box, "FREE"), Done)
     assert not set(watchers(box)) & set(before)
 
@@ -131,26 +131,27 @@ from runs.box.box import Box
 from tests.gear.builders.box import MODULE, a_job, begin
 
 def tell(event, /, **values):
-    print(json.dumps(values | {{"nursery": box.nursery_pid()}}), flush=True)
+    print(json.dumps({{"nursery": box.nursery_pid()}}), flush=True)
 
 box = Box([MODULE])
 begin(box, a_job("FREE")).wait()
-box.start(a_job({attribute!r}, timebox_seconds=60), fetch_upload=None, log=tell).wait()
+box.start(a_job({attribute!r}, timebox_seconds=60, inputs={{"key": {key!r}}}), fetch_upload=None, log=tell).wait()
 """
 
 
-def a_worker(attribute: str) -> "subprocess.Popen[str]":
-    script = _WORKER.format(root=str(ROOT), attribute=attribute)
+def a_worker(attribute: str, key: str) -> "subprocess.Popen[str]":
+    script = _WORKER.format(root=str(ROOT), attribute=attribute, key=key)
     return subprocess.Popen([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, text=True)
 
 
 def test_dpp_32_when_the_worker_dies_everything_dies() -> None:
-    with a_worker("FAMILY_THEN_BUSY") as worker:
+    with a_worker("FAMILY_THEN_BUSY", "family-of-worker") as worker:
         assert worker.stdout is not None
         said = json.loads(worker.stdout.readline())
-        assert all(lives(pid) for pid in [*said["pids"], said["nursery"]])
+        wait_until(lambda: len(with_argument("family-of-worker")) == 2, what="the family")
+        assert lives(said["nursery"])
         worker.kill()
-    wait_until(lambda: not any(lives(pid) for pid in [*said["pids"], said["nursery"]]), what="everything to be gone")
+    wait_until(lambda: not lives(said["nursery"]) and not with_argument("family-of-worker"), what="all to be gone")
 
 
 def test_box_a_worker_that_dies_before_its_nursery_is_ready_leaves_nothing() -> None:

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from dpp_project.processes import process_tree
 from dpp_project.reasons import ReasonCode
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, PackOutcome
 from runs.packs.pack import Artifact, EngineUnavailable
-from tests.gear.builders.box import MODULE, a_job, begin, lives, run
+from tests.gear.builders.box import MODULE, a_job, begin, lives, run, with_argument
 from tests.gear.builders.packs import PackLog, no_upload
+from tests.gear.waiting import wait_until
 
 pytestmark = pytest.mark.contract("DPP-32")
 
@@ -78,7 +82,7 @@ def test_box_holds_nothing_of_the_worker(box: Box) -> None:
         with_canary.close()
         del os.environ["DPP_CANARY_SECRET"]
     threads = {"OMP_THREAD_LIMIT": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    allowed = {"PATH", "LANG", "TZ", "TESSDATA_PREFIX", "MALLOC_ARENA_MAX", "TMPDIR", "DPP_BOX_MARK", *threads}
+    allowed = {"PATH", "LANG", "TZ", "TESSDATA_PREFIX", "MALLOC_ARENA_MAX", "TMPDIR", *threads}
     assert isinstance(found["environment"], dict)
     assert set(found["environment"]) <= allowed
     assert threads.items() <= found["environment"].items()
@@ -157,10 +161,8 @@ def test_box_files_of_a_run_go_with_it(box: Box) -> None:
         ("HOARD", ReasonCode.PACK_MEMORY_EXCEEDED, "The pack passed its memory limit."),
         ("HOARD_NATIVELY", ReasonCode.PACK_MEMORY_EXCEEDED, "The pack passed its memory limit."),
         ("HOARD_IN_CHILDREN", ReasonCode.PACK_MEMORY_EXCEEDED, "The pack passed its memory limit."),
-        ("KILL_GUARDIAN", ReasonCode.PACK_CRASHED,
-         "The pack's process ended without an answer (its guardian was killed)."),
     ],
-)  # fmt: skip
+)
 def test_dpp_32_a_pack_that_goes_wrong_ends_with_its_reason(
     attribute: str, reason: ReasonCode, detail: str, box: Box
 ) -> None:
@@ -196,8 +198,13 @@ def test_dpp_32_nothing_outlasts_its_timebox(attribute: str, box: Box) -> None:
 
 
 def test_dpp_32_a_guardian_that_is_frozen_does_not_save_its_pack(box: Box) -> None:
-    found = run(box, "FREEZE_GUARDIAN", timebox_seconds=SHORT)
-    assert failed(found, ReasonCode.TIMEBOX_EXCEEDED)
+    nursery = box.nursery_pid()
+    assert nursery is not None
+    (zygote,) = process_tree.children(nursery)
+    running = begin(box, a_job("DEAF", timebox_seconds=SHORT))
+    os.kill(zygote, signal.SIGSTOP)
+    assert failed(running.wait(), ReasonCode.TIMEBOX_EXCEEDED)
+    assert not lives(zygote)
 
 
 @pytest.mark.contract("DPP-36")
@@ -222,20 +229,20 @@ def test_box_a_child_that_returns_where_its_parent_did_is_not_heard(box: Box) ->
         assert done(run(box, "FORK_AND_RETURN")).data == {"child": False}
 
 
-def test_dpp_32_children_end_with_their_pack_also_those_that_left_its_session(box: Box) -> None:
-    found = done(run(box, "FAMILY")).data
-    assert isinstance(found["pids"], list)
-    assert len(found["pids"]) == 3
-    assert [pid for pid in [*found["pids"], found["own"]] if lives(int(str(pid)))] == []
+def test_dpp_32_children_end_with_their_pack(box: Box) -> None:
+    done(run(box, "FAMILY", inputs={"key": "family-a"}))
+    assert with_argument("family-a") == []
 
 
 def test_dpp_32_children_end_with_a_pack_that_is_killed(box: Box) -> None:
-    log = PackLog()
-    begun = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=SHORT), log=log)
-    failed(begun.wait(), ReasonCode.TIMEBOX_EXCEEDED)
-    pids = log.values("family")["pids"]
-    assert len(pids) == 3
-    assert [pid for pid in pids if lives(pid)] == []
+    running = begin(box, a_job("FAMILY_THEN_BUSY", timebox_seconds=2, inputs={"key": "family-b"}))
+    found: list[PackOutcome] = []
+    waiting = threading.Thread(target=lambda: found.append(running.wait()))
+    waiting.start()
+    wait_until(lambda: len(with_argument("family-b")) == 2, what="both children")
+    waiting.join()
+    failed(found[0], ReasonCode.TIMEBOX_EXCEEDED)
+    assert with_argument("family-b") == []
 
 
 def test_box_eight_at_once_do_not_touch_each_other(box: Box) -> None:

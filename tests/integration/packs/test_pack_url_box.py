@@ -26,8 +26,8 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Box]:
-    made = Box([url.__name__])
+def box(web: Web) -> Iterator[Box]:
+    made = Box([url.__name__], may_read=[str(web.ca_file)])
     yield made
     made.close()
 

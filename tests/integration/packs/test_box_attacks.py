@@ -1,0 +1,59 @@
+"""Hostile native code in a job reaches nothing, with namespaces and with the other layers alone (HRD-15, 17, 18)."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs.box import landlock, namespaces, readable
+from tests.gear.faults import attacks
+
+pytestmark = pytest.mark.contract("HRD-15", "HRD-17", "HRD-18")
+
+ROOT = Path(__file__).resolve().parents[3]
+MODES = {
+    "namespaces": [],
+    "alone": [sys.executable, "-m", "tests.gear.faults.without_namespaces"],
+}
+OF_NO_HARM_OPEN = {
+    "send_descriptors_to_the_worker", "outlive_by_double_fork", "outlive_by_many", "flood_of_descriptors",
+    "fill_the_disk_with_files", "many_files", "own_limits_raised", "regain_capabilities", "folder_of_sibling",
+    "mq_open",
+}  # fmt: skip
+"""What others than the layers under test refuse or tell: resource limits, the zygote's sweep, the worker itself."""
+
+
+@functools.cache
+def attacked(mode: str) -> dict[str, dict[str, Any]]:
+    """Every attack, a job each, at one worker."""
+    command = [*MODES.get(mode, []), sys.executable, "-W", "ignore", "-m", "tests.gear.faults.attacked_worker"]
+    with tempfile.TemporaryDirectory(prefix="dpp-attacked-") as folder:
+        ran = subprocess.run(
+            [*command, folder, *(["open"] if mode == "open" else [])],
+            cwd=ROOT, env=os.environ | {"SECRET_OF_THE_WORKER": attacks.CANARY}, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+    found = {one["name"]: one for one in map(json.loads, ran.stdout.splitlines())}
+    assert ("no namespaces" in ran.stderr) == (mode != "namespaces"), ran.stderr
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.xdist_group("attacks")
+def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
+    if mode == "namespaces" and (refused := namespaces.refusal(readable.paths(ROOT, []))):
+        pytest.skip(f"no namespaces on this machine: {refused}")
+    if mode == "alone" and landlock.abi() < landlock.SCOPES_ABI:
+        pytest.skip(f"Landlock {landlock.abi()} does not know signals")
+    found = attacked(mode)
+    assert set(found) == set(attacks.ATTACKS)
+    assert len(found) > 200
+    reached = {name: one["reached"] for name, one in found.items() if one["reached"]}
+    changed = {name: one["after"] for name, one in found.items() if one["after"]}
+    assert (reached, changed) == ({}, {})
