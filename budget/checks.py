@@ -8,6 +8,8 @@ TRIGGERS: Final = (
     ("ledger_entries", "ledger_entries_append_only"),
     ("ledger_entries", "ledger_entries_after_the_snapshot"),
     ("balance_snapshots", "balance_snapshots_never_change"),
+    ("balance_snapshots", "balance_snapshots_stay"),
+    ("balance_snapshots", "balance_snapshots_are_sums"),
 )
 
 for _table, _name in TRIGGERS:

@@ -339,6 +339,33 @@ def test_a_pass_that_failed_is_not_told_as_no_drift(runs: RunsTable, monkeypatch
     assert "dpp_money_drift_usd_micros NaN" in scraped()
 
 
+def test_a_pass_that_failed_forgets_nothing(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass after it goes on where the last good one ended, and knows what that one knew."""
+    first, _ = sorted([tenant_id, funded()])
+    valkey.incrby(keys.balance(first), 3)
+    assert report().detail["after"] == first
+
+    def fails(**_arguments: Any) -> Any:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verify_pass, "run", fails)
+        assert report().detail == {"error": "RuntimeError"}
+    found = report()
+    assert (found.detail["after"], found.detail["drift_usd_micros"]) == ("", 3)
+
+
+def test_entries_of_one_instant_are_all_audited(runs: RunsTable) -> None:
+    tenant_id = a_tenant().tenant_id
+    for _ in range(8):
+        dated(tenant_id, 5, DAY)
+    assert daily_snapshots.sum_up(now=DAY + timedelta(days=1, hours=1), limit=10) == 1
+    assert [chunk.rows for chunk in ledger_audit.audit(tenant_id)] == [3, 3, 2, 0]
+    assert audited(tenant_id) == []
+
+
 # What is still being written.
 
 

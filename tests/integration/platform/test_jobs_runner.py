@@ -15,6 +15,7 @@ from django.db import OperationalError, connection
 from dpp_project import clock as time_source
 from dpp_project.clock import FixedClock
 from dpp_project.jobs import deadline, registry, runner
+from dpp_project.jobs.jobs import delete_old_reports
 from dpp_project.jobs.metrics import job_ages
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, PassReport, RunOnce
@@ -157,6 +158,25 @@ def test_dpp_46_old_reports_are_deleted_by_their_own_job(clock: FixedClock) -> N
     assert call("run_job", "job_reports_retention", "--limit", "1")["changed"] == 1
     assert call("run_job", "job_reports_retention")["changed"] == 1
     assert set(JobReport.objects.filter(job="probe").values_list("pk", flat=True)) == {made[29], made[30]}
+
+
+@pytest.mark.contract("HRD-08")
+def test_dpp_46_old_reports_go_though_the_pass_is_late(clock: FixedClock) -> None:
+    """A pass that begins late still does some of its work; one that never did would never catch up."""
+    JobReport.objects.create(job="probe", started_at=START - timedelta(days=31), host="h", pid=1)
+    with deadline.within(deadline.Pass(seconds=0)):
+        assert delete_old_reports(now=clock.now(), limit=10) == PassReport(seen=1, changed=1)
+
+
+@pytest.mark.contract("HRD-08")
+def test_dpp_46_a_clock_that_is_set_back_leaves_a_report(clock: FixedClock) -> None:
+    def once(*, now: datetime, limit: int) -> PassReport:
+        clock.advance(seconds=-3_600)
+        return PassReport(seen=1)
+
+    assert runner.run(job(once)).outcome is PassOutcome.DONE
+    row = JobReport.objects.get()
+    assert (row.started_at, row.ended_at, row.seen) == (START, START, 1)
 
 
 def call(*arguments: str) -> dict[str, Any]:

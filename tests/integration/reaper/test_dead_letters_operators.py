@@ -16,11 +16,13 @@ from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.settings import ENV
 from reaper import dead_letters, redrive
 from reaper.models import DeadLetter
+from runs import transitions
 from runs.models import Run
 from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
 from tenants.models import Tenant
 from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
 from tests.gear.builders.console import page
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-45")]
@@ -130,6 +132,16 @@ def test_dpp_45_nothing_is_sent_for_a_run_that_needs_no_message(tenant: Tenant) 
     assert refusal.detail == "its run is PROCESSING RESERVED and waits for no message"
     letter.refresh_from_db()
     assert (sent(), letter.redriven_at) == (0, None)
+
+
+@pytest.mark.contract("HRD-08")
+def test_dpp_45_nothing_is_sent_for_a_queued_run_that_is_being_ended(tenant: Tenant) -> None:
+    run = recovery.queued(tenant)
+    gear.won(transitions.claim_canceled(run=run, intent=gear.REFUND, actor="api"))
+    refusal = redrive.redrive(letter_of(gear.row(run.run_id)), actor="test")
+    assert refusal is not None
+    assert refusal.detail == "its run is QUEUED RESERVED CLAIMED and waits for no message"
+    assert sent() == 0
 
 
 def test_dpp_45_poison_of_which_only_the_beginning_was_kept_is_not_sent(tenant: Tenant) -> None:

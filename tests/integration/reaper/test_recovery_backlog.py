@@ -17,7 +17,7 @@ from django.test import Client
 
 from dpp_project.aws import clients
 from dpp_project.jobs import deadline, registry, runner
-from reaper import claim_reconciler, lease_reaper, metrics, retention
+from reaper import claim_reconciler, driver, lease_reaper, metrics, retention
 from runs import transitions
 from runs.bucket import storage
 from runs.models import Run
@@ -205,6 +205,19 @@ def test_dpp_42_claims_that_failed_keep_no_claim_with_a_result_waiting(
     assert gear.row(delivers.run_id).finalize_stage == "COMMITTED"
     assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 3, 0)
     recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("HRD-08")
+def test_dpp_46_rows_that_fail_again_take_a_bounded_part_of_a_pass(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = recovery.many_claimed(tenant, 5, ends="FAILED")
+    monkeypatch.setattr(driver, "FAILED_AGAIN_MAX", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "retake", _Slow(transitions.retake, bad))
+        assert found(recovery.run_loop(claim_reconciler.run_once)) == (5, 0, 5)
+        assert found(recovery.run_loop(claim_reconciler.run_once)) == (2, 0, 2)
+    assert found(recovery.run_loop(claim_reconciler.run_once)) == (5, 5, 0)
 
 
 @pytest.mark.contract("DPP-42")

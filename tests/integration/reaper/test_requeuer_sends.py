@@ -158,6 +158,22 @@ def test_dpp_43_a_queue_that_takes_nothing_postpones_ten_rows_and_no_more(
     assert recovery.run_loop(requeuer.run_once).changed == 13
 
 
+@pytest.mark.contract("HRD-08")
+def test_dpp_43_one_message_that_is_refused_keeps_no_other_waiting(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [recovery.unsent(tenant) for _ in range(13)]
+
+    def refuse_one(wakeups: list[wake_worker.Wakeup]) -> dict[Any, Any]:
+        return {wakeup.run_id: Unreachable("no answer") for wakeup in wakeups if wakeup.run_id == runs[0].run_id}
+
+    monkeypatch.setattr(wake_worker, "send_many", refuse_one)
+    report = recovery.run_loop(requeuer.run_once)
+    assert (report.seen, report.changed, report.errors) == (13, 12, 1)
+    assert "waits_for" not in report.detail
+    assert {gear.row(run.run_id).send_count for run in runs} == {1}
+
+
 def test_dpp_43_a_death_before_the_sending_leaves_the_run_due_again(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

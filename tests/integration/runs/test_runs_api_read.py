@@ -11,7 +11,7 @@ import urllib3
 
 from budget.redis import keys
 from dpp_project import clock as clock_module
-from dpp_project.clock import SystemClock
+from dpp_project.clock import FixedClock, SystemClock
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
@@ -19,6 +19,7 @@ from runs.bucket import storage
 from runs.finish.finalization import Committed, finish
 from runs.intents import Intent, ResultPointer
 from runs.models import Run
+from runs.reads import for_tenant
 from tenants.services import IssuedKey
 from tests.gear import round_trips
 from tests.gear.builders import recovery
@@ -290,6 +291,16 @@ def test_dpp_23_gone_goes_by_the_clock_and_stays_when_the_tombstone_is_made(shop
     gear.won(transitions.expire(run_id=run.run_id, version=run.version, actor="retention"))
     after = read(shop, run)
     assert anonymous(after) == anonymous(before)
+
+
+@pytest.mark.contract("DPP-23")
+def test_dpp_23_at_the_instant_of_its_retention_a_run_is_gone(shop: Shop) -> None:
+    run = completed(shop)
+    with clock_module.use(FixedClock(run.retention_until - timedelta(microseconds=1))):
+        assert for_tenant.is_gone(run) is False
+    with clock_module.use(FixedClock(run.retention_until)):
+        assert for_tenant.is_gone(run) is True
+        assert read(shop, run).status_code == 410
 
 
 @pytest.mark.contract("DPP-24")

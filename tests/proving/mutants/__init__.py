@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.proving.mutants import of_console, of_door, of_hosts, of_money, of_recovery, of_runs, of_tickets
+from tests.proving.mutants import of_books, of_console, of_door, of_hosts, of_money, of_recovery, of_runs, of_tickets
 from tests.proving.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -11,6 +11,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_hosts.MUTANTS,
     *of_runs.MUTANTS,
     *of_money.MUTANTS,
+    *of_books.MUTANTS,
     *of_recovery.MUTANTS,
     *of_tickets.MUTANTS,
 )
