@@ -19,7 +19,7 @@ from dpp_project.jobs.models import JobReport
 DAYS = 30
 
 
-@panel(title="Money", order=20)
+@panel(title="Money", order=20, permission="budget.view_account")
 def money() -> Panel:
     sums = ledger.sums().values()
     pending = PendingCredit.objects.count()

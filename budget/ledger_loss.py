@@ -21,9 +21,9 @@ from typing import Any, Final
 import redis
 from django.db import transaction
 
-from budget import ledger, verify
+from budget import ledger, solo_limit, verify
 from budget.models import LedgerEntry
-from budget.money import stored_micros
+from budget.money import format_usd, stored_micros
 from budget.rebuild import evidence, rebuild
 from budget.rebuild.evidence import MissingCommits
 from budget.rebuild.rebuild import Rebuilt
@@ -58,7 +58,7 @@ class Loss:
     """Money is open again; where another rebuild was at work it will be in seconds."""
 
 
-def accept(*, actor: str, reason: str, dry_run: bool = False) -> Loss | Refusal:
+def accept(*, actor: str, reason: str, approved_by: str | None = None, dry_run: bool = False) -> Loss | Refusal:
     """See the module. Key: what is missing. Raises RedisError or the database's Error; money stays closed then."""
     if not reason.strip():
         return invalid("reason", "say why the loss is accepted")
@@ -68,13 +68,26 @@ def accept(*, actor: str, reason: str, dry_run: bool = False) -> Loss | Refusal:
         return Refusal(ReasonCode.CONFLICT, "Postgres knows all that Redis heard of: no loss to accept", "ledger")
     reference = _reference(missing)
     tenants = tuple(found for tenant_id in _tenant_ids() if (found := _compared(client, tenant_id)) is not None)
+    moved_micros = sum(abs(it.adjust_micros or 0) for it in tenants)
+    if approved_by is None and not dry_run and solo_limit.is_above(moved_micros):
+        return Refusal(
+            ReasonCode.APPROVAL_REQUIRED,
+            f"its entries move {format_usd(moved_micros)} USD, and one person may move "
+            f"{format_usd(solo_limit.limit_micros())}: have a second operator sign in, by --approved-by",
+            "--approved-by",
+        )
     if dry_run:
         return Loss(reference, MissingCommits.of(missing), tenants, opened=False)
     with transaction.atomic(durable=True):
         _enter(tenants, reference=reference, reason=reason, actor=actor)
         entered = {it.tenant_id: it.adjust_micros for it in tenants if it.adjust_micros}
-        after = {"reference": reference, "missing": str(MissingCommits.of(missing)), "adjust_usd_micros": entered}
-        trail.record("ledger loss accepted", actor=actor, subject="all tenants", after=after | {"reason": reason})
+        after = {
+            "reference": reference,
+            "missing": str(MissingCommits.of(missing)),
+            "adjust_usd_micros": entered,
+            "approved_by": approved_by,
+        }
+        trail.record("ledger loss accepted", actor=actor, subject="all tenants", after=after, reason=reason)
     client.delete(keys.EVIDENCE)
     opened = isinstance(rebuild.rebuild_all(), Rebuilt)
     return Loss(reference, MissingCommits.of(missing), tenants, opened=opened)

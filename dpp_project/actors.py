@@ -1,6 +1,7 @@
 """Who did something, as rows and logs name it: one name for one person, whichever way she came.
 
-Older rows of one person say `admin:ada` or `command:ada`; `person_of` reads those too.
+Older rows of one person say `admin:ada`; `command:ada` is what a command's --by says without proof. `person_of` reads
+all of them as one person.
 """
 
 import unicodedata
@@ -17,8 +18,13 @@ class SignedIn(Protocol):
 
 
 def operator(name: str) -> str:
-    """A person of ours, by her name in the console or in a command's --by."""
+    """A person of ours, by her name in the console, who has signed in."""
     return f"operator:{name.strip()}"
+
+
+def claimed(name: str) -> str:
+    """A person as a command's --by names her, without proof."""
+    return f"command:{name.strip()}"
 
 
 def person(user: SignedIn) -> str:

@@ -2,18 +2,31 @@
 
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from unfold.admin import ModelAdmin
+from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from dpp_project import actors
 from dpp_project.audit import trail
+from dpp_project.console import confirm
+from dpp_project.signin.models import SecondFactor
+
+LOG = "log entries"
+"""Django's name for them on the page that asks before it deletes."""
+DEPARTED = "departed-operators"
+"""Whose the log entries of deleted operators are; the audit trail names each."""
 
 admin.site.index_title = "Dashboard"
 admin.site.unregister(User)
@@ -74,6 +87,56 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg]
     change_password_form = AdminPasswordChangeForm
     audited = ("username", "email", "first_name", "last_name", "is_active", "is_staff", "is_superuser")
     audited_lists = ("groups", "user_permissions")
+    actions_detail = ("remove_second_factor",)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        has_one = object_id.isdecimal() and SecondFactor.objects.filter(user_id=int(object_id)).exists()
+        return list(super().get_actions_detail(request, object_id)) if has_one else []
+
+    def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
+        return bool(request.user.has_perm("auth.change_user"))
+
+    @action(description="Remove second factor", icon="phonelink_erase", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def remove_second_factor(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        user: User | None = self.get_object(request, unquote(object_id))
+        if user is None:
+            raise Http404
+        return confirm.page(
+            self,
+            request,
+            user,
+            title="Remove second factor",
+            text="The operator then signs in by name and password alone. Make sure that it is she who asks.",
+            submit="Remove",
+            form_class=forms.Form,
+            act=lambda _form: self._remove_second_factor(request, user),
+        )
+
+    def _remove_second_factor(self, request: HttpRequest, user: User) -> HttpResponse:
+        with transaction.atomic():
+            removed, _ = SecondFactor.objects.filter(user=user).delete()
+            if removed:
+                trail.record("second factor removed", actor=actors.person(_user(request)), subject=f"user {user}")
+        said = ("The second factor is removed.", messages.SUCCESS) if removed else ("There is none.", messages.ERROR)
+        self.message_user(request, *said)
+        return HttpResponseRedirect(reverse("admin:auth_user_change", args=[user.pk]))
+
+    def delete_model(self, request: HttpRequest, obj: User) -> None:
+        """What the account did stays in the objects' histories, under an account that nobody can use."""
+        departed, _ = User.objects.get_or_create(
+            username=DEPARTED, defaults={"is_active": False, "password": make_password(None)}
+        )
+        LogEntry.objects.filter(user=obj).update(user=departed)
+        super().delete_model(request, obj)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Without its log, which Django would delete with it and which stays."""
+        _, counts, *rest = super().get_deleted_objects(objs, request)
+        gone = {name: count for name, count in counts.items() if name != LOG}
+        return [str(one) for one in objs], gone, *rest
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and getattr(obj, "username", "") != DEPARTED
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002  Django's
         with transaction.atomic():

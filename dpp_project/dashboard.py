@@ -4,7 +4,7 @@ from dpp_project import health
 from dpp_project.console.dashboard import Figure, Panel, panel
 
 
-@panel(title="Services", order=10)
+@panel(title="Services", order=10, permission="jobs.view_jobreport")
 def services() -> Panel:
     return Panel(
         title="Services",

@@ -1,8 +1,11 @@
 """Django settings, made from the environment (dpp_project/process_env.py) and from nothing else."""
 
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from django.urls import reverse_lazy
 
 from dpp_project import process_env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
@@ -36,6 +39,7 @@ INSTALLED_APPS = [
     *(["rest_framework", "drf_spectacular", "drf_spectacular_sidecar"] if _PAGES else []),
     "dpp_project.apps.PlatformConfig",
     "dpp_project.audit",
+    "dpp_project.signin",
     "dpp_project.jobs",
     "dpp_project.heartbeats",
     "tenants",
@@ -192,6 +196,8 @@ UNFOLD = {
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/dpp/icon.svg"}],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
+    "LOGIN": {"form": "dpp_project.signin.forms.LoginForm"},
+    "ACCOUNT": {"navigation": [{"title": "Second factor", "link": reverse_lazy("second-factor")}]},
     "DASHBOARD_CALLBACK": "dpp_project.console.dashboard.context",
     "SIDEBAR": {"show_search": True, "show_all_applications": False},
 }
@@ -206,5 +212,16 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.DPP_HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if ENV.DPP_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ENV.DPP_HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
-SESSION_COOKIE_HTTPONLY = True
+# From the login on, however busy the session is; signin.views says so to each.
+SESSION_LENGTH = timedelta(hours=12)
+SESSION_COOKIE_AGE = int(SESSION_LENGTH.total_seconds())
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+_RULES = "django.contrib.auth.password_validation"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"{_RULES}.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": f"{_RULES}.UserAttributeSimilarityValidator"},
+    {"NAME": f"{_RULES}.CommonPasswordValidator"},
+    {"NAME": f"{_RULES}.NumericPasswordValidator"},
+]
 X_FRAME_OPTIONS = "DENY"

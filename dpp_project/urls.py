@@ -6,6 +6,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import RedirectView
 
 from dpp_project import health, pages
+from dpp_project.signin import views as signin
 
 handler400 = "dpp_project.http.handlers.bad_request"
 handler403 = "dpp_project.http.handlers.permission_denied"
@@ -25,6 +26,9 @@ urlpatterns = [
     path("docs/", csrf_exempt(pages.browsable_docs), name="docs"),
     path("docs/problems/", csrf_exempt(pages.problem_list), name="problem-list"),
     path("admin", csrf_exempt(RedirectView.as_view(pattern_name="admin:index"))),
+    path("admin/login/", signin.login),
+    path("admin/password_change/", admin.site.admin_view(signin.password_change)),
+    path("admin/second-factor/", admin.site.admin_view(signin.second_factor), name="second-factor"),
     path("admin/", admin.site.urls),
     path("", csrf_exempt(RedirectView.as_view(pattern_name="docs"))),
 ]

@@ -13,7 +13,7 @@ from runs.reads import for_recovery
 COUNTED_MAX: Final = 1_000
 
 
-@panel(title="Recovery", order=70)
+@panel(title="Recovery", order=70, permission="reaper.view_deadletter")
 def recovery() -> Panel:
     letters = DeadLetter.objects.filter(redriven_at__isnull=True)
     waiting = (

@@ -20,7 +20,7 @@ HOURS = 24
 SHOWN = (Status.COMPLETED, Status.FAILED, Status.QUEUED, Status.PROCESSING)
 
 
-@panel(title="Runs", order=10)
+@panel(title="Runs", order=10, permission="runs.view_run")
 def runs() -> Panel:
     counts: dict[str, int] = defaultdict(int)
     for status, money_state, stage, count in open_by_state():
@@ -63,7 +63,7 @@ def _oldest() -> str:
     return "" if waited is None else f"the oldest for {explanation.span(waited)}"
 
 
-@panel(title="Runs per hour", order=11)
+@panel(title="Runs per hour", order=11, permission="runs.view_run")
 def by_hour() -> Panel:
     """Read through the primary key, whose ids are in order of time: a day's rows and no others."""
     end = clock.now().replace(minute=0, second=0, microsecond=0)

@@ -12,7 +12,7 @@ from tenants.models import ApiKey, Tenant
 SOON = timedelta(days=7)
 
 
-@panel(title="Tenants and keys", order=60)
+@panel(title="Tenants and keys", order=60, permission="tenants.view_tenant")
 def tenants_and_keys() -> Panel:
     now = clock.now()
     live = Q(status="ACTIVE") & (Q(expires_at=None) | Q(expires_at__gt=now))

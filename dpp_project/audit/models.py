@@ -40,6 +40,7 @@ class AuditEntry(models.Model):
             models.Index(fields=["tenant_id", "-id"], name="idx_audit_tenant", condition=Q(tenant_id__isnull=False)),
             models.Index(fields=["subject", "-id"], name="idx_audit_subject"),
             models.Index(fields=["actor", "-id"], name="idx_audit_actor"),
+            models.Index(fields=["at"], name="idx_audit_failed_sign_ins", condition=Q(act="sign-in failed")),
             BrinIndex(fields=["at"], name="idx_audit_time"),
         ]
         constraints = [

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from django.http import HttpRequest
@@ -90,21 +90,28 @@ class Panel:
 Build = Callable[[], Panel]
 
 
+class Permitted(Protocol):
+    """Someone signed in, as Django has it."""
+
+    def has_perm(self, perm: str) -> bool: ...
+
+
 @dataclass(frozen=True)
 class _Registered:
     order: int
     title: str
+    permission: str
     build: Build = field(compare=False)
 
 
 _panels: list[_Registered] = []
 
 
-def panel(*, title: str, order: int) -> Callable[[Build], Build]:
-    """Put a panel on the first page; low orders stand first."""
+def panel(*, title: str, order: int, permission: str) -> Callable[[Build], Build]:
+    """Put a panel on the first page; low orders stand first. `permission` is what its figures take to be seen."""
 
     def register(build: Build) -> Build:
-        _panels.append(_Registered(order, title, build))
+        _panels.append(_Registered(order, title, permission, build))
         return build
 
     return register
@@ -116,10 +123,13 @@ def _discover() -> None:
     list(discovery.modules("dashboard"))
 
 
-def panels() -> list[Panel]:
+def panels(user: Permitted) -> list[Panel]:
+    """Those that this person may see; what she may not is not even counted."""
     _discover()
     shown = []
     for registered in sorted(_panels, key=lambda item: (item.order, item.title)):
+        if not user.has_perm(registered.permission):
+            continue
         try:
             shown.append(registered.build())
         except Exception as error:
@@ -130,5 +140,5 @@ def panels() -> list[Panel]:
 
 def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Unfold's DASHBOARD_CALLBACK."""
-    del request
-    return context | {"panels": panels()}
+    user: Any = request.user
+    return context | {"panels": panels(user)}

@@ -10,7 +10,7 @@ from dpp_project.heartbeats.pulse import STALE_SECONDS
 ROWS_MAX = 50
 
 
-@panel(title="Processes", order=11)
+@panel(title="Processes", order=11, permission="jobs.view_jobreport")
 def running() -> Panel:
     now = clock.now()
     rows = [

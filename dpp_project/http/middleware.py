@@ -24,6 +24,15 @@ WITHOUT_ORIGIN = "/v1/runs"
 """A tenant's own work, of which the audit trail holds nothing: from where it came is not asked."""
 
 
+OWN_PAGES_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""Of pages for people: no inline script runs, and nothing comes from, goes to or is framed by another origin."""
+CONSOLE_POLICY = OWN_PAGES_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-eval'")
+"""Alpine, which the console's pages are made with, evaluates what stands in its attributes."""
+
+
 class RequestMiddleware:
     """Outermost, so that nothing leaves without a trace id, and no API error leaves as HTML."""
 
@@ -44,6 +53,9 @@ class RequestMiddleware:
             response.headers[name] = value
         if not for_browsers(request):
             response.headers.setdefault("Cache-Control", "no-store")
+        elif response.headers.get("Content-Type", "").startswith("text/html"):
+            policy = CONSOLE_POLICY if request.path.startswith("/admin/") else OWN_PAGES_POLICY
+            response.headers.setdefault("Content-Security-Policy", policy)
         self._account(request, response, started)
         return response
 

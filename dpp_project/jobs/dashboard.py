@@ -16,7 +16,7 @@ HOURS = 24
 REMARKS_MAX = 3
 
 
-@panel(title="Jobs", order=80)
+@panel(title="Jobs", order=80, permission="jobs.view_jobreport")
 def jobs() -> Panel:
     now = clock.now()
     rows = []
@@ -39,7 +39,7 @@ def jobs() -> Panel:
     )
 
 
-@panel(title="Rows changed by jobs", order=81)
+@panel(title="Rows changed by jobs", order=81, permission="jobs.view_jobreport")
 def work_by_hour() -> Panel:
     end = clock.now().replace(minute=0, second=0, microsecond=0)
     hours = [end - timedelta(hours=back) for back in reversed(range(HOURS))]

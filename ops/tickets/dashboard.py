@@ -8,7 +8,7 @@ from ops.tickets.models import OpsRunReceipt, Ticket
 from ops.tickets.states import TicketStatus
 
 
-@panel(title="Operations", order=80)
+@panel(title="Operations", order=80, permission="tickets.view_ticket")
 def operations() -> Panel:
     stop, receipt = emergency.state(), OpsRunReceipt.objects.first()
     tickets = reverse("admin:tickets_ticket_changelist")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from dpp_project import clock
 from dpp_project.actors import person_of
 from dpp_project.audit import trail
+from dpp_project.audit.models import AuditEntry
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from ops.tickets import transitions
@@ -19,7 +20,7 @@ from ops.tickets.processors import processor_of
 from ops.tickets.states import RequestType, TicketStatus
 from ops.tickets.transitions import EdgeOutcome
 from tenants.models import ApiKey
-from tenants.services import find_key, text_fault
+from tenants.services import KEY_ISSUED, KEY_ROTATED, find_key, text_fault
 
 log = structlog.get_logger("dpp.ops")
 
@@ -105,10 +106,16 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
 
 
 def _persons_behind(actor: str) -> set[str]:
-    """A key is a person's whose console name is its label: she may not approve what she asked for with it."""
+    """A key is a person's whose console name is its label, and of each who issued or rotated it and saw its secret:
+    none of them may approve what was asked for with it.
+    """
     key = find_key(actor.removeprefix("key:")) if actor.startswith("key:") else None
-    label = key.label if isinstance(key, ApiKey) else None
-    return {person_of(actor)} | ({person_of(label)} if label else set())
+    if not isinstance(key, ApiKey):
+        return {person_of(actor)}
+    issued = AuditEntry.objects.filter(act=KEY_ISSUED, subject=f"key {key}")
+    rotated = AuditEntry.objects.filter(act=KEY_ROTATED, after__replaced_by=str(key), tenant_id=key.tenant_id)
+    seen_by = (*issued.values_list("actor", flat=True), *rotated.values_list("actor", flat=True))
+    return {person_of(one) for one in (actor, *([key.label] if key.label else []), *seen_by)}
 
 
 def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:

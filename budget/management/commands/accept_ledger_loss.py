@@ -1,6 +1,6 @@
 """manage.py accept_ledger_loss --by ada --reason "primary burned, replica was 2 s behind" [--dry-run]"""
 
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import CommandParser
 
@@ -9,6 +9,9 @@ from budget.ledger_loss import Loss, TenantLoss
 from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
 from dpp_project.refusals import invalid
+from dpp_project.signin.proof import prove
+
+PERMISSION: Final = "budget.add_ledgerentry"
 
 
 class Command(OpsCommand):
@@ -20,13 +23,25 @@ class Command(OpsCommand):
 
     def declare(self, parser: CommandParser) -> None:
         parser.add_argument("--by", required=True, help="your name; the entries carry it")
+        parser.add_argument(
+            "--approved-by",
+            help="a second operator, above DPP_SOLO_LIMIT_USD; the passwords and codes of both are asked for, or are "
+            "lines of standard input in this order",
+        )
         parser.add_argument("--reason", required=True, help="what happened; shown to the tenants")
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         if not options["by"].strip():
             raise CommandRefused(invalid("--by", "say who you are"))
-        actor = actors.operator(options["by"])
-        loss = unless_refused(ledger_loss.accept(actor=actor, reason=options["reason"], dry_run=dry_run))
+        actor, approver = actors.claimed(options["by"]), None
+        if options["approved_by"] is not None and not dry_run:
+            actor = unless_refused(prove(options["by"], permission=PERMISSION))
+            approver = unless_refused(prove(options["approved_by"], permission=PERMISSION, field="--approved-by"))
+            if actors.person_of(approver) == actors.person_of(actor):
+                raise CommandRefused(invalid("--approved-by", "two people must agree on it"))
+        loss = unless_refused(
+            ledger_loss.accept(actor=actor, reason=options["reason"], approved_by=approver, dry_run=dry_run)
+        )
         lines = [f"missing at least {loss.missing}", *(_line(tenant) for tenant in loss.tenants)]
         if dry_run:
             remark = "Nothing was entered; money stays closed."

@@ -436,4 +436,4 @@ def test_hrd_06_the_command_says_what_it_entered(runs: RunsTable, tenant_id: str
     assert document["missing"] == {"runs": 0, "ends": 0, "entries": 1}
     assert document["tenants"] == [{"tenant_id": tenant_id, "adjust_usd_micros": 400_000, "open_again": []}]
     assert document["opened"] is True
-    assert adjustments() == [(tenant_id, 400_000, "operator:ada")]
+    assert adjustments() == [(tenant_id, 400_000, "command:ada")]

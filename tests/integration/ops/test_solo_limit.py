@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
 
@@ -16,6 +17,7 @@ from budget import ledger
 from budget.models import LedgerEntry
 from budget.redis import keys as money_keys
 from dpp_project.audit.models import AuditEntry
+from dpp_project.refusals import Refusal
 from dpp_project.stores import redis
 from ops.tickets import services
 from ops.tickets.models import Ticket
@@ -24,10 +26,13 @@ from runs.claims import Claim
 from runs.finish import finalization
 from runs.models import Run
 from runs.operators import disputes
+from tenants import services as tenants
+from tenants.services import IssuedKey
 from tests.gear import source
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as run_gear
 from tests.gear.builders import tickets as gear
+from tests.gear.builders.console import at_the_prompt
 from tests.gear.builders.shop import Shop
 from tests.gear.builders.tenants import an_operator_key, bearer
 
@@ -234,6 +239,95 @@ def test_hrd_14_a_difference_above_the_limit_is_repaired_by_a_ticket_of_two(shop
     assert (gear.row(ticket.pk).status, shop.balance_micros()) == (TicketStatus.DONE, recovery.FUNDS_MICROS)
 
 
+def test_hrd_14_a_ledger_loss_above_the_limit_is_accepted_by_two(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, tenant_id = redis.client(), shop.tenant.tenant_id
+    client.incrby(money_keys.balance(tenant_id), ABOVE_MICROS)
+    client.lpush(money_keys.EVIDENCE, f"entry:{uuid.uuid4()}")
+    before = stands(shop)
+    common = ("accept_ledger_loss", "--reason", "the disk burned", "--by", "ada")
+    assert "--approved-by" in by_command(*common)(shop, Client(), "")
+    assert stands(shop) == before
+    at_the_prompt(monkeypatch, "ada", "bob")
+    assert "two people" in by_command(*common, "--approved-by", "ada")(shop, Client(), "")
+    assert LedgerEntry.objects.count() == before[2]
+    by_command(*common, "--approved-by", "bob")(shop, Client(), "")
+    assert stands(shop)[0] - before[0] == ABOVE_MICROS
+    entry = AuditEntry.objects.get(act="ledger loss accepted")
+    assert entry.actor == "operator:ada"
+    assert entry.after is not None
+    assert entry.after["approved_by"] == "operator:bob"
+
+
+# Two people are not two names.
+
+
+def ticket_command(*arguments: str) -> str:
+    """What it was refused with, or nothing."""
+    try:
+        call_command("ticket", *arguments, stdout=io.StringIO())
+    except CommandError as refused:
+        return str(refused)
+    return ""
+
+
+def a_waiting_ticket(requested_by: str = "operator:ada") -> Ticket:
+    return gear.opened(RequestType.BUDGET_REBUILD, {}, requested_by=requested_by)
+
+
+def test_hrd_14_an_approval_by_command_takes_the_approvers_password(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticket = a_waiting_ticket()
+    arguments = ("approve", str(ticket.pk), "--by", "bob")
+    at_the_prompt(monkeypatch)
+    assert "is wrong" in ticket_command(*arguments), "there is no bob"
+    at_the_prompt(monkeypatch, "bob", password="guessed")
+    assert "is wrong" in ticket_command(*arguments)
+    assert gear.row(ticket.pk).approved_by is None
+    assert AuditEntry.objects.filter(act="sign-in failed", subject="operator bob").count() == 2
+    at_the_prompt(monkeypatch)
+    assert ticket_command(*arguments) == ""
+    assert gear.row(ticket.pk).approved_by == "operator:bob"
+
+
+def test_hrd_14_an_approval_by_command_takes_the_permission(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticket = a_waiting_ticket()
+    at_the_prompt(monkeypatch, "bob")
+    User.objects.filter(username="bob").update(is_superuser=False, is_staff=True)
+    assert "tickets.change_ticket" in ticket_command("approve", str(ticket.pk), "--by", "bob")
+    assert gear.row(ticket.pk).approved_by is None
+    User.objects.filter(username="bob").update(is_staff=False)
+    assert "is wrong" in ticket_command("approve", str(ticket.pk), "--by", "bob")
+
+
+def test_hrd_14_a_ticket_that_waits_is_asked_for_under_ones_own_name(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one person asks in another's name, and approves in her own."""
+    at_the_prompt(monkeypatch, "ada", password="guessed")
+    assert "is wrong" in ticket_command("create", "BUDGET_REBUILD", "--by", "ada")
+    assert not Ticket.objects.exists()
+    small = json.dumps({"tenant_id": shop.tenant.pk, "amount_usd": BELOW})
+    assert ticket_command("create", "BUDGET_TOPUP", "--payload", small, "--by", "ada") == ""
+    assert Ticket.objects.get().requested_by == "command:ada", "said, and not proven"
+
+
+@pytest.mark.parametrize("act", ["issued", "rotated"])
+def test_hrd_14_who_saw_a_keys_secret_cannot_approve_what_was_asked_for_with_it(shop: Shop, act: str) -> None:
+    issuer, rotator = ("operator:ada", "operator:zoe") if act == "issued" else ("operator:zoe", "operator:ada")
+    an_operator_key()
+    issued = tenants.issue_key(tenant_id="t_operator", scopes=["operator:write"], actor=issuer)
+    assert isinstance(issued, IssuedKey)
+    key = issued.key
+    if act == "rotated":
+        rotated = tenants.rotate_key(key_id=key.key_id, actor=rotator)
+        assert isinstance(rotated, IssuedKey)
+        key = rotated.key
+    ticket = a_waiting_ticket(f"key:dpp_{key.prefix}")
+    assert isinstance(services.approve(request_id=ticket.pk, by="operator:Ada"), Refusal)
+    assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
+
+
 def test_hrd_14_money_is_entered_and_rebuilt_for_people_where_the_limit_is_asked() -> None:
     """A further caller must ask it, and then stand here."""
 
@@ -242,7 +336,7 @@ def test_hrd_14_money_is_entered_and_rebuilt_for_people_where_the_limit_is_asked
 
     assert callers(r"ledger\.append_credit\(") == {"budget/entries.py", "runs/operators/disputes.py"}
     by_itself = {"budget/rebuild/gate_watch.py", "reaper/hold_auditor.py"}
-    assert callers(r"rebuild\.rebuild_(tenant|all)\b") - by_itself == {"budget/repairs.py"}
+    assert callers(r"rebuild\.rebuild_(tenant|all)\b") - by_itself == {"budget/repairs.py", "budget/ledger_loss.py"}
 
 
 def test_hrd_14_an_unknown_run_is_refused_when_it_is_processed(shop: Shop) -> None:

@@ -30,7 +30,7 @@ from tenants.models import ApiKey
 from tenants.scopes import Scope
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import tickets as gear
-from tests.gear.builders.console import page
+from tests.gear.builders.console import at_the_prompt, page
 from tests.gear.builders.shop import Shop
 from tests.gear.builders.tenants import a_key, an_operator_key, bearer
 
@@ -460,7 +460,8 @@ def command(*arguments: str) -> dict[str, Any]:
     return answer
 
 
-def test_tkt_01_tickets_by_command(shop: Shop) -> None:
+def test_tkt_01_tickets_by_command(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_the_prompt(monkeypatch, "ada", "bob")
     create = ("ticket", "create", "BUDGET_REBUILD", "--payload", "{}", "--by", "ada")
     assert command(*create, "--dry-run")["dry_run"] is True
     assert not Ticket.objects.exists()
@@ -485,7 +486,7 @@ def test_tkt_07_the_emergency_stop_by_command(shop: Shop) -> None:
     command("emergency_stop", "on", "--reason", "drill", "--dry-run")
     assert not EmergencySwitch.objects.exists()
     answer = command("emergency_stop", "on", "--reason", "drill", "--by", "ada")
-    assert (answer["on"], answer["actor"], answer["reason"]) == (True, "operator:ada", "drill")
+    assert (answer["on"], answer["actor"], answer["reason"]) == (True, "command:ada", "drill")
     assert emergency.is_on()
     command("emergency_stop", "off", "--reason", "over")
     assert (emergency.is_on(), EmergencySwitch.objects.count()) == (False, 2)

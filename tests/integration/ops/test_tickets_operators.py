@@ -123,7 +123,7 @@ def test_tkt_07_a_cycle_takes_a_limit_that_it_can_count(transactional_db: None, 
 
 
 def test_tkt_01_a_ticket_is_declined_by_command_with_a_reason(shop: Shop) -> None:
-    made = command("ticket", "create", "BUDGET_REBUILD", "--by", "ada")
+    made = command("ticket", "create", "KEY_REVOKE", "--payload", '{"key": "dpp_a1b2c3d4"}', "--by", "ada")
     with pytest.raises(CommandError, match=r"^reason: "):
         call_command("ticket", "decline", made["request_id"], by="ada")
     declined = command("ticket", "decline", made["request_id"], "--by", "ada", "--reason", "not today")

@@ -10,8 +10,67 @@ audit = In("integration/platform/test_audit_trail")
 every_act = In("integration/platform/test_audit_every_act")
 EVERY_ACT: Final = "test_dpp_97_an_act_leaves_one_entry_and_a_refused_one_none"
 solo = In("integration/ops/test_solo_limit")
+signing_in = In("integration/platform/test_console_sign_in")
+SIGN_IN: Final = "dpp_project/signin/sign_in.py"
 
 MUTANTS: Final = (
+    Mutant(
+        "an attacker locks an operator out of her own browser",
+        SIGN_IN,
+        "    if device is not None:\n        return _reaches",
+        "    if device is not None and _reaches(failed.filter(subject=_subject(name)), NAME_FAILURES_MAX):\n"
+        "        return True\n    if device is not None:\n        return _reaches",
+        signing_in("test_hrd_13_an_attacker_does_not_lock_an_operator_out_of_her_own_browser"),
+    ),
+    Mutant(
+        "a refused attempt is judged",
+        SIGN_IN,
+        "        return SignInRefused.THROTTLED\n    user",
+        "    user",
+        signing_in("test_hrd_13_five_failures_of_a_name_refuse_it_to_strangers_wherever_they_come_from"),
+    ),
+    Mutant(
+        "a code is good twice",
+        "dpp_project/signin/totp.py",
+        "if is_it and step > after:",
+        "if is_it:",
+        ("tests/unit/test_totp.py::test_hrd_13_a_code_is_good_once_and_no_older_one_after_it",),
+    ),
+    Mutant(
+        "the second factor is not asked for",
+        SIGN_IN,
+        " or not _second_factor_holds(user, code)",
+        "",
+        signing_in("test_hrd_13_an_operator_sets_up_a_second_factor_and_is_asked_for_it"),
+    ),
+    Mutant(
+        "a busy session never ends",
+        "dpp_project/signin/views.py",
+        "        request.session.set_expiry(clock.now() + settings.SESSION_LENGTH)\n",
+        "",
+        signing_in("test_hrd_13_a_session_ends_twelve_hours_after_its_login_however_busy"),
+    ),
+    Mutant(
+        "everyone on the staff sees the figures",
+        "dpp_project/console/dashboard.py",
+        "        if not user.has_perm(registered.permission):\n",
+        "        if user is None:\n",
+        signing_in("test_hrd_13_staff_without_permissions_see_no_figures_on_any_page"),
+    ),
+    Mutant(
+        "the log goes with its operator",
+        "dpp_project/admin.py",
+        "        LogEntry.objects.filter(user=obj).update(user=departed)\n",
+        "",
+        signing_in("test_hrd_13_the_log_outlives_its_operator"),
+    ),
+    Mutant(
+        "an approval by command takes a name alone",
+        "ops/tickets/management/commands/ticket.py",
+        '    approver = _proven(options, "tickets.change_ticket")\n',
+        '    approver = actors.operator(options["by"])\n',
+        solo("test_hrd_14_an_approval_by_command_takes_the_approvers_password"),
+    ),
     Mutant(
         "what is taken is not bounded",
         "budget/solo_limit.py",

@@ -32,7 +32,7 @@ class Command(OpsCommand):
         return _answer(
             emergency.turn(
                 on=options["do"] == "on",
-                actor=actors.operator(options["by"]) if options["by"] else actors.COMMAND,
+                actor=actors.claimed(options["by"]) if options["by"] else actors.COMMAND,
                 reason=options["reason"],
             )
         )

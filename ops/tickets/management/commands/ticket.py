@@ -12,6 +12,7 @@ from dpp_project.http.problems import Problem
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
+from dpp_project.signin.proof import prove
 from ops.tickets import selectors, services
 from ops.tickets.api.documents import TicketAnswer
 from ops.tickets.models import Ticket
@@ -36,7 +37,12 @@ class Command(OpsCommand):
         )
         parser.add_argument("--payload", default="{}", help="create: what the type asks for, as JSON")
         parser.add_argument("--reason", default="", help="create and decline: why")
-        parser.add_argument("--by", default="", help="your name; an approval takes another one than the request")
+        parser.add_argument(
+            "--by",
+            default="",
+            help="your name in the console. Approving, and asking for what two must agree on, takes its password and "
+            "code: asked for, or two lines of standard input",
+        )
         parser.add_argument("--key", help="create: an idempotency key; asking again opens no second ticket")
         parser.add_argument("--status", choices=[one.value for one in TicketStatus], help="list: only such tickets")
         parser.add_argument("--limit", type=int, default=LISTED, help=f"list: at most so many (default {LISTED})")
@@ -65,7 +71,9 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     fault = services.request_fault(request_type=request_type, payload=payload, reason=options["reason"])
     if fault is not None:
         raise CommandRefused(fault)
-    actor, key = _actor(options), _key(options)
+    waits = services.needs_approval(request_type, services.checked_payload(request_type, payload))
+    claimed, key = _claimed(options), _key(options)
+    actor = _proven(options, "tickets.add_ticket") if waits and not dry_run else claimed
     if dry_run:
         return CommandAnswer({"request_type": request_type.value}, [f"{request_type} would be opened"])
     answer = services.open_ticket(
@@ -88,24 +96,31 @@ def _list(options: dict[str, Any]) -> CommandAnswer:
 
 
 def _approve(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    ticket, actor = _found(options["subject"]), _actor(options)
+    ticket, actor = _found(options["subject"]), _claimed(options)
     if dry_run:
         return CommandAnswer(_document(ticket), [f"{ticket} would be approved by {actor}"])
-    return _shown(unless_refused(services.approve(request_id=ticket.pk, by=actor)))
+    approver = _proven(options, "tickets.change_ticket")
+    return _shown(unless_refused(services.approve(request_id=ticket.pk, by=approver)))
 
 
 def _decline(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    ticket, actor = _found(options["subject"]), _actor(options)
+    ticket, actor = _found(options["subject"]), _claimed(options)
     if dry_run:
         return CommandAnswer(_document(ticket), [f"{ticket} would be declined by {actor}"])
     return _shown(unless_refused(services.decline(request_id=ticket.pk, by=actor, reason=options["reason"])))
 
 
-def _actor(options: dict[str, Any]) -> str:
+def _claimed(options: dict[str, Any]) -> str:
+    """Who she says she is: enough where one person suffices."""
     fault = text_fault("--by", options["by"])
     if fault is not None:
         raise CommandRefused(invalid("--by", f"say who you are: {fault.detail}"))
-    return actors.operator(options["by"])
+    return actors.claimed(options["by"])
+
+
+def _proven(options: dict[str, Any], permission: str) -> str:
+    _claimed(options)
+    return unless_refused(prove(options["by"], permission=permission))
 
 
 def _key(options: dict[str, Any]) -> str | None:

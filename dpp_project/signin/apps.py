@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class SigninConfig(AppConfig):
+    name = "dpp_project.signin"
+    label = "signin"
+    verbose_name = "Sign-in"

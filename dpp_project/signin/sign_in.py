@@ -1,0 +1,109 @@
+"""Whether someone is the operator she says she is: in the console's form, and for a command's --by.
+
+Failed attempts are counted in the audit trail, where each stands with its name and address; there is no second count
+that could be lost. Within 15 minutes, counted back from now:
+
+    20 failures from one address (an IPv6 /64)           that address is refused
+    5 failures of one name from browsers it never used   that name is refused to browsers it never used
+    10 failures from one browser that has signed in      that browser is refused
+
+A refused attempt is not judged and not counted, so it prolongs nothing. Attempts that are being judged at this moment
+are not counted yet: as many as the API has threads may go beyond a bound.
+"""
+
+import enum
+import ipaddress
+from datetime import timedelta
+from typing import Final
+
+import structlog
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from dpp_project import actors, clock, origins
+from dpp_project.actors import person_of
+from dpp_project.audit import trail
+from dpp_project.audit.models import AuditEntry
+from dpp_project.signin import totp
+from dpp_project.signin.metrics import SIGN_INS
+from dpp_project.signin.models import SecondFactor
+
+log = structlog.get_logger("dpp.signin")
+
+WINDOW: Final = timedelta(minutes=15)
+ADDRESS_FAILURES_MAX: Final = 20
+NAME_FAILURES_MAX: Final = 5
+DEVICE_FAILURES_MAX: Final = 10
+NAME_LENGTH_MAX: Final = 150
+SIGNED_IN: Final = "signed in"
+FAILED: Final = "sign-in failed"  # idx_audit_failed_sign_ins names it, too
+NOBODY: Final = "nobody signed in"
+
+
+class SignInRefused(enum.Enum):
+    WRONG = "wrong"
+    THROTTLED = "throttled"
+
+
+def sign_in(*, name: str, password: str, code: str, device: str | None) -> User | SignInRefused:
+    """The operator, her attempt written down; or why not. The same answer for a wrong name, password and code."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name[:NAME_LENGTH_MAX])
+    if _throttled(shown, device):
+        SIGN_INS.labels(SignInRefused.THROTTLED.value).inc()
+        log.warning("sign-in throttled", name=shown, place=origins.current().place)
+        return SignInRefused.THROTTLED
+    user = authenticate(None, username=name, password=password)
+    if not isinstance(user, User) or not user.is_staff or not _second_factor_holds(user, code):
+        SIGN_INS.labels(SignInRefused.WRONG.value).inc()
+        _record(FAILED, NOBODY, shown, device)
+        return SignInRefused.WRONG
+    SIGN_INS.labels("signed_in").inc()
+    _record(SIGNED_IN, actors.person(user), shown, device)
+    return user
+
+
+def _throttled(name: str, device: str | None) -> bool:
+    failed = AuditEntry.objects.filter(act=FAILED, at__gte=Now() - WINDOW)
+    if device is not None:
+        return _reaches(failed.filter(after__device=device), DEVICE_FAILURES_MAX)
+    by_address = failed.filter(after__network=_network())
+    by_name = failed.filter(subject=_subject(name), after__device=None)
+    return _reaches(by_address, ADDRESS_FAILURES_MAX) or _reaches(by_name, NAME_FAILURES_MAX)
+
+
+def _reaches(found: QuerySet[AuditEntry], bound: int) -> bool:
+    return found.order_by()[:bound].count() == bound
+
+
+def _second_factor_holds(user: User, given: str) -> bool:
+    """Of two at once with one code, one takes it: the step is moved by compare-and-set."""
+    factor = SecondFactor.objects.filter(user=user).first()
+    if factor is None:
+        return True
+    step = totp.matching_step(factor.secret, given, seconds=clock.now().timestamp(), after=factor.last_step)
+    if step is None:
+        return False
+    return bool(SecondFactor.objects.filter(pk=factor.pk, last_step__lt=step).update(last_step=step))
+
+
+def _record(act: str, actor: str, name: str, device: str | None) -> None:
+    with transaction.atomic():
+        trail.record(act, actor=actor, subject=_subject(name), after={"network": _network(), "device": device})
+
+
+def _subject(name: str) -> str:
+    """One name for one person, however she types it."""
+    return f"operator {person_of(f'operator:{name}')}"
+
+
+def _network() -> str:
+    """The address, or the /64 of an IPv6 one, which one customer of a provider has as a whole."""
+    place = origins.current().place
+    try:
+        address = ipaddress.ip_address(place)
+    except ValueError:
+        return place
+    return place if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
