@@ -11,9 +11,11 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import JsonValue, ValidationError
 
@@ -23,8 +25,10 @@ from runs.box import kernel, namespaces, wire
 from runs.box import limits as box_limits
 from runs.box.limits import Limits
 from runs.box.sealing import Seal
-from runs.box.worker_calls import WorkerCalls
-from runs.packs.pack import Artifact, EngineUnavailable, HoldExhausted, Meter, Pack, PackFailed, Work
+from runs.packs.pack import Artifact, EngineUnavailable, HoldExhausted, Meter, Outbound, Pack, PackFailed, Work
+
+if TYPE_CHECKING:
+    from dpp_project.outbound.exchanging import OutboundAnswer
 
 FRAMES_LOGGED = 12
 SENT_NOTHING = 71
@@ -101,13 +105,13 @@ def _silence() -> None:
 
 class PackProcess:
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+        self.connection = connection
         self._pid = os.getpid()
 
     def send(self, document: dict[str, Any], content: bytes = b"") -> None:
         if os.getpid() != self._pid:
             os._exit(SENT_NOTHING)  # a child that a pack forked, and that came back up to here
-        self._connection.sendall(wire.encode(document, content))
+        self.connection.sendall(wire.encode(document, content))
 
     def do(self, request: Mapping[str, Any], *, deadline: float) -> None:
         try:
@@ -141,7 +145,7 @@ class PackProcess:
             deadline=deadline,
             meter=Meter(ceiling_micros=request["ceiling_micros"], on_charge=self._charged),
             fetch_upload=self._fetch_upload,
-            outbound=WorkerCalls(self._connection, self.send),
+            outbound=_Outbound(self),
             log=self._log,
         )
 
@@ -154,7 +158,7 @@ class PackProcess:
 
     def _fetch_upload(self, key: str) -> bytes:
         self.send({"kind": "fetch", "key": key})
-        frame = wire.receive(self._connection)
+        frame = wire.receive(self.connection)
         match frame.document:
             case {"refused": "PACK_FAILED", "detail": detail}:
                 raise PackFailed(detail)
@@ -191,6 +195,25 @@ class PackProcess:
             frames: list[JsonValue] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found]
             self._log("pack stopped on an exception", exception=type(error).__name__, frames=frames)
         self.send({"kind": "failed", "reason": reason, "detail": detail})
+
+
+class _Outbound:
+    """Loads what speaks for the job to its worker when it is first asked for: most packs never do."""
+
+    def __init__(self, process: PackProcess) -> None:
+        self._process = process
+
+    @cached_property
+    def _calls(self) -> Outbound:
+        from runs.box.worker_calls import WorkerCalls  # where a pack has a reach, its zygote has it loaded
+
+        return WorkerCalls(self._process.connection, self._process.send)
+
+    def connection(self, url: str, *, seconds: float) -> AbstractAsyncContextManager[socket.socket]:
+        return self._calls.connection(url, seconds=seconds)
+
+    async def ask(self, body: bytes, *, seconds: float) -> "OutboundAnswer":
+        return await self._calls.ask(body, seconds=seconds)
 
 
 def load(module: str, attribute: str) -> Pack[Any]:

@@ -32,7 +32,7 @@ from dpp_project.processes import parent_death, process_tree
 from runs.box import disk_use, namespaces, pack_process, rehearsal, sealing, wire
 from runs.box.limits import DISK_BYTES_MAX, FILES_MAX, PROCESSES_MAX, Limits
 from runs.box.sealing import Seal
-from runs.packs.pack import Pack
+from runs.packs.pack import Pack, nowhere
 
 WATCH_SECONDS: Final = 0.1
 
@@ -273,6 +273,8 @@ def _loaded(module: str) -> Pack[Any] | None:
         pack: Pack[Any] | None = getattr(importlib.import_module(module), "PACK", None)
         for wanted in () if pack is None else pack.preload:
             importlib.import_module(wanted)
+        if pack is not None and pack.reach is not nowhere:
+            importlib.import_module("runs.box.worker_calls")
     except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each pack process that needs it
         sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
         return None

@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, JsonValue
 
-from dpp_project.outbound.connecting import Rules
-from dpp_project.outbound.exchanging import OutboundAnswer, OutboundRequest
+if TYPE_CHECKING:  # 4 MB that most packs need not have, and each fork would map
+    from dpp_project.outbound.connecting import Rules
+    from dpp_project.outbound.exchanging import OutboundAnswer, OutboundRequest
 
 MEBIBYTE = 1_048_576
 FILE_NAME_LENGTH_MAX = 120
@@ -102,10 +103,15 @@ def is_file_name(name: str) -> bool:
 class Reach:
     """The world as a pack's jobs reach it, through their worker. It stays with the worker: it may hold a key."""
 
-    rules: Rules | None = None
+    rules: "Rules | None" = None
     """Jobs may have connections to URLs of their own, by these rules."""
-    asks: OutboundRequest | None = None
+    asks: "OutboundRequest | None" = None
     """Jobs may send bodies to this address of the operator's, and have the answers."""
+
+
+def nowhere(_environ: Mapping[str, str]) -> Reach | None:
+    """The reach of a pack that asks its worker for nothing."""
+    return None
 
 
 class Outbound(Protocol):
@@ -114,7 +120,7 @@ class Outbound(Protocol):
     def connection(self, url: str, *, seconds: float) -> AbstractAsyncContextManager[socket.socket]:
         """A connection to the checked host of this URL; over when the context is."""
 
-    async def ask(self, body: bytes, *, seconds: float) -> OutboundAnswer:
+    async def ask(self, body: bytes, *, seconds: float) -> "OutboundAnswer":
         """What the pack's own engine answers."""
 
 
@@ -183,7 +189,7 @@ class Pack(Generic[Inputs]):
     artifacts: tuple[str, ...] = ()
     """Names of the optional artifacts (`include_markdown`) that a request may ask this pack for."""
     memory_bytes: int = 512 * MEBIBYTE
-    reach: Callable[[Mapping[str, str]], Reach | None] = lambda _environ: None
+    reach: Callable[[Mapping[str, str]], Reach | None] = nowhere
     """What its jobs may reach, by the worker's environment. A job has no network of its own."""
     environment: tuple[str, ...] = ()
     """Names of the environment variables that its jobs read. The box has no others."""

@@ -148,7 +148,7 @@ def _say(said: dict[str, Any]) -> Callable[[Work[Inputs]], Data]:
 def _raw(work: Work[Inputs], said: dict[str, Any]) -> None:
     text = json.dumps(said).encode()
     outbound: Any = work.outbound
-    outbound._connection.sendall(wire._HEAD.pack(b"DPPb", len(text), 0) + text)
+    outbound._process.connection.sendall(wire._HEAD.pack(b"DPPb", len(text), 0) + text)
 
 
 def _family(work: Work[Inputs]) -> Data:

@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from tests.proving.mutants import of_books, of_console, of_door, of_hosts, of_money, of_recovery, of_runs, of_tickets
+from tests.proving.mutants import (
+    of_books,
+    of_console,
+    of_door,
+    of_hosts,
+    of_money,
+    of_outbound,
+    of_recovery,
+    of_runs,
+    of_tickets,
+)
 from tests.proving.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -12,6 +22,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_runs.MUTANTS,
     *of_money.MUTANTS,
     *of_books.MUTANTS,
+    *of_outbound.MUTANTS,
     *of_recovery.MUTANTS,
     *of_tickets.MUTANTS,
 )
