@@ -5,7 +5,8 @@ of what it lacks: a top-up that was lost stays credited, a charge of a run that 
 
     entries     one ADJUST for each tenant that differs; dying before the next step leaves money closed, and asked again
                 the tenants that have theirs do not differ any more
-    evidence    what is missing is forgotten; dying after it leaves the rebuild to the gate's watch
+    evidence    what is missing is forgotten, and what was entered for it is left instead: should Postgres go back once
+                more, that is missed too. Dying after it leaves the rebuild to the gate's watch
     rebuild     all money from the ledger there is: holds of lost runs go back, and money opens
 
 Two things Redis cannot tell, and both are named: a tenant whose balance it does not have stays as the ledger says; and
@@ -17,6 +18,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 import redis
 from django.db import transaction
@@ -79,7 +81,7 @@ def accept(*, actor: str, reason: str, approved_by: str | None = None, dry_run: 
     if dry_run:
         return Loss(reference, MissingCommits.of(missing), tenants, opened=False)
     with transaction.atomic(durable=True):
-        _enter(tenants, reference=reference, reason=reason, actor=actor)
+        entry_ids = _enter(tenants, reference=reference, reason=reason, actor=actor)
         entered = {it.tenant_id: it.adjust_micros for it in tenants if it.adjust_micros}
         after = {
             "reference": reference,
@@ -88,13 +90,13 @@ def accept(*, actor: str, reason: str, approved_by: str | None = None, dry_run: 
             "approved_by": approved_by,
         }
         trail.record("ledger loss accepted", actor=actor, subject="all tenants", after=after, reason=reason)
-    client.delete(keys.EVIDENCE)
+    evidence.replace(client, missing, [f"entry:{entry_id}" for entry_id in entry_ids])
     opened = isinstance(rebuild.rebuild_all(), Rebuilt)
     return Loss(reference, MissingCommits.of(missing), tenants, opened=opened)
 
 
-def _enter(tenants: Sequence[TenantLoss], *, reference: str, reason: str, actor: str) -> None:
-    """Without pending rows: the balances have had it all the time."""
+def _enter(tenants: Sequence[TenantLoss], *, reference: str, reason: str, actor: str) -> list[UUID]:
+    """The entries there are for this loss. Without pending rows: the balances have had it all the time."""
     for tenant in tenants:
         if tenant.adjust_micros and ledger.entry_by_reference(tenant.tenant_id, reference) is None:
             LedgerEntry.objects.create(
@@ -105,6 +107,8 @@ def _enter(tenants: Sequence[TenantLoss], *, reference: str, reason: str, actor:
                 reason=reason,
                 actor=actor,
             )
+    entered = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.ADJUST, reference=reference)
+    return list(entered.order_by("tenant_id").values_list("entry_id", flat=True)[: keys.EVIDENCE_MAX])
 
 
 def _reference(missing: Sequence[str]) -> str:

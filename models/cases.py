@@ -79,6 +79,14 @@ SAFETY: Final = (
     ),
     _sound("redis-lost", "an older image, and a rebuild by hand", "life", "LOSSES=1 REBUILDS=1 STEALS=0"),
     _sound("top-up-rebuilt", "a top-up while money is rebuilt", "life", "REBUILDS=1 TOP_UPS=1 CRASHES=0 STEALS=0"),
+    _sound(
+        "postgres-from-the-past",
+        "a ledger that went back in time, asked by new connections, rebuilds and the watch, and accepted",
+        "past",
+        "PASTS=1 CRASHES=0 STEALS=0",
+    ),
+    _sound("top-up-from-the-past", "a top-up that was lost with it", "past", "PASTS=1 CRASHES=0 STEALS=0 TOP_UPS=1"),
+    _sound("past-crash", "and whoever acts on the run dies once, or is overtaken", "past", "PASTS=1"),
     _sound("top-up-lost", "a top-up while Redis is lost", "life", "LOSSES=1 TOP_UPS=1 STEALS=0"),
 )
 
@@ -142,6 +150,24 @@ BROKEN: Final = (
         "a row is dropped, and a hold of it may come late",
         "submit",
         "FUNDS=0 TOP_UPS=1 CRASHES=0 STEALS=0 NO_HOLD_AUDIT NO_TOMBSTONE_AT_THE_DROP",
+    ),
+    _broken(
+        "no-evidence",
+        "new connections and the watch do not ask what Postgres knows",
+        "past",
+        "PASTS=1 CRASHES=0 STEALS=0 OPENS_UNASKED",
+    ),
+    _broken(
+        "no-evidence-rebuilt",
+        "a rebuild takes whatever ledger there is for the truth",
+        "past",
+        "PASTS=1 CRASHES=0 STEALS=0 REBUILDS=1 OPENS_UNASKED REBUILDS_UNASKED",
+    ),
+    _broken(
+        "no-entries",
+        "the loss is accepted without entering what the ledger lacks",
+        "past",
+        "PASTS=1 CRASHES=0 STEALS=0 TOP_UPS=1 ACCEPTS_WITHOUT_ENTRIES",
     ),
     _endless("no-reconciler", "nobody takes a dead finisher's claim over", "RECONCILERS=0"),
     _endless("no-reaper", "nobody ends what a dead submit or worker left", "CLAIMERS=0"),

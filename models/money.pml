@@ -14,13 +14,17 @@ byte tenant_gate = OPEN;
 #define MONEY_OPEN (epoch_gate == OPEN && tenant_gate == OPEN)
 
 /* Sum of ledger = balance + holds + charges taken and not committed + credits not applied, whenever money is open. */
-#define TAKEN_NOT_COMMITTED(r) (receipt[r] && runs[r].stage != COMMITTED -> charged[r] : 0)
+#define TAKEN_NOT_COMMITTED(r) (receipt[r] && runs[r].status != ABSENT && runs[r].stage != COMMITTED -> charged[r] : 0)
 #define NOT_APPLIED(credit) (pending[credit] && !credited[credit] -> AMOUNT(credit) : 0)
 #define CREDITS_NOT_APPLIED (NOT_APPLIED(TOP_UP) + NOT_APPLIED(ADJUST))
 #define IS_WITHOUT_RUN(r) (hold[r] > 0 && (runs[r].status == ABSENT || runs[r].stage == COMMITTED))
 #if RUNS == 1
 #define HOLDS (hold[0])
+#if PASTS > 0               /* a row that was lost before its hold came */
+#define HOLD_WITHOUT_RUN IS_WITHOUT_RUN(0)
+#else
 #define HOLD_WITHOUT_RUN 0
+#endif
 #define ALL_TAKEN_NOT_COMMITTED TAKEN_NOT_COMMITTED(0)
 #else
 #define HOLDS (hold[0] + hold[1] + hold[2])
@@ -29,9 +33,29 @@ byte tenant_gate = OPEN;
 #endif
 #define THE_LAW (ledger == balance + HOLDS + ALL_TAKEN_NOT_COMMITTED + CREDITS_NOT_APPLIED)
 
+/* budget:evidence: what Redis heard that Postgres has committed; and what Postgres does not know of it (past.pml). */
+#if PASTS > 0
+bit heard_run;
+bit heard_end;
+bit heard_entry[2];
+bit heard_adjusted;
+bit adjusted;               /* what an operator entered when a loss was accepted */
+#define RUN_IS_BEHIND (runs[0].status == ABSENT || runs[0].money == NONE)
+#define END_IS_BEHIND (runs[0].stage == UNCLAIMED)
+#define IS_BEHIND ((heard_run && RUN_IS_BEHIND) || (heard_end && END_IS_BEHIND) || \
+                   (heard_entry[TOP_UP] && !entered[TOP_UP]) || \
+                   (heard_entry[ADJUST] && !entered[ADJUST]) || (heard_adjusted && !adjusted))
+#define HEAR_END heard_end = 1
+#define HEAR_ENTRY(credit) heard_entry[credit] = 1
+#else
+#define IS_BEHIND 0
+#define HEAR_END skip
+#define HEAR_ENTRY(credit) skip
+#endif
+
 inline law() {
 #ifndef NO_RECEIPT          /* without receipts nothing remembers what was taken: judged at the end alone */
-  assert(!MONEY_OPEN || THE_LAW)
+  assert(!MONEY_OPEN || IS_BEHIND || THE_LAW)   /* what the watch can see of a ledger from the past is no drift */
 #else
   skip
 #endif
@@ -93,7 +117,14 @@ inline settle_or_refund(r) {
     :: REFUNDING(plan) -> refund_full_lua(r)
     :: else -> settle_lua(r, DUE(plan))
     fi;
+#if PASTS > 0                /* the row may be older than its hold: the service rebuilds the tenant, the claim waits */
+    if
+    :: answer == NO_HOLD -> tenant_gate = CLOSED_BY(me)
+    :: else -> HEAR_END
+    fi;
+#else
     assert(answer != NO_HOLD);
+#endif
     law()
   }
 }
@@ -108,7 +139,7 @@ inline credit_lua(credit) {
 #else
     :: else ->
        if
-       :: !credited[credit] -> balance = balance + AMOUNT(credit); credited[credit] = 1
+       :: !credited[credit] -> balance = balance + AMOUNT(credit); credited[credit] = 1; HEAR_ENTRY(credit)
        :: else
        fi;
        answer = OK
@@ -264,7 +295,11 @@ idle:
 end_nothing_to_rebuild:
   atomic {
     if
+#if PASTS > 0               /* while it is behind it asks in vain: one state less to tell apart */
+    :: LEASE_IS_FREE && me == BYSTANDER && epoch_gate != OPEN && (epoch_gate != CLOSED_AS_BEHIND || !IS_BEHIND) -> whole = 1
+#else
     :: LEASE_IS_FREE && me == BYSTANDER && epoch_gate != OPEN -> whole = 1
+#endif
     :: LEASE_IS_FREE && me == BYSTANDER && epoch_gate == OPEN && tenant_gate != OPEN -> whole = 0
     :: LEASE_IS_FREE && MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 1
     :: LEASE_IS_FREE && MAY_REBUILD && rebuilds > 0 -> rebuilds--; whole = 0
@@ -278,6 +313,16 @@ end_nothing_to_rebuild:
   DIES
   :: d_step { close_gate() }
   fi;
+#if PASTS > 0
+#ifndef REBUILDS_UNASKED
+  atomic {
+    if
+    :: IS_BEHIND -> epoch_gate = CLOSED_AS_BEHIND; goto idle
+    :: else
+    fi
+  }
+#endif
+#endif
   if
   DIES
   FREEZES

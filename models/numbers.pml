@@ -49,6 +49,7 @@
 #define OPEN 0
 #define CLOSED_BY_CHECK 1
 #define CLOSED_BY(who) (2 + who)
+#define CLOSED_AS_BEHIND 200
 
 /* Who acts. The number is also the finalize_token, the lease token and the owner of the lock. */
 #define NOBODY 255

@@ -24,7 +24,14 @@ short ledger = FUNDS;       /* the sum of ledger_entries */
 
 #define TOP_UP 0
 #define ADJUST 1
+#if PASTS > 0               /* a row from the past may be refunded over the receipt of its end */
+byte adjust_amount;
+#define AMOUNT(credit) (credit == TOP_UP -> TOP_UP_AMOUNT : adjust_amount)
+#define SET_ADJUST(micros) adjust_amount = micros
+#else
 #define AMOUNT(credit) (credit == TOP_UP -> TOP_UP_AMOUNT : ACTUAL - MINIMUM)
+#define SET_ADJUST(micros) assert(micros == AMOUNT(ADJUST))
+#endif
 bit entered[2];             /* the entry is in the ledger */
 bit pending[2];             /* and waits in pending_credits */
 
@@ -283,7 +290,7 @@ inline commit(r) {
        runs[r].stage = COMMITTED;
        ledger = ledger - runs[r].cost;
        if
-       :: taken > runs[r].cost -> assert(taken - runs[r].cost == AMOUNT(ADJUST)); entered[ADJUST] = 1; pending[ADJUST] = 1
+       :: taken > runs[r].cost -> SET_ADJUST((taken - runs[r].cost)); entered[ADJUST] = 1; pending[ADJUST] = 1
        :: else
        fi;
        if

@@ -101,6 +101,17 @@ def must_stand(client: redis.Redis) -> None:
         raise LedgerBehind(gone)
 
 
+def replace(client: redis.Redis, missing: Sequence[str], by: Sequence[str]) -> None:
+    """An operator has accepted that this is missing. What else was heard stays, and is asked for as before."""
+    with client.pipeline(transaction=True) as pipe:
+        for each in missing:
+            pipe.lrem(keys.EVIDENCE, 0, each)
+        if by:
+            pipe.lpush(keys.EVIDENCE, *by)
+        pipe.ltrim(keys.EVIDENCE, 0, keys.EVIDENCE_MAX - 1)
+        pipe.execute()
+
+
 def ask_new_connection(new: psycopg.Connection[Any]) -> None:
     """The first thing asked of each connection of a pool. It closes the money, and refuses no connection.
 

@@ -353,6 +353,20 @@ def test_hrd_06_an_end_that_was_lost_is_charged_once_when_it_comes_again(runs: R
     assert standing_balance(tenant_id) == ledger.sums_of(tenant_id).total_micros == FUNDS - 50_000
 
 
+def test_hrd_06_what_an_operator_entered_is_missed_if_postgres_goes_back_again(runs: RunsTable, tenant_id: str) -> None:
+    stood = settled_run(runs, tenant_id)
+    lose_entry(runs, tenant_id)
+    accepted()
+    assert watch(limit=10).found == 0
+    without_triggers("DELETE FROM ledger_entries WHERE kind = 'ADJUST'")
+    assert watch(limit=10).failed == 1
+    assert accepted().missing == MissingCommits(runs=0, ends=0, entries=1)
+    without_triggers("UPDATE money_test_runs SET stage = NULL, money = 'RESERVED' WHERE run_id = %s", stood)
+    assert watch(limit=10).failed == 1, "what stood when the loss was accepted is asked for as before"
+    stands = scripts.shared().client.get(keys.balance(tenant_id))
+    assert stands == str(FUNDS - 50_000 + 400_000)
+
+
 def test_hrd_06_a_dry_run_says_it_and_changes_nothing(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     lose_entry(runs, tenant_id)
     watch(limit=10)
@@ -395,7 +409,7 @@ def test_hrd_06_an_acceptance_that_died_is_taken_up_again(
 
     with monkeypatch.context() as patch, suppress(Died):
         if at == "evidence":
-            patch.setattr(redis.Redis, "delete", die)
+            patch.setattr(evidence, "replace", die)
         else:
             patch.setattr(rebuild, "rebuild_all", die)
         accept()

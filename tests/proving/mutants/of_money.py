@@ -10,6 +10,8 @@ rebuilds = In("integration/budget/test_budget_rebuild")
 entries = In("integration/budget/test_budget_entries")
 lost_holds = In("integration/reaper/test_lost_holds")
 auditor = In("integration/reaper/test_hold_auditor_holds")
+behind = In("integration/budget/test_ledger_behind")
+EVIDENCE: Final = "budget/rebuild/evidence.py"
 ends = In("integration/runs/test_transitions_ends")
 
 BEHIND_THE_GATE: Final = scripts("test_dpp_55_no_money_moves_behind_a_closed_gate_or_without_a_balance")
@@ -441,5 +443,83 @@ MUTANTS: Final = (
         "    if not rebuild.mended(pending.tenant_id):\n        return None\n",
         "    rebuild.mended(pending.tenant_id)\n",
         entries("test_hrd_05_a_pending_credit_is_not_forgotten_where_its_tenant_cannot_be_rebuilt"),
+    ),
+    # A ledger from the past.
+    Mutant(
+        "a settle leaves no evidence",
+        script("settle"),
+        "redis.call('LPUSH', KEYS[8], 'end:' .. run)\n",
+        "",
+        scripts("test_hrd_06_what_ends_a_claimed_run_or_enters_a_credit_leaves_evidence_once"),
+    ),
+    Mutant(
+        "a dropped row's refund leaves evidence",
+        script("refund_full"),
+        "if was_held then\n  redis.call('LPUSH'",
+        "if outcome == 'first' then\n  redis.call('LPUSH'",
+        scripts("test_hrd_06_a_refund_of_a_row_that_may_have_been_dropped_leaves_none"),
+    ),
+    Mutant(
+        "evidence grows without bound",
+        script("credit"),
+        "redis.call('LTRIM', KEYS[6], 0, 999)\n",
+        "",
+        scripts("test_hrd_06_evidence_is_bounded"),
+    ),
+    Mutant(
+        "an end that was lost is taken for known where its run stands",
+        EVIDENCE,
+        "for run_id, is_claimed in runs.items() if is_claimed}",
+        "for run_id in runs}",
+        behind("test_hrd_06_nothing_is_rebuilt_from_a_ledger_that_lost_entries"),
+    ),
+    Mutant(
+        "a rebuild of one tenant does not ask what Postgres knows",
+        "budget/rebuild/rebuild.py",
+        "        evidence.must_stand(client)\n        token",
+        "        token",
+        behind("test_hrd_06_nothing_is_rebuilt_from_a_ledger_that_lost_entries"),
+    ),
+    Mutant(
+        "a new connection marks a Postgres from the past as the one that knows all",
+        EVIDENCE,
+        "            _close(client, gone)\n        else:\n            client.set(keys.POSTGRES, server)\n",
+        "            _close(client, gone)\n        client.set(keys.POSTGRES, server)\n",
+        behind("test_hrd_06_the_first_connection_to_an_older_postgres_closes_the_money"),
+    ),
+    Mutant(
+        "the watch does not ask while money is open",
+        "budget/rebuild/gate_watch.py",
+        "        evidence.must_stand(scripts.shared().client)\n",
+        "        pass\n",
+        behind("test_hrd_06_the_watch_closes_the_money_and_never_opens_it"),
+    ),
+    Mutant(
+        "an accepted loss looks at receipts of claimed runs alone",
+        "budget/ledger_loss.py",
+        "    without_hold = [run_id for run_id in books.open_runs if run_id not in money.holds]\n",
+        "    without_hold = [one for one, run in books.open_runs.items() if run.claimed and one not in money.holds]\n",
+        behind("test_hrd_06_an_operator_accepts_the_loss"),
+    ),
+    Mutant(
+        "an accepted loss forgets what still stood",
+        EVIDENCE,
+        "        for each in missing:\n            pipe.lrem(keys.EVIDENCE, 0, each)\n",
+        "        pipe.delete(keys.EVIDENCE)\n",
+        behind("test_hrd_06_what_an_operator_entered_is_missed_if_postgres_goes_back_again"),
+    ),
+    Mutant(
+        "what was entered for a loss leaves no evidence",
+        EVIDENCE,
+        "        if by:\n",
+        "        if not by:\n",
+        behind("test_hrd_06_what_an_operator_entered_is_missed_if_postgres_goes_back_again"),
+    ),
+    Mutant(
+        "a loss is entered a second time after a death",
+        "budget/ledger_loss.py",
+        "        if tenant.adjust_micros and ledger.entry_by_reference(tenant.tenant_id, reference) is None:\n",
+        "        if tenant.adjust_micros is not None:\n",
+        behind("test_hrd_06_an_operator_accepts_the_loss"),
     ),
 )
