@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 LATEST, RUN = "/api/tickets/reaper/latest", "/api/tickets/reaper/run"
 SCHEMA = gear.validator("ticket_reaper_report_v1")
 
+WAIT = reaper.wait_for_the_next_second
+
 
 @pytest.fixture(autouse=True)
 def _empty(valkey: Redis, aws: str) -> None:
@@ -305,6 +307,14 @@ def test_tkt_06_a_second_run_in_one_second_waits_for_the_next(
     assert [one["asof"][-14:] for one in (first, second)] == ["21:00:00+09:00", "21:00:01+09:00"]
     assert [path.rsplit("_", 1)[1] for path in snapshots()] == ["210000.json", "210001.json"]
     assert json.loads(in_storage(LATEST_PATH)) == second
+
+
+def test_tkt_06_the_wait_ends_with_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    WAIT(datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC))
+    WAIT(datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
+    assert slept == [0.75, 1.0]
 
 
 def test_tkt_06_who_finds_every_second_taken_is_told_to_come_again(

@@ -11,6 +11,8 @@ import pytest
 import redis as redis_library
 from django.core.checks import CheckMessage, run_checks
 from django.db import connection
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from dpp_project import checks, constants
 from dpp_project.aws import clients, provisioning
@@ -71,7 +73,7 @@ def test_a_redis_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_redis_that_is_away_is_not_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
-    away = redis_library.Redis(port=1, socket_connect_timeout=0.2)
+    away = redis_library.Redis(port=1, socket_connect_timeout=0.2, retry=Retry(NoBackoff(), 0))
     monkeypatch.setattr(redis, "client", lambda: away)
     assert ids(checks.redis_keeps_what_it_is_given(None)) == ["dpp.W003"]
     checks.refuse_unsafe_redis()
