@@ -1,10 +1,12 @@
 """Files for packs that read files (DPP-65): the tenant puts them into its own prefix, straight into the bucket."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from botocore.exceptions import BotoCoreError, ClientError
 from django.db import transaction
 from django.db.models import Count, Min, QuerySet, Sum
 from django.db.models.functions import Coalesce, Now
@@ -69,6 +71,23 @@ def prepare(*, tenant_id: str, filename: str, content_type: str, size_bytes: int
         },
         expires_at=now + timedelta(seconds=PRESIGNED_URL_TTL_SECONDS),
     )
+
+
+def first_missing(*, tenant_id: str, keys: Mapping[str, str]) -> str | None:
+    """The first field whose file is not among the tenant's own. A bucket that does not answer misses none.
+
+    Another tenant's file is not asked for: it is as little there as one that never came.
+    """
+    own = storage.upload_prefix(tenant_id)
+    for place, key in keys.items():
+        if not key.startswith(own) or {"", ".", ".."} & set(key.split("/")):
+            return place
+        try:
+            if storage.shared().head(key) is None:
+                return place
+        except (BotoCoreError, ClientError):
+            return None  # the run asks again, and fails for nothing if the bucket is still away
+    return None
 
 
 @transaction.atomic

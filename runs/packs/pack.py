@@ -200,6 +200,8 @@ class Pack(Generic[Inputs]):
     rehearsal: Literal["example"] | Callable[[], object] | None = None
     """Done once in the process that runs are forked from, so that no run pays for first times: the example, where the
     pack needs neither network nor upload, or a little local work. Five seconds; no thread, child or file may stay."""
+    uploads: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda _inputs: {}
+    """The tenant's files that these inputs name: field to key. One that is not there is refused at submit."""
     missing: Callable[[], Sequence[str]] = tuple
     """The things to install before this pack can work, each with how; empty means ready."""
 

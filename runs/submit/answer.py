@@ -65,6 +65,14 @@ def conflict(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
     )
 
 
+def upload_missing(field: str) -> SubmitRefusal:
+    return SubmitRefusal(
+        reason=ReasonCode.VALIDATION_FAILED,
+        detail="there is no such file among your uploads; POST /v1/uploads, PUT the file, then submit",
+        field=field,
+    )
+
+
 GONE_DETAIL: Final = "The run's retention has passed."
 
 

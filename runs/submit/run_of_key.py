@@ -5,6 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from runs import run_ids, transitions
+from runs.bucket import uploads
 from runs.claims import LOST
 from runs.models import Run
 from runs.packs import registry
@@ -77,14 +78,16 @@ class RunOfKey:
     def _refusal_at_a_glance(self) -> SubmitRefusal | None:
         if not self._asked.may_start:
             return answer.EXECUTION_DISABLED
-        if registry.get(self._asked.pack_type).missing():
+        pack = registry.get(self._asked.pack_type)
+        if pack.missing():
             return answer.ENGINE_UNAVAILABLE
         seen, price_micros = self._found.money, self._asked.reserved_micros
         if not seen.mark.is_open():
             return answer.BUDGET_UNAVAILABLE
         if seen.balance_micros is not None and seen.balance_micros < price_micros:
             return answer.drained(price_micros=price_micros, balance_micros=seen.balance_micros)
-        return None
+        absent = uploads.first_missing(tenant_id=self._asked.tenant_id, keys=pack.uploads(self._asked.inputs))
+        return None if absent is None else answer.upload_missing(absent)
 
     def _accepted(self) -> SubmitAnswer | Row:
         asked, run_id = self._asked, run_ids.new()

@@ -10,6 +10,9 @@ page.py       one page to blocks of text: the pipeline
     unread.py     ink without words
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import JsonValue
 
 from runs.packs.ocr.inputs import BUCKET_VARIABLE, OcrInputs
@@ -27,6 +30,10 @@ def _execute(work: Work[OcrInputs]) -> dict[str, JsonValue]:
     from runs.packs.ocr.reading import OcrReader  # the engine and its libraries have no place in the API
 
     return OcrReader(work).run()
+
+
+def _uploads(inputs: Mapping[str, Any]) -> dict[str, str]:
+    return {f"inputs.images[{place}].key": image["key"] for place, image in enumerate(inputs["images"])}
 
 
 def _rehearse() -> None:
@@ -51,5 +58,6 @@ PACK = Pack(
     environment=(BUCKET_VARIABLE, VARIABLE),
     preload=("runs.packs.ocr.reading",),
     rehearsal=_rehearse,
+    uploads=_uploads,
     missing=missing,
 )
