@@ -171,7 +171,9 @@ def _rows_read(node: dict[str, Any]) -> int:
 
 
 def _fill(tenant: Tenant, count: int) -> None:
+    """Into a table as new: one that earlier tests filled and emptied is as large as they left it, and so is its plan."""
     with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE runs CASCADE")
         cursor.execute(
             "INSERT INTO runs (run_id, tenant_id, pack_type, status, money_state, payload_hash,"
             " reservation_max_cost_usd_micros, minimum_fee_usd_micros, retention_until, next_send_at, last_actor,"
