@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import F
 from redis import Redis
 
-from budget import entries, services, verify
+from budget import entries, ledger_audit, services, verify
 from budget.models import LedgerEntry
 from budget.outcomes import Held, Settled
 from budget.rebuild import rebuild
@@ -201,8 +201,10 @@ def run_loop(run_once: RunOnce, *, limit: int = 100) -> PassReport:
 
 
 def law_holds(tenant: Tenant) -> None:
+    """The balance follows from ledger and holds, and the ledger from the runs."""
     proof = verify.verify(tenant.tenant_id)
     assert proof.verdict is Verdict.PROVED, proof
+    assert [found for chunk in ledger_audit.audit(tenant.tenant_id) for found in chunk.differences] == []
 
 
 def balance_micros(tenant: Tenant) -> int:

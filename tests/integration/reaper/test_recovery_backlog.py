@@ -200,7 +200,7 @@ def test_dpp_42_claims_that_failed_keep_no_claim_with_a_result_waiting(
         delivers = recovery.left_claimed(tenant)
         slow.seconds = 0.0
         patch.setattr(deadline, "monotonic", lambda: slow.seconds)
-        with deadline.within(seconds=10):
+        with deadline.within(deadline.Pass(seconds=10)):
             assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 1, 2)
     assert gear.row(delivers.run_id).finalize_stage == "COMMITTED"
     assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 3, 0)
@@ -250,7 +250,7 @@ def test_dpp_23_tombstones_that_stay_keep_no_run_from_expiring(tenant: Tenant, m
         due = recovery.past_retention(tenant)
         slow.seconds = 0.0
         patch.setattr(deadline, "monotonic", lambda: slow.seconds)
-        with deadline.within(seconds=6):
+        with deadline.within(deadline.Pass(seconds=6)):
             assert found(recovery.run_loop(retention.run_once)) == (3, 1, 2)
     assert gear.row(due.run_id).status == "EXPIRED"
     assert found(recovery.run_loop(retention.run_once)) == (3, 3, 0)

@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 import redis as redis_library
+from django.db import connection, transaction
 
-from budget import entries, services
+from budget import entries, ledger_audit, services
 from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import rebuild
+from budget.verify import Difference
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from runs import transitions
@@ -57,6 +59,27 @@ def opened(tenant_id: str) -> Run:
     run = disputes.open_dispute(run_id=ended(tenant_id).run_id, reason="wrong answer", actor="operator:kim")
     assert isinstance(run, Run)
     return run
+
+
+@pytest.mark.contract("HRD-07")
+def test_hrd_07_runs_and_ledger_agree_about_every_end(tenant_id: str) -> None:
+    ended(tenant_id)
+    ended(tenant_id, gear.fee(ReasonCode.PACK_FAILED))
+    opened(tenant_id)
+    disputes.uphold(run_id=opened(tenant_id).run_id, reason="it was right", actor="operator:kim")
+    refunded = opened(tenant_id)
+    disputes.refund(run_id=refunded.run_id, reason="it was wrong", actor="operator:kim")
+    assert audited(tenant_id) == []
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute("UPDATE runs SET money_state = 'DISPUTED' WHERE run_id = %s", [refunded.pk])
+    assert [(it.kind, it.expected_micros, it.found_micros) for it in audited(tenant_id)] == [
+        ("REFUND_OF_ANOTHER_AMOUNT", 0, refunded.actual_cost_usd_micros)
+    ]
+
+
+def audited(tenant_id: str) -> list[Difference]:
+    return [found for chunk in ledger_audit.audit(tenant_id) for found in chunk.differences]
 
 
 def test_dpp_58_a_settled_run_is_disputed_with_who_and_why(tenant_id: str) -> None:

@@ -171,7 +171,7 @@ def _rows_read(node: dict[str, Any]) -> int:
 
 
 def _fill(tenant: Tenant, count: int) -> None:
-    """Into a table as new: one that earlier tests filled and emptied is as large as they left it, and so is its plan."""
+    """Into a table as new: one that earlier tests filled and emptied keeps its size, and is planned by it."""
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE runs CASCADE")
         cursor.execute(
