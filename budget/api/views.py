@@ -23,6 +23,7 @@ from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import Problem
+from dpp_project.http.streams import Stream
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
@@ -153,7 +154,7 @@ def unavailable() -> Problem:
 
 def _csv(tenant_id: str, query: EntriesQuery) -> StreamingHttpResponse:
     return StreamingHttpResponse(
-        csv_answer.rows(tenant_id, query.period()),
+        Stream(tenant_id, csv_answer.rows(tenant_id, query.period())),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{tenant_id}-entries.csv"'},
     )

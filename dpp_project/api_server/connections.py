@@ -79,6 +79,14 @@ class ConnectionWatch:
             except Exception as error:
                 log.exception("connections were not looked at", exc_info=error)
 
+    def cut(self, address: str, port: int) -> None:
+        """The one connection from there: an answer that was given up must not look whole."""
+        if sys.platform == "linux":
+            for connection in _connections_to(self._port):
+                with contextlib.closing(connection.own):
+                    if connection.peer[1] == port and site_of(connection.peer[0]) == site_of(address):
+                        connection.cut()
+
     def look(self, now: float) -> None:
         with contextlib.ExitStack() as stack:
             found = []

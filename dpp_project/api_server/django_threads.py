@@ -70,11 +70,13 @@ class DjangoThreads:
     def seconds_stuck(self) -> float:
         return self._threads.seconds_stuck()
 
-    async def answer(self, environ: Environ, source: Hashable, receive: Receive, send: Send) -> Answer | None:
+    async def answer(
+        self, environ: Environ, source: Hashable, receive: Receive, send: Send, *, cut: Callable[[], None]
+    ) -> Answer | None:
         """The answer, still to be sent; None where it was streamed. Raises TooManyWaiting."""
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Answer | None] = loop.create_future()
-        stream = _Stream(loop, self._limits, receive, send)
+        stream = _Stream(loop, self._limits, receive, send, cut)
         self._threads.run(source, lambda: self._run(environ, answered, stream))
         return await answered
 
@@ -111,11 +113,19 @@ def _fail(answered: "asyncio.Future[Answer | None]", error: BaseException) -> No
 class _Stream:
     """An answer that a thread sends piece by piece, no faster than its client takes it, and no slower than it must."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: StreamLimits, receive: Receive, send: Send) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: StreamLimits,
+        receive: Receive,
+        send: Send,
+        cut: Callable[[], None],
+    ) -> None:
         self.loop = loop
         self._limits = limits
         self._receive = receive
         self._send = send
+        self._cut = cut
         self._gone: asyncio.Future[None] | None = None
         self._sent_bytes = 0
         self._waited_seconds = 0.0
@@ -130,6 +140,7 @@ class _Stream:
             log.info("client left during a streamed answer", status=head.status)
         except TimeoutError:
             log.info("client took a streamed answer too slowly", status=head.status, sent_bytes=self._sent_bytes)
+            self._cut()
         except Exception as error:
             log.exception("streamed answer broke off", status=head.status, exc_info=error)
         finally:
@@ -153,7 +164,7 @@ class _Stream:
         self._sent_bytes += len(block)
 
     async def _finish(self) -> None:
-        """The end of the answer; of one that was given up, the loop sends it when its client takes it."""
+        """The end of the answer, which may not be taken either."""
         if self._gone is not None:
             self._gone.cancel()
         ending = asyncio.ensure_future(self._send({"type": "http.response.body", "body": b""}))

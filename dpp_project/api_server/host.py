@@ -83,9 +83,9 @@ class ApiHost:
         else:
             environ = wsgi_environ.of(scope)
             environ["REMOTE_ADDR"] = self._addresses.of(environ["REMOTE_ADDR"], environ.get("HTTP_X_FORWARDED_FOR", ""))
-            await self._answer(environ, receive, send)
+            await self._answer(environ, receive, send, peer=scope["client"])
 
-    async def _answer(self, environ: Environ, receive: Receive, send: Send) -> None:
+    async def _answer(self, environ: Environ, receive: Receive, send: Send, *, peer: tuple[str, Any]) -> None:
         held = 0
         try:
             if environ["PATH_INFO"] == LIVENESS:
@@ -93,7 +93,13 @@ class ApiHost:
                 return
             source = self._source_of(environ)
             held = await self.bodies.read(environ, receive, body_rules.rule_for(environ))
-            answer = await self._threads.answer(environ, source or site_of(environ["REMOTE_ADDR"]), receive, send)
+            answer = await self._threads.answer(
+                environ,
+                source or site_of(environ["REMOTE_ADDR"]),
+                receive,
+                send,
+                cut=lambda: self._connections.cut(peer[0], int(peer[1])),
+            )
             self._learn(environ, source, answer)
             if answer is not None:
                 if answer.status == TOO_MANY_REQUESTS:

@@ -20,6 +20,7 @@ from dpp_project.api_server import body_rules, wsgi_environ
 from dpp_project.api_server.body_rules import MAX_FORM_BYTES, NO_BODY, BodyRule, rule_for
 from dpp_project.api_server.host import ApiHost, HostLimits
 from dpp_project.api_server.request_bodies import BodyLimits, RequestBodies, UnreadBody
+from dpp_project.api_server.stuck import EXIT_CODE, StuckLimits
 from dpp_project.http.parsers import MAX_BODY_BYTES
 from dpp_project.http.problems import Problem
 from dpp_project.reasons import ReasonCode
@@ -246,6 +247,49 @@ def test_a_refusal_needs_no_thread() -> None:
         assert first.body == b"late"
 
     asyncio.run(run())
+
+
+@pytest.mark.contract("HRD-10")
+def test_hrd_10_that_a_process_lives_is_said_without_a_thread_and_not_when_it_is_stuck() -> None:
+    taken, free = threading.Event(), threading.Event()
+    handler = WSGIHandler()
+
+    def django(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if environ["PATH_INFO"] == "/healthz":
+            return handler(environ, start_response)
+        taken.set()
+        assert free.wait(30)
+        return answering(lambda _environ: HttpResponse(b"late"))(environ, start_response)
+
+    async def run() -> None:
+        host = ApiHost(django, threads=1, limits=HostLimits(stuck=StuckLimits(unhealthy_seconds=3_600.0)))
+        waiting = asyncio.ensure_future(through(host, first := Connection()))
+        assert await asyncio.to_thread(taken.wait, 30)
+        asks = {"raw_path": b"/healthz", "headers": [(b"host", b"127.0.0.1")]}
+        await through(host, alive := Connection(), **asks)
+        assert (alive.status, json.loads(alive.body)) == (200, {"status": "alive"})
+        host._limits = HostLimits(stuck=StuckLimits(unhealthy_seconds=0.0))
+        await through(host, stuck := Connection(), **asks)
+        assert (stuck.status, json.loads(stuck.body)["reason_code"]) == (503, "SERVICE_UNAVAILABLE")
+        free.set()
+        await waiting
+        assert first.body == b"late"
+
+    asyncio.run(run())
+
+
+@pytest.mark.contract("HRD-10")
+def test_hrd_10_a_process_whose_threads_all_hang_ends_and_says_where_they_do() -> None:
+    script = (
+        "from dpp_project.api_server.stuck import EndWhenStuck, StuckLimits; import threading, time;"
+        "began = time.monotonic();"
+        "EndWhenStuck(lambda: time.monotonic() - began, StuckLimits(end_seconds=0.2, look_every_seconds=0.05)).start();"
+        "threading.Event().wait(30)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == EXIT_CODE
+    assert "the process ends" in done.stdout
+    assert "threading.py" in done.stdout
 
 
 def test_what_bodies_hold_is_given_back_with_the_answer() -> None:

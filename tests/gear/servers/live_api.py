@@ -41,6 +41,15 @@ class Api:
         found = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in found if line.get("event") == event]
 
+    def workers(self) -> list[int]:
+        """The server's processes that answer requests."""
+        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii").split()
+        return [int(pid) for pid in found if b"granian" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def open_sockets(self) -> int:
+        """Of the process that has the most."""
+        return max(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in self.workers())
+
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
@@ -162,6 +171,18 @@ def a_served_api(folder: Path, *, processes: int) -> Iterator[Api]:
 
 
 @contextmanager
+def a_product_api(folder: Path, *, processes: int) -> Iterator[Api]:
+    """By the product's own command and with its defaults, its counts in the folder of temporary files as well."""
+
+    def command_of(_values: Environment) -> list[str]:
+        return [sys.executable, "-m", "dpp_project.serve", "api"]
+
+    environ = {"DPP_API_WORKERS": str(processes), "TMPDIR": str(folder)}
+    with _running(folder, command_of, None, environ) as api:
+        yield api
+
+
+@contextmanager
 def a_wsgi_api(folder: Path, *, threads: int = 2) -> Iterator[Api]:
     """The same Django under granian's WSGI server."""
     with _running(folder, _wsgi_command, threads, {}) as api:
@@ -180,7 +201,7 @@ def _wsgi_command(values: Environment) -> list[str]:
 
 @contextmanager
 def _running(
-    folder: Path, command_of: Callable[[Environment], list[str]], threads: int, environ: Mapping[str, str]
+    folder: Path, command_of: Callable[[Environment], list[str]], threads: int | None, environ: Mapping[str, str]
 ) -> Iterator[Api]:
     (gear.ROOT / serve.STATIC_FOLDER).mkdir(exist_ok=True)  # granian insists; `make up` fills it
     with socket.socket() as unused:
@@ -191,9 +212,8 @@ def _running(
         "DPP_SERVICE": "api",
         "DPP_API_PORT": str(port),
         "DPP_API_WORKERS": "1",
-        "DPP_API_THREADS": str(threads),
-        "DPP_DB_POOL_SIZE": str(threads),
         "DPP_METRICS_DIR": "",
+        **({} if threads is None else {"DPP_API_THREADS": str(threads), "DPP_DB_POOL_SIZE": str(threads)}),
     }
     whole = os.environ | changes | dict(environ)
     log = folder / f"api-{port}.log"

@@ -18,6 +18,7 @@ addresses = In("unit/test_client_address")
 fair_threads = In("unit/test_fair_threads")
 labels = In("integration/platform/test_metrics_labels")
 health = In("integration/platform/test_health_and_pages")
+statements = In("integration/budget/test_statement_stream")
 metering = In("integration/runs/test_submit_metering")
 json_memory = In("unit/test_json_memory")
 strict_json = In("unit/test_strict_json")
@@ -113,5 +114,19 @@ MUTANTS: Final = (
         "return not is_forwarded and is_loopback(",
         "return is_loopback(",
         health("test_hrd_11_without_a_token_metrics_answer_this_machine_alone"),
+    ),
+    Mutant(
+        "a tenant reads many statements at once",
+        "dpp_project/http/streams.py",
+        "if tenant_id in _tenants or len(_tenants) >= MOST_AT_ONCE:",
+        "if len(_tenants) >= MOST_AT_ONCE:",
+        statements("test_hrd_12_a_tenant_reads_one_statement_at_a_time"),
+    ),
+    Mutant(
+        "a statement that was cut looks whole",
+        "dpp_project/api_server/django_threads.py",
+        "            self._cut()\n",
+        "",
+        statements("test_hrd_12_a_slow_reader_gives_its_thread_back_after_its_time"),
     ),
 )
