@@ -448,7 +448,8 @@ def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
     `taken_micros` is what the receipt of the settle or refund says. Where that is more than the intent, the ledger gets
     the charge as taken and an ADJUST of the difference. A loser writes nothing: another finisher has the run.
 
-    A run that is given back whole leaves nothing of what its caller sent: the inputs go in the same transaction.
+    A run that is given back whole keeps nothing of what its caller sent: the inputs go in the same transaction. The
+    row of them stays, for a replay's receipt repeats its timebox and reliability.
     """
     sql, values = _COMMIT.written(
         run_id=claim.run_id, version=claim.version, token=claim.token, taken_micros=taken_micros, actor=claim.actor
@@ -458,7 +459,7 @@ def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
     with transaction.atomic():
         ended = ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros)
         if ended:
-            RunInputs.objects.filter(run_id=claim.run_id).delete()
+            RunInputs.objects.filter(run_id=claim.run_id).update(inputs={}, artifacts=None)
     return _moved(ended, claim.version)
 
 

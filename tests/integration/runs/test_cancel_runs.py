@@ -25,7 +25,7 @@ from tenants.scopes import Scope
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
 from tests.gear.builders.recovery import FUNDS_MICROS
-from tests.gear.builders.shop import RUNS, Shop
+from tests.gear.builders.shop import RUNS, Shop, a_request_key
 from tests.gear.builders.tenants import a_key, bearer
 from tests.gear.faults import rivals
 from tests.gear.faults.proxy import Mode
@@ -45,8 +45,9 @@ def started(shop: Shop) -> Run:
     return gear.row(run.run_id)
 
 
-def inputs_of(run: Run) -> int:
-    return RunInputs.objects.filter(run_id=run.run_id).count()
+def has_inputs(run: Run) -> bool:
+    sent = RunInputs.objects.get(run_id=run.run_id)
+    return (sent.inputs, sent.artifacts) != ({}, None)
 
 
 def end_of(run: Run) -> tuple[str, str, str | None]:
@@ -240,14 +241,14 @@ def test_hrd_20_a_canceled_runs_inputs_go_with_its_refund_and_no_others(shop: Sh
     run, other = submitted(shop), submitted(shop)
     assert shop.cancel(str(run.run_id)).status_code == 200
     assert end_of(run) == ("FAILED", "REFUNDED", "CANCELED_BY_OWNER")
-    assert (inputs_of(run), inputs_of(other)) == (0, 1)
+    assert (has_inputs(run), has_inputs(other)) == (False, True)
 
 
 @pytest.mark.contract("HRD-20")
 def test_hrd_20_a_run_that_is_charged_keeps_its_inputs_to_its_retention(shop: Shop) -> None:
     run = started(shop)
     assert shop.cancel(str(run.run_id)).json()["money_state"] == "SETTLED"
-    assert inputs_of(run) == 1
+    assert has_inputs(run)
 
 
 @pytest.mark.contract("HRD-20")
@@ -257,9 +258,22 @@ def test_hrd_20_inputs_go_with_the_commit_of_a_refund_not_with_its_claim_nor_its
     intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="")
     claimed = transitions.claim_unsent(run=run, intent=intent, actor="sweeper")
     assert not isinstance(claimed, Lost)
-    assert inputs_of(run) == 1, "its finisher may die"
+    assert has_inputs(run), "its finisher may die"
     stale = dataclasses.replace(claimed.claim, version=claimed.claim.version - 1)
     assert transitions.commit(claim=stale, taken_micros=0) is LOST
-    assert inputs_of(run) == 1
+    assert has_inputs(run)
     assert isinstance(finish(claimed.claim), Committed)
-    assert inputs_of(run) == 0
+    assert not has_inputs(run)
+
+
+@pytest.mark.contract("HRD-20", "DPP-04")
+def test_hrd_20_a_refunded_runs_key_still_answers_its_receipt_and_its_document(shop: Shop) -> None:
+    key = a_request_key()
+    first = shop.submit(key=key)
+    run_id = first.json()["run_id"]
+    assert shop.cancel(run_id).status_code == 200
+    assert not has_inputs(gear.row(uuid.UUID(run_id)))
+    again = shop.submit(key=key)
+    assert (again.status_code, again.content, again.headers["Idempotent-Replayed"]) == (202, first.content, "true")
+    read = shop.client.get(f"{RUNS}/{run_id}", headers=bearer(shop.issued))
+    assert (read.status_code, read.json()["status"]) == (200, "FAILED")
