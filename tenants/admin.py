@@ -21,10 +21,16 @@ from dpp_project.console import confirm
 from dpp_project.console.row_admin import KeptAdmin, WrittenOnceAdmin
 from dpp_project.refusals import Refusal
 from tenants import services
-from tenants.forms import NewKeyForm, RotateForm, TenantForm
+from tenants.forms import NewKeyForm, RotateForm, TenantForm, WhyForm
 from tenants.models import ApiKey, Tenant
+from tenants.scopes import OPERATOR_TENANT_ID
 from tenants.services import IssuedKey
 
+SUBMIT_COLORS = {"TAKEN": "success", "STOPPED": "danger"}
+STOPS = (
+    "New runs are refused as EXECUTION_DISABLED within 5 seconds. Runs under way go on and are charged, everything can"
+    " be read, and a retry of an accepted submit still gets its receipt."
+)
 STATE_COLORS = {
     "ACTIVE": "success",
     "SUSPENDED": "warning",
@@ -96,6 +102,7 @@ class TenantAdmin(_ManagedAdmin):
         "tenant_id",
         "display_name",
         "state",
+        "submits",
         "poll_rate_per_minute",
         "submit_rate_per_minute",
         "created_at",
@@ -103,11 +110,16 @@ class TenantAdmin(_ManagedAdmin):
     list_filter = ("status",)
     search_fields = ("tenant_id", "display_name")
     inlines = (KeysOfTenant,)
-    actions_detail = ("suspend", "resume")
+    actions_detail = ("suspend", "resume", "stop_submits", "resume_submits")
+    actions_list = ("stop_all_submits", "resume_all_submits")
 
     @display(description="status", ordering="status", label=STATE_COLORS)  # type: ignore[untyped-decorator]
     def state(self, tenant: Tenant) -> str:
         return tenant.status
+
+    @display(description="submits", ordering="submits_enabled", label=SUBMIT_COLORS)  # type: ignore[untyped-decorator]
+    def submits(self, tenant: Tenant) -> str:
+        return "TAKEN" if tenant.submits_enabled else "STOPPED"
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         del request
@@ -122,10 +134,18 @@ class TenantAdmin(_ManagedAdmin):
         return [] if obj is None else list(self.inlines)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """Show only the action that would change something: suspend or resume, enable or disable."""
-        suspended = Tenant.objects.filter(pk=unquote(object_id), status=Tenant.Status.SUSPENDED).exists()
-        idle = "suspend" if suspended else "resume"
-        return [item for item in super().get_actions_detail(request, object_id) if item.path != idle]
+        """Show only the actions that would change something: suspend or resume, stop submits or take them again."""
+        tenant = Tenant.objects.filter(pk=unquote(object_id)).first()
+        idle = {"suspend" if tenant and tenant.status == Tenant.Status.SUSPENDED else "resume"}
+        if tenant is None or tenant.pk == OPERATOR_TENANT_ID:
+            idle |= {"stop_submits", "resume_submits"}
+        else:
+            idle.add("resume_submits" if tenant.submits_enabled else "stop_submits")
+        return [item for item in super().get_actions_detail(request, object_id) if item.path not in idle]
+
+    def get_actions_list(self, request: HttpRequest) -> list[Any]:
+        idle = "stop_all_submits" if services.all_submits_are_stopped() else "resume_all_submits"
+        return [item for item in super().get_actions_list(request) if item.path.strip("/") != idle]
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
         del form
@@ -139,6 +159,71 @@ class TenantAdmin(_ManagedAdmin):
             actor=actors.person(request.user),
         )
         _require_done(answer)
+
+    @action(description="Stop submits", icon="pause", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
+    def stop_submits(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._turn_submits(request, object_id, stop=True)
+
+    @action(description="Take submits again", icon="play_arrow", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def resume_submits(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._turn_submits(request, object_id, stop=False)
+
+    @action(  # type: ignore[untyped-decorator]
+        description="Stop submits of all", icon="pause", variant=ActionVariant.DANGER, permissions=["manage"]
+    )
+    def stop_all_submits(self, request: HttpRequest) -> HttpResponse:
+        return self._turn_all_submits(request, stop=True)
+
+    @action(description="Take submits again", icon="play_arrow", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def resume_all_submits(self, request: HttpRequest) -> HttpResponse:
+        return self._turn_all_submits(request, stop=False)
+
+    def _turn_submits(self, request: HttpRequest, object_id: str, *, stop: bool) -> HttpResponse:
+        tenant = self.found(request, object_id)
+
+        def act(form: WhyForm) -> HttpResponse:
+            answer = services.enable_submits(
+                tenant_id=tenant.tenant_id,
+                enabled=not stop,
+                actor=actors.person(request.user),
+                reason=form.cleaned_data["reason"],
+            )
+            return self.report(request, tenant, answer, "Submits are stopped." if stop else "Submits are taken again.")
+
+        return confirm.page(
+            self,
+            request,
+            tenant,
+            title="Stop submits" if stop else "Take submits again",
+            text=STOPS if stop else "New runs are taken again, unless those of all tenants are stopped.",
+            submit="Stop" if stop else "Take again",
+            form_class=WhyForm,
+            act=act,
+        )
+
+    def _turn_all_submits(self, request: HttpRequest, *, stop: bool) -> HttpResponse:
+        operator, back = self.found(request, OPERATOR_TENANT_ID), reverse("admin:tenants_tenant_changelist")
+
+        def act(form: WhyForm) -> HttpResponse:
+            answer = services.stop_all_submits(
+                stopped=stop, actor=actors.person(request.user), reason=form.cleaned_data["reason"]
+            )
+            self.report(
+                request, operator, answer, "Submits of all are stopped." if stop else "Submits are taken again."
+            )
+            return HttpResponseRedirect(back)
+
+        return confirm.page(
+            self,
+            request,
+            operator,
+            title="Stop the submits of all tenants" if stop else "Take submits again",
+            text=STOPS if stop else "New runs are taken again, except those of tenants that are stopped alone.",
+            submit="Stop all" if stop else "Take again",
+            form_class=WhyForm,
+            act=act,
+            back=back,
+        )
 
     @action(description="Suspend", icon="block", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
     def suspend(self, request: HttpRequest, object_id: str) -> HttpResponse:

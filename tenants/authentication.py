@@ -1,8 +1,9 @@
 """Authenticates the Authorization header; a key seen lately costs no database query (DPP-11)."""
 
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import structlog
+from django.db.models import Exists
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
@@ -15,7 +16,7 @@ from tenants import keys, metrics
 from tenants.last_used import LastUsed
 from tenants.models import ApiKey, Tenant
 from tenants.principals import Finding, Principal, PrincipalCache, RefusedKey
-from tenants.scopes import Scope
+from tenants.scopes import OPERATOR_TENANT_ID, Scope
 
 log = structlog.get_logger("dpp.tenants")
 
@@ -77,7 +78,9 @@ def _look_up(prefix: str, key_hash: str) -> Finding:
     started = memory.started()
     metrics.AUTH_LOOKUPS.inc()
     try:
-        row = ApiKey.objects.select_related("tenant").filter(prefix=prefix).first()
+        stopped = Exists(Tenant.objects.filter(tenant_id=OPERATOR_TENANT_ID, submits_enabled=False))
+        keys_found = ApiKey.objects.select_related("tenant").annotate(all_submits_stopped=stopped)
+        row = keys_found.filter(prefix=prefix).first()
     except DATABASE_AWAY as error:
         log.warning("key not looked up, the database does not answer", prefix=prefix, exc_info=error)
         raise Problem(
@@ -90,7 +93,7 @@ def _look_up(prefix: str, key_hash: str) -> Finding:
     return finding
 
 
-def _judge(row: ApiKey | None, key_hash: str) -> Finding:
+def _judge(row: Any, key_hash: str) -> Finding:
     if not keys.matches(key_hash, None if row is None else row.key_hash):
         return RefusedKey.UNKNOWN if row is None else RefusedKey.WRONG_SECRET
     assert row is not None  # noqa: S101  no row matches nothing
@@ -106,5 +109,5 @@ def _judge(row: ApiKey | None, key_hash: str) -> Finding:
         expires_at=row.expires_at,
         poll_rate_per_minute=row.tenant.poll_rate_per_minute,
         submit_rate_per_minute=row.tenant.submit_rate_per_minute,
-        submits_enabled=row.tenant.submits_enabled,
+        submits_enabled=row.tenant.submits_enabled and not row.all_submits_stopped,
     )

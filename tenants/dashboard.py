@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from dpp_project import clock
 from dpp_project.console.dashboard import Figure, Panel, panel
+from tenants import services
 from tenants.models import ApiKey, Tenant
 
 SOON = timedelta(days=7)
@@ -28,6 +29,11 @@ def tenants_and_keys() -> Panel:
     return Panel(
         title="Tenants and keys",
         figures=[
+            Figure(
+                label="Submits",
+                value="stopped for all" if services.all_submits_are_stopped() else "taken",
+                link=tenant_list,
+            ),
             Figure(label="Active tenants", value=str(tenants["active"]), link=tenant_list),
             Figure(label="Suspended", value=str(tenants["suspended"]), link=f"{tenant_list}?status__exact=SUSPENDED"),
             Figure(label="Valid keys", value=str(keys["live"]), link=key_list),

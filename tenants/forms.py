@@ -4,7 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
-from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminSelectWidget
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextInputWidget,
+)
 
 from dpp_project.refusals import Refusal
 from tenants import services
@@ -71,6 +75,20 @@ class NewKeyForm(forms.ModelForm):  # type: ignore[type-arg]
                 ),
             )
         return found
+
+
+class WhyForm(forms.Form):
+    reason = forms.CharField(
+        max_length=services.TEXT_LENGTH_MAX,
+        help_text="Kept in the audit trail, which the tenant reads.",
+        widget=UnfoldAdminTextInputWidget,
+    )
+
+    def clean_reason(self) -> str:
+        reason = str(self.cleaned_data["reason"])
+        if (fault := services.text_fault("reason", reason)) is not None:
+            raise forms.ValidationError(fault.detail)
+        return reason
 
 
 class RotateForm(forms.Form):

@@ -118,7 +118,7 @@ def resume_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
     return _change("tenant resumed", actor, tenant_id, {"status": Tenant.Status.ACTIVE})
 
 
-def enable_submits(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Refusal:
+def enable_submits(*, tenant_id: str, enabled: bool, actor: str, reason: str = "") -> Tenant | Refusal:
     """Accept new runs of the tenant, or refuse them as EXECUTION_DISABLED; accepted ones go on. Safe to repeat.
 
     Effective everywhere within 5 s, as a suspension is.
@@ -126,10 +126,26 @@ def enable_submits(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Ref
     if tenant_id == OPERATOR_TENANT_ID:
         return invalid("tenant_id", f"{tenant_id} runs the platform and submits nothing")
     event = "submits enabled" if enabled else "submits disabled"
-    return _change(event, actor, tenant_id, {"submits_enabled": enabled})
+    return _change(event, actor, tenant_id, {"submits_enabled": enabled}, reason=reason)
 
 
-def _change(event: str, actor: str, tenant_id: str, values: dict[str, Any]) -> Tenant | Refusal:
+def stop_all_submits(*, stopped: bool, actor: str, reason: str) -> Tenant | Refusal:
+    """Refuse new runs of every tenant as EXECUTION_DISABLED, or take them again; accepted ones go on. Safe to repeat.
+
+    `t_operator` submits nothing, so its own mark stands for all: each tenant's is left as it is, and one that is made
+    meanwhile is stopped as well. Effective everywhere within 5 s.
+    """
+    if (fault := text_fault("reason", reason)) is not None:
+        return fault
+    event = "all submits stopped" if stopped else "all submits resumed"
+    return _change(event, actor, OPERATOR_TENANT_ID, {"submits_enabled": not stopped}, reason=reason)
+
+
+def all_submits_are_stopped() -> bool:
+    return Tenant.objects.filter(tenant_id=OPERATOR_TENANT_ID, submits_enabled=False).exists()
+
+
+def _change(event: str, actor: str, tenant_id: str, values: dict[str, Any], *, reason: str = "") -> Tenant | Refusal:
     """Under the tenant's row lock, so that the trail's `before` is what stood there. The same again changes nothing."""
     with transaction.atomic():
         tenant = Tenant.objects.select_for_update(no_key=True).filter(tenant_id=tenant_id).first()
@@ -138,7 +154,7 @@ def _change(event: str, actor: str, tenant_id: str, values: dict[str, Any]) -> T
         before, after = trail.differing({name: getattr(tenant, name) for name in values}, values)
         if after:
             Tenant.objects.filter(tenant_id=tenant_id).update(**after)
-            _audit(event, actor, tenant_id, before=before, after=after)
+            _audit(event, actor, tenant_id, before=before, after=after, reason=reason)
     return Tenant.objects.get(tenant_id=tenant_id)
 
 
@@ -319,9 +335,10 @@ def _audit(
     subject: ApiKey | None = None,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
+    reason: str = "",
 ) -> None:
     """On a key, or on the tenant itself."""
     named = f"tenant {tenant_id}" if subject is None else f"key {subject}"
-    trail.record(event, actor=actor, subject=named, tenant_id=tenant_id, before=before, after=after)
+    trail.record(event, actor=actor, subject=named, tenant_id=tenant_id, before=before, after=after, reason=reason)
     names = {} if subject is None else {"key_id": str(subject.key_id), "prefix": subject.prefix}
     transaction.on_commit(partial(log.info, event, actor=actor, tenant_id=tenant_id, **names, **(after or {})))

@@ -34,12 +34,13 @@ def page(
     submit: str,
     form_class: type[AnyForm],
     act: Callable[[AnyForm], HttpResponse],
+    back: str | None = None,
 ) -> HttpResponse:
     """The confirming page, or what `act` answers once a valid form was sent."""
     form = form_class(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         return act(form)
-    back = reverse(admin_urlname(model_admin.opts, "change"), args=[quote(subject.pk)])  # type: ignore[arg-type]
+    back = back or reverse(admin_urlname(model_admin.opts, "change"), args=[quote(subject.pk)])  # type: ignore[arg-type]
     return _shown(
         model_admin,
         request,

@@ -8,10 +8,15 @@ from dpp_project.jobs.models import JobReport
 
 @admin.register(JobReport)
 class JobReportAdmin(ReadOnlyAdmin):
-    list_display = ("job", "started_at", "took", "seen", "changed", "errors", "dry_run", "host")
+    list_display = ("job", "started_at", "took", "seen", "changed", "errors", "kind", "host")
     list_filter = ("job", "dry_run")
     search_fields = ("job",)
     ordering = ("-started_at",)
+
+    @admin.display(description="")
+    def kind(self, report: JobReport) -> str:
+        """Only what is out of the ordinary is marked."""
+        return "dry run" if report.dry_run else ""
 
     @admin.display(description="took", empty_value="running or died")
     def took(self, report: JobReport) -> str | None:

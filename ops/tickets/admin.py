@@ -23,6 +23,7 @@ from ops.tickets.processors import PROCESSORS
 from ops.tickets.states import RequestType, TicketStatus
 from tenants.services import text_fault
 
+SWITCH_COLORS = {"STOPPED": "danger", "RUNNING": "success"}
 STATUS_COLORS = {"OPEN": "info", "IN_PROGRESS": "warning", "DONE": "success", "FAILED": "danger"}
 
 
@@ -75,7 +76,11 @@ class SwitchForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = EmergencySwitch
         fields = ["is_on", "reason"]
-        help_texts = {"is_on": "While it is on, the ops cycle runs nothing.", "reason": "Shown to the other operators."}
+        help_texts = {
+            "is_on": "While it is stopped, no ticket is worked on. Runs, recovery and money go on; submits are stopped "
+            "on the tenants' page.",
+            "reason": "Shown to the other operators.",
+        }
 
     def clean_reason(self) -> str:
         reason = str(self.cleaned_data["reason"]).strip()
@@ -204,8 +209,12 @@ class TicketAdmin(WrittenOnceAdmin):
 class EmergencySwitchAdmin(WrittenOnceAdmin):
     formfield_overrides = ONE_LINE
     form = SwitchForm
-    list_display = ("at", "is_on", "actor", "reason")
+    list_display = ("at", "state", "actor", "reason")
     fields = ("is_on", "reason")
+
+    @display(description="ticket cycle", ordering="is_on", label=SWITCH_COLORS)  # type: ignore[untyped-decorator]
+    def state(self, turn: EmergencySwitch) -> str:
+        return "STOPPED" if turn.is_on else "RUNNING"
 
     def save_model(self, request: HttpRequest, obj: EmergencySwitch, form: Any, change: bool) -> None:  # noqa: FBT001
         turned = emergency.turn(on=obj.is_on, actor=actors.person(request.user), reason=obj.reason)

@@ -1,4 +1,4 @@
-"""Operations on the console's first page: is everything stopped, and what waits for a person."""
+"""Operations on the console's first page: does the ticket cycle run, and what waits for a person."""
 
 from django.urls import reverse
 
@@ -17,8 +17,8 @@ def operations() -> Panel:
         description="No ops cycle has run yet." if receipt is None else f"The latest ops cycle: {receipt}.",
         figures=[
             Figure(
-                label="Emergency stop",
-                value="on" if emergency.is_on() else "off",
+                label="Ticket cycle",
+                value="stopped" if emergency.is_on() else "running",
                 note="" if stop is None else f"{stop.actor}: {stop.reason}",
                 link=reverse("admin:tickets_emergencyswitch_changelist"),
             ),

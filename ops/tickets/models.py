@@ -87,9 +87,12 @@ class TicketResult(models.Model):
 
 
 class EmergencySwitch(models.Model):
-    """One turn of the emergency stop. The latest row is its state, the others are its history."""
+    """One turn of the stop of the ticket cycle. The latest row is its state, the others are its history.
 
-    is_on = models.BooleanField("stop everything", default=True)
+    It stops the cycle alone: runs, recovery and money go on. `tenants.services` stops submits.
+    """
+
+    is_on = models.BooleanField("stop the ticket cycle", default=True)
     actor = models.TextField(editable=False)
     reason = models.TextField()
     at = models.DateTimeField(db_default=TransactionNow(), editable=False)
@@ -97,8 +100,8 @@ class EmergencySwitch(models.Model):
     class Meta:
         db_table = "emergency_switches"
         ordering = ["-pk"]
-        verbose_name = "emergency stop"
-        verbose_name_plural = "emergency stop"
+        verbose_name = "stop of the ticket cycle"
+        verbose_name_plural = "stop of the ticket cycle"
         constraints = [models.CheckConstraint(condition=~Q(reason=""), name="emergency_switches_reason_given")]
 
     def __str__(self) -> str:

@@ -12,7 +12,10 @@ from tenants.services import text_fault
 
 
 class Command(OpsCommand):
-    help = "The emergency stop: while it is on, the ops cycle runs nothing. `status` says who turned it, when and why."
+    help = (
+        "The stop of the ticket cycle: while it is on, no ticket is worked on. Runs, recovery and money go on; "
+        "`manage.py submits stop` stops new runs. `status` says who turned it, when and why."
+    )
     changes = True
 
     def declare(self, parser: CommandParser) -> None:
