@@ -10,7 +10,7 @@ import os
 import pwd
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -20,6 +20,7 @@ from psycopg import errors
 from redis import RedisError
 
 from dpp_project import origins
+from dpp_project.observe import logging
 from dpp_project.refusals import Refusal
 from dpp_project.stores.postgres import DATABASE_AWAY
 
@@ -74,6 +75,10 @@ class OpsCommand(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         as_json, dry_run = options.pop("as_json"), options.pop("dry_run", False)
+        with nullcontext() if as_json else logging.for_people():
+            self._answer(as_json=as_json, dry_run=dry_run, **options)
+
+    def _answer(self, *, as_json: bool, dry_run: bool, **options: Any) -> None:
         try:
             with origins.use(origins.COMMAND, f"{self._name()} by {_account()}"):
                 answer = self.run(dry_run=dry_run, **options)

@@ -10,7 +10,8 @@ import logging.config
 import re
 import sys
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import lru_cache
 from types import TracebackType
 from typing import Any
@@ -166,3 +167,32 @@ def configuration(*, service: str, level: str) -> dict[str, Any]:
 
 def configure(*, service: str, level: str) -> None:
     logging.config.dictConfig(configuration(service=service, level=level))
+
+
+def _sentence(_logger: Any, _method: str, event: EventDict) -> str:
+    level, said = event.pop("level", "info"), event.pop("event", "")
+    facts = " ".join(f"{name}={value}" for name, value in event.items() if name not in _FOR_MACHINES)
+    return f"{level}: {said} {facts}".rstrip()
+
+
+_FOR_MACHINES = frozenset({"timestamp", "logger", "service", "trace_id", "exception"})
+
+
+@contextmanager
+def for_people() -> Iterator[None]:
+    """A command's own words say what it did: beside them stand warnings alone, each a plain line."""
+    plain = structlog.stdlib.ProcessorFormatter(
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, describe_exception, redact, _sentence]
+    )
+    root = logging.getLogger()
+    lines = [handler for handler in root.handlers if handler.get_name() == "lines"]
+    before = [(handler, handler.formatter, handler.level) for handler in lines]
+    for handler in lines:
+        handler.setFormatter(plain)
+        handler.setLevel(max(handler.level, logging.WARNING))
+    try:
+        yield
+    finally:
+        for handler, formatter, level in before:
+            handler.setFormatter(formatter)
+            handler.setLevel(level)

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -15,6 +18,8 @@ from budget.redis import keys
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rebuilders import another_at_work
+from tests.gear.servers.live_processes import database_url
+from tests.gear.servers.worker import ROOT
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-56", "DPP-76")
@@ -160,3 +165,26 @@ def test_money_verify_tells_nothing_of_closed_money(valkey: redis.Redis) -> None
     funded()
     valkey.flushall()
     assert run_json("money_verify", code=75)["closed"] >= 1
+
+
+@pytest.mark.contract("HRD-24")
+@pytest.mark.django_db(transaction=True)
+def test_a_person_reads_words_and_a_script_reads_lines() -> None:
+    tenant_id = a_tenant().tenant_id
+    environ = os.environ | {"DATABASE_URL": database_url(), "DPP_SERVICE": "command"}
+    asked = [sys.executable, "manage.py", "topup", tenant_id, "1.0000", "--reference", "first"]
+    for_people = subprocess.run(asked, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
+    assert for_people.stdout == f"TOPUP 1000000 micros for {tenant_id} entered\n"
+    assert "{" not in for_people.stderr
+    again = [*asked[:-1], "second", "--json"]
+    for_a_script = subprocess.run(again, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
+    assert json.loads(for_a_script.stdout)["reference"] == "second"
+    assert any(json.loads(line)["event"] == "ledger entry" for line in for_a_script.stderr.splitlines())
+
+
+def test_a_dry_run_of_a_topup_does_not_say_that_it_was_entered() -> None:
+    tenant_id = a_tenant().tenant_id
+    out, err, code = run("topup", tenant_id, "1.0000", "--reference", "first", "--dry-run")
+    assert (out, code) == (f"TOPUP 1000000 micros for {tenant_id} would be entered\n", 0)
+    assert "Nothing is entered." in err
+    assert not LedgerEntry.objects.filter(tenant_id=tenant_id).exists()
