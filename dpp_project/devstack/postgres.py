@@ -31,6 +31,7 @@ class Postgres:
     password: str
     durable: bool = True
     max_connections: int = 300
+    listens: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
@@ -94,7 +95,7 @@ class Postgres:
     def program(self) -> Program:
         self._give(self.folder)
         options = {
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": self.listens,
             "port": str(self.port),
             "unix_socket_directories": "",
             "max_connections": str(self.max_connections),

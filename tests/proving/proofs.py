@@ -136,6 +136,13 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=40,
     ),
     Proof(
+        name="hosts",
+        shows="a host frozen, hung or unplugged in the middle of a rebuild keeps money closed no longer than 60 s",
+        command=(sys.executable, "-m", "tests.proving.hosts"),
+        least_cases=2,
+        measured_seconds=135,
+    ),
+    Proof(
         name="constants",
         shows="killed at each request, under real constants and a real beat, each run ends once, in its time",
         command=(*PYTEST, "tests/crash/test_real_constants.py"),
