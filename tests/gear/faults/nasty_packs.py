@@ -130,7 +130,7 @@ def _hoard_connections(work: Work[Inputs]) -> Data:
     """Asks for more at once than a run may, and reads no answer."""
     work.meter.charge(0)
     for number in range(1, work.inputs.number + 1):
-        _raw(work, {"kind": "connect", "id": number, "url": work.inputs.urls[0], "seconds": 5})
+        _raw(work, {"kind": "connect", "id": number, "url": work.inputs.urls[0], "seconds": 60})
     time.sleep(600)
     return {}
 

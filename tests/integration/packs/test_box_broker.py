@@ -46,6 +46,7 @@ class Odd(Loopback):
 
     async def resolve(self, host: str, *, caller: str = "") -> list[str]:
         if host == "slow.example":
+            self.asked.append(host)
             await self._for_ever()
         return await super().resolve(host, caller=caller)
 
@@ -156,12 +157,13 @@ def test_a_run_has_no_more_connections_at_once_than_thirty(box: Box, network: Od
 
 
 def test_five_of_a_run_are_at_one_host_at_once(box: Box, network: Odd) -> None:
-    running = begin(box, a_job("HOARD_CONNECTIONS", inputs={"urls": ["https://deaf.example/"], "number": 30}))
+    asked = {"urls": ["https://slow.example/"], "number": 30}
+    running = begin(box, a_job("HOARD_CONNECTIONS", inputs=asked, timebox_seconds=60.0))
     outcomes: list[PackOutcome] = []
     following = threading.Thread(target=lambda: outcomes.append(running.wait()))
     following.start()
     wait_until(lambda: network.waiting == 5, what="five are under way")
-    assert len(network.asked) == 5
+    assert (len(network.asked), network.dialled) == (5, [])
     running.stop()
     following.join()
     assert isinstance(outcomes[0], Stopped)

@@ -65,7 +65,7 @@ MUTANTS: Final = (
         BROKER,
         "        for task in self._tasks.values():\n            task.cancel()\n",
         "        self._turns.clear()\n",
-        broker("test_what_never_answers_ends_with_the_run", "test_five_of_a_run_are_at_one_host_at_once"),
+        broker("test_five_of_a_run_are_at_one_host_at_once"),
     ),
     Mutant(
         "a pack that may connect may also ask the engine",
@@ -117,7 +117,7 @@ MUTANTS: Final = (
         UPLOADS,
         "    Tenant.objects.select_for_update(no_key=True)",
         "    Tenant.objects",
-        uploads("test_hrd_20_of_eight_at_once_three_find_room"),
+        uploads("test_hrd_20_of_two_at_once_one_finds_the_last_room"),
     ),
     Mutant(
         "a file loses its room when it is looked for",
@@ -131,6 +131,6 @@ MUTANTS: Final = (
         "runs/bucket/storage.py",
         '                "IfNoneMatch": IF_ABSENT,\n',
         "",
-        uploads("test_hrd_20_an_address_takes_one_file"),
+        uploads("test_dpp_65_length_type_and_end_are_signed"),
     ),
 )
