@@ -7,6 +7,7 @@ on the loop and holds no thread. Whatever may be slow on ours runs in a thread.
 import asyncio
 import io
 import signal
+from collections import Counter
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,7 @@ from dpp_project.http.client_address import ClientAddresses, site_of
 from dpp_project.http.problems import Problem
 from dpp_project.http.refused_by_server import PROVEN, REFUSED
 from dpp_project.reasons import ReasonCode
+from tenants import keys
 from tenants.metrics import RATE_LIMITED
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class HostLimits:
     stuck: StuckLimits = field(default_factory=StuckLimits)
     pause_seconds: float = 1.0
     most_pausing: int = 1_000
+    most_waiting_of_address: int = 50
 
 
 class ApiHost:
@@ -73,6 +76,7 @@ class ApiHost:
         self._strangers = Strangers(self._limits.strangers)
         self._connections = ConnectionWatch(port, self._limits.connections, is_exempt=self._addresses.is_proxy)
         self._pausing = 0
+        self._waiting: Counter[str] = Counter()
         self.bodies = RequestBodies(self._limits.bodies)
         self.pulse: Pulse | None = None
         self.answered = 0
@@ -91,7 +95,7 @@ class ApiHost:
             if environ["PATH_INFO"] == LIVENESS:
                 await self._alive(environ).send(send)
                 return
-            source = self._source_of(environ)
+            source, has_paid = await self._admitted(environ)
             held = await self.bodies.read(environ, receive, body_rules.rule_for(environ))
             answer = await self._threads.answer(
                 environ,
@@ -100,7 +104,7 @@ class ApiHost:
                 send,
                 cut=lambda: self._connections.cut(peer[0], int(peer[1])),
             )
-            self._learn(environ, source, answer)
+            self._learn(environ, source, answer, has_paid=has_paid)
             if answer is not None:
                 if answer.status == TOO_MANY_REQUESTS:
                     await self._pause()
@@ -120,25 +124,38 @@ class ApiHost:
             self.bodies.release(held)
             self.answered += 1
 
-    def _source_of(self, environ: Environ) -> str | None:
-        """The tenant of a key that was valid lately. Without one the address pays, and a Problem is raised where it
-        cannot: before a byte of the body is read, and before a thread is taken.
+    async def _admitted(self, environ: Environ) -> tuple[str | None, bool]:
+        """The tenant of a key that was valid lately; without one, whether the address has paid.
+
+        Where it cannot, a Problem is raised before a byte of the body is read and before a thread is taken. What has
+        the form of a key waits instead, in bounded number: a customer beside a flood is a stranger here just once.
         """
-        header = environ.get("HTTP_AUTHORIZATION")
-        tenant = None if header is None else self._known.tenant_of(header)
-        if tenant is None and (seconds := self._strangers.take(environ["REMOTE_ADDR"])):
+        header = environ.get("HTTP_AUTHORIZATION", "")
+        tenant = self._known.tenant_of(header) if header else None
+        if tenant is not None or not (seconds := self._strangers.take(environ["REMOTE_ADDR"])):
+            return tenant, tenant is None
+        site = site_of(environ["REMOTE_ADDR"])
+        if keys.presented_in(header) is None or self._waiting[site] >= self._limits.most_waiting_of_address:
             RATE_LIMITED.labels("address").inc()
             raise refused_by_server.too_many_of_address(
                 per_minute=round(self._limits.strangers.per_second * 60), retry_after_seconds=seconds
             )
-        return tenant
+        self._waiting[site] += 1
+        try:
+            await self._pause()
+        finally:
+            self._waiting[site] -= 1
+            if not self._waiting[site]:
+                del self._waiting[site]
+        return None, False
 
-    def _learn(self, environ: Environ, source: str | None, answer: Answer | None) -> None:
+    def _learn(self, environ: Environ, source: str | None, answer: Answer | None, *, has_paid: bool) -> None:
         tenant: str | None = environ.get(PROVEN)
         if tenant is not None:
             if source is None:
                 self._known.learn(environ["HTTP_AUTHORIZATION"], tenant)
-                self._strangers.give_back(environ["REMOTE_ADDR"])
+                if has_paid:
+                    self._strangers.give_back(environ["REMOTE_ADDR"])
         elif source is not None and answer is not None and answer.status == UNAUTHORIZED:
             self._known.forget(environ["HTTP_AUTHORIZATION"])
 

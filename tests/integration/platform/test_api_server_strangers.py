@@ -23,6 +23,7 @@ LIMITS = {
     "strangers": {"burst": BURST, "per_second": 2.0},
     "connections": {"per_address": 30, "look_every_seconds": 0.1, "window_seconds": 0.5},
     "pause_seconds": PAUSE,
+    "most_waiting_of_address": 4,
 }
 PROXY = "127.0.0.2"
 WRONG_KEY = f"dpp_AAAAAAAA_{'B' * 43}"
@@ -57,7 +58,7 @@ def asked(api: Api, source: str, *requests: bytes) -> list[Received]:
         return found
 
 
-@pytest.mark.parametrize(("source", "header"), [("127.1.0.1", "X-None: 1"), ("127.1.0.2", with_key(WRONG_KEY))])
+@pytest.mark.parametrize(("source", "header"), [("127.1.0.1", "X-None: 1"), ("127.1.0.2", with_key(WRONG_KEY[:-1]))])
 def test_hrd_12_an_address_without_a_valid_key_is_slowed_on_the_loop_and_no_other_is(
     api: Api, shop: Shop, source: str, header: str
 ) -> None:
@@ -85,6 +86,18 @@ def test_hrd_12_a_valid_key_that_is_new_here_pays_nothing(api: Api, shop: Shop) 
     for _ in range(BURST + 5):
         request = a_request("/v1/whoami", with_key(a_key(shop.tenant).plaintext))
         assert asked(api, "127.1.0.3", request)[0].status == 200
+
+
+def test_hrd_12_beside_a_flood_a_valid_key_that_is_new_here_waits_and_is_served(api: Api, shop: Shop) -> None:
+    wrong = a_request("/v1/whoami", with_key(WRONG_KEY))
+    assert {one.status for one in asked(api, "127.1.0.9", *[wrong] * (BURST + 2))} == {401}
+    good = a_request("/v1/whoami", with_key(shop.issued.plaintext))
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(from_address(api, "127.1.0.9")) for _ in range(6)]
+        for client in crowd:
+            client.send(wrong)
+        assert max(client.receive().status for client in crowd) == 429, "no more than four wait at once"
+    assert [one.status for one in asked(api, "127.1.0.9", good, good)] == [200, 200]
 
 
 def test_hrd_10_the_client_behind_a_proxy_of_ours_is_whom_it_names(api: Api) -> None:

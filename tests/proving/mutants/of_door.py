@@ -55,8 +55,8 @@ MUTANTS: Final = (
     Mutant(
         "a stranger's valid key has paid",
         HOST,
-        '                self._strangers.give_back(environ["REMOTE_ADDR"])\n',
-        "",
+        "                if has_paid:\n",
+        "                if not has_paid:\n",
         strangers("test_hrd_12_a_valid_key_that_is_new_here_pays_nothing"),
     ),
     Mutant(
