@@ -259,13 +259,13 @@ inline open_gate() {
 byte rebuilding = NOBODY;
 byte freezes = LEASE;
 #define LEASE_IS_FREE (rebuilding == NOBODY)
-#define TAKEN rebuilding = me
-#define THROUGH rebuilding = (rebuilding == me -> NOBODY : rebuilding)
+#define TAKES_IT ; rebuilding = me
+#define GIVES_IT_BACK rebuilding = (rebuilding == me -> NOBODY : rebuilding);
 #define FREEZES :: atomic { freezes > 0 && me == SECOND_BYSTANDER -> freezes--; goto end_frozen }
 #else
 #define LEASE_IS_FREE 1
-#define TAKEN skip
-#define THROUGH skip
+#define TAKES_IT
+#define GIVES_IT_BACK
 #define FREEZES
 #endif
 
@@ -306,8 +306,8 @@ end_nothing_to_rebuild:
 #ifndef NO_HOLD_AUDIT
     :: LEASE_IS_FREE && MONEY_OPEN && HOLD_WITHOUT_RUN -> whole = 0     /* the auditor's (DPP-44) */
 #endif
-    fi;
-    TAKEN
+    fi
+    TAKES_IT
   }
   if
   DIES
@@ -326,7 +326,7 @@ end_nothing_to_rebuild:
   if
   DIES
   FREEZES
-  :: d_step { fence_all() }
+  :: atomic { fence_all() }
   fi;
   if
   DIES
@@ -338,7 +338,7 @@ end_nothing_to_rebuild:
     DIES
     FREEZES
     :: MAY_WRITE -> d_step { write_money() }
-    :: !MAY_WRITE -> THROUGH; goto idle
+    :: !MAY_WRITE -> GIVES_IT_BACK goto idle
     fi
   }
   atomic {
@@ -348,11 +348,13 @@ end_nothing_to_rebuild:
     :: MAY_OPEN -> d_step { open_gate() }
     :: !MAY_OPEN
     fi;
-    THROUGH
+    GIVES_IT_BACK
+    goto idle
   }
-  goto idle;
+#ifdef LEASE
 end_frozen:
   false
+#endif
 }
 
 #if LOSSES > 0

@@ -324,12 +324,11 @@ inline mark_dead_lettered(r) {
 }
 
 /* A process under way then loses its compare-and-set. A row that has not moved since its last fence needs no other: only
-   a process that read it since knows its version, and that one takes a step (retake, resume) before it moves money. */
+   a process that read it since knows its version, and that one takes a step (retake, resume) before it moves money. Two
+   fences at once, or one that tries a batch again, may raise it all the same. */
 inline fence(r) {
   if
-  :: !runs[r].fenced && (runs[r].stage == CLAIMED || (UNHELD(r) && runs[r].stage == UNCLAIMED)) ->
-     runs[r].version++;
-     runs[r].fenced = 1
-  :: else
+  :: runs[r].stage == CLAIMED || (UNHELD(r) && runs[r].stage == UNCLAIMED) -> runs[r].version++; runs[r].fenced = 1
+  :: runs[r].fenced || !(runs[r].stage == CLAIMED || (UNHELD(r) && runs[r].stage == UNCLAIMED))
   fi
 }
