@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
@@ -37,7 +38,9 @@ def at_the_database(operations: Sequence[Operation]) -> Iterator[Any]:
             yield operation
 
 
-def statements(operation: migrations.RunSQL) -> list[str]:
+def statements(operation: migrations.RunSQL | AddIndexConcurrently) -> list[str]:
+    if isinstance(operation, AddIndexConcurrently):
+        return [f"CREATE INDEX CONCURRENTLY {operation.index.name}"]
     sql = operation.sql
     return [sql] if isinstance(sql, str) else [one if isinstance(one, str) else one[0] for one in sql]
 
@@ -50,26 +53,29 @@ def complaints(migration: migrations.Migration) -> Iterator[str]:
             made.add(operation.name.lower())
         elif getattr(operation, "model_name", "").lower() not in made and (index := index_of(operation)):
             yield f"{index} is not made CONCURRENTLY"
-    by_hand = [operation for operation in all_of_it if isinstance(operation, migrations.RunSQL)]
-    text = [statement for operation in by_hand for statement in statements(operation)]
+    repeatable = [one for one in all_of_it if isinstance(one, migrations.RunSQL | AddIndexConcurrently)]
+    text = [statement for operation in repeatable for statement in statements(operation)]
     yield from wrong_statements(text)
     if not any(how for statement in text for how, _ in _CREATES.findall(statement)):
         return
     if migration.atomic:
         yield "an index is made CONCURRENTLY outside of a transaction: atomic = False"
-    if by_hand != all_of_it:
+    if repeatable != all_of_it:
         yield "what is done once stands beside what may be done again: split it"
 
 
 def index_of(operation: Any) -> str | None:
     """What Django would make an index of, in the same transaction."""
     match operation:
+        case AddIndexConcurrently():
+            return None
         case migrations.AddIndex():
             return str(operation.index.name)
         case migrations.AddConstraint() if isinstance(operation.constraint, models.UniqueConstraint):
             return str(operation.constraint.name)
-        case migrations.AddField() | migrations.AlterField() if operation.field.unique or operation.field.db_index:
-            return str(operation.name)
+        case migrations.AddField() | migrations.AlterField():
+            field: Any = operation.field
+            return str(operation.name) if field.unique or field.db_index else None
     return None
 
 
@@ -91,12 +97,14 @@ def test_every_migration_makes_its_indexes_concurrently() -> None:
 
 
 def of(*operations: Operation, atomic: bool = True) -> migrations.Migration:
-    made = migrations.Migration("sample", "reaper")
+    made: Any = migrations.Migration("sample", "reaper")
     made.operations, made.atomic = list(operations), atomic
-    return made
+    found: migrations.Migration = made
+    return found
 
 
 _FIELD = migrations.AddField("run", "seen_at", models.DateTimeField(null=True))
+_DROP = migrations.RunSQL("DROP INDEX CONCURRENTLY IF EXISTS i")
 _AGAIN = migrations.RunSQL(["DROP INDEX CONCURRENTLY IF EXISTS i", "CREATE INDEX CONCURRENTLY i ON runs (a)"])
 
 
@@ -113,6 +121,8 @@ _AGAIN = migrations.RunSQL(["DROP INDEX CONCURRENTLY IF EXISTS i", "CREATE INDEX
         (of(_FIELD, _AGAIN, atomic=False), 1),
         (of(_AGAIN, atomic=False), 0),
         (of(_FIELD), 0),
+        (of(AddIndexConcurrently("run", models.Index("a", name="i")), atomic=False), 1),
+        (of(_DROP, AddIndexConcurrently("run", models.Index("a", name="i")), atomic=False), 0),
         (
             of(
                 migrations.CreateModel("Made", [("a", models.TextField(unique=True))]),
@@ -122,7 +132,7 @@ _AGAIN = migrations.RunSQL(["DROP INDEX CONCURRENTLY IF EXISTS i", "CREATE INDEX
         ),
         (of(migrations.AddConstraint("run", models.CheckConstraint(condition=models.Q(a=1), name="c"))), 0),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_what_the_rule_refuses(migration: migrations.Migration, said: int) -> None:
     assert len(list(complaints(migration))) == said

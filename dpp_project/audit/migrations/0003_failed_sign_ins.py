@@ -9,6 +9,8 @@ class Migration(migrations.Migration):
     dependencies = [("audit", "0002_append_only")]
 
     operations = [
+        # One that was cut off stands invalid, and is in the way of the next try.
+        migrations.RunSQL("DROP INDEX CONCURRENTLY IF EXISTS idx_audit_failed_sign_ins", migrations.RunSQL.noop),
         AddIndexConcurrently(
             model_name="auditentry",
             index=models.Index(
