@@ -133,7 +133,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="over a real Postgres from the past no money moves, and once it is accepted not a micro is wrong",
         command=(sys.executable, "-m", "tests.proving.rollback"),
         least_cases=7,
-        measured_seconds=40,
+        measured_seconds=75,
     ),
     Proof(
         name="hosts",
