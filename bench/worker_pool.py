@@ -157,7 +157,7 @@ def measure(queue: Fake, *, transport: str, pool: str, concurrency: int, message
             now = queue.act("Stats").get("messages_deleted", 0)
             if now > done:
                 done, last = now, time.monotonic()
-        return done / (last - began), messages - done
+        return done / (last - began) if done else 0.0, messages - done
 
 
 def abandon_a_poll(queue: Fake, *, transport: str, pool: str, concurrency: int) -> None:
