@@ -8,6 +8,7 @@ from django.core.checks import CheckMessage, Info, Warning, register  # noqa: A0
 
 from dpp_project.checks import require_trigger
 from dpp_project.process_env import ENV
+from runs.box import layers
 from runs.packs import registry
 
 TRIGGERS: Final = (
@@ -41,3 +42,10 @@ def packs_that_may_reach_private_places(app_configs: Sequence[AppConfig] | None,
         return []
     hint = "Unset DPP_URL_PRIVATE_HOSTS, unless every tenant may read what it names."
     return [Warning("The url pack may fetch from private addresses.", hint=hint, id="dpp.W006")]
+
+
+@register(deploy=True)
+def layers_that_close_jobs_in(app_configs: Sequence[AppConfig] | None, **_kwargs: Any) -> list[CheckMessage]:
+    del app_configs
+    hint = "docs/packs.md says what is then left open, and what a container must allow."
+    return [Info(f"Jobs of the box lack {what}.", hint=hint, id="dpp.I002") for what in layers.missing()]

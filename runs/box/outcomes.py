@@ -1,5 +1,6 @@
 """How a run of a pack ended, decided from what the pack process said and how its process went."""
 
+import enum
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,14 @@ class Stopped:
 PackOutcome = Done | Failed | Stopped
 
 
+class Fault(enum.Enum):
+    """Why what a pack process sent is not its answer."""
+
+    OVERSIZED = "oversized"
+    UNFIT = "unfit"
+    GARBLED = "garbled"
+
+
 @dataclass(kw_only=True)
 class Evidence:
     """What is known of a pack process when it is over."""
@@ -49,8 +58,7 @@ class Evidence:
     memory_bytes: int
     ceiling_micros: int
     answer: Mapping[str, Any] | None = None
-    fault: ReasonCode | None = None
-    """What it sent could not be read, or was too much."""
+    fault: Fault | None = None
     not_started: str | None = None
     code: int | None = None
     """Exit code, below zero a signal; None when its zygote could not tell."""
@@ -66,13 +74,15 @@ class Evidence:
 _TIME_SIGNALS: Final = {-signal.SIGALRM, -signal.SIGXCPU}
 _NEARLY: Final = 0.9
 _FAULTS: Final = {
-    ReasonCode.PACK_FAILED: "The result is larger than a run may answer.",
-    ReasonCode.PACK_CRASHED: "The pack's process wrote what is no answer.",
+    Fault.OVERSIZED: (ReasonCode.PACK_FAILED, "The result is larger than a run may answer."),
+    Fault.UNFIT: (ReasonCode.PACK_FAILED, "The result holds what no document can."),
+    Fault.GARBLED: (ReasonCode.PACK_CRASHED, "The pack's process wrote what is no answer."),
 }
 _ENDED_FOR: Final = {
     "timebox": (ReasonCode.TIMEBOX_EXCEEDED, "The pack was still working when its time ran out."),
     "memory": (ReasonCode.PACK_MEMORY_EXCEEDED, "The pack passed its memory limit."),
     "processes": (ReasonCode.PACK_CRASHED, "The pack started too many processes."),
+    "disk": (ReasonCode.PACK_FAILED, "The pack wrote more files than a run may have."),
 }
 
 
@@ -107,7 +117,7 @@ def _failure(found: Evidence) -> tuple[ReasonCode, str]:
         reason = ReasonCode(found.answer["reason"])
         return reason, found.answer["detail"] or _ENDED_FOR["memory"][1]
     if found.fault is not None:
-        return found.fault, _FAULTS[found.fault]
+        return _FAULTS[found.fault]
     if (ended_for := found.why or _ended_by_kernel_for(found)) in _ENDED_FOR:
         return _ENDED_FOR[ended_for]
     return ReasonCode.PACK_CRASHED, f"The pack's process ended without an answer ({_how(found.code)})."

@@ -27,6 +27,10 @@ class Outgoing:
     def __bool__(self) -> bool:
         return bool(self._frames)
 
+    def waiting_bytes(self) -> int:
+        with self._lock:
+            return sum(len(frame) for frame, _ in self._frames)
+
     def bell(self) -> socket.socket:
         """From now on it rings at what others add. To be closed by its owner, after this."""
         ours, self._button = socket.socketpair()

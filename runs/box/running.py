@@ -14,17 +14,20 @@ from pydantic import JsonValue
 
 from dpp_project.processes import pidfd
 from dpp_project.reasons import ReasonCode
-from runs.box import wire
+from runs.box import claimed, wire
 from runs.box.broker import Broker, Service
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.limits import Limits
-from runs.box.outcomes import Evidence, Failed, PackOutcome, decide
+from runs.box.outcomes import Evidence, Failed, Fault, PackOutcome, decide
 from runs.box.outgoing import Outgoing
-from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, Reach, is_file_name
+from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, Reach
 
 GRACE_SECONDS: Final = 1.0
 """How long after its deadline, or after stop(), the zygote may take before this side kills, and then gives it up."""
 CHUNK: Final = 262_144
+FETCHES_MAX: Final = 200
+"""More than the pages of one run. Each costs the worker a request to the bucket."""
+UNREAD_BYTES_MAX: Final = 65_536
 SOON_SECONDS: Final = 0.2
 _READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR
 
@@ -161,6 +164,7 @@ class _Attempt:
         self._bell: socket.socket | None = None
         self._poll = select.poll()
         self._outgoing = Outgoing()
+        self._fetches = 0
         self._answers = wire.FrameReader()
         self._reports = wire.FrameReader()
         deadline = time.monotonic() + job.timebox_seconds
@@ -276,16 +280,19 @@ class _Attempt:
             for frame in self._answers.feed(data):
                 self._hear_job(frame)
         except wire.Oversized:
-            return self._give_up(ReasonCode.PACK_FAILED)
+            self._give_up(Fault.OVERSIZED)
+        except wire.Unfit:
+            self._give_up(Fault.UNFIT)
         except (wire.Garbled, KeyError, TypeError, ValueError):
-            return self._give_up(ReasonCode.PACK_CRASHED)
-        return True
+            self._give_up(Fault.GARBLED)
+        else:
+            return True
+        return False
 
-    def _give_up(self, fault: ReasonCode) -> bool:
+    def _give_up(self, fault: Fault) -> None:
         if self._found.answer is None:
             self._found.fault = fault
         self.stop()
-        return False
 
     def _hear_job(self, frame: wire.Frame) -> None:
         found, said = self._found, frame.document
@@ -293,24 +300,18 @@ class _Attempt:
             return  # nothing counts after the answer
         match said["kind"]:
             case "charge":
-                found.spent_micros, found.tokens = int(said["spent_micros"]), int(said["tokens"])
+                found.spent_micros, found.tokens = claimed.cost(said)
                 found.charged = True
             case "log":
                 self._log(str(said["event"])[:200], **said["values"])
             case "fetch":
-                self._outgoing.add(self._fetched(str(said["key"])))
+                self._fetch(str(said["key"]))
             case "connect" | "closed" | "ask":
                 self._outside().hear(said, frame.content)
             case "artifact":
-                _require(said, name=str, content_type=str)
-                self._take_artifact(said["name"], frame.content, said["content_type"])
-            case "done":
-                _require(said, data=dict, discard_log=list, blocked_log=list)
-                found.answer = said
-            case "failed":
-                ReasonCode(said["reason"])
-                _require(said, detail=str)
-                found.answer = said
+                self._take_artifact(claimed.artifact(said, frame.content))
+            case "done" | "failed":
+                found.answer = claimed.answer(said)
             case _:
                 raise wire.Garbled
 
@@ -326,12 +327,18 @@ class _Attempt:
             )
         return self._service
 
-    def _take_artifact(self, name: str, content: bytes, content_type: str) -> None:
-        """By the rules of Work.add_artifact, which the other side may have passed by."""
+    def _take_artifact(self, one: Artifact) -> None:
         taken = self._found.artifacts
-        if not is_file_name(name) or len(taken) >= ARTIFACTS_MAX or any(name == one.name for one in taken):
+        if len(taken) >= ARTIFACTS_MAX or any(one.name == other.name for other in taken):
             raise wire.Garbled
-        taken.append(Artifact(name=name, content=content, content_type=content_type))
+        taken.append(one)
+
+    def _fetch(self, key: str) -> None:
+        """Not for a job that asks for more and has not taken what it asked for: it would lie in its worker's memory."""
+        self._fetches += 1
+        if self._fetches > FETCHES_MAX or self._outgoing.waiting_bytes() > UNREAD_BYTES_MAX:
+            raise wire.Garbled
+        self._outgoing.add(self._fetched(key))
 
     def _fetched(self, key: str) -> bytes:
         try:
@@ -340,8 +347,3 @@ class _Attempt:
             return wire.encode({"refused": "PACK_FAILED", "detail": error.detail})
         except EngineUnavailable as error:
             return wire.encode({"refused": "ENGINE_UNAVAILABLE", "detail": error.detail})
-
-
-def _require(said: Mapping[str, Any], **types: type) -> None:
-    if not all(isinstance(said[name], kind) for name, kind in types.items()):
-        raise wire.Garbled

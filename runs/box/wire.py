@@ -4,11 +4,12 @@ What comes out of a pack process is not trusted: a pack's native code may write 
 """
 
 import json
+import math
 import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 MEBIBYTE: Final = 1_048_576
 ANSWER_BYTES_MAX: Final = 32 * MEBIBYTE
@@ -21,6 +22,10 @@ Document = dict[str, Any]
 
 class Garbled(Exception):  # noqa: N818  named for what was read
     """These bytes are no frame."""
+
+
+class Unfit(Exception):  # noqa: N818  named for what was read
+    """A frame whose values no result may hold."""
 
 
 class Oversized(Exception):  # noqa: N818  named for what was read
@@ -69,12 +74,27 @@ class FrameReader:
         content = bytes(self._buffer[_HEAD.size + text_size : end])
         del self._buffer[:end]
         try:
-            document = json.loads(text)
+            document = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        except Unfit:
+            if b'"done"' in text[:64]:
+                raise
+            raise Garbled from None  # not a result: no pack of ours counts or waits for ever
         except (ValueError, RecursionError):
             raise Garbled from None
         if not isinstance(document, dict):
             raise Garbled
         return Frame(document, content)
+
+
+def _no_number(_text: str) -> NoReturn:
+    """NaN, Infinity and -Infinity, which Python reads and JSON does not know."""
+    raise Unfit
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise Unfit
+    return value
 
 
 def receive(connection: socket.socket) -> Frame:

@@ -1,5 +1,6 @@
 """The interface of a pack, and the object it works with. No pack sees the database, Redis, the queue or a key."""
 
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,15 @@ def is_file_name(name: str) -> bool:
     return 0 < len(name) <= FILE_NAME_LENGTH_MAX and name.isprintable() and name[0] != "." and "/" not in name
 
 
+_WORD: Final = r"[a-z0-9!#$&^_.+-]{1,60}"
+_CONTENT_TYPE: Final = re.compile(rf"{_WORD}/{_WORD}(; ?{_WORD}=[\w.-]{{1,40}}){{0,3}}", re.IGNORECASE | re.ASCII)
+
+
+def is_content_type(text: str) -> bool:
+    """Whether it may stand in a header, as it is."""
+    return _CONTENT_TYPE.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reach:
     """The world as a pack's jobs reach it, through their worker. It stays with the worker: it may hold a key."""
@@ -151,6 +161,8 @@ class Work(Generic[Inputs]):
     def add_artifact(self, name: str, content: bytes, content_type: str) -> None:
         if not is_file_name(name) or any(name == other.name for other in self.artifacts):
             raise ValueError(f"not a fresh, plain file name: {name!r}")
+        if not is_content_type(content_type):
+            raise ValueError(f"not a content type: {content_type!r}")
         if len(self.artifacts) == ARTIFACTS_MAX:
             raise ValueError(f"more than {ARTIFACTS_MAX} files")
         self.artifacts.append(Artifact(name=name, content=content, content_type=content_type))

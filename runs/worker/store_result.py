@@ -24,6 +24,7 @@ log = structlog.get_logger("dpp.run")
 
 STORE_PATIENCE_SECONDS: Final = 60.0
 """A bucket that is away for half a minute costs nobody a result (DPP-39)."""
+UNFIT: Final = "The result holds what no document can."
 STORE_AWAY: Final = (BotoCoreError, ClientError, OSError)
 
 
@@ -34,7 +35,12 @@ def decided(run: Run, outcome: Done | Failed, *, is_lost: Callable[[], bool]) ->
     A bucket that stays away costs the tenant the minimum fee at most: there is no result to sell.
     """
     intent = _intent(run, outcome)
-    sealed = result_envelope.seal(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
+    try:
+        sealed = result_envelope.seal(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
+    except (RecursionError, ValueError):  # nested as deep as can be read, and not as deep as can be written
+        outcome = Failed(reason=ReasonCode.PACK_FAILED, detail=UNFIT, tokens=outcome.tokens)
+        intent = _intent(run, outcome)
+        sealed = result_envelope.seal(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
     pointer = _stored(run, sealed, is_lost)
     if pointer is None and isinstance(outcome, Done):
         lost = Failed(reason=ReasonCode.RESULT_LOST, detail="The result could not be stored.", tokens=outcome.tokens)

@@ -7,7 +7,7 @@ import pytest
 
 from dpp_project.reasons import ReasonCode
 from runs.box import wire
-from runs.box.outcomes import Done, Evidence, Failed, Stopped, decide
+from runs.box.outcomes import Done, Evidence, Failed, Fault, Stopped, decide
 from runs.box.wire import Frame, FrameReader, Garbled, Oversized
 
 pytestmark = pytest.mark.contract("DPP-32", "DPP-36")
@@ -79,8 +79,8 @@ def evidence(**values: Any) -> Evidence:
         (evidence(code=KILLED, why="memory"), ReasonCode.PACK_MEMORY_EXCEEDED),
         (evidence(code=-signal.SIGABRT, private_bytes=950), ReasonCode.PACK_MEMORY_EXCEEDED),
         (evidence(code=-signal.SIGABRT, private_bytes=500), ReasonCode.PACK_CRASHED),
-        (evidence(fault=ReasonCode.PACK_FAILED, code=KILLED, why="stopped"), ReasonCode.PACK_FAILED),
-        (evidence(fault=ReasonCode.PACK_CRASHED, code=KILLED, why="stopped"), ReasonCode.PACK_CRASHED),
+        (evidence(fault=Fault.OVERSIZED, code=KILLED, why="stopped"), ReasonCode.PACK_FAILED),
+        (evidence(fault=Fault.GARBLED, code=KILLED, why="stopped"), ReasonCode.PACK_CRASHED),
         (evidence(not_started="OSError"), ReasonCode.ENGINE_UNAVAILABLE),
         (evidence(answer=DONE), ReasonCode.PACK_FAILED),
         (evidence(answer={"kind": "failed", "reason": "PACK_FAILED", "detail": "x"}), ReasonCode.PACK_FAILED),

@@ -57,3 +57,14 @@ def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
     reached = {name: one["reached"] for name, one in found.items() if one["reached"]}
     changed = {name: one["after"] for name, one in found.items() if one["after"]}
     assert (reached, changed) == ({}, {})
+
+
+def test_hrd_15_check_names_each_layer_that_is_missing() -> None:
+    """As a deploy is told where a container refuses namespaces."""
+    ask = "from runs.box import layers; print(layers.missing())"
+    ran = subprocess.run(
+        [*MODES["alone"], sys.executable, "-c", ask], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "namespaces: clone: Permission denied (EACCES)" in ran.stdout
+    page = ROOT.joinpath("docs", "packs.md").read_text(encoding="utf-8")
+    assert "dpp.I002" in page

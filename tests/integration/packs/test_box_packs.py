@@ -16,6 +16,7 @@ from dpp_project.processes import process_tree
 from dpp_project.reasons import ReasonCode
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, PackOutcome
+from runs.box.running import FETCHES_MAX
 from runs.packs.pack import Artifact, EngineUnavailable
 from tests.gear.builders.box import MODULE, a_job, begin, lives, run, with_argument
 from tests.gear.builders.packs import PackLog, no_upload
@@ -167,6 +168,62 @@ def test_dpp_32_a_pack_that_goes_wrong_ends_with_its_reason(
     attribute: str, reason: ReasonCode, detail: str, box: Box
 ) -> None:
     assert failed(run(box, attribute), reason).detail == detail
+
+
+_DONE = '{"kind":"done","data":%s,"discard_log":[],"blocked_log":[],"reliability":%s}'
+_CRASHED = "The pack's process wrote what is no answer."
+_UNFIT = "The result holds what no document can."
+
+
+@pytest.mark.contract("HRD-17")
+@pytest.mark.parametrize(
+    ("said", "reason", "detail"),
+    [
+        (_DONE % ('{"a":NaN}', "null"), ReasonCode.PACK_FAILED, _UNFIT),
+        (_DONE % ('{"a":[1,-Infinity]}', "null"), ReasonCode.PACK_FAILED, _UNFIT),
+        (_DONE % ('{"a":1e999}', "null"), ReasonCode.PACK_FAILED, _UNFIT),
+        (_DONE % ("{}", "7"), ReasonCode.PACK_FAILED, _UNFIT),
+        (_DONE % ("{}", "[]"), ReasonCode.PACK_FAILED, _UNFIT),
+        ('{"kind":"artifact","name":"a","content_type":"a/b\\r\\nX: y"}', ReasonCode.PACK_FAILED, _UNFIT),
+        ('{"kind":"artifact","name":"a","content_type":""}', ReasonCode.PACK_FAILED, _UNFIT),
+        ('{"kind":"artifact","name":"../a","content_type":"a/b"}', ReasonCode.PACK_CRASHED, _CRASHED),
+        ('{"kind":"charge","spent_micros":-1,"tokens":0}', ReasonCode.PACK_CRASHED, _CRASHED),
+        ('{"kind":"charge","spent_micros":1.5,"tokens":0}', ReasonCode.PACK_CRASHED, _CRASHED),
+        ('{"kind":"charge","spent_micros":0,"tokens":99999999999999999999}', ReasonCode.PACK_CRASHED, _CRASHED),
+        ('{"kind":"failed","reason":"CANCELED_BY_OWNER","detail":""}', ReasonCode.PACK_CRASHED, _CRASHED),
+        ('{"kind":"failed","reason":"PACK_FAILED","detail":"a\\u0000b"}', ReasonCode.PACK_FAILED, "a b"),
+    ],
+)  # fmt: skip
+def test_hrd_17_words_that_no_result_can_hold_fail_the_pack(
+    said: str, reason: ReasonCode, detail: str, box: Box
+) -> None:
+    assert failed(run(box, "SAYS", inputs={"key": said}), reason) == Failed(reason=reason, detail=detail)
+
+
+@pytest.mark.contract("HRD-17")
+def test_hrd_17_a_job_that_asks_and_does_not_read_is_given_no_more(box: Box) -> None:
+    """One answer lies in its worker's memory, not one for each question."""
+    asked: list[str] = []
+
+    def fetch(key: str) -> bytes:
+        asked.append(key)
+        return bytes(8_000_000)
+
+    found = begin(box, a_job("FETCH_AND_NOT_READ", timebox_seconds=60), fetch_upload=fetch).wait()
+    assert failed(found, ReasonCode.PACK_CRASHED).detail == _CRASHED
+    assert asked == ["x"]
+
+
+@pytest.mark.contract("HRD-17")
+def test_hrd_17_a_job_asks_for_so_many_files_and_no_more(box: Box) -> None:
+    asked: list[str] = []
+
+    def fetch(key: str) -> bytes:
+        asked.append(key)
+        return b""
+
+    failed(begin(box, a_job("FETCH_AND_NOT_READ"), fetch_upload=fetch).wait(), ReasonCode.PACK_CRASHED)
+    assert len(asked) == FETCHES_MAX
 
 
 @pytest.mark.parametrize("code", [0, 1, 255])

@@ -1,0 +1,34 @@
+"""Which layers that close a job in this machine lacks, tried in a process of its own."""
+
+import json
+import subprocess
+import sys
+from typing import Final
+
+from runs.box import landlock, namespaces, readable, seccomp
+from runs.box.launch import ROOT
+
+_ASK: Final = (
+    "import json, sys; sys.path.insert(0, sys.argv[1]); from runs.box import layers; print(json.dumps(layers.found()))"
+)
+_SECONDS: Final = 20.0
+
+
+def missing() -> list[str]:
+    """Each in words. A process of its own asks, since it makes namespaces and this one may have threads."""
+    asked = subprocess.run(  # noqa: S603  ourselves
+        [sys.executable, "-I", "-c", _ASK, str(ROOT)], capture_output=True, check=True, timeout=_SECONDS
+    )
+    lacking: list[str] = json.loads(asked.stdout)
+    return lacking
+
+
+def found() -> list[str]:
+    lacking = []
+    if refused := namespaces.refusal(readable.paths(ROOT, [])):
+        lacking.append(f"namespaces: {refused}")
+    if (known := landlock.abi()) < landlock.SCOPES_ABI:
+        lacking.append(f"Landlock that knows signals: ABI {known}, {landlock.SCOPES_ABI} is wanted")
+    if not seccomp.is_known():
+        lacking.append("a seccomp filter for this kind of machine")
+    return lacking
