@@ -7,7 +7,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.db import models
-from django.db.models import QuerySet
+from django.db.models import Exists, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -118,8 +118,13 @@ class TenantAdmin(_ManagedAdmin):
         return tenant.status
 
     @display(description="submits", ordering="submits_enabled", label=SUBMIT_COLORS)  # type: ignore[untyped-decorator]
-    def submits(self, tenant: Tenant) -> str:
-        return "TAKEN" if tenant.submits_enabled else "STOPPED"
+    def submits(self, tenant: Any) -> str:
+        return "TAKEN" if tenant.submits_enabled and not tenant.all_submits_stopped else "STOPPED"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
+        stopped = Exists(Tenant.objects.filter(pk=OPERATOR_TENANT_ID, submits_enabled=False))
+        found: QuerySet[Tenant] = super().get_queryset(request).annotate(all_submits_stopped=stopped)
+        return found
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         del request

@@ -55,6 +55,7 @@ def test_hrd_23_submits_of_all_are_stopped_and_taken_again(shop: Shop, console: 
     shown = page(console, TENANTS)
     assert "resume_all_submits" in shown
     assert "stop_all_submits" not in shown
+    assert "TAKEN" not in shown, "of no tenant"
     assert "stopped for all" in page(console, "/admin/")
     assert console.post(f"{TENANTS}resume_all_submits/", {"reason": "mended"}).status_code == 302
     assert submit(shop) == (202, "")
