@@ -51,6 +51,7 @@ def test_dpp_72_readyz_gives_each_dependency_with_state_and_milliseconds(client:
         assert 0 <= result["ms"] < 3_000
 
 
+@pytest.mark.django_db
 @pytest.mark.contract("DPP-72")
 @pytest.mark.parametrize("name", ["database", "migrations", "redis"])
 def test_dpp_72_readyz_names_what_is_away(client: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -72,6 +73,7 @@ def test_dpp_72_readyz_names_what_is_away(client: Client, monkeypatch: pytest.Mo
     ]
 
 
+@pytest.mark.django_db
 @pytest.mark.contract("DPP-72", "HRD-26")
 @pytest.mark.parametrize("name", ["s3", "sqs"])
 def test_dpp_72_a_service_that_most_requests_do_not_need_leaves_it_ready(

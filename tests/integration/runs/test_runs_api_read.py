@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import urllib3
 
+from budget.money import FAILURE_FEE_RULE
 from budget.redis import keys
 from dpp_project import clock as clock_module
 from dpp_project.clock import FixedClock, SystemClock
@@ -185,6 +186,7 @@ def test_dpp_21_a_failed_run_says_why(shop: Shop) -> None:
             "trace_id": run.trace_id,
             "run_id": str(run.run_id),
         },
+        "failure_fee": {"charged_usd_micros": 5_000, "refunded_usd_micros": 0, "rule": FAILURE_FEE_RULE},
     }
 
 
