@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.contract("DPP-11", "DPP-22", "DPP-24")]
 PUBLIC_ROUTES = {
     *("healthz", "readyz", "metrics", "v1/openapi.json", "docs/", "docs/problems/"),
     *("", "admin", "admin/"),  # the admin has its own login, and its own tests
+    *("admin/login/", "admin/password_change/", "admin/second-factor/"),
 }
 
 
