@@ -87,8 +87,9 @@ def _make_root(readable: list[str]) -> None:
         _bind(f"/dev/{device}")
     for folder in ("proc", RUN[1:], SCRATCH[1:]):
         os.makedirs(f"/{folder}", exist_ok=True)  # noqa: PTH103
-    os.symlink(SCRATCH, "/tmp")  # noqa: S108, PTH211  for what asks for no other
-    os.symlink(SCRATCH, "/dev/shm")  # noqa: S108, PTH211
+    for folder in ("/tmp", "/dev/shm"):  # noqa: S108
+        with contextlib.suppress(FileExistsError):  # our code lies below it: then it is a read-only folder
+            os.symlink(SCRATCH, folder)  # noqa: PTH211  for what asks for no other
     kernel.call("mount", b"/.old/proc", b"/proc", None, _BIND | _RECURSIVE, None)
     _own_proc()
     kernel.call("umount2", b"/.old", _DETACH)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FRAMES_LOGGED = 12
 SENT_NOTHING = 71
 """Exit code of a pack process that could not tell how it ended."""
+_SEED_BYTES = 32
 
 
 def start(
@@ -78,7 +79,8 @@ def _main(
         scratch.mkdir(mode=0o700)
         os.chdir(scratch)
         os.environ["TMPDIR"] = str(scratch)
-        _forget_randomness()
+        if seal.apart:
+            _forget_randomness()
         process = PackProcess(connection)
         request = wire.receive(connection).document
         box_limits.impose(limits, own)
@@ -92,7 +94,14 @@ def _main(
 def _forget_randomness() -> None:
     """OpenSSL tells a fork by its new process number, and each job of a zygote has the number 1, as that has."""
     if (ssl := sys.modules.get("_ssl")) is not None:
-        ssl.RAND_add(os.urandom(32), 32.0)
+        ssl.RAND_add(os.urandom(_SEED_BYTES), float(_SEED_BYTES))
+
+
+def prepare_randomness() -> None:
+    """In a zygote: its generators are made here once. Each job that had to make its own paid a millisecond for them."""
+    if (ssl := sys.modules.get("_ssl")) is not None:
+        ssl.RAND_bytes(1)
+        _forget_randomness()
 
 
 def _silence() -> None:

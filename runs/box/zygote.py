@@ -261,6 +261,7 @@ def main(
         scratch = Path(namespaces.SCRATCH)
     else:
         scratch.mkdir()
+    pack_process.prepare_randomness()
     gc.collect()
     gc.freeze()
     connection = socket.socket(fileno=control)

@@ -8,9 +8,11 @@ import hashlib
 import json
 import math
 import os
+import random
 import re
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -62,6 +64,17 @@ def _look_around(work: Work[Inputs]) -> Data:
         "open": opened,
         "cwd": str(Path.cwd()),
         "session": os.getsid(0) == os.getpid(),
+    }
+
+
+def _how_it_stands(work: Work[Inputs]) -> Data:
+    """Beside its neighbours: what the kernel would take first, and what is random in it."""
+    work.meter.charge(0)
+    return {
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "oom_score": int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii")),
+        "openssl": ssl.RAND_bytes(16).hex(),
+        "python": random.randbytes(16).hex(),  # noqa: S311  whether it repeats
     }
 
 
@@ -402,6 +415,7 @@ def _stream(work: Work[Inputs]) -> Data:
 
 
 LOOK_AROUND = nasty(_look_around)
+HOW_IT_STANDS = nasty(_how_it_stands)
 NO_NETWORK = nasty(_no_network)
 ANYWHERE = Reach(rules=Rules())
 CONNECT_TO = nasty(_connect_to, reach=lambda _environ: ANYWHERE)

@@ -99,6 +99,20 @@ def test_box_a_pack_reads_the_variables_it_named_and_the_next_one_does_not(box: 
     assert done(run(box, "READ_ENVIRONMENT")).data == {"key": None}
 
 
+@pytest.mark.contract("HRD-18")
+def test_hrd_18_a_job_yields_to_its_neighbours(box: Box) -> None:
+    found = done(run(box, "HOW_IT_STANDS")).data
+    assert (found["nice"], found["oom_score"]) == (10, 800)
+
+
+@pytest.mark.contract("HRD-15")
+def test_hrd_15_no_two_jobs_of_one_zygote_draw_the_same(box: Box) -> None:
+    """OpenSSL tells a fork by its process number, and in namespaces of their own all of them have the same."""
+    drawn = [done(run(box, "HOW_IT_STANDS")).data for _ in range(3)]
+    assert len({one["openssl"] for one in drawn}) == 3
+    assert len({one["python"] for one in drawn}) == 3
+
+
 def test_box_a_pack_has_no_network_nor_have_its_children(box: Box) -> None:
     found = done(run(box, "NO_NETWORK")).data
     assert found == {"AF_INET": "EACCES", "AF_INET6": "EACCES", "AF_UNIX": "EACCES", "child": 13, "pair": "x"}
