@@ -68,6 +68,7 @@ SHARES: Final = {
     ("post", "/api/tickets/reaper/run"): 0,  # a run each second
     ("get", "/v1/budget"): 0,
     ("get", "/v1/packs"): 0,
+    ("get", "/v1/audit"): 4,
     ("get", "/v1/whoami"): 0,
 }
 

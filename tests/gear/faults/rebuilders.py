@@ -24,6 +24,11 @@ def taken_for_dead() -> None:
     assert scripts.shared().client.delete(keys.REBUILD) == 1
 
 
+def lease_ran_out() -> None:
+    """Of a rebuild that died, if one did: time has passed."""
+    scripts.shared().client.delete(keys.REBUILD)
+
+
 def in_another_session(work: Callable[[], Any]) -> Any:
     """In a thread, so on a database connection of its own."""
     done: list[Any] = []

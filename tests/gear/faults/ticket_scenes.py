@@ -31,6 +31,7 @@ from tests.gear.builders import tickets as gear
 from tests.gear.builders.shop import Shop, a_request_key
 from tests.gear.builders.tenants import a_key
 from tests.gear.faults import scenes
+from tests.gear.faults.rebuilders import lease_ran_out
 from tests.gear.faults.scenes import Scene
 
 ROUNDS: Final = 6
@@ -210,6 +211,8 @@ ENDINGS: Final = (resumed, reaped)
 def everybody_recovers(scene: TicketScene) -> None:
     """Runs and money that the deed has touched come to their end."""
     run = scene.run or Run(run_id=UUID(int=0))
+    lease_ran_out()
+    watch(limit=10)
     replay_pending(limit=100, older_than=timedelta())
     scenes.recover(Scene(scene.shop, a_request_key(), run, scene.runs_before), scenes.ORDERS[1])
 
@@ -217,6 +220,7 @@ def everybody_recovers(scene: TicketScene) -> None:
 def _until_ended(scene: TicketScene, *, seconds: int) -> None:
     for _ in range(ROUNDS):
         left(scene, seconds=seconds)
+        lease_ran_out()
         watch(limit=10)
         scene.answers.append(act(scene))
         if gear.row(scene.ticket.pk).status in ENDED:

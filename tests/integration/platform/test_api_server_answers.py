@@ -219,7 +219,7 @@ def test_dpp_02_a_submit_is_answered_the_same_to_the_byte(hosts: tuple[Api, Api]
         )
         for api in hosts
     ]
-    balance = re.compile(rb"(?i)x-dpp-budget-remaining: [0-9.]+")
+    balance = re.compile(rb"(?i)x-dpp-budget-remaining(-usd-micros)?: [0-9.]+")
     mine, theirs = ([(balance.sub(b"", head), body) for head, body in one] for one in found)
     assert mine == theirs
     assert mine[-1][0].startswith(b"HTTP/1.1 202")

@@ -40,6 +40,7 @@ def test_dpp_72_healthz_says_that_the_process_lives(client: Client) -> None:
 
 @pytest.mark.contract("DPP-72")
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("valkey")
 def test_dpp_72_readyz_gives_each_dependency_with_state_and_milliseconds(client: Client, aws: Any) -> None:
     response = client.get("/readyz")
     body = json.loads(response.content)
@@ -91,6 +92,7 @@ def test_dpp_72_a_service_that_most_requests_do_not_need_leaves_it_ready(
 
 @pytest.mark.contract("DPP-72", "HRD-24")
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("valkey")
 def test_dpp_72_a_database_behind_the_code_is_not_ready_and_the_cure_is_named(client: Client) -> None:
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'runs' RETURNING app, name, applied")

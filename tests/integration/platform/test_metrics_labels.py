@@ -57,7 +57,7 @@ def allowed() -> dict[str, set[str]]:
         "step": {"claim", "commit", "settle"},
         "queue": {"runs", "dead_letters"},
         "job": set(jobs.jobs()),
-        "loop": set(jobs.jobs()),
+        "loop": {"reaper", "sweeper", "reconciler", "requeuer", "auditor", "dead-letters", "retention"},
         "name": set(metrics._collectors),
         "request_type": {kind.value for kind in RequestType},
         "scope": {"all", "one", "tenant"},
