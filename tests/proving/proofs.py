@@ -150,6 +150,13 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=432,
     ),
     Proof(
+        name="siege",
+        shows="200 hostile connections of nine kinds take neither time nor memory from an honest client of the API",
+        command=(*PYTEST, "tests/race/test_siege.py"),
+        least_cases=600,
+        measured_seconds=95,
+    ),
+    Proof(
         name="fuzz",
         shows="no request, right or wrong, is answered 5xx, or with a status or a body that the document does not have",
         command=("env", f"DPP_FUZZ_CASES={FUZZ_CASES}", *FUZZ),

@@ -46,7 +46,7 @@ class Api:
         found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii").split()
         return [int(pid) for pid in found if b"granian" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
-    def open_sockets(self) -> int:
+    def open_files(self) -> int:
         """Of the process that has the most."""
         return max(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in self.workers())
 
