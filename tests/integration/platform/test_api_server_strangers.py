@@ -86,6 +86,8 @@ def test_hrd_12_a_valid_key_that_is_new_here_pays_nothing(api: Api, shop: Shop) 
     for _ in range(BURST + 5):
         request = a_request("/v1/whoami", with_key(a_key(shop.tenant).plaintext))
         assert asked(api, "127.1.0.3", request)[0].status == 200
+    keyless = asked(api, "127.1.0.3", *[a_request("/v1/whoami")] * BURST)
+    assert [one.status for one in keyless] == [401] * BURST
 
 
 def test_hrd_12_beside_a_flood_a_valid_key_that_is_new_here_waits_and_is_served(api: Api, shop: Shop) -> None:
