@@ -49,6 +49,12 @@ def by_part() -> Spent:
     return spent
 
 
+def with_children_ms(pid: int) -> float:
+    """Of one process, and of those it has waited for."""
+    process = _processes()[pid]
+    return process.own_ms + process.children_ms
+
+
 def between(before: Spent, after: Spent) -> dict[str, float]:
     used: dict[str, float] = defaultdict(float)
     for (part, pid), spent in after.items():
