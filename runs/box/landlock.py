@@ -45,7 +45,7 @@ Grants = tuple[tuple[int, int], ...]
 
 
 def opened(paths: Iterable[str], allowed: int) -> Iterator[tuple[int, int]]:
-    """Those that exist, for as long as this process lives. No link is followed: what is named is what is granted."""
+    """Those that exist, for as long as this process lives; of a link, where it leads."""
     for path in paths:
         with contextlib.suppress(OSError):
             folder = Path(path).is_dir()

@@ -84,7 +84,8 @@ class Surroundings:
         self.before = self._look()
 
     def close(self) -> None:
-        self._shm.unlink(missing_ok=True)
+        for left in (self._shm, *self._left()):
+            left.unlink(missing_ok=True)
         ctypes.CDLL(None).shmctl(self._sysv, 0, None)
 
     def differs(self) -> list[str]:
@@ -102,9 +103,12 @@ class Surroundings:
             "names": sorted(path.name for path in self._folder.iterdir()),
             "descriptors": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
             "called": [self._called(one) for one in (*self._servers, self._udp)],
-            "strays": [pid for pid in _processes() if _name(pid) == attacks.STRAY],
-            "left": sorted(path.name for folder in OUTSIDE for path in folder.glob(attacks.LEFT + "*")),
+            "strays": [pid for pid in _processes() if _name(pid) == attacks.STRAY.format(worker=os.getpid())],
+            "left": sorted(path.name for path in self._left()),
         }
+
+    def _left(self) -> list[Path]:
+        return [path for folder in OUTSIDE for path in folder.glob(attacks.LEFT.format(worker=os.getpid()) + "*")]
 
     def _called(self, one: socket.socket) -> bool:
         try:

@@ -44,6 +44,15 @@ def attacked(mode: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.xdist_group("attacks")
+def test_hrd_15_each_attack_reaches_something_where_nothing_closes_a_job_in() -> None:
+    """Else the table would prove nothing. What would harm the machine is tried only where it is refused."""
+    found = attacked("open")
+    assert set(found) == set(attacks.ATTACKS) - attacks.DESTRUCTIVE
+    harmless = {name for name, one in found.items() if not one["reached"] and not one["after"]}
+    assert harmless - OF_NO_HARM_OPEN == set()
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.xdist_group("attacks")
 def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
@@ -57,6 +66,15 @@ def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
     reached = {name: one["reached"] for name, one in found.items() if one["reached"]}
     changed = {name: one["after"] for name, one in found.items() if one["after"]}
     assert (reached, changed) == ({}, {})
+
+
+def test_hrd_15_code_below_a_temporary_folder_has_namespaces_too() -> None:
+    """The link that a zygote's root has in its place must not stand in its way."""
+    code = readable.paths(ROOT, [])
+    if refused := namespaces.refusal(code):
+        pytest.skip(f"no namespaces on this machine: {refused}")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        assert namespaces.refusal([*code, folder]) is None
 
 
 def test_hrd_15_check_names_each_layer_that_is_missing() -> None:

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.proving.mutants import (
     of_books,
+    of_box,
     of_console,
     of_door,
     of_hosts,
@@ -22,6 +23,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_runs.MUTANTS,
     *of_money.MUTANTS,
     *of_books.MUTANTS,
+    *of_box.MUTANTS,
     *of_outbound.MUTANTS,
     *of_recovery.MUTANTS,
     *of_tickets.MUTANTS,

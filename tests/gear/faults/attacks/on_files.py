@@ -27,13 +27,13 @@ each("state env", lambda what: lambda at: did(os.rename, at[what], "moved"), pre
 each("state", lambda what: lambda at: did(os.setxattr, at[what], "user.x", b"1"), prefix="setxattr_")
 each(
     "folder /tmp /var/tmp /dev/shm /run",
-    lambda what: lambda at: _write_into(at.get(what, what)),
+    lambda what: lambda at: _write_into(at.get(what, what), at),
     prefix="write_into_",
 )
 
 
-def _write_into(folder: str) -> object:
-    path = f"{folder}/{LEFT}{os.getpid()}"
+def _write_into(folder: str, at: dict[str, Any]) -> object:
+    path = f"{folder}/{LEFT.format(**at)}{os.getpid()}"
     Path(path).write_bytes(b"x")
     where = Path(path).resolve()
     return None if Path.cwd().resolve().parts[:3] == where.parts[:3] == ("/", "run", "job") else str(where)
@@ -53,6 +53,18 @@ def list_scratch_of_others(at: dict[str, Any]) -> object:
 @attack
 def list_the_root(at: dict[str, Any]) -> object:
     return {"work", "home", "root", "var"} & set(os.listdir("/")) and read(at["home"])  # noqa: PTH208
+
+
+@attack
+def read_the_old_root(at: dict[str, Any]) -> object:
+    """Where a new root was made, what was there before."""
+    return [name for name in os.listdir("/") if name.startswith(".")] and read("/.old/etc/passwd")  # noqa: PTH208
+
+
+@attack
+def make_own_file_setuid(at: dict[str, Any]) -> object:
+    Path("own").write_bytes(b"x")
+    return did(os.chmod, "own", 0o6755)
 
 
 @attack

@@ -15,10 +15,10 @@ from tests.gear.faults.attacks.table import (
     read,
 )
 
-each("shmget", lambda _n: lambda _at: call("shmget", 0, 4096, 0o1600), prefix="")
+ATTACKS["shmget"] = lambda _at: call("shmctl", call("shmget", 0, 4096, 0o1600), 0, 0) == 0
 ATTACKS["shmat_of_the_worker"] = lambda at: call("shmat", at["sysv"], 0, 0)
-ATTACKS["msgget"] = lambda _at: call("msgget", 0, 0o1600) >= 0
-ATTACKS["semget"] = lambda _at: call("semget", 0, 1, 0o1600) >= 0
+ATTACKS["msgget"] = lambda _at: call("msgctl", call("msgget", 0, 0o1600), 0, 0) == 0
+ATTACKS["semget"] = lambda _at: call("semctl", call("semget", 0, 1, 0o1600), 0, 0, 0) == 0
 ATTACKS["mq_open"] = lambda _at: call("mq_open", b"dpp", os.O_CREAT | os.O_RDWR, 0o600, None)
 ATTACKS["memfd_create"] = lambda _at: call("memfd_create", b"x", 0)
 ATTACKS["shared_anonymous_memory"] = lambda _at: did(mmap.mmap, -1, MEBIBYTE)

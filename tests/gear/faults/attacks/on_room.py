@@ -23,8 +23,8 @@ from tests.gear.faults.attacks.table import (
 )
 
 
-def _named() -> None:
-    LIBC.prctl(PR_SET_NAME, STRAY.encode(), 0, 0, 0)
+def _named(at: dict[str, Any]) -> None:
+    LIBC.prctl(PR_SET_NAME, STRAY.format(**at).encode(), 0, 0, 0)
 
 
 @attack
@@ -38,7 +38,7 @@ def outlive_by_double_fork(at: dict[str, Any]) -> object:
             for number in signal.valid_signals():
                 with contextlib.suppress(OSError):
                     signal.signal(number, signal.SIG_IGN)
-            _named()
+            _named(at)
             time.sleep(600)
         os._exit(0)
     return None
@@ -50,7 +50,7 @@ def outlive_by_many(at: dict[str, Any]) -> object:
         if os.fork() == 0:
             with contextlib.suppress(OSError):
                 os.setpgid(0, 0)
-            _named()
+            _named(at)
             time.sleep(600)
     return None
 
@@ -103,7 +103,7 @@ def fill_the_disk_with_unlinked_files(at: dict[str, Any]) -> object:
 
 @attack
 def fill_dev_shm(at: dict[str, Any]) -> object:
-    return _filled(lambda number: f"/dev/shm/{LEFT}{number}", keep=True)  # noqa: S108
+    return _filled(lambda number: f"/dev/shm/{LEFT.format(**at)}{number}", keep=True)  # noqa: S108
 
 
 @attack
@@ -120,7 +120,7 @@ def _filled(name: Callable[[int], str], *, keep: bool) -> object:
             written += sum(os.write(file, block) for _ in range(4))
             if not keep:
                 os.unlink(name(number))  # noqa: PTH108
-            if written > 1_000 * MEBIBYTE:
+            if written > 160 * MEBIBYTE:
                 break
     time.sleep(0.3)  # where it is counted, that is done ten times a second
     return f"{written} bytes" if written > 128 * MEBIBYTE else None

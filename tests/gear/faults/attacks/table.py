@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from runs.box import kernel
 
-STRAY: Final = "dpp-stray"
-LEFT: Final = "dpp-left-"
-"""Names of processes and of files that must not be there afterwards."""
+STRAY: Final = "dpp-s-{worker}"
+LEFT: Final = "dpp-left-{worker}-"
+"""Names of processes and of files that must not be there afterwards: of one worker, since tables run side by side."""
 CANARY: Final = "canary-3f9c"
 WHO: Final = "worker nursery zygote sibling"
 Attack = Callable[[dict[str, Any]], object]
