@@ -393,6 +393,14 @@ def _not_json(work: Work[Inputs]) -> Data:
     return {"score": math.nan}
 
 
+def _too_deep(work: Work[Inputs]) -> Data:
+    work.meter.charge(0)
+    data: Data = {}
+    for _ in range(200_000):
+        data = {"in": data}
+    return data
+
+
 def _free(work: Work[Inputs]) -> Data:
     work.meter.charge(0)
     return {}
@@ -459,6 +467,7 @@ WHOLE = nasty(_whole)
 REFUSE = nasty(_refuse)
 RAISE = nasty(_raise)
 NOT_JSON = nasty(_not_json)
+TOO_DEEP = nasty(_too_deep)
 FREE = nasty(_free)
 UNPAID = nasty(_unpaid)
 READ_ENVIRONMENT = nasty(_read_environment)

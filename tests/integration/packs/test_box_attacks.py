@@ -1,6 +1,5 @@
 """Hostile native code in a job reaches nothing, with namespaces and with the other layers alone (HRD-15, 17, 18)."""
 
-import functools
 import json
 import os
 import subprocess
@@ -29,7 +28,6 @@ OF_NO_HARM_OPEN = {
 """What others than the layers under test refuse or tell: resource limits, the zygote's sweep, the worker itself."""
 
 
-@functools.cache
 def attacked(mode: str) -> dict[str, dict[str, Any]]:
     """Every attack, a job each, at one worker."""
     command = [*MODES.get(mode, []), sys.executable, "-W", "ignore", "-m", "tests.gear.faults.attacked_worker"]
@@ -44,7 +42,6 @@ def attacked(mode: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.xdist_group("attacks")
 def test_hrd_15_each_attack_reaches_something_where_nothing_closes_a_job_in() -> None:
     """Else the table would prove nothing. What would harm the machine is tried only where it is refused."""
     found = attacked("open")
@@ -54,7 +51,6 @@ def test_hrd_15_each_attack_reaches_something_where_nothing_closes_a_job_in() ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.xdist_group("attacks")
 def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
     if mode == "namespaces" and (refused := namespaces.refusal(readable.paths(ROOT, []))):
         pytest.skip(f"no namespaces on this machine: {refused}")

@@ -161,6 +161,7 @@ def test_box_files_of_a_run_go_with_it(box: Box) -> None:
         ("REFUSE", ReasonCode.PACK_FAILED, "This cannot be read."),
         ("RAISE", ReasonCode.PACK_FAILED, "The pack stopped on a ValueError."),
         ("NOT_JSON", ReasonCode.PACK_FAILED, "The pack stopped on a ValueError."),
+        ("TOO_DEEP", ReasonCode.PACK_FAILED, "The pack stopped on a RecursionError."),
         ("NOT_A_DICT", ReasonCode.PACK_FAILED, "The pack stopped on a TypeError."),
         ("THREADS", ReasonCode.PACK_FAILED, "The pack stopped on a RuntimeError."),
         ("HUGE_FILE", ReasonCode.PACK_FAILED, "The pack stopped on a OSError."),

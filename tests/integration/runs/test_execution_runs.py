@@ -3,6 +3,7 @@
 import hashlib
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from dpp_project.constants import LEASE_TTL_SECONDS
 from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.box.box import Box
+from runs.box.outcomes import Done
 from runs.bucket import storage
 from runs.claims import Claim, Lost, Moved
 from runs.intents import Intent
@@ -114,6 +116,27 @@ def test_dpp_35_a_pack_that_fails_costs_the_minimum_fee_and_says_why(
     assert (document["status"], document["problem"]["reason_code"]) == ("FAILED", reason.value)
     assert document["problem"]["detail"] == found.last_error_detail
     assert document["cost"]["used_usd"] == "0.0050"
+
+
+@pytest.mark.contract("HRD-17")
+def test_hrd_17_a_result_that_can_be_read_and_not_written_again_fails_its_pack(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The envelope nests it two levels deeper than its job did."""
+    decided, deep = store_result.decided, dict[str, Any]()
+    for _ in range(200_000):
+        deep = {"in": deep}
+
+    def of_the_deep(run: Run, outcome: Done, **values: Any) -> Intent:
+        return decided(run, replace(outcome, data=deep), **values)
+
+    monkeypatch.setattr(store_result, "decided", of_the_deep)
+    run = work.queued(tenant)
+    assert work.execute(run) is End.COMMITTED
+    found = ended(run, tenant, status=Status.FAILED, money=MoneyState.SETTLED, charge=FEE)
+    assert (found.last_error_reason_code, found.last_error_detail) == ("PACK_FAILED", store_result.UNFIT)
+    assert work.stored_envelope(found)["problem"]["reason_code"] == "PACK_FAILED"
+    assert work.objects(run) == ["pack_envelope.json"]
 
 
 @pytest.mark.contract("DPP-35")
