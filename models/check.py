@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from models.cases import ALL, QUICK, SAFETY, Case, Expected
-from models.spin import Result, check, trail
+from models.spin import HERE, Result, check, trail
 from tests.proving.proofs import SKIPPED, report
 
 TOOLS: Final = ("spin", "gcc")
@@ -59,18 +59,31 @@ def install() -> None:
 def unreached_everywhere(results: Iterable[Result]) -> list[str]:
     """Statements of the sound models that no case came to: such a statement has been checked by nobody.
 
-    A process that a case does not start has all its statements unreached there; only where it ran does it count.
+    A process that a case does not start has all its statements unreached there; only where it ran does it count. One
+    that several models start need come to a statement in one of them.
     """
     by_model: dict[str, list[frozenset[str]]] = {}
     for result in results:
         if result.case in SAFETY:
             by_model.setdefault(result.case.model, []).append(result.found.unreached)
+    dead = {model: frozenset.intersection(*unreached) for model, unreached in by_model.items()}
+    lines = {model: {_line(statement) for statement in statements} for model, statements in dead.items()}
     return sorted(
         f"{model}: {statement}"
-        for model, unreached in by_model.items()
-        for statement in frozenset.intersection(*unreached)
+        for model, statements in dead.items()
+        for statement in statements
         if not statement.endswith(": -end-")
+        and all(_line(statement) in lines[other] for other in dead if _starts(other, statement.split(None, 1)[0]))
     )
+
+
+def _line(statement: str) -> str:
+    """Process and line: what stands there names a run's number, which differs from model to model."""
+    return ":".join(statement.split(":", 2)[:2])
+
+
+def _starts(model: str, process: str) -> bool:
+    return f"run {process}(" in (HERE / f"{model}.pml").read_text(encoding="utf-8")
 
 
 def say(line: str = "") -> None:

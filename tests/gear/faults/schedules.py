@@ -147,7 +147,10 @@ def _preemptions(steps: Sequence[Step], choices: Sequence[int]) -> int:
 
 
 def _before_statement(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001  Django's
-    pause(sql.split(None, 1)[0])
+    """Not within a transaction that holds rows: a rival would wait for them, and no order lies there."""
+    if not (connection.in_atomic_block and getattr(_acting, "holds_rows", False)):
+        pause(sql.split(None, 1)[0])
+    _acting.holds_rows = connection.in_atomic_block
     return execute(sql, params, many, context)
 
 

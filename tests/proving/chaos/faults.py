@@ -164,9 +164,10 @@ KINDS: Final = (
     *(_cut(name, "cut off", Mode.REFUSE, Mode.RESET) for name in SERVICES),
     *(_cut(name, "in a black hole", Mode.BLACK_HOLE) for name in SERVICES),
     _stopped("worker", (8.0, 14.0)),
-    _stopped("redis", (3.0, 8.0)),
-    _clock("api"),
-    _clock("worker"),
+    _stopped("api", (5.0, 10.0)),
+    _stopped("beat", (22.0, 28.0)),  # past the leases of its jobs
+    *(_stopped(name, (3.0, 8.0)) for name in SERVICES),
+    *(_clock(name) for name in APPS),
 )
 
 QUICK: Final = (

@@ -77,7 +77,8 @@ class Slot:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 return FAILED, "hung"
-        return process.returncode, (said.strip().splitlines() or ["nothing"])[-1]
+        lines = said.strip().splitlines() or ["nothing"]
+        return process.returncode, "; ".join([line for line in lines if line.startswith("FAILED ")] + lines[-1:])
 
 
 @contextmanager
