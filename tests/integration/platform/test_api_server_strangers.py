@@ -142,7 +142,7 @@ def test_hrd_10_an_answer_that_its_client_does_not_take_ends_its_connection(api:
         slow.bind(("127.1.0.7", 0))
         slow.connect(("127.0.0.1", api.port))
         slow.sendall(a_request("/v1/openapi.json"))
-        line = wait_until(lambda: api.log_lines("answer not taken, connection closed"))[0]
+        line = wait_until(lambda: api.log_lines("answer not taken, connection closed"), seconds=30)[0]
         assert line["client"] == "127.1.0.7"
         taken = 0
         with suppress(ConnectionResetError):
