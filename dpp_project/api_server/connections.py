@@ -107,8 +107,8 @@ class ConnectionWatch:
             if now - since < self._limits.window_seconds:
                 self._waiting[connection.peer] = since, acked
             else:
+                connection.cut()  # first, then said: a client that reads again meanwhile would get the rest
                 log.info("answer not taken, connection closed", client=connection.peer[0])
-                connection.cut()
 
     def _cut_those_beyond_the_limit(self, found: list[_ClientConnection]) -> None:
         by_site: dict[str, list[_ClientConnection]] = defaultdict(list)

@@ -37,6 +37,7 @@ from reaper import (
 from runs.box.outcomes import Done, PackOutcome
 from runs.models import Run
 from runs.operators import disputes
+from runs.reads import for_tenant
 from runs.states import MoneyState, Stage, Status
 from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
@@ -166,6 +167,8 @@ class World:
         if response.status_code == 202:
             assert request.receipt in {None, response.content}, (request, response.content)
             request.receipt = response.content
+        elif told == (410, "GONE"):  # between its retention and the pass that makes a tombstone of it
+            assert for_tenant.is_gone(Run.objects.get(tenant_id=self.tenant_id, idempotency_key=request.key)), request
         elif request.receipt is not None:
             assert told in IN_PROGRESS | {(503, "BUDGET_UNAVAILABLE")}, (request, told)
         else:
