@@ -432,6 +432,7 @@ REDIAL = nasty(_redial, reach=lambda _environ: ANYWHERE)
 HOARD_CONNECTIONS = nasty(_hoard_connections, reach=lambda _environ: ANYWHERE)
 _CALL = {"kind": "connect", "id": 1, "url": "https://good.example/", "seconds": 1}
 CALL_FOR_EVER = nasty(_say(_CALL | {"seconds": float("nan")}), reach=lambda _environ: ANYWHERE)
+CALL_FOR_NO_TIME = nasty(_say(_CALL | {"seconds": 0}), reach=lambda _environ: ANYWHERE)
 CALL_WITHOUT_URL = nasty(_say(_CALL | {"url": None}), reach=lambda _environ: ANYWHERE)
 CALL_ENGINE = nasty(_say({"kind": "ask", "id": 1, "seconds": 1}), reach=lambda _environ: ANYWHERE)
 CLOSE_UNOPENED = nasty(_say({"kind": "closed", "id": 1}), reach=lambda _environ: ANYWHERE)

@@ -143,7 +143,9 @@ def test_a_connection_cannot_be_turned_against_the_workers_network(box: Box, web
     assert len(web.taken) <= taken + 1
 
 
-@pytest.mark.parametrize("call", ["CALL_FOR_EVER", "CALL_WITHOUT_URL", "CALL_ENGINE", "CLOSE_UNOPENED"])
+@pytest.mark.parametrize(
+    "call", ["CALL_FOR_EVER", "CALL_FOR_NO_TIME", "CALL_WITHOUT_URL", "CALL_ENGINE", "CLOSE_UNOPENED"]
+)
 def test_a_call_that_no_pack_of_ours_makes_ends_the_run(box: Box, network: Odd, call: str) -> None:
     crashed(run(box, call))
     assert (network.asked, network.dialled) == ([], [])

@@ -54,10 +54,10 @@ MUTANTS: Final = (
         broker("test_five_of_a_run_are_at_one_host_at_once"),
     ),
     Mutant(
-        "a call lasts for not a number of seconds",
+        "a call may last for no time",
         BROKER,
         "not seconds > 0",
-        "seconds <= 0",
+        "seconds < 0",
         broker("test_a_call_that_no_pack_of_ours_makes_ends_the_run"),
     ),
     Mutant(
