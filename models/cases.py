@@ -86,7 +86,7 @@ SAFETY: Final = (
         "PASTS=1 CRASHES=0 STEALS=0",
     ),
     _sound("top-up-from-the-past", "a top-up that was lost with it", "past", "PASTS=1 CRASHES=0 STEALS=0 TOP_UPS=1"),
-    _sound("past-crash", "and whoever acts on the run dies once, or is overtaken", "past", "PASTS=1"),
+    _sound("past-crash", "and each process that acts on the run may die once, or be overtaken", "past", "PASTS=1"),
     _sound("top-up-lost", "a top-up while Redis is lost", "life", "LOSSES=1 TOP_UPS=1 STEALS=0"),
 )
 

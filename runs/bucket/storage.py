@@ -51,6 +51,11 @@ def upload_prefix(tenant_id: str) -> str:
     return f"{prefixes.UPLOADS}{tenant_id}/"
 
 
+def is_own_upload(tenant_id: str, key: str) -> bool:
+    """Whether a key lies among the tenant's uploads, and leads nowhere else by its dots."""
+    return key.startswith(upload_prefix(tenant_id)) and {"", ".", ".."}.isdisjoint(key.split("/"))
+
+
 def upload_key(*, tenant_id: str, upload_id: uuid.UUID, filename: str, at: datetime) -> str:
     return f"{upload_prefix(tenant_id)}{at:%Y/%m/%d}/{upload_id}/{filename}"
 

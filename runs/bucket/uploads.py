@@ -78,9 +78,8 @@ def first_missing(*, tenant_id: str, keys: Mapping[str, str]) -> str | None:
 
     Another tenant's file is not asked for: it is as little there as one that never came.
     """
-    own = storage.upload_prefix(tenant_id)
     for place, key in keys.items():
-        if not key.startswith(own) or {"", ".", ".."} & set(key.split("/")):
+        if not storage.is_own_upload(tenant_id, key):
             return place
         try:
             if storage.shared().head(key) is None:

@@ -94,10 +94,9 @@ def _stored(run: Run, sealed: Envelope, is_lost: Callable[[], bool]) -> ResultPo
 
 def upload_reader(tenant_id: str) -> Callable[[str], bytes]:
     """Reads the tenant's own uploads and refuses every other key; what its pack's box is given."""
-    prefix = storage.upload_prefix(tenant_id)
 
     def read(key: str) -> bytes:
-        if not key.startswith(prefix) or any(part in {"", ".", ".."} for part in key.split("/")):
+        if not storage.is_own_upload(tenant_id, key):
             raise PackFailed("The file is not one of your uploads.")
         try:
             return storage.shared().read(key, max_bytes=MAX_UPLOAD_BYTES)

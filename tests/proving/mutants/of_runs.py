@@ -341,9 +341,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a pack reads other tenants' uploads",
-        DELIVERY,
-        "        if not key.startswith(prefix) or any(",
-        "        if any(",
+        "runs/bucket/storage.py",
+        "    return key.startswith(upload_prefix(tenant_id)) and {",
+        "    return {",
         executed("test_execution_a_pack_reads_the_uploads_of_its_own_tenant_alone"),
     ),
     Mutant(
