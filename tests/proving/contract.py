@@ -13,8 +13,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "contract.md"
-_ROW = re.compile(r"^\| ([A-Z]{3}-\d\d) \| (.+) \|$", re.MULTILINE)
-_NAME = re.compile(r"^test_([a-z]{3})_(\d\d)_")
+_ROW = re.compile(r"^\| ([A-Z]{3,4}-\d\d) \| (.+) \|$", re.MULTILINE)
+_NAME = re.compile(r"^test_([a-z]{3,4})_(\d\d)_")
 
 
 @dataclass(frozen=True)
