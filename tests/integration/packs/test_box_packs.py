@@ -101,8 +101,9 @@ def test_box_a_pack_reads_the_variables_it_named_and_the_next_one_does_not(box: 
 
 @pytest.mark.contract("HRD-18")
 def test_hrd_18_a_job_yields_to_its_neighbours(box: Box) -> None:
+    """Ten steps below its worker, whose own priority is whatever the suite was started with."""
     found = done(run(box, "HOW_IT_STANDS")).data
-    assert (found["nice"], found["oom_score"]) == (10, 800)
+    assert (found["nice"], found["oom_score"]) == (min(os.nice(0) + 10, 19), 800)
 
 
 @pytest.mark.contract("HRD-15")
