@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "dpp_project.jobs",
     "dpp_project.heartbeats",
     "tenants",
+    "tenants.webhooks",
     "budget",
     "runs",
     "reaper",
