@@ -16,6 +16,8 @@ class Scope(StrEnum):
     RUNS_WRITE = "runs:write"
     BUDGET_READ = "budget:read"
     UPLOADS_WRITE = "uploads:write"
+    ERRORS_WRITE = "errors:write"
+    WEBHOOKS_WRITE = "webhooks:write"
     OPERATOR_READ = "operator:read"
     OPERATOR_WRITE = "operator:write"
 

@@ -54,9 +54,11 @@ def test_tenants_all_scopes_are_those_the_tenant_may_have() -> None:
     tenant = a_tenant()
     assert run_json("create_api_key", tenant.tenant_id, "--all-scopes")["scopes"] == [
         "budget:read",
+        "errors:write",
         "runs:read",
         "runs:write",
         "uploads:write",
+        "webhooks:write",
     ]
     an_operator_key()
     assert run_json("create_api_key", "t_operator", "--all-scopes")["scopes"] == ["operator:read", "operator:write"]
