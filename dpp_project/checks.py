@@ -1,7 +1,7 @@
 """System checks for what would hurt at night. Those that ask a service run with `check --deploy` only."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.apps import AppConfig, apps
@@ -109,14 +109,49 @@ def queue_as_provisioned(app_configs: Configs, **_kwargs: Any) -> list[CheckMess
         answer = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])
     except Exception as error:  # noqa: BLE001  botocore's classes are many; the finding is the same
         return [Warning(f"The queue was not asked: {type(error).__name__}.", hint="See DPP_QUEUE_URL.", id="dpp.W004")]
-    attributes = answer["Attributes"]
-    found: list[CheckMessage] = []
-    if int(attributes.get("VisibilityTimeout", 0)) != constants.QUEUE_VISIBILITY_SECONDS:
-        found.append(Error("The queue's visibility timeout is not 120 s.", hint="manage.py provision", id="dpp.E005"))
+    return list(
+        _queue_faults(
+            "The queue",
+            answer["Attributes"],
+            visibility_seconds=constants.QUEUE_VISIBILITY_SECONDS,
+            receives=constants.QUEUE_MAX_RECEIVES,
+        )
+    )
+
+
+def _queue_faults(
+    which: str, attributes: Mapping[Any, str], *, visibility_seconds: int, receives: int
+) -> Iterable[CheckMessage]:
+    if int(attributes.get("VisibilityTimeout", 0)) != visibility_seconds:
+        said = f"{which}'s visibility timeout is not {visibility_seconds} s."
+        yield Error(said, hint="manage.py provision", id="dpp.E005")
     redrive = json.loads(attributes.get("RedrivePolicy") or "{}")
-    if int(redrive.get("maxReceiveCount", 0)) != constants.QUEUE_MAX_RECEIVES:
-        found.append(Error("The queue has no redrive to its DLQ.", hint="manage.py provision", id="dpp.E005"))
-    return found
+    if int(redrive.get("maxReceiveCount", 0)) != receives:
+        yield Error(f"{which} has no redrive to its DLQ.", hint="manage.py provision", id="dpp.E005")
+
+
+@register(deploy=True)
+def events_can_be_sent(app_configs: Configs, **_kwargs: Any) -> list[CheckMessage]:
+    """Without their queues events wait in Postgres, and the rest of the platform works."""
+    del app_configs
+    both = "Set DPP_EVENTS_QUEUE_URL and DPP_EVENTS_DLQ_URL, then manage.py provision."
+    if (ENV.DPP_EVENTS_QUEUE_URL is None) != (ENV.DPP_EVENTS_DLQ_URL is None):
+        return [Error("One of the two queues of events is set.", hint=both, id="dpp.E014")]
+    if ENV.DPP_EVENTS_QUEUE_URL is None:
+        return [Warning("No queue of events is set: they wait.", hint=both, id="dpp.W007")]
+    try:
+        answer = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_EVENTS_QUEUE_URL, AttributeNames=["All"])
+    except Exception as error:  # noqa: BLE001  botocore's classes are many; the finding is the same
+        said = f"The queue of events was not asked: {type(error).__name__}."
+        return [Warning(said, hint="See DPP_EVENTS_QUEUE_URL.", id="dpp.W004")]
+    return list(
+        _queue_faults(
+            "The queue of events",
+            answer["Attributes"],
+            visibility_seconds=constants.EVENTS_VISIBILITY_SECONDS,
+            receives=constants.EVENTS_MAX_RECEIVES,
+        )
+    )
 
 
 @register(deploy=True)

@@ -19,6 +19,11 @@ MINIMUM_FEE_CAP_MICROS: Final = 100_000
 
 QUEUE_VISIBILITY_SECONDS: Final = 120
 QUEUE_MAX_RECEIVES: Final = 3
+EVENTS_VISIBILITY_SECONDS: Final = 90
+"""Longer than a consumer's lease of 60 s: the message of a consumer that died comes when it can be claimed."""
+EVENTS_MAX_RECEIVES: Final = 100
+"""A net only. A message that comes early, and one whose claim is lost, count as receives of an event that is well."""
+EVENTS_RETENTION_SECONDS: Final = 14 * 86_400
 MULTIPART_ABORT_DAYS: Final = 7
 RATE_LIMIT_PER_MINUTE_DEFAULT: Final = 60
 RATE_LIMIT_RETRY_AFTER_SECONDS: Final = 30

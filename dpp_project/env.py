@@ -77,6 +77,12 @@ class Environment(BaseModel):
     )
     DPP_QUEUE_URL: HttpUrl = Field(description="SQS queue that wakes the workers.")
     DPP_DLQ_URL: HttpUrl = Field(description="SQS queue for messages that three receives did not finish.")
+    DPP_EVENTS_QUEUE_URL: HttpUrl | None = Field(
+        default=None, description="SQS queue of events; unset: runs are sold, events wait in Postgres."
+    )
+    DPP_EVENTS_DLQ_URL: HttpUrl | None = Field(
+        default=None, description="SQS queue for messages of events that 100 receives did not finish."
+    )
     DPP_BUCKET: str = Field(default="dpp-results", min_length=3, description="S3 bucket for results and uploads.")
     DPP_UPLOAD_MB_PER_TENANT: int = Field(
         default=5_000, ge=50, le=10_000_000, description="Megabytes that one tenant's uploaded files may hold together."
@@ -189,7 +195,7 @@ class Environment(BaseModel):
         default="open", description="Redis away: `open` lets requests pass unmetered, `closed` answers 503."
     )
     DPP_LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Least level.")
-    DPP_SERVICE: Literal["api", "worker", "reaper", "command"] = Field(
+    DPP_SERVICE: Literal["api", "worker", "reaper", "events", "command"] = Field(
         default="command", description="Which part this process is, in its logs."
     )
     DPP_REPORT_TIME_ZONE: Annotated[str, AfterValidator(_known_zone)] = Field(

@@ -24,6 +24,7 @@ READ_TIMEOUT_SECONDS = 10
 ATTEMPTS = 3
 DLQ_RETENTION_SECONDS = 14 * 86_400
 LATER = "(the DLQ's ARN, once it exists)"
+EVENTS_QUEUES = ("DPP_EVENTS_QUEUE_URL", "DPP_EVENTS_DLQ_URL")
 
 NOT_SUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "501"})
 BLOCKED = {"BlockPublicAcls": True, "IgnorePublicAcls": True, "BlockPublicPolicy": True, "RestrictPublicBuckets": True}
@@ -96,18 +97,45 @@ def _explained(error: BotoCoreError | ClientError, variable: str, endpoint: str 
 
 
 def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[ProvisionStep]:
-    dlq, runs = _name("DPP_DLQ_URL", env.DPP_DLQ_URL), _name("DPP_QUEUE_URL", env.DPP_QUEUE_URL)
-    if dlq == runs:
-        raise CannotProvision(variable="DPP_DLQ_URL", detail="names the same queue as DPP_QUEUE_URL")
+    names = _names(env)
+    runs = {"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS)}
+    yield from _pair(sqs, names["DPP_QUEUE_URL"], names["DPP_DLQ_URL"], runs, receives=constants.QUEUE_MAX_RECEIVES)
+    if len(names) > 2:
+        events = {
+            "VisibilityTimeout": str(constants.EVENTS_VISIBILITY_SECONDS),
+            "MessageRetentionPeriod": str(constants.EVENTS_RETENTION_SECONDS),
+        }
+        queue, dlq = (names[variable] for variable in EVENTS_QUEUES)
+        yield from _pair(sqs, queue, dlq, events, receives=constants.EVENTS_MAX_RECEIVES)
+    else:
+        remarks.append(f"{' and '.join(EVENTS_QUEUES)} are not set: events wait in Postgres")
+    for variable, name in names.items():
+        _compare_url(variable, getattr(env, variable), _url(sqs, name), remarks)
+
+
+def _names(env: Environment) -> dict[str, str]:
+    """Of each queue that is set, by its variable; those of events are both set, or neither."""
+    said = {name: getattr(env, name) for name in ("DPP_QUEUE_URL", "DPP_DLQ_URL", *EVENTS_QUEUES)}
+    if len(unset := [variable for variable in EVENTS_QUEUES if said[variable] is None]) == 1:
+        raise CannotProvision(variable=unset[0], detail="is not set, and the other queue of events is")
+    names: dict[str, str] = {}
+    for variable, url in said.items():
+        if url is None:
+            continue
+        name = _name(variable, url)
+        if (taken := next((other for other, its in names.items() if its == name), None)) is not None:
+            raise CannotProvision(variable=variable, detail=f"names the same queue as {taken}")
+        names[variable] = name
+    return names
+
+
+def _pair(
+    sqs: "SQSClient", queue: str, dlq: str, attributes: dict[str, str], *, receives: int
+) -> Iterator[ProvisionStep]:
+    """The dead letters' first: the other one's redrive names its ARN."""
     yield from _queue(sqs, dlq, {"MessageRetentionPeriod": str(DLQ_RETENTION_SECONDS)})
-    redrive = {"deadLetterTargetArn": _arn(sqs, dlq) or LATER, "maxReceiveCount": constants.QUEUE_MAX_RECEIVES}
-    wanted = {"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS), "RedrivePolicy": json.dumps(redrive)}
-    yield from _queue(sqs, runs, wanted)
-    for variable, name, said in (
-        ("DPP_DLQ_URL", dlq, env.DPP_DLQ_URL),
-        ("DPP_QUEUE_URL", runs, env.DPP_QUEUE_URL),
-    ):
-        _compare_url(variable, said, _url(sqs, name), remarks)
+    redrive = {"deadLetterTargetArn": _arn(sqs, dlq) or LATER, "maxReceiveCount": receives}
+    yield from _queue(sqs, queue, attributes | {"RedrivePolicy": json.dumps(redrive)})
 
 
 def _name(variable: str, url: str) -> str:

@@ -12,7 +12,13 @@ from dpp_project.devstack.postgres import Postgres
 from dpp_project.devstack.programs import Program
 from dpp_project.devstack.valkey import Valkey
 
-QUEUE, DEAD_LETTERS, BUCKET = "dpp-runs", "dpp-dlq", "dpp-results"
+QUEUES = {
+    "DPP_QUEUE_URL": "dpp-runs",
+    "DPP_DLQ_URL": "dpp-dlq",
+    "DPP_EVENTS_QUEUE_URL": "dpp-events",
+    "DPP_EVENTS_DLQ_URL": "dpp-events-dlq",
+}
+BUCKET = "dpp-results"
 ADDRESSES = ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL")
 TOLD_ONLY = frozenset(
     {"DPP_API_URL", "DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_MCP_URL"}
@@ -108,7 +114,7 @@ def _aws_values(
         "AWS_REGION": environ.get("AWS_REGION") or "us-east-1",
         "DPP_BUCKET": environ.get("DPP_BUCKET") or BUCKET,
     }
-    for name, queue in (("DPP_QUEUE_URL", QUEUE), ("DPP_DLQ_URL", DEAD_LETTERS)):
+    for name, queue in QUEUES.items():
         values[name] = f"{sqs}/000000000000/{queue}" if ours else environ.get(name) or f"{sqs}/000000000000/{queue}"
     key = aws.key if aws else _access_key(told)
     for name, invented in (("AWS_ACCESS_KEY_ID", key.id), ("AWS_SECRET_ACCESS_KEY", key.secret)):

@@ -36,6 +36,8 @@ def _prepare() -> subprocess.Popen[bytes]:
         "REDIS_URL": server.url,
         "DPP_QUEUE_URL": f"{queues}/dpp-runs-{WORKER}",
         "DPP_DLQ_URL": f"{queues}/dpp-runs-{WORKER}-dlq",
+        "DPP_EVENTS_QUEUE_URL": f"{queues}/dpp-events-{WORKER}",
+        "DPP_EVENTS_DLQ_URL": f"{queues}/dpp-events-{WORKER}-dlq",
         "DPP_BUCKET": f"dpp-test-{WORKER}",
         "DPP_SECRET_KEY": "a-key-for-the-tests-a-key-for-the-tests-a-key-for-the-tests-0",
         "DPP_ALLOWED_HOSTS": "127.0.0.1,localhost,testserver",

@@ -41,6 +41,7 @@ def test_the_least_environment_is_enough() -> None:
         ("DPP_BUCKET", "qz"),
         ("DPP_METRICS_TOKEN", "tiny"),
         ("S3_ENDPOINT_URL", "s3.example"),
+        ("DPP_EVENTS_QUEUE_URL", "dpp-events"),
         ("DPP_REPORT_TIME_ZONE", "Asia/Atlantis"),
     ],
 )

@@ -57,7 +57,7 @@ def allowed() -> dict[str, set[str]]:
         "pack": set(packs.packs()),
         "end": {"done", "stopped", *reasons()},
         "step": {"claim", "commit", "settle"},
-        "queue": {"runs", "dead_letters"},
+        "queue": {"runs", "events", "dead_letters"},
         "job": set(jobs.jobs()),
         "loop": {"reaper", "sweeper", "reconciler", "requeuer", "auditor", "dead-letters", "retention"},
         "name": set(metrics._collectors),

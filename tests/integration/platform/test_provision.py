@@ -24,14 +24,20 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
     name = f"gear-{uuid.uuid4().hex[:12]}"
     base = str(ENV.SQS_ENDPOINT_URL).rstrip("/") + "/000000000000"
     env = ENV.model_copy(
-        update={"DPP_QUEUE_URL": f"{base}/{name}", "DPP_DLQ_URL": f"{base}/{name}-dlq", "DPP_BUCKET": name}
+        update={
+            "DPP_QUEUE_URL": f"{base}/{name}",
+            "DPP_DLQ_URL": f"{base}/{name}-dlq",
+            "DPP_EVENTS_QUEUE_URL": f"{base}/{name}-events",
+            "DPP_EVENTS_DLQ_URL": f"{base}/{name}-events-dlq",
+            "DPP_BUCKET": name,
+        }
     )
     monkeypatch.setattr(provisioning, "ENV", env)
     yield env
     sqs, s3 = clients.sqs(), clients.new_s3(env.S3_ENDPOINT_URL)
-    for url in (env.DPP_QUEUE_URL, env.DPP_DLQ_URL):
+    for url in (env.DPP_QUEUE_URL, env.DPP_DLQ_URL, env.DPP_EVENTS_QUEUE_URL, env.DPP_EVENTS_DLQ_URL):
         try:
-            sqs.delete_queue(QueueUrl=url)
+            sqs.delete_queue(QueueUrl=str(url))
         except sqs.exceptions.QueueDoesNotExist:
             continue
     if any(bucket["Name"] == name for bucket in s3.list_buckets()["Buckets"]):
@@ -58,6 +64,33 @@ def test_dpp_38_the_queue_is_standard_visible_after_120_s_and_redriven_after_3(f
     assert int(json.loads(runs["RedrivePolicy"])["maxReceiveCount"]) == 3
     assert runs.get("FifoQueue", "false") == "false"
     assert dlq["MessageRetentionPeriod"] == str(14 * 86_400)
+
+
+@pytest.mark.contract("AUT-06")
+def test_aut_06_the_queue_of_events_outlives_a_lease_keeps_14_days_and_is_redriven_after_100(
+    fresh: Environment,
+) -> None:
+    run()
+    events, dlq = (attributes(str(url)) for url in (fresh.DPP_EVENTS_QUEUE_URL, fresh.DPP_EVENTS_DLQ_URL))
+    assert (events["VisibilityTimeout"], events["MessageRetentionPeriod"]) == ("90", str(14 * 86_400))
+    redrive = json.loads(events["RedrivePolicy"])
+    assert (redrive["deadLetterTargetArn"], int(redrive["maxReceiveCount"])) == (dlq["QueueArn"], 100)
+    assert dlq["MessageRetentionPeriod"] == str(14 * 86_400)
+
+
+@pytest.mark.contract("AUT-06")
+def test_aut_06_without_queues_of_events_the_others_are_made_and_it_is_said(
+    fresh: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = fresh.model_copy(update={"DPP_EVENTS_QUEUE_URL": None, "DPP_EVENTS_DLQ_URL": None})
+    monkeypatch.setattr(provisioning, "ENV", without)
+    document = json.loads(run("--json")[0])
+    assert [change["resource"].split()[0] for change in document["changes"]].count("queue") == 2
+    assert document["remarks"] == ["DPP_EVENTS_QUEUE_URL and DPP_EVENTS_DLQ_URL are not set: events wait in Postgres"]
+    assert attributes(fresh.DPP_QUEUE_URL)["VisibilityTimeout"] == "120"
+    sqs = clients.sqs()
+    with pytest.raises(sqs.exceptions.QueueDoesNotExist):
+        attributes(str(fresh.DPP_EVENTS_QUEUE_URL))
 
 
 @pytest.mark.contract("DPP-76", "DPP-23")
@@ -90,6 +123,8 @@ def test_dpp_76_a_dry_run_says_the_difference_and_changes_nothing(fresh: Environ
     document = json.loads(run("--dry-run", "--json")[0])
     assert document["dry_run"] is True
     assert [(change["resource"].split()[0], change["field"]) for change in document["changes"]] == [
+        ("queue", "made"),
+        ("queue", "made"),
         ("queue", "made"),
         ("queue", "made"),
         ("bucket", "made"),
@@ -138,6 +173,12 @@ def test_dpp_76_drift_is_repaired_and_what_is_not_ours_stays(fresh: Environment)
         ({"DPP_QUEUE_URL": "http://127.0.0.1/1/runs.fifo"}, "DPP_QUEUE_URL: must name a standard queue"),
         ({"DPP_DLQ_URL": "http://127.0.0.1/"}, "DPP_DLQ_URL: its last path part must be the queue's name"),
         ({"DPP_QUEUE_URL": "http://127.0.0.1/9/x", "DPP_DLQ_URL": "http://h/9/x"}, "DPP_DLQ_URL: names the same queue"),
+        ({"DPP_EVENTS_QUEUE_URL": None}, "DPP_EVENTS_QUEUE_URL: is not set, and the other queue of events is"),
+        ({"DPP_EVENTS_DLQ_URL": None}, "DPP_EVENTS_DLQ_URL: is not set, and the other queue of events is"),
+        (
+            {"DPP_QUEUE_URL": "http://127.0.0.1/9/x", "DPP_EVENTS_QUEUE_URL": "http://h/9/x"},
+            "DPP_EVENTS_QUEUE_URL: names the same queue as DPP_QUEUE_URL",
+        ),
     ],
 )
 def test_dpp_76_what_is_wrong_is_named_with_its_variable(

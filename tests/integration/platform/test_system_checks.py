@@ -87,6 +87,33 @@ def test_a_queue_that_drifted_is_found_and_provisioned_back(aws: str) -> None:
     assert checks.queue_as_provisioned(None) == []
 
 
+@pytest.mark.contract("AUT-06")
+def test_aut_06_a_queue_of_events_that_drifted_is_found_and_provisioned_back(aws: str) -> None:
+    assert aws
+    assert checks.events_can_be_sent(None) == []
+    url = str(ENV.DPP_EVENTS_QUEUE_URL)
+    clients.sqs().set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "30", "RedrivePolicy": ""})
+    assert ids(checks.events_can_be_sent(None)) == ["dpp.E005", "dpp.E005"]
+    provisioning.provision(dry_run=False)
+    assert checks.events_can_be_sent(None) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"DPP_EVENTS_DLQ_URL": None}, ["dpp.E014"]),
+        ({"DPP_EVENTS_QUEUE_URL": None}, ["dpp.E014"]),
+        ({"DPP_EVENTS_QUEUE_URL": None, "DPP_EVENTS_DLQ_URL": None}, ["dpp.W007"]),
+        ({"DPP_EVENTS_QUEUE_URL": f"{ENV.SQS_ENDPOINT_URL}/000000000000/no-such"}, ["dpp.W004"]),
+    ],
+)
+def test_aut_06_queues_of_events_that_are_not_set_are_named(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, object], found: list[str]
+) -> None:
+    monkeypatch.setattr(checks, "ENV", environment(**values))
+    assert ids(checks.events_can_be_sent(None)) == found
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("statement", "lost"),
