@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "dpp_project.signin",
     "dpp_project.jobs",
     "dpp_project.heartbeats",
+    "dpp_project.outbox",
     "tenants",
     "tenants.webhooks",
     "budget",

@@ -47,7 +47,7 @@ from ministack.core import persistence  # noqa: E402
 from ministack.services import s3, sqs  # noqa: E402
 
 AwsAnswer = dict[str, Any]
-Handler = Callable[[AwsAnswer, str], Any]
+AwsHandler = Callable[[AwsAnswer, str], Any]
 
 CHANGES_A_QUEUE = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "PurgeQueue", "TagQueue", "UntagQueue")
 SNAPSHOT_SECONDS = 0.5
@@ -197,7 +197,7 @@ async def receive(data: AwsAnswer, queue_url: str) -> AwsAnswer:
         await bell.wait(min(LONGEST_NAP_SECONDS, left))
 
 
-def deleting(handler: Handler) -> Handler:
+def deleting(handler: AwsHandler) -> AwsHandler:
     def delete(data: AwsAnswer, queue_url: str) -> AwsAnswer:
         queue = sqs._get_q(data.get("QueueUrl", queue_url))
         before = {message["id"]: message for message in queue["messages"]}
@@ -210,7 +210,7 @@ def deleting(handler: Handler) -> Handler:
     return delete
 
 
-def then_snapshot(handler: Handler) -> Handler:
+def then_snapshot(handler: AwsHandler) -> AwsHandler:
     def change(data: AwsAnswer, queue_url: str) -> AwsAnswer:
         answer: AwsAnswer = handler(data, queue_url)
         store.snapshot()
@@ -219,7 +219,7 @@ def then_snapshot(handler: Handler) -> Handler:
     return change
 
 
-def then_remember(handler: Handler) -> Handler:
+def then_remember(handler: AwsHandler) -> AwsHandler:
     def change(data: AwsAnswer, queue_url: str) -> AwsAnswer:
         answer: AwsAnswer = handler(data, queue_url)
         store.changed = True
