@@ -3,10 +3,11 @@
 Every variable the platform reads is a field here; its description is the line that docs/operations.md carries.
 """
 
+import base64
 import os
 from collections.abc import Mapping
 from ipaddress import ip_network
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Final, Literal, NoReturn
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
@@ -52,10 +53,22 @@ def _networks(value: list[str]) -> list[str]:
         raise ValueError(f"holds no address or network: {error}") from None
 
 
+def _encryption_keys(value: list[str]) -> list[str]:
+    try:
+        lengths = [len(base64.b64decode(one, validate=True)) for one in value]
+    except ValueError:
+        raise ValueError("each must be base64") from None
+    if any(length != ENCRYPTION_KEY_BYTES for length in lengths) or len(set(value)) != len(value):
+        raise ValueError(f"each must be {ENCRYPTION_KEY_BYTES} bytes in base64, and none the same as another")
+    return value
+
+
+ENCRYPTION_KEY_BYTES: Final = 32
 HttpUrl = Annotated[str, _url("http", "https")]
 PostgresUrl = Annotated[str, _url("postgres", "postgresql")]
 RedisUrl = Annotated[str, _url("redis", "rediss")]
 CommaList = Annotated[list[str], BeforeValidator(_comma_list)]
+EncryptionKeys = Annotated[CommaList, AfterValidator(_encryption_keys)]
 NetworkList = Annotated[CommaList, AfterValidator(_networks)]
 Tcp = Annotated[int, Field(ge=1, le=65_535)]
 
@@ -74,6 +87,11 @@ class Environment(BaseModel):
     )
     DPP_SECRET_KEY_FALLBACKS: CommaList = Field(
         default=[], description="Other secret keys whose signatures and seals hold, comma-separated, while one changes."
+    )
+    DPP_ENCRYPTION_KEYS: EncryptionKeys = Field(
+        default=[],
+        description="Encrypt the signing secrets of webhooks, comma-separated: the first encrypts, all decrypt; each "
+        "is 32 random bytes in base64 (`openssl rand -base64 32`). Unset: no webhook can be registered.",
     )
     DPP_QUEUE_URL: HttpUrl = Field(description="SQS queue that wakes the workers.")
     DPP_DLQ_URL: HttpUrl = Field(description="SQS queue for messages that three receives did not finish.")
@@ -189,6 +207,15 @@ class Environment(BaseModel):
     )
     DPP_URL_CA_FILE: str | None = Field(
         default=None, description="PEM file of an authority that the url pack trusts beside the public ones."
+    )
+
+    DPP_WEBHOOK_PRIVATE_HOSTS: str | None = Field(
+        default=None,
+        description="Names that webhooks may be sent to at a private place, `name=address:port`, comma-separated. "
+        "For development; no request can add to it.",
+    )
+    DPP_WEBHOOK_CA_FILE: str | None = Field(
+        default=None, description="PEM file of an authority that webhooks trust beside the public ones."
     )
 
     DPP_RATE_LIMIT_ON_REDIS_FAILURE: Literal["open", "closed"] = Field(

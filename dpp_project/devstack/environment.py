@@ -1,10 +1,11 @@
 """The environment of a devstack: addresses, secrets, and the file `.devstack/env` that publishes them."""
 
+import base64
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpp_project import env_file
+from dpp_project import env, env_file
 from dpp_project.devstack import http, ports
 from dpp_project.devstack.aws import AccessKey, Aws
 from dpp_project.devstack.folder import Folder
@@ -83,6 +84,7 @@ def services(
         "REDIS_URL": found.valkey.url if found.valkey else given["REDIS_URL"],
         **_aws_values(found.aws, given, environ, told),
         "DPP_SECRET_KEY": environ.get("DPP_SECRET_KEY") or told.get("DPP_SECRET_KEY") or secrets.token_urlsafe(48),
+        "DPP_ENCRYPTION_KEYS": _encryption_keys(environ, told),
         "DPP_HTTPS": environ.get("DPP_HTTPS") or "0",
         "DPP_ALLOWED_HOSTS": environ.get("DPP_ALLOWED_HOSTS") or "127.0.0.1,localhost,testserver",
         "DEVSTACK_POSTGRES_PASSWORD": password,
@@ -91,6 +93,12 @@ def services(
     if "api" in names:
         values |= _api_values(port["api"], told)
     return found, values
+
+
+def _encryption_keys(environ: Mapping[str, str], told: Mapping[str, str]) -> str:
+    """Kept as long as the data are: nothing else opens what one of them encrypted."""
+    made = base64.b64encode(secrets.token_bytes(env.ENCRYPTION_KEY_BYTES)).decode("ascii")
+    return environ.get("DPP_ENCRYPTION_KEYS") or told.get("DPP_ENCRYPTION_KEYS") or made
 
 
 def _access_key(told: Mapping[str, str]) -> AccessKey:

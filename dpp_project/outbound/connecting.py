@@ -49,6 +49,15 @@ async def connect(url: str, *, rules: Rules, network: Network, seconds: float, c
         raise Refused(Failure.TIMEOUT) from None
 
 
+async def check(url: str, *, rules: Rules, network: Network, seconds: float, caller: str = "") -> None:
+    """Whether `connect` would dial it now, or Refused. Nothing is dialled; the next time its name may lead elsewhere."""
+    try:
+        async with asyncio.timeout(seconds):
+            await _admit(url, rules, network, caller)
+    except TimeoutError:
+        raise Refused(Failure.TIMEOUT) from None
+
+
 async def _admit(url: str, rules: Rules, network: Network, caller: str) -> _Place:
     """The only way to a connection. One address of the name that is not public refuses the name."""
     if rules.is_operators:

@@ -39,6 +39,7 @@ def _prepare() -> subprocess.Popen[bytes]:
         "DPP_EVENTS_QUEUE_URL": f"{queues}/dpp-events-{WORKER}",
         "DPP_EVENTS_DLQ_URL": f"{queues}/dpp-events-{WORKER}-dlq",
         "DPP_BUCKET": f"dpp-test-{WORKER}",
+        "DPP_ENCRYPTION_KEYS": "Zm9yIHRoZSB0ZXN0cyBvZiB3ZWJob29rcyBhbG9uZSE=",
         "DPP_SECRET_KEY": "a-key-for-the-tests-a-key-for-the-tests-a-key-for-the-tests-0",
         "DPP_ALLOWED_HOSTS": "127.0.0.1,localhost,testserver",
         "DPP_HTTPS": "0",

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
+
+from dpp_project.outbound import private_hosts
 
 PRIVATE_HOSTS: Final = "DPP_URL_PRIVATE_HOSTS"
 CA_FILE: Final = "DPP_URL_CA_FILE"
@@ -20,14 +21,10 @@ class Allowance:
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Allowance":
         """DPP_URL_PRIVATE_HOSTS is `name=address:port, …`; ValueError names the entry that is not."""
-        hosts = {}
-        for entry in filter(None, map(str.strip, environ.get(PRIVATE_HOSTS, "").split(","))):
-            name, _, place = entry.partition("=")
-            address, _, port = place.rpartition(":")
-            try:
-                hosts[name.strip().lower()] = (str(ip_address(address.strip("[] "))), int(port))
-            except ValueError:
-                raise ValueError(f"{PRIVATE_HOSTS}: {entry!r} is not name=address:port") from None
+        try:
+            hosts = private_hosts.read(environ.get(PRIVATE_HOSTS))
+        except ValueError as error:
+            raise ValueError(f"{PRIVATE_HOSTS}: {error}") from None
         return cls(hosts=hosts, ca_file=environ.get(CA_FILE) or None)
 
     def faults(self) -> list[str]:

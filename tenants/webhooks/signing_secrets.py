@@ -1,0 +1,56 @@
+"""Signing secrets of endpoints: made, kept encrypted, and read by the sender alone.
+
+A secret is shown to its owner once, when it is made. Each is bound to its endpoint's id: a ciphertext copied to another
+endpoint's row opens for nobody.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db.models import Q
+
+from dpp_project import encryption
+from tenants.webhooks import signing
+from tenants.webhooks.models import WebhookSecret
+
+GRACE: Final = timedelta(hours=24)
+"""How long the secret before the last one still signs beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecret:
+    """As it is shown, once, and as it is stored."""
+
+    plaintext: str
+    ciphertext: bytes
+
+    def __repr__(self) -> str:
+        return "NewSecret()"
+
+
+def make(endpoint_id: UUID) -> NewSecret:
+    """Raises encryption.NoEncryptionKey."""
+    key = secrets.token_bytes(signing.KEY_BYTES)
+    return NewSecret(signing.written(key), encryption.encrypt(key, bound_to=_bound_to(endpoint_id)))
+
+
+def live(endpoint_id: UUID, *, now: datetime) -> list[str]:
+    """Each that signs now, the newest first; empty for an endpoint that is deleted. Raises encryption.Unreadable."""
+    rows = WebhookSecret.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), endpoint_id=endpoint_id)
+    return [signing.written(_opened(row)) for row in rows.order_by("-secret_id")]
+
+
+def encrypted_anew(row: WebhookSecret) -> bytes:
+    """The same secret under the first key. Raises encryption.Unreadable."""
+    return encryption.encrypt(_opened(row), bound_to=_bound_to(row.endpoint_id))
+
+
+def _opened(row: WebhookSecret) -> bytes:
+    return encryption.decrypt(bytes(row.ciphertext), bound_to=_bound_to(row.endpoint_id))
+
+
+def _bound_to(endpoint_id: UUID) -> bytes:
+    return b"webhook secret of " + endpoint_id.bytes

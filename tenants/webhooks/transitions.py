@@ -1,0 +1,117 @@
+"""The states of endpoints and deliveries: each edge one conditional UPDATE, inside the caller's transaction.
+
+The caller holds the endpoint's row (`locked`), so that of two acts at once one is the first, and no fan-out decides by
+a status that has just changed (it reads the row FOR SHARE). Held is what must not be sent now and must not be lost:
+
+  PENDING -> HELD       pause, disable: all but those in flight. What was in flight and fails is held by the sender.
+  HELD -> PENDING       resume: all. recover: those of messages since a moment, at once and with a whole schedule.
+  FAILED -> PENDING     recover, redeliver.
+  PENDING, HELD -> FAILED   delete.
+  DELIVERED -> PENDING  redeliver.
+
+A claim asks for an endpoint that is ENABLED and not deleted; a PENDING delivery of another is not sent.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from tenants.webhooks.models import DeliveryStatus, EndpointStatus, WebhookDelivery, WebhookEndpoint
+
+ENDPOINT_DELETED: Final = "endpoint deleted"
+_UNLEASED: Final = {"lease_token": None, "lease_until": None}
+_BEHAVES_AS_NEW: Final[dict[str, Any]] = {
+    "consecutive_failures": 0,
+    "failing_since": None,
+    "failed_again_at": None,
+    "paused_until": None,
+    "last_success_at": None,
+    "slow_at": None,
+}
+
+
+def locked(endpoint_id: UUID) -> WebhookEndpoint | None:
+    """The endpoint's row, under its lock; None for one that is not there or deleted. FOR NO KEY UPDATE: rows that
+    refer to it may still be written."""
+    rows = WebhookEndpoint.objects.select_for_update(no_key=True)
+    return rows.filter(endpoint_id=endpoint_id, deleted_at__isnull=True).first()
+
+
+def pause(endpoint_id: UUID, *, now: datetime) -> bool:
+    return _set_aside(endpoint_id, EndpointStatus.PAUSED, "", now=now)
+
+
+def disable(endpoint_id: UUID, *, reason: str, now: datetime) -> bool:
+    """By the sender: after 5 days of failing, or when the endpoint answered 410."""
+    return _set_aside(endpoint_id, EndpointStatus.DISABLED, reason, now=now)
+
+
+def _set_aside(endpoint_id: UUID, status: EndpointStatus, reason: str, *, now: datetime) -> bool:
+    if not _endpoint(endpoint_id, EndpointStatus.ENABLED).update(status=status, reason=reason, updated_at=Now()):
+        return False
+    in_flight = Q(lease_token__isnull=False, lease_until__gt=now)
+    waiting = WebhookDelivery.objects.filter(~in_flight, endpoint_id=endpoint_id, status=DeliveryStatus.PENDING)
+    waiting.update(status=DeliveryStatus.HELD, next_attempt_at=None, **_UNLEASED)
+    return True
+
+
+def resume(endpoint_id: UUID, *, now: datetime) -> int | None:
+    """How many deliveries go out; None where it was not PAUSED. Its record of failures stays; its pause ends."""
+    changed = _endpoint(endpoint_id, EndpointStatus.PAUSED).update(
+        status=EndpointStatus.ENABLED, reason="", paused_until=None, updated_at=Now()
+    )
+    if not changed:
+        return None
+    held = WebhookDelivery.objects.filter(endpoint_id=endpoint_id, status=DeliveryStatus.HELD)
+    return held.update(status=DeliveryStatus.PENDING, next_attempt_at=now, **_UNLEASED)
+
+
+def recover(endpoint_id: UUID, *, since: datetime, now: datetime) -> int | None:
+    """What was held or failed since then goes out anew, with a whole schedule; None where the endpoint is PAUSED.
+
+    A disabled one is enabled, and treated as a new one until it has answered. What was held before `since` stays held.
+    """
+    changed = _endpoint(endpoint_id, EndpointStatus.ENABLED, EndpointStatus.DISABLED).update(
+        status=EndpointStatus.ENABLED, reason="", updated_at=Now(), **_BEHAVES_AS_NEW
+    )
+    if not changed:
+        return None
+    waiting = WebhookDelivery.objects.filter(
+        endpoint_id=endpoint_id, status__in=[DeliveryStatus.HELD, DeliveryStatus.FAILED], message__at__gte=since
+    )
+    return _send_anew(waiting, now=now)
+
+
+def redeliver(delivery_id: UUID, *, now: datetime) -> bool:
+    """One that has ended, whichever way; False for one that is still to be sent."""
+    ended = [DeliveryStatus.DELIVERED, DeliveryStatus.FAILED]
+    return _send_anew(WebhookDelivery.objects.filter(delivery_id=delivery_id, status__in=ended), now=now) == 1
+
+
+def point_elsewhere(endpoint_id: UUID, *, url: str) -> None:
+    """What another URL did says nothing of this one."""
+    WebhookEndpoint.objects.filter(endpoint_id=endpoint_id).update(url=url, updated_at=Now(), **_BEHAVES_AS_NEW)
+
+
+def delete(endpoint_id: UUID, *, now: datetime) -> int:
+    """Mark it, and end what was on its way. What is in flight is ended too: its sender finds no row to mark."""
+    WebhookEndpoint.objects.filter(endpoint_id=endpoint_id).update(
+        deleted_at=now, idempotency_key=None, updated_at=Now()
+    )
+    waiting = [DeliveryStatus.PENDING, DeliveryStatus.HELD]
+    return WebhookDelivery.objects.filter(endpoint_id=endpoint_id, status__in=waiting).update(
+        status=DeliveryStatus.FAILED, reason=ENDPOINT_DELETED, next_attempt_at=None, ended_at=now, **_UNLEASED
+    )
+
+
+def _endpoint(endpoint_id: UUID, *statuses: EndpointStatus) -> QuerySet[WebhookEndpoint]:
+    return WebhookEndpoint.objects.filter(endpoint_id=endpoint_id, status__in=statuses, deleted_at__isnull=True)
+
+
+def _send_anew(deliveries: QuerySet[WebhookDelivery], *, now: datetime) -> int:
+    return deliveries.update(
+        status=DeliveryStatus.PENDING, attempts=0, next_attempt_at=now, ended_at=None, reason="", **_UNLEASED
+    )
