@@ -50,7 +50,7 @@ async def connect(url: str, *, rules: Rules, network: Network, seconds: float, c
 
 
 async def check(url: str, *, rules: Rules, network: Network, seconds: float, caller: str = "") -> None:
-    """Whether `connect` would dial it now, or Refused. Nothing is dialled; the next time its name may lead elsewhere."""
+    """Whether `connect` would dial it now, or Refused. Nothing is dialled; next time its name may lead elsewhere."""
     try:
         async with asyncio.timeout(seconds):
             await _admit(url, rules, network, caller)

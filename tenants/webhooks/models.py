@@ -148,7 +148,7 @@ class WebhookMessage(models.Model):
     same key again is the same message.
     """
 
-    message_id = models.UUIDField(primary_key=True, default=uuid.uuid4, db_default=UUID_BY_TIME, editable=False)
+    message_id = models.UUIDField(primary_key=True, db_default=UUID_BY_TIME, editable=False)
     tenant_id = models.TextField()
     event = models.TextField()
     key = models.TextField()
@@ -172,7 +172,7 @@ class WebhookMessage(models.Model):
 class WebhookDelivery(models.Model):
     """One message on its way to one endpoint. `lease_token` fences it: who lost the lease marks nothing."""
 
-    delivery_id = models.UUIDField(primary_key=True, default=uuid.uuid4, db_default=UUID_BY_TIME, editable=False)
+    delivery_id = models.UUIDField(primary_key=True, db_default=UUID_BY_TIME, editable=False)
     message = models.ForeignKey(WebhookMessage, on_delete=models.PROTECT, related_name="deliveries", db_index=False)
     endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.PROTECT, related_name="deliveries", db_index=False)
     status = models.TextField(choices=DeliveryStatus.choices)

@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='WebhookMessage',
             fields=[
-                ('message_id', models.UUIDField(db_default=models.Func(output_field=models.UUIDField(), template="(encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid)"), default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('message_id', models.UUIDField(db_default=models.Func(output_field=models.UUIDField(), template="(encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid)"), editable=False, primary_key=True, serialize=False)),
                 ('tenant_id', models.TextField()),
                 ('event', models.TextField()),
                 ('key', models.TextField()),
@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='WebhookDelivery',
             fields=[
-                ('delivery_id', models.UUIDField(db_default=models.Func(output_field=models.UUIDField(), template="(encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid)"), default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('delivery_id', models.UUIDField(db_default=models.Func(output_field=models.UUIDField(), template="(encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid)"), editable=False, primary_key=True, serialize=False)),
                 ('status', models.TextField(choices=[('PENDING', 'Pending'), ('HELD', 'Held'), ('DELIVERED', 'Delivered'), ('FAILED', 'Failed')])),
                 ('attempts', models.PositiveIntegerField(db_default=0, default=0)),
                 ('next_attempt_at', models.DateTimeField(null=True)),
