@@ -28,7 +28,7 @@ def milliseconds(question: str, context: str) -> float:
     taken = []
     for _ in range(3):
         started = time.process_time()
-        extractive.search(question, context)
+        extractive.extract_answer(question, context)
         taken.append(time.process_time() - started)
     return min(taken) * 1e3
 

@@ -59,7 +59,7 @@ def main() -> None:
     django.setup()
     from runs import run_ids  # needs Django's settings
 
-    found = {"uuid4": measure("uuid4", uuid.uuid4), "uuid7": measure("uuid7", run_ids.new)}
+    found = {"uuid4": measure("uuid4", uuid.uuid4), "uuid7": measure("uuid7", run_ids.new_run_id)}
     for name, (rate, size) in found.items():
         print(f"{name}: {rate:8.0f} rows/s {size:8.0f} bytes of WAL a row (on {ROWS} rows)")
     (rate4, size4), (rate7, size7) = found["uuid4"], found["uuid7"]

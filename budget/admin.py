@@ -48,7 +48,7 @@ class AccountAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         tenant_id = unquote(object_id)
-        spent = spending.by_day(now=clock.now(), days=DAYS, tenant_id=tenant_id)
+        spent = spending.spending_by_day(now=clock.now(), days=DAYS, tenant_id=tenant_id)
         plot = Plot(labels=[f"{day:%d %b}" for day in spent.days], series={"charged, in micros": spent.micros})
         context = {"spending": plot, "spending_days": DAYS, "entries": _entries_of(tenant_id)} | (extra_context or {})
         answer: HttpResponse = super().change_view(request, object_id, form_url, context)

@@ -20,7 +20,7 @@ DAYS = 30
 
 
 @panel(title="Money", order=20, permission="budget.view_account")
-def money() -> Panel:
+def money_panel() -> Panel:
     sums = ledger.sums().values()
     pending = PendingCredit.objects.count()
     proof = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
@@ -28,7 +28,7 @@ def money() -> Panel:
     drift = "never verified" if last is None else str(last.detail.get("drift_usd_micros", "unknown"))
     if last is not None and (unproved := last.detail.get("unproved")):
         drift += f", and {unproved} tenants unproved"
-    spent = spending.by_day(now=clock.now(), days=DAYS)
+    spent = spending.spending_by_day(now=clock.now(), days=DAYS)
     return Panel(
         title="Money",
         description=f"Charges of the last {DAYS} days (UTC), in micros.",
@@ -61,7 +61,7 @@ def _gate() -> str:
         scripts.shared().gate.renewed()
     except GateClosed as closed:
         if closed.ledger_is_behind:
-            lost = MissingCommits.of(evidence.lost(scripts.shared().client))
+            lost = MissingCommits.of(evidence.lost_commits(scripts.shared().client))
             return f"closed: Postgres went back in time, it lacks at least {lost}; see docs/operations.md"
         return "closed: being rebuilt"
     except RedisError:

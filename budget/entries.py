@@ -210,7 +210,7 @@ def _amount_fault(wanted: _Wanted, total_micros: int) -> Refusal | None:
     if total_micros > MAX_MICROS or (total_micros < 0 and wanted.amount_micros < 0):
         return invalid("amount", f"the tenant's money must stay between 0 and {MAX_MICROS} micros")
     ticket_type = "BUDGET_TOPUP" if wanted.kind is LedgerEntry.Kind.TOPUP else "BUDGET_ADJUST"
-    return solo_limit.fault(
+    return solo_limit.solo_limit_fault(
         wanted.amount_micros, field="amount", ticket_type=ticket_type, approved_by=wanted.approved_by
     )
 
@@ -263,7 +263,7 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
 
 def _count_by_rebuild(pending: PendingCredit) -> int | None:
     """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
-    if not rebuild.mended(pending.tenant_id):
+    if not rebuild.try_rebuild_tenant(pending.tenant_id):
         return None
     scripts.shared().tell(f"entry:{pending.entry_id}")
     _has_arrived(pending)

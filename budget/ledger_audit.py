@@ -84,12 +84,12 @@ def audit(tenant_id: str) -> Iterator[Audited]:
     """All of one tenant, chunk by chunk."""
     place: AuditPlace | None = AuditPlace(tenant_id)
     while place is not None:
-        chunk = step(place)
+        chunk = audit_chunk(place)
         yield chunk
         place = chunk.place
 
 
-def step(place: AuditPlace) -> Audited:
+def audit_chunk(place: AuditPlace) -> Audited:
     """The chunk behind a place. Raises DatabaseError where Postgres does not answer."""
     until = ledger.settled_until()
     with one_view():

@@ -60,12 +60,14 @@ class Loss:
     """Money is open again; where another rebuild was at work it will be in seconds."""
 
 
-def accept(*, actor: str, reason: str, approved_by: str | None = None, dry_run: bool = False) -> Loss | Refusal:
+def accept_ledger_loss(
+    *, actor: str, reason: str, approved_by: str | None = None, dry_run: bool = False
+) -> Loss | Refusal:
     """See the module. Key: what is missing. Raises RedisError or the database's Error; money stays closed then."""
     if not reason.strip():
         return invalid("reason", "say why the loss is accepted")
     client = scripts.shared().client
-    missing = evidence.lost(client)
+    missing = evidence.lost_commits(client)
     if not missing:
         return Refusal(ReasonCode.CONFLICT, "Postgres knows all that Redis heard of: no loss to accept", "ledger")
     reference = _reference(missing)
@@ -90,7 +92,7 @@ def accept(*, actor: str, reason: str, approved_by: str | None = None, dry_run: 
             "approved_by": approved_by,
         }
         trail.record("ledger loss accepted", actor=actor, subject="all tenants", after=after, reason=reason)
-    evidence.replace(client, missing, [f"entry:{entry_id}" for entry_id in entry_ids])
+    evidence.replace_evidence(client, missing, [f"entry:{entry_id}" for entry_id in entry_ids])
     opened = isinstance(rebuild.rebuild_all(), Rebuilt)
     return Loss(reference, MissingCommits.of(missing), tenants, opened=opened)
 

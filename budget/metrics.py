@@ -23,7 +23,7 @@ REBUILDS = Counter("dpp_budget_rebuilds_total", "Rebuilds from the ledger, of al
 
 
 @collector("budget")
-def levels() -> Iterable[Metric]:
+def collect_money() -> Iterable[Metric]:
     is_open, is_behind = _gate()
     yield GaugeMetricFamily("dpp_budget_open", "1 while money can be held; 0 while it is rebuilt.", value=is_open)
     behind = "1 while money is closed because Postgres went back in time: an operator must act."

@@ -44,7 +44,9 @@ def _too_much(tenant_id: str | None) -> Refusal | None:
     moved_micros = 0
     for each in tenants if tenant_id is None else (tenant_id,):
         moved_micros += _differing_micros(verify.verify(each))
-        found = solo_limit.fault(moved_micros, field="tenant", ticket_type="BUDGET_REBUILD", approved_by=None)
+        found = solo_limit.solo_limit_fault(
+            moved_micros, field="tenant", ticket_type="BUDGET_REBUILD", approved_by=None
+        )
         if found is not None:
             return found
     return None

@@ -87,7 +87,7 @@ def refund(*, tenant_id: str, run_id: str, was_held: bool = False) -> RefundOutc
 
 
 def _rebuilt(tenant_id: str) -> AskAgain | Unavailable:
-    return AskAgain() if rebuild.mended(tenant_id) else BALANCE_LOST
+    return AskAgain() if rebuild.try_rebuild_tenant(tenant_id) else BALANCE_LOST
 
 
 def _counted(operation: str, ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
@@ -115,7 +115,7 @@ class Available:
 def balance(*, tenant_id: str) -> Available | Unavailable:
     """What can be held now; never zero for want of knowing. One round trip, unless it was lost and is rebuilt first."""
     found = _balance(tenant_id)
-    if found == BALANCE_LOST and rebuild.mended(tenant_id):
+    if found == BALANCE_LOST and rebuild.try_rebuild_tenant(tenant_id):
         return _balance(tenant_id)
     return found
 

@@ -18,7 +18,7 @@ def is_above(amount_micros: int) -> bool:
     return abs(amount_micros) > limit_micros()
 
 
-def fault(amount_micros: int, *, field: str, ticket_type: str, approved_by: str | None) -> Refusal | None:
+def solo_limit_fault(amount_micros: int, *, field: str, ticket_type: str, approved_by: str | None) -> Refusal | None:
     """The refusal of an act that moves more than one person may, unless a second person has approved it."""
     if approved_by is not None or not is_above(amount_micros):
         return None

@@ -16,7 +16,7 @@ class Spending:
     micros: Sequence[int]
 
 
-def by_day(*, now: datetime, days: int, tenant_id: str | None = None) -> Spending:
+def spending_by_day(*, now: datetime, days: int, tenant_id: str | None = None) -> Spending:
     """The last `days` days, today included; a day without charges is zero."""
     today = now.astimezone(UTC).date()
     shown = [today - timedelta(days=back) for back in reversed(range(days))]

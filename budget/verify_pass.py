@@ -104,7 +104,7 @@ class _Pass:
 _STANDING: Final = ("law", "ledger", "unproved")
 
 
-def run(*, limit: int) -> PassReport:
+def run_verify_pass(*, limit: int) -> PassReport:
     """At most `limit` tenants. Safe beside itself and late: it changes nothing but its report."""
     last = _last_report()
     tenant_ids = list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True))
@@ -147,7 +147,7 @@ def _audit(current: _Pass, tenant_ids: Sequence[str], left: Mapping[str, Any] | 
     while tenants < len(tenant_ids) and current.rows_audited < ROWS_AUDITED:
         behind = AuditPlace(tenant_ids[(tenant_ids.index(place.tenant_id) + 1) % len(tenant_ids)])
         try:
-            chunk = ledger_audit.step(place)
+            chunk = ledger_audit.audit_chunk(place)
         except Exception as error:  # as above
             log.warning("tenant's ledger could not be audited", tenant_id=place.tenant_id, exc_info=error)
             current.fail(place.tenant_id)

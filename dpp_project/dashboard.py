@@ -5,7 +5,7 @@ from dpp_project.console.dashboard import Figure, Panel, panel
 
 
 @panel(title="Services", order=10, permission="jobs.view_jobreport")
-def services() -> Panel:
+def services_panel() -> Panel:
     return Panel(
         title="Services",
         description="Checked just now, as /readyz checks them.",

@@ -84,7 +84,7 @@ def _ledger() -> None:
         scripts.shared().gate.renewed()
     except GateClosed as closed:
         if closed.ledger_is_behind:
-            evidence.must_stand(scripts.shared().client)
+            evidence.require_commits(scripts.shared().client)
     except redis.RedisError:
         return  # said by its own probe
 

@@ -32,7 +32,7 @@ def metrics_page(request: HttpRequest) -> HttpResponse:
                 headers={"WWW-Authenticate": 'Bearer realm="metrics"'},
             ),
         )
-    return HttpResponse(metrics.latest_page(), content_type=CONTENT_TYPE_LATEST)
+    return HttpResponse(metrics.latest_metrics(), content_type=CONTENT_TYPE_LATEST)
 
 
 def _may_read_metrics(request: HttpRequest) -> bool:
@@ -52,7 +52,7 @@ def openapi_document() -> bytes:
 
 
 @require_safe
-def openapi(request: HttpRequest) -> HttpResponse:
+def openapi_page(request: HttpRequest) -> HttpResponse:
     del request
     return HttpResponse(
         openapi_document(), content_type="application/json", headers={"Cache-Control": "public, max-age=60"}
@@ -60,12 +60,12 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def browsable_docs(request: HttpRequest) -> HttpResponse:
+def docs_page(request: HttpRequest) -> HttpResponse:
     return render(request, "docs/api.html")
 
 
 @require_safe
-def problem_list(request: HttpRequest) -> HttpResponse:
+def problems_page(request: HttpRequest) -> HttpResponse:
     rows = [
         {"code": code.value, "type": type_uri(code), "status": reason.status or "run result", "reason": reason}
         for code, reason in REASONS.items()

@@ -70,5 +70,5 @@ def _result_is_lost(run: Run) -> bool:
     """The bucket answered, and the result is not in it. Any other answer raises, and the row waits."""
     if run.intent_status != Status.COMPLETED or run.result_key is None:
         return False
-    with outages.told_apart():
+    with outages.outages_told_apart():
         return storage.shared().head(run.result_key) is None

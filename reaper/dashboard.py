@@ -14,7 +14,7 @@ COUNTED_MAX: Final = 1_000
 
 
 @panel(title="Recovery", order=70, permission="reaper.view_deadletter")
-def recovery() -> Panel:
+def recovery_panel() -> Panel:
     letters = DeadLetter.objects.filter(redriven_at__isnull=True)
     waiting = (
         ("Expired leases", for_recovery.lease_expired(), "The reaper ends them within 30 s."),

@@ -27,7 +27,7 @@ from runs.reads import for_recovery
 FAILED_AGAIN_MAX: Final = 100
 
 
-def rows(tally: Tally, *dues: QuerySet[Run]) -> Iterator[Run]:
+def rows_left_behind(tally: Tally, *dues: QuerySet[Run]) -> Iterator[Run]:
     """Of each of `dues` in turn what has not failed before, and only then what has.
 
     Where S3 is away, the rows of the due that needs it are left, and failed rows of those before it tried all the same.
@@ -77,7 +77,7 @@ def finish_each(tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: Que
     if money_is_closed():
         tally.wait_for("money")
         return
-    for run in rows(tally, *dues):
+    for run in rows_left_behind(tally, *dues):
         with tally.each(run.run_id):
             claimed = claim(run)
             if claimed is LOST:

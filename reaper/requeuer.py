@@ -41,7 +41,7 @@ LATE_SECONDS: Final = 15 * 60
 def run_once(*, now: datetime, limit: int) -> PassReport:
     del now  # due is what the database's clock says
     tally = Tally(LOOP, limit=limit)
-    due = driver.rows(tally, _to_send())
+    due = driver.rows_left_behind(tally, _to_send())
     while some := list(islice(due, tally.room(BATCH))):
         wakeups = [Wakeup.of(run) for run in some if _postponed(tally, run)]
         failed = wake_worker.send_many(wakeups)

@@ -51,7 +51,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     tally = Tally(ACTOR, limit=limit)
     with tally.each("dead letters", seen=0):
         _forget_letters(tally, now=now)
-    for run in driver.rows(tally, for_recovery.old_tombstones(), for_recovery.past_retention()):
+    for run in driver.rows_left_behind(tally, for_recovery.old_tombstones(), for_recovery.past_retention()):
         with tally.each(run.run_id):
             if run.status == Status.EXPIRED:
                 _forget(tally, run)
@@ -68,8 +68,8 @@ def preview(*, now: datetime, limit: int) -> PassReport:
             for_recovery.past_retention()[:limit],
             for_recovery.old_tombstones()[:limit],
             _old_letters(now=now)[:limit],
-            uploads.past_retention()[:limit],
-            uploads.unseen()[:limit],
+            uploads.uploads_past_retention()[:limit],
+            uploads.unseen_uploads()[:limit],
         )
     )
     return PassReport(seen=due, changed=due)
@@ -94,7 +94,7 @@ def _forget(tally: Tally, tombstone: Run) -> None:
 
 
 def _expire(tally: Tally, run: Run) -> None:
-    with outages.told_apart():
+    with outages.outages_told_apart():
         objects = storage.shared().delete_prefix(_prefix(run))
     if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is LOST:
         tally.lost()
@@ -106,7 +106,10 @@ def _expire(tally: Tally, run: Run) -> None:
 
 def _see_to_uploads(tally: Tally) -> None:
     """Old files go with their room, and room that no file came into is given back. Each once in a pass."""
-    for due, see_to in ((uploads.past_retention(), _delete_upload), (uploads.unseen(), _look_for_upload)):
+    for due, see_to in (
+        (uploads.uploads_past_retention(), _delete_upload),
+        (uploads.unseen_uploads(), _look_for_upload),
+    ):
         last: UploadRoom | None = None
         while not tally.s3_is_away and tally.goes_on():
             after = due if last is None else due.filter(_after(last))
@@ -126,15 +129,15 @@ def _after(room: UploadRoom) -> Q:
 
 
 def _delete_upload(tally: Tally, room: UploadRoom) -> None:
-    with outages.told_apart():
-        uploads.give_back(room)
+    with outages.outages_told_apart():
+        uploads.give_back_upload_room(room)
     tally.changed += 1
     tally.noted["uploads deleted"] += 1
 
 
 def _look_for_upload(tally: Tally, room: UploadRoom) -> None:
-    with outages.told_apart():
-        is_there = uploads.look_into(room)
+    with outages.outages_told_apart():
+        is_there = uploads.look_into_upload(room)
     tally.changed += 1
     tally.noted["uploads found" if is_there else "unused room given back"] += 1
 

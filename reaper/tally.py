@@ -84,7 +84,7 @@ class Tally:
             self._remember(subject)  # it may be this one object that S3 never answers for
         except Exception as error:
             log.warning("row skipped", loop=self.loop, subject=str(subject), exc_info=error)
-            self.skip(subject, why=outages.said(error))
+            self.skip(subject, why=outages.s3_error_word(error))
             if isinstance(error, Error) and not connection.is_usable():
                 connection.close()
                 connection.ensure_connection()

@@ -110,7 +110,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
             wanted = Q(run_id=uuid.UUID(term))
         except ValueError:
             wanted = Q(tenant_id=term)
-        lately = Q(run_id__gte=run_ids.first_at(clock.now() - SEARCHED))
+        lately = Q(run_id__gte=run_ids.first_run_id_at(clock.now() - SEARCHED))
         return queryset.filter(wanted | lately & (Q(trace_id=term) | Q(idempotency_key=term))), False
 
     # Columns
@@ -178,7 +178,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
                 (
                     f"{step.at:%Y-%m-%d %H:%M:%S.%f}",
                     step.version,
-                    explain_run.state(step.status, step.money_state, step.stage),
+                    explain_run.state_in_words(step.status, step.money_state, step.stage),
                     step.actor,
                 )
                 for step in explain_run.timeline(run)

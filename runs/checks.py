@@ -48,4 +48,4 @@ def packs_that_may_reach_private_places(app_configs: Sequence[AppConfig] | None,
 def layers_that_close_jobs_in(app_configs: Sequence[AppConfig] | None, **_kwargs: Any) -> list[CheckMessage]:
     del app_configs
     hint = "docs/packs.md says what is then left open, and what a container must allow."
-    return [Info(f"Jobs of the box lack {what}.", hint=hint, id="dpp.I002") for what in layers.missing()]
+    return [Info(f"Jobs of the box lack {what}.", hint=hint, id="dpp.I002") for what in layers.missing_layers()]

@@ -22,7 +22,7 @@ class Lost(enum.Enum):
 LOST: Final = Lost.LOST
 
 
-class Seen(Protocol):
+class SeenRun(Protocol):
     """A row as its caller read it: the version is the guard of the edge that it asks for."""
 
     @property

@@ -21,7 +21,7 @@ SHOWN = (Status.COMPLETED, Status.FAILED, Status.QUEUED, Status.PROCESSING)
 
 
 @panel(title="Runs", order=10, permission="runs.view_run")
-def runs() -> Panel:
+def runs_panel() -> Panel:
     counts: dict[str, int] = defaultdict(int)
     for status, money_state, stage, count in open_by_state():
         counts[_name(status, money_state, stage)] += count
@@ -64,13 +64,13 @@ def _oldest() -> str:
 
 
 @panel(title="Runs per hour", order=11, permission="runs.view_run")
-def by_hour() -> Panel:
+def runs_by_hour_panel() -> Panel:
     """Read through the primary key, whose ids are in order of time: a day's rows and no others."""
     end = clock.now().replace(minute=0, second=0, microsecond=0)
     hours = [end - timedelta(hours=back) for back in reversed(range(HOURS))]
     found: dict[tuple[datetime, str], int] = defaultdict(int)
     counted = (
-        Run.objects.filter(run_id__gte=run_ids.first_at(hours[0]))
+        Run.objects.filter(run_id__gte=run_ids.first_run_id_at(hours[0]))
         .order_by()
         .values_list("created_at__date", "created_at__hour", "status")
         .annotate(count=Count("pk"))

@@ -42,7 +42,7 @@ ENDED_WITHIN: Final = timedelta(hours=1)
 
 
 @metrics.collector("runs")
-def runs() -> Iterable[Metric]:
+def collect_runs() -> Iterable[Metric]:
     open_runs = GaugeMetricFamily(
         "dpp_runs_open", "Runs that have not ended, by state.", labels=["status", "money_state", "stage"]
     )

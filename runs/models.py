@@ -91,7 +91,7 @@ class Run(models.Model):
             models.Index("tenant", F("created_at").desc(), name="idx_runs_tenant_created"),
             models.Index("status", "lease_expires_at", name="idx_runs_status_lease"),
             models.Index("tenant", "idempotency_key", name="idx_runs_idem"),
-            # One for each recovery scan (scans.py); each holds only the rows that wait for that loop.
+            # One for each recovery scan (reads/for_recovery.py); each holds only the rows that wait for that loop.
             models.Index(
                 "lease_expires_at", name="idx_runs_leased", condition=_UNCLAIMED & Q(status=Status.PROCESSING)
             ),

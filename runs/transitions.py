@@ -23,7 +23,7 @@ from budget.money import minimum_fee_micros
 from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS, RETENTION_DAYS
 from dpp_project.reasons import ReasonCode
 from runs import timing
-from runs.claims import LOST, Claim, Claimed, Lost, Moved, Seen, Won, new_token
+from runs.claims import LOST, Claim, Claimed, Lost, Moved, SeenRun, Won, new_token
 from runs.compiled_update import CompiledUpdate, Given, compared
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
@@ -247,7 +247,7 @@ _CLAIM: Final[dict[str, Any]] = {
 
 def _claim(
     edge: CompiledUpdate,
-    run: Seen,
+    run: SeenRun,
     *,
     intent: Intent,
     actor: str,
@@ -294,7 +294,7 @@ _CLAIM_WORKED: Final = CompiledUpdate(
 )
 
 
-def claim_worked(*, run: Seen, lease_token: str, token: str, intent: Intent, actor: str) -> Claimed | Lost:
+def claim_worked(*, run: SeenRun, lease_token: str, token: str, intent: Intent, actor: str) -> Claimed | Lost:
     """The worker that holds the lease has finished, well or badly. An expired lease still wins if nobody reaped it.
 
     The token is the worker's own: should the answer get lost, it knows its claim by it.
@@ -307,7 +307,7 @@ _CLAIM_LEASE_EXPIRED: Final = CompiledUpdate(
 )
 
 
-def claim_lease_expired(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
+def claim_lease_expired(*, run: SeenRun, intent: Intent, actor: str) -> Claimed | Lost:
     """The reaper's: nobody renewed the lease."""
     return _claim(_CLAIM_LEASE_EXPIRED, run, intent=intent, actor=actor)
 
@@ -317,7 +317,7 @@ _CLAIM_NEVER_STARTED: Final = CompiledUpdate(
 )
 
 
-def claim_never_started(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
+def claim_never_started(*, run: SeenRun, intent: Intent, actor: str) -> Claimed | Lost:
     """The sweeper's: queued for as long as a reservation stands."""
     reservation = timedelta(seconds=RESERVATION_TTL_SECONDS)
     return _claim(_CLAIM_NEVER_STARTED, run, intent=intent, actor=actor, reservation=reservation)
@@ -326,7 +326,7 @@ def claim_never_started(*, run: Seen, intent: Intent, actor: str) -> Claimed | L
 _CLAIM_ABANDONED: Final = CompiledUpdate(Run.objects.filter(_SEEN, _UNHELD, updated_at__lt=_ago("untouched")), **_CLAIM)
 
 
-def claim_abandoned(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
+def claim_abandoned(*, run: SeenRun, intent: Intent, actor: str) -> Claimed | Lost:
     """A submit that died before it marked its money: the refund finds the hold, or leaves a tombstone against it."""
     untouched = timedelta(seconds=timing.ABANDONED_AFTER_SECONDS)
     return _claim(_CLAIM_ABANDONED, run, intent=intent, actor=actor, was_held=False, untouched=untouched)
@@ -335,7 +335,7 @@ def claim_abandoned(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
 _CLAIM_UNSENT: Final = CompiledUpdate(Run.objects.filter(_SEEN, _WAITING), **_CLAIM)
 
 
-def claim_unsent(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
+def claim_unsent(*, run: SeenRun, intent: Intent, actor: str) -> Claimed | Lost:
     """The submitter's, when the queue refused the message, or seemed to: a worker may have started the run already."""
     return _claim(_CLAIM_UNSENT, run, intent=intent, actor=actor)
 
@@ -345,7 +345,7 @@ _CLAIM_DEAD_LETTERED: Final = CompiledUpdate(
 )
 
 
-def claim_dead_lettered(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
+def claim_dead_lettered(*, run: SeenRun, intent: Intent, actor: str) -> Claimed | Lost:
     """The dead-letter consumer's: the run's message died twice and no worker ever started it."""
     return _claim(_CLAIM_DEAD_LETTERED, run, intent=intent, actor=actor)
 
@@ -355,7 +355,7 @@ _CLAIM_CANCELED: Final = CompiledUpdate(
 )
 
 
-def claim_canceled(*, run: Seen, intent: Intent, actor: str) -> Claimed | Lost:
+def claim_canceled(*, run: SeenRun, intent: Intent, actor: str) -> Claimed | Lost:
     """The owner's: everything back while the run is queued, the minimum fee once a worker has it."""
     seen = Status.QUEUED if intent.money_state is MoneyState.REFUNDED else Status.PROCESSING
     return _claim(_CLAIM_CANCELED, run, intent=intent, actor=actor, status=seen.value)

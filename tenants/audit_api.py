@@ -105,6 +105,6 @@ class AuditView(ApiView):
     def get(self, request: Request) -> Response:
         """Acts of people that concern the tenant, newest first: its keys, money, limits, disputes."""
         query = read_query(request, AuditQuery)
-        page = reads.of_tenant(principal_of(request).tenant_id, below=query.cursor, limit=query.limit)
+        page = reads.read_trail_of(principal_of(request).tenant_id, below=query.cursor, limit=query.limit)
         answer = AuditTrail(entries=[AuditLine.of(one) for one in page.entries], next_cursor=page.next)
         return Response(answer.model_dump(mode="json"))

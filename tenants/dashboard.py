@@ -14,7 +14,7 @@ SOON = timedelta(days=7)
 
 
 @panel(title="Tenants and keys", order=60, permission="tenants.view_tenant")
-def tenants_and_keys() -> Panel:
+def tenants_and_keys_panel() -> Panel:
     now = clock.now()
     live = Q(status="ACTIVE") & (Q(expires_at=None) | Q(expires_at__gt=now))
     tenants = Tenant.objects.aggregate(

@@ -109,7 +109,7 @@ class _Reporter:
 _reporter = _Reporter()
 
 
-def unmetered(error: Exception, *, bucket: Bucket) -> None:
+def pass_or_refuse_unmetered(error: Exception, *, bucket: Bucket) -> None:
     """Redis did not answer: let the request pass (open) or raise 503 (closed), as the setting says."""
     mode = settings.RATE_LIMIT_ON_REDIS_FAILURE
     _reporter.report(error, mode=mode, bucket=bucket)
@@ -147,7 +147,7 @@ class TenantRateThrottle(BaseThrottle):
             try:
                 decision = check(principal, bucket)
             except redis.RedisError as error:
-                unmetered(error, bucket=bucket)
+                pass_or_refuse_unmetered(error, bucket=bucket)
             else:
                 enforce(request, decision)
         return True

@@ -64,13 +64,13 @@ class MissingCommits:
         return f"{self.runs} runs, {self.ends} ends of runs and {self.entries} entries"
 
 
-def told(client: redis.Redis) -> list[str]:
+def heard_commits(client: redis.Redis) -> list[str]:
     """What Redis heard of, the newest first. To be read before the ledger is, and asked after it."""
     found: Any = client.lrange(keys.EVIDENCE, 0, -1)
     return list(found)
 
 
-def missing(ask: Ask, evidence: Sequence[str]) -> list[str]:
+def missing_commits(ask: Ask, evidence: Sequence[str]) -> list[str]:
     """Of this evidence, what Postgres does not know."""
     named: dict[str, list[str]] = {"run": [], "end": [], "entry": []}
     for each in evidence:
@@ -87,21 +87,21 @@ def missing(ask: Ask, evidence: Sequence[str]) -> list[str]:
     return [each for each in evidence if each not in known]
 
 
-def lost(client: redis.Redis) -> list[str]:
+def lost_commits(client: redis.Redis) -> list[str]:
     """What Redis heard of and Postgres lacks; where it lacks anything, all money is closed."""
-    gone = missing(_ask_django, told(client))
+    gone = missing_commits(_ask_django, heard_commits(client))
     if gone:
         _close(client, gone)
     return gone
 
 
-def must_stand(client: redis.Redis) -> None:
+def require_commits(client: redis.Redis) -> None:
     """Raises LedgerBehind, all money closed, where Postgres lacks anything that Redis heard of."""
-    if gone := lost(client):
+    if gone := lost_commits(client):
         raise LedgerBehind(gone)
 
 
-def replace(client: redis.Redis, missing: Sequence[str], by: Sequence[str]) -> None:
+def replace_evidence(client: redis.Redis, missing: Sequence[str], by: Sequence[str]) -> None:
     """An operator has accepted that this is missing. What else was heard stays, and is asked for as before."""
     with client.pipeline(transaction=True) as pipe:
         for each in missing:
@@ -127,7 +127,7 @@ def ask_new_connection(new: psycopg.Connection[Any]) -> None:
         client = scripts.shared().client
         if client.get(keys.POSTGRES) == server:
             return
-        if gone := missing(ask, told(client)):
+        if gone := missing_commits(ask, heard_commits(client)):
             _close(client, gone)
         else:
             client.set(keys.POSTGRES, server)
@@ -153,5 +153,5 @@ def _close(client: redis.Redis, gone: Sequence[str]) -> None:
         "Postgres went back in time, money is closed",
         missing=str(MissingCommits.of(gone)),
         newest=list(gone[:SHOWN_MAX]),
-        told=len(told(client)),
+        told=len(heard_commits(client)),
     )

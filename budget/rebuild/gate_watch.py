@@ -50,7 +50,7 @@ def watch(*, limit: int) -> Watched:
         seen.count(rebuild.rebuild_all)
         return seen
     try:
-        evidence.must_stand(scripts.shared().client)
+        evidence.require_commits(scripts.shared().client)
     except LedgerBehind:
         log.exception("money stays closed")
         return Watched(found=1, failed=1)

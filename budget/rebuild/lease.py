@@ -41,7 +41,7 @@ class RebuildLease:
 
 
 @contextmanager
-def taken(client: redis.Redis) -> Iterator[RebuildLease | None]:
+def rebuild_lease(client: redis.Redis) -> Iterator[RebuildLease | None]:
     """The lease, or None where another rebuild is at work."""
     lease = RebuildLease(client)
     if not lease.renewed():

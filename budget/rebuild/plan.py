@@ -24,7 +24,7 @@ class Credit:
     """Its row waits in pending_credits: as long as it does, its receipt must stand."""
 
 
-def items(
+def rebuild_items(
     *, open_runs: Iterable[OpenRun], ended_runs: Iterable[EndedRun], credits_counted: Iterable[Credit]
 ) -> Iterator[tuple[str, RebuildItem]]:
     """Each with its tenant, in the order they come."""
@@ -39,7 +39,7 @@ def items(
         yield counted.tenant_id, RebuildItem("credit", counted.entry_id, counted.amount_micros, int(counted.pending))
 
 
-def batches(balances: Mapping[str, int], items: Iterable[tuple[str, RebuildItem]]) -> Iterator[Batch]:
+def rebuild_batches(balances: Mapping[str, int], items: Iterable[tuple[str, RebuildItem]]) -> Iterator[Batch]:
     """One that sets its balance for every tenant of `balances`; then the items, as long as they are of one tenant."""
     for tenant_id, balance_micros in balances.items():
         yield Batch(tenant_id, balance_micros, begin=True)

@@ -37,7 +37,7 @@ from budget.outcomes import Superseded
 from budget.rebuild import evidence, lease
 from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.lease import RebuildLease
-from budget.rebuild.plan import Credit, batches, items
+from budget.rebuild.plan import Credit, rebuild_batches, rebuild_items
 from budget.redis import keys, scripts
 from budget.redis.connection import one_connection
 from budget.redis.gate import GateClosed
@@ -75,7 +75,7 @@ def rebuild_all() -> Rebuilt | Busy:
 
     Raises RedisError, Django's database Error, RebuildFailed or LedgerBehind; money is closed then.
     """
-    with lease.taken(scripts.shared().client) as mine:
+    with lease.rebuild_lease(scripts.shared().client) as mine:
         if mine is None:
             return Busy()
         for _ in range(ATTEMPTS):
@@ -89,7 +89,7 @@ def rebuild_all() -> Rebuilt | Busy:
 
 def rebuild_tenant(tenant_id: str) -> Rebuilt | Busy:
     """One tenant's money anew, behind its own gate; the others go on. Fails as `rebuild_all` does."""
-    with lease.taken(scripts.shared().client) as mine:
+    with lease.rebuild_lease(scripts.shared().client) as mine:
         if mine is None:
             return Busy()
         for _ in range(ATTEMPTS):
@@ -100,7 +100,7 @@ def rebuild_tenant(tenant_id: str) -> Rebuilt | Busy:
         raise RebuildFailed(f"{tenant_id}: superseded {ATTEMPTS} times")
 
 
-def mended(tenant_id: str) -> bool:
+def try_rebuild_tenant(tenant_id: str) -> bool:
     """Rebuild a tenant on the way, where a balance or hold was found missing; what fails is left to the gate watch."""
     try:
         return isinstance(rebuild_tenant(tenant_id), Rebuilt)
@@ -109,7 +109,7 @@ def mended(tenant_id: str) -> bool:
         return False
 
 
-def preview(tenant_id: str | None) -> Rebuilt:
+def preview_rebuild(tenant_id: str | None) -> Rebuilt:
     """What a rebuild would write, without fencing or writing anything."""
     with _one_view():
         return _counted(tenant_id).summary()
@@ -129,7 +129,7 @@ def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
     with closing(one_connection(money.client)) as client:
         token = money.gate.close(client)
         log.warning("money closed for rebuilding")
-        evidence.must_stand(client)  # behind the gate, so that nothing more is left, and before the ledger is read
+        evidence.require_commits(client)  # behind the gate, so that nothing more is left, and before the ledger is read
         rebuilt = _fenced_and_written(client, None, token, mine)
         if rebuilt is None or (epoch := money.gate.open(client, token)) is None:
             return None
@@ -141,7 +141,7 @@ def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
 def _rebuild_tenant(tenant_id: str, mine: RebuildLease) -> Rebuilt | None:
     money = scripts.shared()
     with closing(one_connection(money.client)) as client:
-        evidence.must_stand(client)
+        evidence.require_commits(client)
         token = money.gate.close_tenant(client, tenant_id)
         rebuilt = _fenced_and_written(client, tenant_id, token, mine)
         if rebuilt is None or not money.gate.open_tenant(client, tenant_id, token):
@@ -153,7 +153,7 @@ def _rebuild_tenant(tenant_id: str, mine: RebuildLease) -> Rebuilt | None:
 
 def _fenced_and_written(client: redis.Redis, tenant_id: str | None, token: str, mine: RebuildLease) -> Rebuilt | None:
     """None where another has closed since, or the lease is another's: it would be refused, and need not try."""
-    if not fenced(tenant_id, mine):
+    if not fence_open_runs(tenant_id, mine):
         return None
     with _one_view():
         counted = _counted(tenant_id)
@@ -162,7 +162,7 @@ def _fenced_and_written(client: redis.Redis, tenant_id: str | None, token: str, 
     return counted.summary()
 
 
-def fenced(tenant_id: str | None, mine: RebuildLease) -> bool:
+def fence_open_runs(tenant_id: str | None, mine: RebuildLease) -> bool:
     """Every run between two effects has a version that nobody knows. A batch that meets another fence goes again."""
     for attempt in range(1, FENCE_ATTEMPTS + 1):
         try:
@@ -200,12 +200,12 @@ def _counted(tenant_id: str | None) -> _Counted:
 def _written(client: redis.Redis, tenant_id: str | None, counted: _Counted, token: str, mine: RebuildLease) -> bool:
     """From the view to Redis, a few batches at a time: what is held in memory does not grow with what is written."""
     runs = ports.open_runs()
-    beside = items(
+    beside = rebuild_items(
         open_runs=runs.open(tenant_id=tenant_id),
         ended_runs=runs.ended(tenant_id=tenant_id, within=timedelta(seconds=keys.RECEIPT_REBUILT_SECONDS)),
         credits_counted=_credits(tenant_id),
     )
-    left = batches(counted.balances, beside)
+    left = rebuild_batches(counted.balances, beside)
     while some := list(islice(left, BATCHES_AT_ONCE)):
         outcome = scripts.shared().write(client=client, token=token, batches=some)
         deadline.progressed()

@@ -27,7 +27,7 @@ _BY_PREFIX: Final = (
 )
 
 
-def rule_for(environ: dict[str, Any]) -> BodyRule:
+def body_rule_for(environ: dict[str, Any]) -> BodyRule:
     """What may be read of this request's body. Without a well-formed key nothing is: the answer will be a 401."""
     if environ["REQUEST_METHOD"] not in METHODS_WITH_BODY:
         return NO_BODY

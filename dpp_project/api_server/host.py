@@ -85,7 +85,7 @@ class ApiHost:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
-            environ = wsgi_environ.of(scope)
+            environ = wsgi_environ.environ_of(scope)
             environ["REMOTE_ADDR"] = self._addresses.of(environ["REMOTE_ADDR"], environ.get("HTTP_X_FORWARDED_FOR", ""))
             await self._answer(environ, receive, send, peer=scope["client"])
 
@@ -96,7 +96,7 @@ class ApiHost:
                 await self._alive(environ).send(send)
                 return
             source, has_paid = await self._admitted(environ)
-            held = await self.bodies.read(environ, receive, body_rules.rule_for(environ))
+            held = await self.bodies.read(environ, receive, body_rules.body_rule_for(environ))
             answer = await self._threads.answer(
                 environ,
                 source or site_of(environ["REMOTE_ADDR"]),

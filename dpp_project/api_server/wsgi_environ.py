@@ -20,7 +20,7 @@ _FIXED: Final[Environ] = {
 }
 
 
-def of(scope: AsgiScope) -> Environ:
+def environ_of(scope: AsgiScope) -> Environ:
     """All but the body."""
     version = scope["http_version"]
     environ = _FIXED | {

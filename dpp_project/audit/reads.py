@@ -12,7 +12,7 @@ class TrailPage:
     """The number the next page begins below."""
 
 
-def of_tenant(tenant_id: str, *, below: int | None, limit: int) -> TrailPage:
+def read_trail_of(tenant_id: str, *, below: int | None, limit: int) -> TrailPage:
     """What concerns a tenant; one more than asked for tells whether there is a next page."""
     chosen = AuditEntry.objects.filter(tenant_id=tenant_id)
     if below is not None:

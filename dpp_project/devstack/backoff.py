@@ -5,7 +5,7 @@ LONGEST_SECONDS = 5.0
 STEADY_SECONDS = 20.0
 
 
-def delay(failures: int) -> float:
+def restart_delay(failures: int) -> float:
     """No delay after the first failure, then doubling: a killed program restarts at once, a broken one seldom."""
     if failures <= 1:
         return 0.0

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from dpp_project.processes.identity import PROC, identity, stat
+from dpp_project.processes.identity import PROC, identity, process_stat
 
 
 def children(pid: int) -> list[int]:
@@ -14,7 +14,7 @@ def children(pid: int) -> list[int]:
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
-            fields = stat(int(entry.name))
+            fields = process_stat(int(entry.name))
             if fields is not None and int(fields[1]) == pid:
                 found.append(int(entry.name))
     return found

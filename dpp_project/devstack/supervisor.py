@@ -139,7 +139,7 @@ class Supervisor:
         self._bury(unit)
         self._end_orphans()
         unit.failures = backoff.failures_after(unit.failures, lived_seconds=lived)
-        unit.not_before = time.monotonic() + backoff.delay(unit.failures)
+        unit.not_before = time.monotonic() + backoff.restart_delay(unit.failures)
         unit.state = "backoff"
 
     def _bury(self, unit: Unit) -> None:

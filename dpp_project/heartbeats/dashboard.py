@@ -11,7 +11,7 @@ ROWS_MAX = 50
 
 
 @panel(title="Processes", order=11, permission="jobs.view_jobreport")
-def running() -> Panel:
+def processes_panel() -> Panel:
     now = clock.now()
     rows = [
         [

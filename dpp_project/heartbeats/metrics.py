@@ -9,7 +9,7 @@ from dpp_project.observe import metrics
 
 
 @metrics.collector("processes")
-def count() -> Iterable[Metric]:
+def collect_processes() -> Iterable[Metric]:
     family = GaugeMetricFamily("dpp_processes", "Processes of the platform.", labels=["service", "state"])
     for service, states in processes.counts().items():
         for state, number in states.items():

@@ -17,7 +17,7 @@ REMARKS_MAX = 3
 
 
 @panel(title="Jobs", order=80, permission="jobs.view_jobreport")
-def jobs() -> Panel:
+def jobs_panel() -> Panel:
     now = clock.now()
     rows = []
     for job in registry.jobs().values():
@@ -40,7 +40,7 @@ def jobs() -> Panel:
 
 
 @panel(title="Rows changed by jobs", order=81, permission="jobs.view_jobreport")
-def work_by_hour() -> Panel:
+def job_work_panel() -> Panel:
     end = clock.now().replace(minute=0, second=0, microsecond=0)
     hours = [end - timedelta(hours=back) for back in reversed(range(HOURS))]
     found: dict[datetime, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))

@@ -11,7 +11,7 @@ from dpp_project.observe import metrics
 
 
 @metrics.collector("jobs")
-def job_ages() -> Iterable[Metric]:
+def collect_job_ages() -> Iterable[Metric]:
     """A job that never finished has no age: alert on absence as on an age far above its interval."""
     age = GaugeMetricFamily("dpp_job_age_seconds", "Since the job last finished.", labels=["job"])
     interval = GaugeMetricFamily("dpp_job_interval_seconds", "How often the job is due.", labels=["job"])

@@ -114,7 +114,7 @@ class _LatestPage:
 _latest = _LatestPage()
 
 
-def latest_page() -> bytes:
+def latest_metrics() -> bytes:
     return _latest.get()
 
 

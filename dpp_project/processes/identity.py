@@ -9,13 +9,13 @@ _START_TIME = 19  # field 22 of proc_pid_stat(5), counted after the name in brac
 
 def identity(pid: int) -> str | None:
     """Boot, pid and start time; None when there is no such process, or no /proc to ask."""
-    fields = stat(pid)
+    fields = process_stat(pid)
     if fields is None or fields[0] in {"Z", "X"}:
         return None
     return f"{_boot()}/{pid}/{fields[_START_TIME]}"
 
 
-def stat(pid: int) -> list[str] | None:
+def process_stat(pid: int) -> list[str] | None:
     """The fields after the name, which may hold anything."""
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")

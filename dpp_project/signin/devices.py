@@ -17,7 +17,7 @@ SALT: Final = "dpp.signin.device"
 MAX_AGE_SECONDS: Final = 90 * 86_400
 
 
-def of(request: HttpRequest, name: str) -> str | None:
+def known_device(request: HttpRequest, name: str) -> str | None:
     """The id of this browser, where its cookie is ours and of this operator."""
     try:
         held = signing.loads(request.COOKIES.get(COOKIE, ""), salt=SALT, max_age=MAX_AGE_SECONDS)
@@ -26,8 +26,8 @@ def of(request: HttpRequest, name: str) -> str | None:
     return str(held["device"]) if held["name"] == person_of(name) else None
 
 
-def remember(request: HttpRequest, response: HttpResponse, name: str, *, secure: bool) -> None:
-    device = of(request, name) or secrets.token_urlsafe(12)
+def remember_device(request: HttpRequest, response: HttpResponse, name: str, *, secure: bool) -> None:
+    device = known_device(request, name) or secrets.token_urlsafe(12)
     response.set_cookie(
         COOKIE,
         signing.dumps({"name": person_of(name), "device": device}, salt=SALT),

@@ -35,7 +35,7 @@ class LoginForm(AuthenticationForm):  # type: ignore[misc]  # unfold has no type
                 name=name,
                 password=password,
                 code=self.cleaned_data.get("code", ""),
-                device=devices.of(self.request, name),
+                device=devices.known_device(self.request, name),
             )
             if isinstance(found, SignInRefused):
                 raise ValidationError(THROTTLED if found is SignInRefused.THROTTLED else WRONG)

@@ -9,7 +9,7 @@ from dpp_project.refusals import Refusal
 from dpp_project.signin.sign_in import SignInRefused, sign_in
 
 
-def prove(name: str, *, permission: str, field: str = "--by") -> str | Refusal:
+def prove_operator(name: str, *, permission: str, field: str = "--by") -> str | Refusal:
     """Her name as an actor, once her console password and code are right and she may do it in the console."""
     name = name.strip()
     user = sign_in(

@@ -41,7 +41,7 @@ def matching_step(secret: str, given: str, *, seconds: float, after: int) -> int
     return found
 
 
-def address(secret: str, *, name: str, issuer: str) -> str:
+def provisioning_uri(secret: str, *, name: str, issuer: str) -> str:
     """What an authenticator app reads: as a link, or typed by hand from the secret."""
     label = quote(f"{issuer}:{name}", safe="")
     return f"otpauth://totp/{label}?secret={secret}&issuer={quote(issuer, safe='')}"

@@ -26,7 +26,7 @@ def login(request: HttpRequest) -> HttpResponse:
     response = admin.site.login(request)
     if request.method == "POST" and response.status_code == 302 and request.user.is_authenticated:
         request.session.set_expiry(clock.now() + settings.SESSION_LENGTH)
-        devices.remember(request, response, request.user.get_username(), secure=settings.SESSION_COOKIE_SECURE)
+        devices.remember_device(request, response, request.user.get_username(), secure=settings.SESSION_COOKIE_SECURE)
     return response
 
 
@@ -83,7 +83,10 @@ def _context(
     }
     if factor is None:
         grouped = " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))
-        context |= {"secret": grouped, "address": totp.address(secret, name=user.get_username(), issuer=ISSUER)}
+        context |= {
+            "secret": grouped,
+            "address": totp.provisioning_uri(secret, name=user.get_username(), issuer=ISSUER),
+        }
     return context
 
 

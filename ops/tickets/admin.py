@@ -55,7 +55,7 @@ class TicketForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptabl
     def clean(self) -> dict[str, Any]:
         found: dict[str, Any] = super().clean() or {}
         if {"request_type", "payload"} <= found.keys():
-            fault = services.request_fault(
+            fault = services.ticket_fault(
                 request_type=RequestType(found["request_type"]),
                 payload=found["payload"],
                 reason=found.get("reason") or "",
@@ -72,7 +72,7 @@ class DeclineForm(forms.Form):
     reason = forms.CharField(max_length=TEXT_LENGTH_MAX, widget=UnfoldAdminTextInputWidget)
 
 
-class SwitchForm(forms.ModelForm):  # type: ignore[type-arg]
+class EmergencySwitchForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = EmergencySwitch
         fields = ["is_on", "reason"]
@@ -208,7 +208,7 @@ class TicketAdmin(WrittenOnceAdmin):
 @admin.register(EmergencySwitch)
 class EmergencySwitchAdmin(WrittenOnceAdmin):
     formfield_overrides = ONE_LINE
-    form = SwitchForm
+    form = EmergencySwitchForm
     list_display = ("at", "state", "actor", "reason")
     fields = ("is_on", "reason")
 
@@ -217,7 +217,7 @@ class EmergencySwitchAdmin(WrittenOnceAdmin):
         return "STOPPED" if turn.is_on else "RUNNING"
 
     def save_model(self, request: HttpRequest, obj: EmergencySwitch, form: Any, change: bool) -> None:  # noqa: FBT001
-        turned = emergency.turn(on=obj.is_on, actor=actors.person(request.user), reason=obj.reason)
+        turned = emergency.turn_emergency_stop(on=obj.is_on, actor=actors.person(request.user), reason=obj.reason)
         if turned is None:  # the form has asked the same question
             raise ValueError("a reason is needed")
         obj.pk, obj.actor = turned.pk, turned.actor

@@ -9,7 +9,7 @@ from ops.tickets.states import TicketStatus
 
 
 @panel(title="Operations", order=80, permission="tickets.view_ticket")
-def operations() -> Panel:
+def operations_panel() -> Panel:
     stop, receipt = emergency.state(), OpsRunReceipt.objects.first()
     tickets = reverse("admin:tickets_ticket_changelist")
     return Panel(

@@ -20,7 +20,7 @@ def is_on() -> bool:
     return latest is not None and latest.is_on
 
 
-def turn(*, on: bool, actor: str, reason: str) -> EmergencySwitch | None:
+def turn_emergency_stop(*, on: bool, actor: str, reason: str) -> EmergencySwitch | None:
     """A further row, also where nothing changes: who said so again, and why, is worth keeping. None: no reason."""
     if text_fault("reason", reason) is not None:
         return None

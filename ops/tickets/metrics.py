@@ -20,7 +20,7 @@ REAPED = Counter("dpp_tickets_reaped_total", "Tickets that the ticket reaper end
 
 
 @collector("tickets")
-def levels() -> Iterable[Metric]:
+def collect_tickets() -> Iterable[Metric]:
     """Read from the index of unfinished tickets: the scrape costs the same however many have ended."""
     unfinished = GaugeMetricFamily("dpp_tickets_unfinished", "Tickets that have not ended.", labels=["status"])
     found = dict(selectors.unfinished().order_by().values_list("status").annotate(count=Count("pk")))

@@ -182,7 +182,7 @@ def publish_due() -> None:
         newest = ReaperReport.objects.order_by("-pk").values_list("pk", flat=True).first()
         for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("-pk")[:PUBLISHED_AT_ONCE]:
             try:
-                with outages.told_apart():
+                with outages.outages_told_apart():
                     for path in [row.snapshot_path, *([LATEST_PATH] if row.pk == newest else [])]:
                         bucket.put(path, row.content.encode(), content_type=CONTENT_TYPE)
             except StorageAway as error:

@@ -40,7 +40,7 @@ def open_ticket(
     idempotency_key: str | None = None,
 ) -> Opened | Refusal:
     """A ticket for the next cycle. Key: the idempotency key, where one is given; the same request under it is found."""
-    fault = request_fault(request_type=request_type, payload=payload, reason=reason)
+    fault = ticket_fault(request_type=request_type, payload=payload, reason=reason)
     if fault is not None:
         return fault
     checked = checked_payload(request_type, payload)
@@ -63,7 +63,7 @@ def open_ticket(
     return Opened(ticket, is_new)
 
 
-def request_fault(*, request_type: RequestType, payload: object, reason: str) -> Refusal | None:
+def ticket_fault(*, request_type: RequestType, payload: object, reason: str) -> Refusal | None:
     """What is wrong with a ticket that is asked for, if anything; forms ask before they open one."""
     if len(reason) > TEXT_LENGTH_MAX or not (reason == "" or reason.isprintable()):
         return invalid("reason", f"must be at most {TEXT_LENGTH_MAX} printable characters")
@@ -77,7 +77,7 @@ def request_fault(*, request_type: RequestType, payload: object, reason: str) ->
 
 
 def checked_payload(request_type: RequestType, payload: object) -> dict[str, Any]:
-    """As it is stored, defaults filled in. Raises ValidationError where `request_fault` finds one."""
+    """As it is stored, defaults filled in. Raises ValidationError where `ticket_fault` finds one."""
     return processor_of(request_type).payload.model_validate(payload).model_dump(mode="json")
 
 

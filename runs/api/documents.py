@@ -19,7 +19,7 @@ from runs.models import Run
 from runs.packs.pack import is_file_name
 from runs.reads import for_tenant
 from runs.states import MoneyState, Stage, Status
-from runs.submit.run_receipt import href
+from runs.submit.run_receipt import run_href
 from runs.transitions import OWN_FAILURES
 
 log = structlog.get_logger("dpp.run")
@@ -232,7 +232,7 @@ def _failed(run: Run, reason_code: str) -> FailedResult:
             type=type_uri(reason),
             title=REASONS[reason].title,
             detail=run.last_error_detail or REASONS[reason].cause,
-            instance=href(run.run_id),
+            instance=run_href(run.run_id),
             reason_code=reason_code,
             trace_id=run.trace_id,
             run_id=run.run_id,

@@ -54,7 +54,7 @@ class Token:
         rate_limits.enforce(self._request, rate_limits.decide(answer, bucket=self._bucket, limit=limit))
 
     def missed(self, error: RedisError) -> None:
-        rate_limits.unmetered(error, bucket=self._bucket)
+        rate_limits.pass_or_refuse_unmetered(error, bucket=self._bucket)
 
     def __enter__(self) -> Self:
         return self

@@ -94,7 +94,7 @@ class UploadsView(MeteredView):
         """An address to PUT one file to, in the tenant's own part of the bucket. Files are deleted after 30 days."""
         asked = read_body(request, UploadRequest)
         try:
-            room = uploads.prepare(
+            room = uploads.prepare_upload(
                 tenant_id=principal_of(request).tenant_id,
                 filename=asked.filename,
                 content_type=asked.content_type,

@@ -65,7 +65,7 @@ class RunsView(MeteredView):
     def get(self, request: Request) -> HttpResponse:
         """The tenant's runs, newest first."""
         query = read_query(request, RunsQuery)
-        page = listing.page(
+        page = listing.list_runs(
             tenant_id=principal_of(request).tenant_id,
             filters=query.filters(),
             after=query.cursor,
@@ -190,7 +190,11 @@ def _refused(request: Request, refusal: SubmitRefusal) -> Problem:
 
 def _owned(request: Request, text: str, money: SeenBalance) -> Run:
     """The tenant's run. Another's, an unknown one and a malformed id are the same 404; one past its time is 410."""
-    run = for_tenant.one_with_inputs(principal_of(request).tenant_id, UUID(text)) if _RUN_ID.fullmatch(text) else None
+    run = (
+        for_tenant.run_of_tenant_with_inputs(principal_of(request).tenant_id, UUID(text))
+        if _RUN_ID.fullmatch(text)
+        else None
+    )
     if run is None:
         raise _not_found()
     if for_tenant.is_gone(run):

@@ -12,12 +12,12 @@ REASONS: Final = frozenset({"PACK_FAILED", "PACK_CRASHED", "PACK_MEMORY_EXCEEDED
 """That it may give for its own end."""
 
 
-def cost(said: Mapping[str, Any]) -> tuple[int, int]:
+def claimed_cost(said: Mapping[str, Any]) -> tuple[int, int]:
     """Micros and tokens."""
     return _amount(said["spent_micros"]), _amount(said["tokens"])
 
 
-def artifact(said: Mapping[str, Any], content: bytes) -> Artifact:
+def claimed_artifact(said: Mapping[str, Any], content: bytes) -> Artifact:
     """By the rules of Work.add_artifact."""
     _require(said, name=str, content_type=str)
     if not is_file_name(said["name"]):
@@ -27,7 +27,7 @@ def artifact(said: Mapping[str, Any], content: bytes) -> Artifact:
     return Artifact(name=said["name"], content=content, content_type=said["content_type"])
 
 
-def answer(said: Mapping[str, Any]) -> dict[str, Any]:
+def claimed_answer(said: Mapping[str, Any]) -> dict[str, Any]:
     """`done` or `failed`."""
     if said["kind"] == "done":
         _require(said, data=dict, discard_log=list, blocked_log=list)

@@ -9,7 +9,7 @@ DEPTH_MAX: Final = 50
 _BLOCK: Final = 512
 
 
-def is_within(folder: Path, bytes_max: int, files_max: int) -> bool:
+def disk_use_is_within(folder: Path, bytes_max: int, files_max: int) -> bool:
     """Whether all in it stays within both. A stranger made the folder: nothing is followed, nothing is too deep."""
     left_bytes, left_files = bytes_max, files_max
     unseen = [(str(folder), 0)]

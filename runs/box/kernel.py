@@ -165,15 +165,17 @@ _WITH_LOCK: Final = ctypes.PyDLL(None, use_errno=True)
 _ZERO: Final = ctypes.c_long(0)
 
 
-def number(name: str) -> int:
+def syscall_number(name: str) -> int:
     return NUMBERS[name][MACHINE]
 
 
-def call(name: str, *arguments: Any) -> int:
+def syscall(name: str, *arguments: Any) -> int:
     """The call's answer. Raises OSError, whose message begins with its name."""
     if MACHINE < 0:
         raise OSError(errno.ENOSYS, f"{name}: not known on this machine")
-    answer: int = _SYSCALL(number(name), *(ctypes.c_long(one) if isinstance(one, int) else one for one in arguments))
+    answer: int = _SYSCALL(
+        syscall_number(name), *(ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
+    )
     if answer < 0:
         _refused(name)
     return answer
@@ -234,7 +236,7 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities() -> None:
-    call("capset", _CAPABILITIES_OF_SELF, _NO_CAPABILITIES)
+    syscall("capset", _CAPABILITIES_OF_SELF, _NO_CAPABILITIES)
 
 
 def undumpable(*, really: bool = True) -> None:

@@ -35,7 +35,7 @@ USE: Final = KEEP | REMOVE_DIR | REMOVE_FILE
 def abi() -> int:
     """0 where there is no Landlock."""
     try:
-        return kernel.call("landlock_create_ruleset", None, 0, _VERSION)
+        return kernel.syscall("landlock_create_ruleset", None, 0, _VERSION)
     except OSError:
         return 0
 
@@ -57,16 +57,16 @@ def ruleset(grants: Iterable[tuple[int, int]]) -> int:
     handled = max(rights for since, rights in _OF_ABI.items() if since <= _ABI)
     attributes = struct.pack("QQQ", handled, _TCP if _ABI >= TCP_ABI else 0, _SCOPES if _ABI >= SCOPES_ABI else 0)
     size = 24 if _ABI >= SCOPES_ABI else 16 if _ABI >= TCP_ABI else 8
-    made = kernel.call("landlock_create_ruleset", attributes, size, 0)
+    made = kernel.syscall("landlock_create_ruleset", attributes, size, 0)
     for descriptor, allowed in grants:
         rule = struct.pack("=Qi", allowed & handled, descriptor)
-        kernel.call("landlock_add_rule", made, _PATH_BENEATH, rule, 0)
+        kernel.syscall("landlock_add_rule", made, _PATH_BENEATH, rule, 0)
     return made
 
 
 def restrict(rules: int) -> None:
     """For good. Needs PR_SET_NO_NEW_PRIVS."""
-    kernel.call("landlock_restrict_self", rules, 0)
+    kernel.syscall("landlock_restrict_self", rules, 0)
 
 
 _ABI: Final = abi()

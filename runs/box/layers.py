@@ -14,7 +14,7 @@ _ASK: Final = (
 _SECONDS: Final = 20.0
 
 
-def missing() -> list[str]:
+def missing_layers() -> list[str]:
     """Each in words. A process of its own asks, since it makes namespaces and this one may have threads."""
     asked = subprocess.run(  # noqa: S603  ourselves
         [sys.executable, "-I", "-c", _ASK, str(ROOT)], capture_output=True, check=True, timeout=_SECONDS
@@ -25,7 +25,7 @@ def missing() -> list[str]:
 
 def found() -> list[str]:
     lacking = []
-    if refused := namespaces.refusal(readable.paths(ROOT, [])):
+    if refused := namespaces.namespaces_refusal(readable.readable_paths(ROOT, [])):
         lacking.append(f"namespaces: {refused}")
     if (known := landlock.abi()) < landlock.SCOPES_ABI:
         lacking.append(f"Landlock that knows signals: ABI {known}, {landlock.SCOPES_ABI} is wanted")

@@ -42,7 +42,7 @@ class Limits:
         return asdict(self)
 
 
-def impose(limits: Limits, own: process_tree.MemoryUse) -> None:
+def impose_limits(limits: Limits, own: process_tree.MemoryUse) -> None:
     """For good: hard limits, and none can be lifted by the pack's code or its children. `own` is the zygote's memory.
 
     RLIMIT_DATA is the memory limit: private writable memory, without the address space that allocators and thread
@@ -63,7 +63,7 @@ def impose(limits: Limits, own: process_tree.MemoryUse) -> None:
     threading.stack_size(THREAD_STACK_BYTES)
 
 
-def impose_on_all() -> None:
+def impose_limits_on_box() -> None:
     """On the nursery, and by inheritance on every process of the box."""
     child_limits.lower(resource.RLIMIT_CORE, 0)
     if sys.platform == "linux":

@@ -62,7 +62,7 @@ def enter_as_job(size_bytes: int, files_max: int) -> None:
     _own_proc()
     options = f"size={size_bytes},nr_inodes={files_max},mode=700".encode()
     flags = _NO_SETUID | _NO_DEVICES | _NO_EXECUTION
-    kernel.call("mount", b"tmpfs", SCRATCH.encode(), b"tmpfs", flags, options)
+    kernel.syscall("mount", b"tmpfs", SCRATCH.encode(), b"tmpfs", flags, options)
     kernel.drop_capabilities()
 
 
@@ -76,10 +76,10 @@ def _write(path: str, text: str) -> None:
 def _make_root(readable: list[str]) -> None:
     """A new root with links to what may be read; then the old one is let go, with all that was mounted in it."""
     sources = _sources(readable)
-    kernel.call("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
-    kernel.call("mount", b"tmpfs", b"/tmp", b"tmpfs", _NO_SETUID | _NO_DEVICES, b"size=4m,mode=755")
+    kernel.syscall("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
+    kernel.syscall("mount", b"tmpfs", b"/tmp", b"tmpfs", _NO_SETUID | _NO_DEVICES, b"size=4m,mode=755")
     os.mkdir("/tmp/.old")  # noqa: PTH102, S108  the mount of the line above
-    kernel.call("pivot_root", b"/tmp", b"/tmp/.old")
+    kernel.syscall("pivot_root", b"/tmp", b"/tmp/.old")
     os.chdir("/")
     for path, link in sources.items():
         _provide(path, link)
@@ -90,12 +90,12 @@ def _make_root(readable: list[str]) -> None:
     for folder in ("/tmp", "/dev/shm"):  # noqa: S108
         with contextlib.suppress(FileExistsError):  # our code lies below it: then it is a read-only folder
             os.symlink(SCRATCH, folder)  # noqa: PTH211  for what asks for no other
-    kernel.call("mount", b"/.old/proc", b"/proc", None, _BIND | _RECURSIVE, None)
+    kernel.syscall("mount", b"/.old/proc", b"/proc", None, _BIND | _RECURSIVE, None)
     _own_proc()
-    kernel.call("umount2", b"/.old", _DETACH)
+    kernel.syscall("umount2", b"/.old", _DETACH)
     os.rmdir("/.old")  # noqa: PTH106
     options = f"size={_ZYGOTE_BYTES},mode=700".encode()
-    kernel.call("mount", b"tmpfs", SCRATCH.encode(), b"tmpfs", _NO_SETUID | _NO_DEVICES | _NO_EXECUTION, options)
+    kernel.syscall("mount", b"tmpfs", SCRATCH.encode(), b"tmpfs", _NO_SETUID | _NO_DEVICES | _NO_EXECUTION, options)
     _set_attributes("/", _READ_ONLY | _NO_SETUID | _NO_DEVICES, recursive=False)
 
 
@@ -142,7 +142,7 @@ def _bind(path: str) -> None:
     else:
         os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    kernel.call("mount", old.encode(), path.encode(), None, _BIND | _RECURSIVE, None)
+    kernel.syscall("mount", old.encode(), path.encode(), None, _BIND | _RECURSIVE, None)
     devices = 0 if path.startswith("/dev/") else _NO_DEVICES
     _set_attributes(path, _READ_ONLY | _NO_SETUID | devices, recursive=True)
 
@@ -150,21 +150,21 @@ def _bind(path: str) -> None:
 def _set_attributes(path: str, attributes: int, *, recursive: bool) -> None:
     """Added to those that are there, which none in a user namespace may take away."""
     wanted = attributes.to_bytes(8, "little") + bytes(24)
-    kernel.call("mount_setattr", _HERE, path.encode(), _AT_RECURSIVE if recursive else 0, wanted, len(wanted))
+    kernel.syscall("mount_setattr", _HERE, path.encode(), _AT_RECURSIVE if recursive else 0, wanted, len(wanted))
 
 
 def _own_proc() -> None:
     """A /proc of this process's namespace in the place of the one that is there, and not on top of it."""
-    context = kernel.call("fsopen", b"proc", 0)
+    context = kernel.syscall("fsopen", b"proc", 0)
     try:
-        kernel.call("fsconfig", context, _SET_STRING, b"subset", b"pid", 0)
-        kernel.call("fsconfig", context, _CREATE, None, None, 0)
-        made = kernel.call("fsmount", context, 0, _NO_SETUID | _NO_DEVICES | _NO_EXECUTION)
+        kernel.syscall("fsconfig", context, _SET_STRING, b"subset", b"pid", 0)
+        kernel.syscall("fsconfig", context, _CREATE, None, None, 0)
+        made = kernel.syscall("fsmount", context, 0, _NO_SETUID | _NO_DEVICES | _NO_EXECUTION)
     finally:
         os.close(context)
     try:
-        kernel.call("umount2", b"/proc", _DETACH)
-        kernel.call("move_mount", made, b"", _HERE, b"/proc", _EMPTY_PATH)
+        kernel.syscall("umount2", b"/proc", _DETACH)
+        kernel.syscall("move_mount", made, b"", _HERE, b"/proc", _EMPTY_PATH)
     finally:
         os.close(made)
 
@@ -172,7 +172,7 @@ def _own_proc() -> None:
 # Whether all of it can be had here.
 
 
-def refusal(readable: Iterable[str]) -> str | None:
+def namespaces_refusal(readable: Iterable[str]) -> str | None:
     """What this machine refuses, or None: a zygote and a job are made, for once and for nothing."""
     outer = Ids()
     reading, writing = os.pipe()

@@ -36,11 +36,11 @@ def main(*, leash: int, scratch: str, controls: Mapping[str, int], may_read: Seq
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)
-    limits.impose_on_all()
+    limits.impose_limits_on_box()
     kernel.undumpable()
     parent_death.adopt_orphans()  # what a zygote leaves behind that dies itself
     folder, worker = Path(scratch), socket.socket(fileno=leash)
-    allowed = readable.paths(Path(__file__).resolve().parents[2], may_read)
+    allowed = readable.readable_paths(Path(__file__).resolve().parents[2], may_read)
     apart = _can_be_apart(allowed)
     gc.collect()
     gc.freeze()  # a child's collector would touch, and so copy, every page we share
@@ -55,7 +55,7 @@ def main(*, leash: int, scratch: str, controls: Mapping[str, int], may_read: Seq
 
 def _can_be_apart(allowed: Sequence[str]) -> bool:
     """Without namespaces nothing of the box needs a capability, and then it has none, whatever user it runs as."""
-    if (refused := namespaces.refusal(allowed)) is None:
+    if (refused := namespaces.namespaces_refusal(allowed)) is None:
         return True
     sys.stderr.write(f"box: jobs have no namespaces of their own: {refused}\n")
     kernel.drop_bounding_set()

@@ -86,7 +86,7 @@ _ENDED_FOR: Final = {
 }
 
 
-def decide(found: Evidence) -> PackOutcome:
+def decide_outcome(found: Evidence) -> PackOutcome:
     """Being stopped first, then the answer, then the end of the process: a complete answer stands whatever followed."""
     if found.stopped:
         return Stopped(spent_micros=found.spent_micros)

@@ -83,7 +83,7 @@ def _main(
             _forget_randomness()
         process = PackProcess(connection)
         request = wire.receive(connection).document
-        box_limits.impose(limits, own)
+        box_limits.impose_limits(limits, own)
         seal.shut(scratch)
         process.do(request, deadline=limits.deadline)
     except (OSError, EOFError):

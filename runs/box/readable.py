@@ -21,7 +21,7 @@ NAMED_BY: Final = ("TESSDATA_PREFIX",)
 """Variables of the box's own environment that name a folder."""
 
 
-def paths(root: Path, named: Iterable[str]) -> list[str]:
+def readable_paths(root: Path, named: Iterable[str]) -> list[str]:
     """Those that exist. `root` is where our code lies; `named` are files and folders that the operator named."""
     python = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, *sys.path}
     found = [

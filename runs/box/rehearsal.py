@@ -27,7 +27,7 @@ SECONDS: Final = 5.0
 _CEILING_MICROS: Final = 1_000_000_000
 
 
-def went_well(pack: Pack[Any], module: str) -> bool:
+def rehearsal_went_well(pack: Pack[Any], module: str) -> bool:
     """False where this process must not be forked from. The alarm ends it, whatever it hangs in; so may the pack."""
     before = _descriptors()
     kernel.end_on((signal.SIGALRM,))

@@ -18,7 +18,7 @@ from runs.box import claimed, wire
 from runs.box.broker import Broker, Service
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
 from runs.box.limits import Limits
-from runs.box.outcomes import Evidence, Failed, Fault, PackOutcome, decide
+from runs.box.outcomes import Evidence, Failed, Fault, PackOutcome, decide_outcome
 from runs.box.outgoing import Outgoing
 from runs.packs.pack import ARTIFACTS_MAX, Artifact, EngineUnavailable, PackFailed, Reach
 
@@ -129,7 +129,7 @@ class RunningPack:
         else:
             found.not_started = "ZygoteLost"
         found.stopped = self._stopped_at is not None
-        return decide(found)
+        return decide_outcome(found)
 
     def stop(self) -> None:
         """End the pack, hard. The zygote does it; `wait` answers Stopped when it is done."""
@@ -300,7 +300,7 @@ class _Attempt:
             return  # nothing counts after the answer
         match said["kind"]:
             case "charge":
-                found.spent_micros, found.tokens = claimed.cost(said)
+                found.spent_micros, found.tokens = claimed.claimed_cost(said)
                 found.charged = True
             case "log":
                 self._log(str(said["event"])[:200], **said["values"])
@@ -309,9 +309,9 @@ class _Attempt:
             case "connect" | "closed" | "ask":
                 self._outside().hear(said, frame.content)
             case "artifact":
-                self._take_artifact(claimed.artifact(said, frame.content))
+                self._take_artifact(claimed.claimed_artifact(said, frame.content))
             case "done" | "failed":
-                found.answer = claimed.answer(said)
+                found.answer = claimed.claimed_answer(said)
             case _:
                 raise wire.Garbled
 

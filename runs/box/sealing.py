@@ -52,7 +52,7 @@ class Seal:
         seccomp.refuse()
 
 
-def of_jobs(may_read: Iterable[str], *, apart: bool) -> Seal:
+def seal_of_jobs(may_read: Iterable[str], *, apart: bool) -> Seal:
     if not landlock.is_known():
         return Seal(apart=apart, grants=(), rules=None)
     devices = landlock.opened(readable.DEVICES, landlock.LOOK | landlock.WRITE_FILE)

@@ -160,7 +160,7 @@ class Zygote:
             self._end(running, "memory")
         elif len(members) > PROCESSES_MAX:
             self._end(running, "processes")
-        elif not self._seal.apart and not disk_use.is_within(running.scratch, DISK_BYTES_MAX, FILES_MAX):
+        elif not self._seal.apart and not disk_use.disk_use_is_within(running.scratch, DISK_BYTES_MAX, FILES_MAX):
             self._end(running, "disk")
 
     def _worker_said(self, running: ForkedPack) -> None:
@@ -253,7 +253,7 @@ def main(
     own, and has no other folder for its jobs than a mount for each.
     """
     pack = _loaded(module)
-    if rehearse and pack is not None and not rehearsal.went_well(pack, module):
+    if rehearse and pack is not None and not rehearsal.rehearsal_went_well(pack, module):
         os._exit(1)
     rehearsed()
     tempfile.tempdir = None  # a pack process's own folder, not where the rehearsal would have written
@@ -266,7 +266,7 @@ def main(
     gc.freeze()
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
-    Zygote(connection, scratch, sealing.of_jobs(may_read, apart=apart)).serve()
+    Zygote(connection, scratch, sealing.seal_of_jobs(may_read, apart=apart)).serve()
 
 
 def _loaded(module: str) -> Pack[Any] | None:

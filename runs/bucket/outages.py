@@ -27,7 +27,7 @@ class StorageAway(Exception):  # noqa: N818  a finding
 
 
 @contextmanager
-def told_apart() -> Iterator[None]:
+def outages_told_apart() -> Iterator[None]:
     """Around one question to S3: StorageAway where S3 is away; an answer about the object is raised as it came."""
     try:
         yield
@@ -39,7 +39,7 @@ def told_apart() -> Iterator[None]:
         raise StorageAway from error
 
 
-def said(error: Exception) -> str:
+def s3_error_word(error: Exception) -> str:
     """What S3 answered about the object, in a word; of any other error its class alone, since its message may quote."""
     if isinstance(error, ObjectsNotDeleted):
         return str(error)

@@ -51,7 +51,7 @@ class NoRoom(Exception):  # noqa: N818  named for the finding
         """When the oldest of them is deleted."""
 
 
-def prepare(*, tenant_id: str, filename: str, content_type: str, size_bytes: int) -> Upload:
+def prepare_upload(*, tenant_id: str, filename: str, content_type: str, size_bytes: int) -> Upload:
     """An address for exactly this length and type, once, for ten minutes. The id in its key cannot be guessed.
 
     The room is counted first, under the lock of its tenant: a death before the answer leaves room that nothing comes
@@ -106,18 +106,18 @@ def room_bytes() -> int:
     return ENV.DPP_UPLOAD_MB_PER_TENANT * 1_000_000
 
 
-def unseen() -> QuerySet[UploadRoom]:
+def unseen_uploads() -> QuerySet[UploadRoom]:
     """Rooms whose address has ended, and that nobody has looked into since."""
     ended = Now() - timedelta(seconds=UNUSED_AFTER_SECONDS)
     return UploadRoom.objects.filter(was_seen=False, created_at__lt=ended).order_by("created_at", "pk")
 
 
-def past_retention() -> QuerySet[UploadRoom]:
+def uploads_past_retention() -> QuerySet[UploadRoom]:
     old = Now() - timedelta(days=RETENTION_DAYS)
     return UploadRoom.objects.filter(created_at__lt=old).order_by("created_at", "pk")
 
 
-def look_into(room: UploadRoom) -> bool:
+def look_into_upload(room: UploadRoom) -> bool:
     """Whether its file is there; an unused room is given back. A file is never longer than its room."""
     if storage.shared().head(room.key) is None:
         UploadRoom.objects.filter(pk=room.pk).delete()
@@ -126,7 +126,7 @@ def look_into(room: UploadRoom) -> bool:
     return True
 
 
-def give_back(room: UploadRoom) -> None:
+def give_back_upload_room(room: UploadRoom) -> None:
     """The file first: a death in between leaves a room that the next pass gives back."""
     storage.shared().delete_prefix(room.key)
     UploadRoom.objects.filter(pk=room.pk).delete()

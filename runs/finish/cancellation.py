@@ -53,7 +53,7 @@ def cancel(
     """See the module. None: the tenant has no such run. Asked again, it finds the run ended."""
     run: Run | None = None
     for _ in range(TURNS):
-        run = for_tenant.one(tenant_id, run_id)
+        run = for_tenant.run_of_tenant(tenant_id, run_id)
         if run is None:
             return None
         if run.finalize_stage is not None:
@@ -65,7 +65,9 @@ def cancel(
             finished = finish(claimed.claim)
             how = "committed" if isinstance(finished, Committed) else finished.value
             log.info("run canceled", run_id=str(run_id), tenant_id=tenant_id, finished=how)
-            return Canceled(for_tenant.one(tenant_id, run_id) or run, ended=finished is not Unfinished.WAITING)
+            return Canceled(
+                for_tenant.run_of_tenant(tenant_id, run_id) or run, ended=finished is not Unfinished.WAITING
+            )
     assert run is not None  # noqa: S101  it was read in every turn
     return NotCancelable(run)  # it moved under us each time: start and finish have been faster
 

@@ -70,7 +70,9 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | Non
         return run
     # What a failure of ours cost may have gone back when the run ended; it does not go back twice.
     charge_micros = (run.actual_cost_usd_micros or 0) - ledger.refund_of(run.tenant_id, run_id)
-    alone = solo_limit.fault(charge_micros, field="run_id", ticket_type="DISPUTE_REFUND", approved_by=approved_by)
+    alone = solo_limit.solo_limit_fault(
+        charge_micros, field="run_id", ticket_type="DISPUTE_REFUND", approved_by=approved_by
+    )
     if alone is not None:
         return alone
     epoch = entries.open_epoch()

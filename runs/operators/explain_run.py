@@ -55,11 +55,11 @@ def timeline(run: Run) -> list[RunHistory]:
     return list(RunHistory.objects.filter(run_id=run.run_id).order_by("version"))
 
 
-def state(status: str, money_state: str, stage: str | None) -> str:
+def state_in_words(status: str, money_state: str, stage: str | None) -> str:
     return f"{status} {money_state} {stage or ''}".rstrip()
 
 
-def document(run: Run, told: Explanation) -> dict[str, Any]:
+def explanation_document(run: Run, told: Explanation) -> dict[str, Any]:
     return {
         "run_id": str(run.run_id),
         "tenant_id": run.tenant_id,
@@ -94,10 +94,10 @@ def document(run: Run, told: Explanation) -> dict[str, Any]:
     }
 
 
-def lines(run: Run, told: Explanation, *, now: datetime) -> list[str]:
+def explanation_lines(run: Run, told: Explanation, *, now: datetime) -> list[str]:
     said = [
         f"Run {run.run_id} of {run.tenant_id}, pack {run.pack_type}, trace {run.trace_id or 'none'}",
-        f"{state(run.status, run.money_state, run.finalize_stage)}, version {run.version}",
+        f"{state_in_words(run.status, run.money_state, run.finalize_stage)}, version {run.version}",
         "",
         told.stands,
         f"It waits for {told.waits_for}",
@@ -108,7 +108,7 @@ def lines(run: Run, told: Explanation, *, now: datetime) -> list[str]:
         "What happened:",
     ]
     said += [
-        f"  {step.at:%Y-%m-%d %H:%M:%S}  v{step.version}  {state(step.status, step.money_state, step.stage)}"
+        f"  {step.at:%Y-%m-%d %H:%M:%S}  v{step.version}  {state_in_words(step.status, step.money_state, step.stage)}"
         f"  by {step.actor}"
         for step in timeline(run)
     ]

@@ -1,4 +1,4 @@
-"""What tenants may read of runs. Every query here is bound to one tenant; recovery's own stand in scans.py."""
+"""What tenants may read of runs. Every query here is bound to one tenant; recovery's own stand in for_recovery.py."""
 
 import uuid
 from typing import Final
@@ -23,7 +23,7 @@ def visible_to(tenant_id: str) -> QuerySet[Run]:
     return Run.objects.filter(tenant_id=some_tenant).exclude(money_state=MoneyState.NONE)
 
 
-def one(tenant_id: str, run_id: uuid.UUID) -> Run | None:
+def run_of_tenant(tenant_id: str, run_id: uuid.UUID) -> Run | None:
     """The tenant's run, or nothing: another's run and no run look the same."""
     return _if_of(tenant_id, Run.objects.filter(run_id=run_id).exclude(money_state=MoneyState.NONE).first())
 
@@ -43,7 +43,7 @@ def is_gone(run: Run) -> bool:
 _SHOWN: Final = RunReader(sent=("run_id", "timebox_sec", "min_reliability_score", "inline"))
 
 
-def one_with_inputs(tenant_id: str, run_id: uuid.UUID) -> Run | None:
+def run_of_tenant_with_inputs(tenant_id: str, run_id: uuid.UUID) -> Run | None:
     """The tenant's run with what was asked of it, but for the inputs themselves; of a tombstone that is gone."""
     return _if_of(tenant_id, _SHOWN.one("runs.run_id = %s AND runs.money_state <> 'NONE'", run_id))
 

@@ -9,6 +9,6 @@ from runs.reads.with_inputs import RunReader
 _WHOLE: Final = RunReader()
 
 
-def read(run_id: uuid.UUID) -> Run | None:
+def read_for_worker(run_id: uuid.UUID) -> Run | None:
     """None where there is no such row; an expired run has no `sent`."""
     return _WHOLE.one("runs.run_id = %s", run_id)

@@ -25,7 +25,7 @@ class ListedRuns:
     next: Cursor | None
 
 
-def page(*, tenant_id: str, filters: Filters, after: Cursor | None, limit: int, now: datetime) -> ListedRuns:
+def list_runs(*, tenant_id: str, filters: Filters, after: Cursor | None, limit: int, now: datetime) -> ListedRuns:
     """One query; one run more than asked tells whether there is another page."""
     runs = _filtered(for_tenant.visible_to(tenant_id), filters, now)
     if after is not None:

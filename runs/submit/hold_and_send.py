@@ -10,7 +10,7 @@ from budget.outcomes import AlreadyHeld, AskAgain, Held, Insufficient, RunClosed
 from dpp_project.aws.sqs_sender import SendFailed
 from dpp_project.reasons import ReasonCode
 from runs import transitions
-from runs.claims import LOST, Seen
+from runs.claims import LOST, SeenRun
 from runs.finish.finalization import Committed, finish
 from runs.intents import Intent
 from runs.states import Status
@@ -97,13 +97,13 @@ class HoldAndSend:
         None: a worker has started it, or someone ended it; it stands. Dying after the claim leaves its intent to the
         reconciler, and the key answers "in progress" until the run has ended.
         """
-        seen: Seen = row
+        seen: SeenRun = row
         intent = Intent.full_refund(reason=ReasonCode.QUEUE_ENQUEUE_FAILED)
         for _ in range(TURNS):
             claimed = transitions.claim_unsent(run=seen, intent=intent, actor=ACTOR)
             if claimed is not LOST:
                 if isinstance(finish(claimed.claim), Committed):
-                    key_lock.forget(self._lock)
+                    key_lock.forget_mapping(self._lock)
                 return answer.not_queued(row.run_id, balance_micros=self._balance_micros)
             run = self._runs.read(row.run_id)
             if run is None or run.status != Status.QUEUED or run.finalize_stage is not None:

@@ -68,7 +68,7 @@ class Found:
     money: SeenBalance
 
 
-def take(lock: KeyLock, entry: TripMeter) -> Found:
+def take_key_lock(lock: KeyLock, entry: TripMeter) -> Found:
     """Meter the request, take the lock of its key, read its mapping and the balance: one trip.
 
     Raises RedisError; then nothing is known, and a lock that was taken lapses.
@@ -102,13 +102,13 @@ def write_mapping(lock: KeyLock, *, run_id: UUID, payload_hash: str, created_at_
     _try(lambda: _WRITE_MAPPING(connection.client(), keys=names, args=values), "mapping not written")
 
 
-def release(lock: KeyLock) -> None:
+def release_key_lock(lock: KeyLock) -> None:
     """Give the lock back, if it is still ours; without Redis it lapses."""
     lock.held = False
     _try(lambda: _UNLOCK(connection.client(), keys=[lock.lock_name], args=[lock.token]), "lock not released")
 
 
-def forget(lock: KeyLock) -> None:
+def forget_mapping(lock: KeyLock) -> None:
     """The key is free again: drop its mapping. One that stays behind names a row that no longer has the key."""
     _try(lambda: connection.client().delete(lock.mapping_name), "mapping not dropped")
 

@@ -90,7 +90,7 @@ class RunOfKey:
         return None if absent is None else answer.upload_missing(absent)
 
     def _accepted(self) -> SubmitAnswer | Row:
-        asked, run_id = self._asked, run_ids.new()
+        asked, run_id = self._asked, run_ids.new_run_id()
         accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR)
         if not isinstance(accepted, Accepted):
             return self.again(accepted.run_id)

@@ -41,7 +41,7 @@ class RunReceipt(_Part):
     meta: ReceiptMeta
 
 
-def href(run_id: UUID) -> str:
+def run_href(run_id: UUID) -> str:
     return f"/v1/runs/{run_id}"
 
 
@@ -85,6 +85,6 @@ def _receipt(
             timebox_sec=timebox_sec,
             min_reliability_score=min_reliability_score,
         ),
-        poll=Poll(href=href(run_id), recommended_interval_ms=POLL_RECOMMENDED_INTERVAL_MS),
+        poll=Poll(href=run_href(run_id), recommended_interval_ms=POLL_RECOMMENDED_INTERVAL_MS),
         meta=ReceiptMeta(trace_id=trace_id, profile_version=profile_version),
     )

@@ -36,7 +36,7 @@ def submit(*, tenant_id: str, idempotency_key: str, read: Callable[[], Submissio
     """
     lock = KeyLock(tenant_id, idempotency_key)
     try:
-        found = key_lock.take(lock, entry)
+        found = key_lock.take_key_lock(lock, entry)
     except RedisError as error:
         entry.missed(error)
         return BUDGET_UNAVAILABLE
@@ -50,4 +50,4 @@ def submit(*, tenant_id: str, idempotency_key: str, read: Callable[[], Submissio
         return HoldAndSend(asked, lock, runs, balance_micros=found.money.balance_micros).carry(run)
     finally:
         if lock.held:
-            key_lock.release(lock)
+            key_lock.release_key_lock(lock)

@@ -113,7 +113,7 @@ def _started(lease: Lease) -> Run | None:
     patience = Patience(seconds=START_PATIENCE_SECONDS)
     while True:
         try:
-            run = for_worker.read(lease.run_id)
+            run = for_worker.read_for_worker(lease.run_id)
             if run is None:
                 raise UnknownRun(lease.run_id)
             if run.lease_token == lease.token and run.status == Status.PROCESSING:
@@ -151,7 +151,7 @@ def _worked(run: Run, lease: Lease, message: WakingMessage | None) -> Intent | N
         metrics.PACK_SECONDS.labels(pack=run.pack_type, end=_name(outcome)).observe(time.monotonic() - begun)
         if isinstance(outcome, Stopped):
             return None
-        intent = store_result.decided(run, outcome, is_lost=lambda: held.lost)
+        intent = store_result.store_result(run, outcome, is_lost=lambda: held.lost)
         return None if held.lost else intent
 
 

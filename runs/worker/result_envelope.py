@@ -44,7 +44,7 @@ class Envelope:
     files: tuple[StoredFile, ...]
 
 
-def seal(run: Run, outcome: Done | Failed, *, used_micros: int, generated_at: datetime) -> Envelope:
+def seal_envelope(run: Run, outcome: Done | Failed, *, used_micros: int, generated_at: datetime) -> Envelope:
     """The envelope of a run that its worker ended. `used_micros` is what the claim will charge."""
     prefix = storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
     document = _document(run, outcome, used_micros=used_micros, generated_at=generated_at)

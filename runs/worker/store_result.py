@@ -28,7 +28,7 @@ UNFIT: Final = "The result holds what no document can."
 STORE_AWAY: Final = (BotoCoreError, ClientError, OSError)
 
 
-def decided(run: Run, outcome: Done | Failed, *, is_lost: Callable[[], bool]) -> Intent:
+def store_result(run: Run, outcome: Done | Failed, *, is_lost: Callable[[], bool]) -> Intent:
     """Store the envelope, and answer what the claim is to write. Only the worker does this, and before its claim.
 
     Died after it: an object that no row points to, gone with the run's prefix at the end of its retention.
@@ -36,11 +36,11 @@ def decided(run: Run, outcome: Done | Failed, *, is_lost: Callable[[], bool]) ->
     """
     intent = _intent(run, outcome)
     try:
-        sealed = result_envelope.seal(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
+        sealed = result_envelope.seal_envelope(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
     except (RecursionError, ValueError):  # nested as deep as can be read, and not as deep as can be written
         outcome = Failed(reason=ReasonCode.PACK_FAILED, detail=UNFIT, tokens=outcome.tokens)
         intent = _intent(run, outcome)
-        sealed = result_envelope.seal(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
+        sealed = result_envelope.seal_envelope(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
     pointer = _stored(run, sealed, is_lost)
     if pointer is None and isinstance(outcome, Done):
         lost = Failed(reason=ReasonCode.RESULT_LOST, detail="The result could not be stored.", tokens=outcome.tokens)

@@ -34,7 +34,7 @@ class Window:
 
 
 WINDOWS = (
-    Window("locked", key_lock, "take", "nothing"),
+    Window("locked", key_lock, "take_key_lock", "nothing"),
     Window("accepted", transitions, "accept", "unheld"),
     Window("held", services, "hold", "unheld"),
     Window("reserved", transitions, "reserve", "unsent"),
@@ -61,7 +61,7 @@ def a_death(monkeypatch: pytest.MonkeyPatch) -> Callable[[Shop, str, Any, str], 
     def die(shop: Shop, key: str, module: Any, step: str) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(module, step, dies_after(module, step))
-            patch.setattr(key_lock, "release", lambda _lock: None)
+            patch.setattr(key_lock, "release_key_lock", lambda _lock: None)
             with pytest.raises(Died):
                 shop.submit(key=key)
 

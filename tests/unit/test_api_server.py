@@ -17,7 +17,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpResponse, StreamingHttpResponse
 
 from dpp_project.api_server import body_rules, wsgi_environ
-from dpp_project.api_server.body_rules import MAX_FORM_BYTES, NO_BODY, BodyRule, rule_for
+from dpp_project.api_server.body_rules import MAX_FORM_BYTES, NO_BODY, BodyRule, body_rule_for
 from dpp_project.api_server.host import ApiHost, HostLimits
 from dpp_project.api_server.request_bodies import BodyLimits, RequestBodies, UnreadBody
 from dpp_project.api_server.stuck import EXIT_CODE, StuckLimits
@@ -47,7 +47,7 @@ def a_scope(method: str = "GET", path: bytes = b"/v1/x", *headers: tuple[bytes, 
 
 
 def test_an_environ_says_what_the_request_said() -> None:
-    environ = wsgi_environ.of(
+    environ = wsgi_environ.environ_of(
         a_scope(
             "POST",
             b"/v1/%ed%95%9c%zz%2F",
@@ -99,7 +99,7 @@ def test_dpp_11_a_body_is_read_where_it_belongs_and_with_the_form_of_a_key(
     method: str, path: str, header: str | None, rule: BodyRule
 ) -> None:
     environ = {"REQUEST_METHOD": method, "PATH_INFO": path}
-    assert rule_for(environ if header is None else environ | {"HTTP_AUTHORIZATION": header}) == rule
+    assert body_rule_for(environ if header is None else environ | {"HTTP_AUTHORIZATION": header}) == rule
 
 
 def test_no_body_is_large_enough_to_be_put_on_a_disk() -> None:

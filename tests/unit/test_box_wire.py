@@ -7,7 +7,7 @@ import pytest
 
 from dpp_project.reasons import ReasonCode
 from runs.box import wire
-from runs.box.outcomes import Done, Evidence, Failed, Fault, Stopped, decide
+from runs.box.outcomes import Done, Evidence, Failed, Fault, Stopped, decide_outcome
 from runs.box.wire import Frame, FrameReader, Garbled, Oversized
 
 pytestmark = pytest.mark.contract("DPP-32", "DPP-36")
@@ -88,7 +88,7 @@ def evidence(**values: Any) -> Evidence:
 )
 def test_box_every_end_has_its_reason(found: Evidence, reason: ReasonCode) -> None:
     found.spent_micros, found.tokens = 7, 2
-    outcome = decide(found)
+    outcome = decide_outcome(found)
     assert isinstance(outcome, Failed)
     assert outcome.reason is reason
     assert outcome.detail
@@ -97,11 +97,11 @@ def test_box_every_end_has_its_reason(found: Evidence, reason: ReasonCode) -> No
 
 
 def test_box_a_complete_answer_stands_whatever_followed_and_costs_no_more_than_the_hold() -> None:
-    outcome = decide(evidence(answer=DONE, charged=True, spent_micros=80, code=KILLED, why="timebox"))
+    outcome = decide_outcome(evidence(answer=DONE, charged=True, spent_micros=80, code=KILLED, why="timebox"))
     assert outcome == Done(
         data={"a": 1}, artifacts=(), spent_micros=50, tokens=0, discard_log=[], blocked_log=[], reliability=0.5
     )
 
 
 def test_box_a_stopped_run_is_nobodys_result() -> None:
-    assert decide(evidence(answer=DONE, charged=True, spent_micros=8, stopped=True)) == Stopped(spent_micros=8)
+    assert decide_outcome(evidence(answer=DONE, charged=True, spent_micros=8, stopped=True)) == Stopped(spent_micros=8)

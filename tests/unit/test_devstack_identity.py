@@ -92,8 +92,8 @@ def test_a_stranger_of_another_boot_is_left_alone(folder: Folder, sleeper: subpr
 
 
 def test_the_first_failure_is_mended_at_once_and_the_next_ones_ever_later() -> None:
-    assert [backoff.delay(failures) for failures in range(1, 9)] == [0.0, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert backoff.delay(100_000) == backoff.LONGEST_SECONDS
+    assert [backoff.restart_delay(failures) for failures in range(1, 9)] == [0.0, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert backoff.restart_delay(100_000) == backoff.LONGEST_SECONDS
 
 
 def test_a_program_that_ran_well_starts_over_and_one_that_did_not_goes_on_counting() -> None:

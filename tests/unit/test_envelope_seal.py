@@ -43,7 +43,7 @@ def done(**values: Any) -> Done:
 
 
 def seal(outcome: Done | Failed, *, used_micros: int = 50_000) -> Envelope:
-    return result_envelope.seal(a_run(), outcome, used_micros=used_micros, generated_at=AT)
+    return result_envelope.seal_envelope(a_run(), outcome, used_micros=used_micros, generated_at=AT)
 
 
 def read(sealed: Envelope) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def test_dpp_64_personal_data_is_told_from_what_looks_like_it(
     kind: str, text: str, wanted: list[tuple[str, str]]
 ) -> None:
     data = pii.folded(text)
-    assert [(data[match.start : match.end].decode(), match.certainty) for match in pii.spans(kind, data)] == wanted
+    assert [(data[match.start : match.end].decode(), match.certainty) for match in pii.pii_spans(kind, data)] == wanted
 
 
 def test_pack_compliance_folding_keeps_every_character_in_its_place() -> None:

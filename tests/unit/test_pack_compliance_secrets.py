@@ -40,7 +40,7 @@ CASES = [
 @pytest.mark.parametrize(("kind", "secret"), CASES)
 def test_dpp_64_a_secret_is_known_by_its_mark(kind: str, secret: str) -> None:
     data = f"before {secret}".encode()
-    assert [data[match.start : match.end].decode() for match in credentials.spans(kind, data)] == [secret]
+    assert [data[match.start : match.end].decode() for match in credentials.credential_spans(kind, data)] == [secret]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_dpp_64_a_secret_is_known_by_its_mark(kind: str, secret: str) -> None:
 )
 def test_dpp_64_behind_its_name_a_value_is_a_secret(kind: str, text: str, value: str) -> None:
     data = text.encode()
-    assert [data[match.start : match.end].decode() for match in credentials.spans(kind, data)] == [value]
+    assert [data[match.start : match.end].decode() for match in credentials.credential_spans(kind, data)] == [value]
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_dpp_64_behind_its_name_a_value_is_a_secret(kind: str, text: str, value:
     ],
 )
 def test_dpp_64_placeholders_and_prose_are_no_secrets(text: str) -> None:
-    found = {kind: credentials.spans(kind, text.encode()) for kind in credentials.FINDERS}
+    found = {kind: credentials.credential_spans(kind, text.encode()) for kind in credentials.FINDERS}
     assert {kind: spans for kind, spans in found.items() if spans} == {}

@@ -118,15 +118,15 @@ def test_pack_compliance_a_child_that_dies_or_hangs_is_no_answer() -> None:
         raise ValueError("canary")
 
     with pytest.raises(limited_child.RuleStopped, match="TOO_SLOW"):
-        limited_child.carried_out(hang, seconds=0.1)
+        limited_child.run_in_limited_child(hang, seconds=0.1)
 
     def hoard() -> None:
         raise MemoryError
 
     with pytest.raises(limited_child.RuleStopped, match="TOO_LARGE"):
-        limited_child.carried_out(hoard, seconds=5)
+        limited_child.run_in_limited_child(hoard, seconds=5)
     with pytest.raises(limited_child.RuleStopped, match="CRASHED"):
-        limited_child.carried_out(die, seconds=5)
+        limited_child.run_in_limited_child(die, seconds=5)
     with pytest.raises(limited_child.RuleStopped, match="CRASHED"):
-        limited_child.carried_out(lambda: os.kill(os.getpid(), signal.SIGSEGV), seconds=5)
-    assert limited_child.carried_out(lambda: {"a": [1]}, seconds=5) == {"a": [1]}
+        limited_child.run_in_limited_child(lambda: os.kill(os.getpid(), signal.SIGSEGV), seconds=5)
+    assert limited_child.run_in_limited_child(lambda: {"a": [1]}, seconds=5) == {"a": [1]}

@@ -215,26 +215,26 @@ def ruled(width: int, height: int, *columns: tuple[int, int, int, int], step: in
 
 def test_two_columns_are_read_one_after_the_other() -> None:
     marks = ruled(1_600, 2_000, (100, 760, 100, 1_900), (840, 1_500, 100, 1_900))
-    left, right = layout.regions(marks, 28)
+    left, right = layout.text_regions(marks, 28)
     assert (left.left, left.right, right.left, right.right) == (0, 800, 800, 1_600)
 
 
 def test_a_title_over_two_columns_stays_whole() -> None:
     marks = ruled(1_600, 2_000, (200, 1_400, 60, 100), (100, 760, 300, 1_900), (840, 1_500, 300, 1_900))
-    found = layout.regions(marks, 28)
+    found = layout.text_regions(marks, 28)
     assert [(box.left, box.right) for box in found] == [(0, 1_600), (0, 800), (800, 1_600)]
     assert found[0].bottom <= 300
 
 
 def test_one_column_and_a_receipt_are_not_split() -> None:
     whole = [Rectangle(0, 0, 1_600, 2_000)]
-    assert layout.regions(ruled(1_600, 2_000, (100, 1_500, 100, 1_900)), 28) == whole
+    assert layout.text_regions(ruled(1_600, 2_000, (100, 1_500, 100, 1_900)), 28) == whole
     receipt = np.zeros((2_000, 1_600), np.bool_)
     for row in range(20):
         y = 100 + 90 * row
         receipt[y : y + 24, 100 : 250 + 37 * (row % 7)] = True
         receipt[y : y + 24, 1_400 - 41 * (row % 5) : 1_500] = True
-    assert layout.regions(receipt, 28) == whole
+    assert layout.text_regions(receipt, 28) == whole
 
 
 # Mending.

@@ -52,6 +52,6 @@ def test_hrd_13_a_secret_is_of_160_random_bits_and_is_told_as_apps_read_it() -> 
     one, another = totp.new_secret(), totp.new_secret()
     assert one != another
     assert len(base64.b32decode(one)) == 20
-    assert totp.address("ABC", name="ada@x", issuer="DPP console") == (
+    assert totp.provisioning_uri("ABC", name="ada@x", issuer="DPP console") == (
         "otpauth://totp/DPP%20console%3Aada%40x?secret=ABC&issuer=DPP%20console"
     )

@@ -9,7 +9,7 @@ from budget.ledger_loss import Loss, TenantLoss
 from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
 from dpp_project.refusals import invalid
-from dpp_project.signin.proof import prove
+from dpp_project.signin.proof import prove_operator
 
 PERMISSION: Final = "budget.add_ledgerentry"
 
@@ -35,12 +35,14 @@ class Command(OpsCommand):
             raise CommandRefused(invalid("--by", "say who you are"))
         actor, approver = actors.claimed(options["by"]), None
         if options["approved_by"] is not None and not dry_run:
-            actor = unless_refused(prove(options["by"], permission=PERMISSION))
-            approver = unless_refused(prove(options["approved_by"], permission=PERMISSION, field="--approved-by"))
+            actor = unless_refused(prove_operator(options["by"], permission=PERMISSION))
+            approver = unless_refused(
+                prove_operator(options["approved_by"], permission=PERMISSION, field="--approved-by")
+            )
             if actors.person_of(approver) == actors.person_of(actor):
                 raise CommandRefused(invalid("--approved-by", "two people must agree on it"))
         loss = unless_refused(
-            ledger_loss.accept(actor=actor, reason=options["reason"], approved_by=approver, dry_run=dry_run)
+            ledger_loss.accept_ledger_loss(actor=actor, reason=options["reason"], approved_by=approver, dry_run=dry_run)
         )
         lines = [f"missing at least {loss.missing}", *(_line(tenant) for tenant in loss.tenants)]
         if dry_run:

@@ -30,7 +30,7 @@ class Command(OpsCommand):
         if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
             raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "--tenant"))
         if dry_run:
-            made: rebuild.Rebuilt | Busy = rebuild.preview(tenant_id)
+            made: rebuild.Rebuilt | Busy = rebuild.preview_rebuild(tenant_id)
         else:
             with behind_is_refused():
                 answer = repairs.rebuild_by_hand(tenant_id, actor=actors.COMMAND)

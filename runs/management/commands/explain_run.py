@@ -25,8 +25,8 @@ class Command(OpsCommand):
         now = clock.now()
         told = explain_run.explain(run, now=now)
         return CommandAnswer(
-            explain_run.document(run, told),
-            lines=explain_run.lines(run, told, now=now),
+            explain_run.explanation_document(run, told),
+            lines=explain_run.explanation_lines(run, told, now=now),
             remarks=[f"overdue: {told.overdue}"] if told.overdue else [],
         )
 

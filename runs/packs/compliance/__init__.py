@@ -17,7 +17,7 @@ from runs.packs.compliance.inputs import (
     SchemaRule,
     TextRule,
 )
-from runs.packs.compliance.subjects import Piece, Redaction, pieces
+from runs.packs.compliance.subjects import Piece, Redaction, subject_pieces
 from runs.packs.pack import MEBIBYTE, Estimate, HoldExhausted, Pack, Price, Work
 
 RUN_MICROS: Final = 1_000
@@ -39,7 +39,7 @@ class ComplianceReport:
 
     def __init__(self, inputs: ComplianceInputs) -> None:
         self.inputs = inputs
-        self.pieces = pieces(inputs.text, inputs.document)
+        self.pieces = subject_pieces(inputs.text, inputs.document)
         self.findings: list[tuple[Rule, dict[str, JsonValue], Any]] = []
         self.counts: dict[str, int] = {}
         self.stopped: list[tuple[Rule, str]] = []
@@ -117,11 +117,13 @@ def _apply(rule: Rule, report: ComplianceReport, seconds: float) -> None:
     match rule:
         case SchemaRule():
             schema, document, most = rule.json_schema, inputs.document, FINDINGS_OF_A_RULE_MAX
-            misfits = limited_child.carried_out(lambda: schemas.misfits(schema, document, most=most), seconds=seconds)
+            misfits = limited_child.run_in_limited_child(
+                lambda: schemas.misfits(schema, document, most=most), seconds=seconds
+            )
             for misfit in misfits:
                 report.add(rule, str(misfit["keyword"]), misfit["path"])
         case ExpressionRule():
-            said = limited_child.carried_out(lambda: _holds(rule, inputs), seconds=seconds)
+            said = limited_child.run_in_limited_child(lambda: _holds(rule, inputs), seconds=seconds)
             if said is not True:
                 report.add(rule, "FALSE" if said is False else str(said), None)
         case _:
@@ -130,8 +132,8 @@ def _apply(rule: Rule, report: ComplianceReport, seconds: float) -> None:
 
 def _holds(rule: ExpressionRule, inputs: ComplianceInputs) -> JsonValue:
     if inputs.text is not None:
-        return expressions.holds(rule.expression, subject="text", value=inputs.text)
-    return expressions.holds(rule.expression, subject="document", value=inputs.document)
+        return expressions.expression_holds(rule.expression, subject="text", value=inputs.text)
+    return expressions.expression_holds(rule.expression, subject="document", value=inputs.document)
 
 
 def _match(rule: TextRule, report: ComplianceReport, seconds: float) -> None:
@@ -148,7 +150,7 @@ def _match(rule: TextRule, report: ComplianceReport, seconds: float) -> None:
             match.kind,
             match.piece.path,
             span={"start": match.start, "end": match.end},
-            excerpt_masked=masking.masked(text, match.kind),
+            excerpt_masked=masking.masked_match(text, match.kind),
             certainty=match.certainty,
         )
 
@@ -171,7 +173,7 @@ def _rule_micros(rule: Rule, characters: int) -> int:
 
 
 def _estimate(inputs: ComplianceInputs) -> Estimate:
-    characters = _size(inputs, pieces(inputs.text, inputs.document))
+    characters = _size(inputs, subject_pieces(inputs.text, inputs.document))
     micros = RUN_MICROS + sum(_rule_micros(rule, characters) for rule in inputs.rules)
     return Estimate(least_micros=micros, most_micros=micros)
 

@@ -122,5 +122,5 @@ FINDERS: Final[dict[str, Callable[[bytes], Iterator[Match]]]] = {
 }
 
 
-def spans(kind: str, data: bytes) -> list[Match]:
+def credential_spans(kind: str, data: bytes) -> list[Match]:
     return sorted(FINDERS[kind](data))

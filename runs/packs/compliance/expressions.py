@@ -24,7 +24,7 @@ def _environment(subject: Subject) -> Any:
     return cel.NewEnv(variables={subject: types[subject]})
 
 
-def compiled(expression: str, subject: Subject) -> Any:
+def compiled_expression(expression: str, subject: Subject) -> Any:
     """Compile it for the subject that was sent (text or document); the other name is unknown to it."""
     try:
         made = _environment(subject).compile(expression)
@@ -45,10 +45,10 @@ def _why(said: str) -> str:
     return f"line {line}, column {column}: {reason[:200]}" if found else "not an expression of CEL"
 
 
-def holds(expression: str, *, subject: Subject, value: JsonValue) -> JsonValue:
+def expression_holds(expression: str, *, subject: Subject, value: JsonValue) -> JsonValue:
     """True, False, or the class of its error, such as NOT_FOUND. Never the message, which may quote the document."""
     try:
-        answer = compiled(expression, subject).eval(data={subject: value})
+        answer = compiled_expression(expression, subject).eval(data={subject: value})
     except RuntimeError as stopped:  # its budget of steps, for one
         return _class_of(str(stopped))
     if answer.type() == cel.Type.BOOL:

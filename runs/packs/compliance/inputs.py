@@ -152,10 +152,10 @@ class ComplianceInputs(_Part):
                         regexes.compiled(rule.pattern, ignore_case=rule.ignore_case)
                     case SchemaRule():
                         name = "json_schema"
-                        schemas.compiled(rule.json_schema)
+                        schemas.compiled_schema(rule.json_schema)
                     case ExpressionRule():
                         name = "expression"
-                        expressions.compiled(rule.expression, subject)
+                        expressions.compiled_expression(rule.expression, subject)
             except (regexes.PatternRefused, schemas.SchemaRefused, expressions.ExpressionRefused) as refused:
                 yield wrong(("rules", index, name), str(refused))
 

@@ -31,7 +31,7 @@ class RuleStopped(Exception):  # noqa: N818  named for what happened
         self.reason = reason
 
 
-def carried_out(rule: Callable[[], Any], *, seconds: float) -> Any:
+def run_in_limited_child(rule: Callable[[], Any], *, seconds: float) -> Any:
     """Run `rule` in a child and return its answer, passed through JSON."""
     until = time.monotonic() + seconds
     reading, writing = os.pipe()

@@ -8,7 +8,7 @@ _KEEP_LAST_FOUR: Final = frozenset({"card", "iban"})
 _KEEP_NOTHING: Final = frozenset({"kr_rrn", "password", "password_in_url", "private_key"})
 
 
-def masked(match: str, kind: str) -> str:
+def masked_match(match: str, kind: str) -> str:
     """Cards and accounts keep their last four, as receipts do; other long matches their first and last two."""
     head = tail = 0
     if kind in _KEEP_LAST_FOUR:

@@ -27,10 +27,10 @@ def matches(rule: TextRule, looked_at: list[Piece], *, seconds: float) -> Iterat
     """Raises RuleStopped for a pattern of the caller's that takes too long or matches too often."""
     match rule:
         case PiiRule():
-            finders = [(kind, partial(pii.spans, kind)) for kind in rule.kinds]
+            finders = [(kind, partial(pii.pii_spans, kind)) for kind in rule.kinds]
             return _by_finders(finders, looked_at, fold=pii.folded)
         case SecretRule():
-            known = [(kind, partial(credentials.spans, kind)) for kind in credentials.FINDERS]
+            known = [(kind, partial(credentials.credential_spans, kind)) for kind in credentials.FINDERS]
             return _by_finders(known, looked_at, fold=str.encode)
         case RegexRule():
             return _by_pattern(rule, looked_at, seconds)
@@ -52,7 +52,7 @@ def _by_finders(
 
 
 def _by_pattern(rule: RegexRule, looked_at: list[Piece], seconds: float) -> Iterator[PieceMatch]:
-    spans = limited_child.carried_out(lambda: _pattern_spans(rule, looked_at), seconds=seconds)
+    spans = limited_child.run_in_limited_child(lambda: _pattern_spans(rule, looked_at), seconds=seconds)
     for piece, of_piece in zip(looked_at, spans, strict=True):
         at = regexes.characters(piece.text.encode(), (edge for span in of_piece for edge in span))
         for start, end in of_piece:

@@ -20,7 +20,7 @@ class SchemaRefused(ValueError):  # noqa: N818  a refusal is named for what was 
     """Not a schema, or one with a remote reference; the message tells the caller why."""
 
 
-def compiled(schema: dict[str, JsonValue]) -> Any:
+def compiled_schema(schema: dict[str, JsonValue]) -> Any:
     """References are resolved here, so that one which leaves the schema is refused at submit."""
     try:
         return jsonschema_rs.validator_for(
@@ -74,7 +74,7 @@ def _why(refused: Exception) -> str:
 
 def misfits(schema: dict[str, JsonValue], document: JsonValue, *, most: int) -> list[JsonValue]:
     """Where the document does not fit and by which keyword. Never a value: the messages quote them."""
-    found = islice(compiled(schema).iter_errors(document), most)
+    found = islice(compiled_schema(schema).iter_errors(document), most)
     return [{"path": list(error.instance_path), "keyword": _keyword(error)} for error in found]
 
 

@@ -20,7 +20,7 @@ class Piece:
     """Spans to replace, each with its replacement."""
 
 
-def pieces(text: str | None, document: JsonValue) -> list[Piece]:
+def subject_pieces(text: str | None, document: JsonValue) -> list[Piece]:
     return [Piece(text, None)] if text is not None else list(_inside(document))
 
 
@@ -47,7 +47,7 @@ class Redaction:
         self._texts: dict[tuple[Place | None, bool], str] = {}
         for piece in looked_at:
             if piece.covered:
-                self._texts[piece.path, piece.is_name] = redacted(piece)
+                self._texts[piece.path, piece.is_name] = redacted_subject(piece)
 
     def text(self, text: str) -> str:
         return self._texts.get((None, False), text)
@@ -77,15 +77,15 @@ class Redaction:
         return made
 
 
-def redacted(piece: Piece) -> str:
+def redacted_subject(piece: Piece) -> str:
     shown, end = [], 0
-    for first, last, label in merged(piece.covered):
+    for first, last, label in merged_spans(piece.covered):
         shown += [piece.text[end:first], f"[{label}]"]
         end = last
     return "".join([*shown, piece.text[end:]])
 
 
-def merged(covered: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+def merged_spans(covered: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     """Overlapping spans become one, named for the first; touching ones of one name, too."""
     found: list[tuple[int, int, str]] = []
     for first, last, label in sorted(covered, key=lambda one: (one[0], -one[1])):

@@ -19,7 +19,7 @@ def answer(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
     if context is None or not context.strip():
         work.reliability = 0.0
         return answers.data(text=answers.no_context(question), answered=False, confidence=0.0, evidence=[], engine=NAME)
-    found = extractive.search(question, context)
+    found = extractive.extract_answer(question, context)
     work.reliability = found.score
     passages = found.passages if work.inputs.mode == "full" else found.passages[:1]
     in_order = sorted(passages, key=lambda passage: passage.start)

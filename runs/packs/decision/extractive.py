@@ -75,10 +75,10 @@ class FoundAnswer:
     passages: Sequence[Passage]
 
 
-def search(question: str, context: str) -> FoundAnswer:
+def extract_answer(question: str, context: str) -> FoundAnswer:
     """The passages that answer, best first; where none does, the nearest one, and `answered` false."""
     asked = words.asked(question)
-    spans = sentences.spans(context)
+    spans = sentences.sentence_spans(context)
     if not asked or not spans:
         return FoundAnswer(answered=False, score=0.0, passages=[])
     index = _Index(context, spans, asked)

@@ -21,7 +21,7 @@ class Span:
     end: int
 
 
-def spans(text: str) -> list[Span]:
+def sentence_spans(text: str) -> list[Span]:
     """Every sentence without the space around it. A line break ends one: headings and list items stand alone."""
     found: list[Span] = []
     start = 0

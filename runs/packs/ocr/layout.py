@@ -28,7 +28,7 @@ LINES_LEAST: Final = 3
 """A part between two crossing lines that is less high than this many lines is not split."""
 
 
-def regions(marks: Marks, line_height: float) -> list[Rectangle]:
+def text_regions(marks: Marks, line_height: float) -> list[Rectangle]:
     """The parts of the page to be read one by one, in reading order."""
     height, width = marks.shape
     small = _shrunk(marks)

@@ -23,7 +23,7 @@ from runs.packs.ocr.engine import BLOCK, LINE, Gray, Line, OcrEngine, Rectangle,
 from runs.packs.ocr.layout import Marks
 from runs.packs.ocr.profiles import Profile
 from runs.packs.ocr.tessdata import LANGUAGES
-from runs.packs.ocr.unread import unread
+from runs.packs.ocr.unread import unread_ink
 
 DOUBT: Final = 0.6
 """A word less sure than this is marked (?)."""
@@ -95,7 +95,7 @@ class PageReader:
         line_height = max(8.0, size * factor)
         parts = [Rectangle(0, 0, sheet.shape[1], sheet.shape[0])]
         if self._profile.columns:
-            parts = layout.regions(marks, line_height)
+            parts = layout.text_regions(marks, line_height)
         for part in parts:
             self._read_part(part, sheet, marks, line_height, factor)
         return found
@@ -152,7 +152,7 @@ class PageReader:
         inside = np.zeros_like(marks)
         inside[part.top : part.bottom, part.left : part.right] = marks[part.top : part.bottom, part.left : part.right]
         lost = []
-        for box in unread(inside, [word for line in lines for word in line.words], line_height):
+        for box in unread_ink(inside, [word for line in lines for word in line.words], line_height):
             line = self._missed(box, sheet, line_height)
             if line is not None:
                 lines.append(line)

@@ -18,7 +18,7 @@ LONG: Final = 60
 """Longer than so many times its height is a rule, not a word."""
 
 
-def unread(marks: NDArray[np.bool_], words: Sequence[SeenWord], line_height: float) -> list[Rectangle]:
+def unread_ink(marks: NDArray[np.bool_], words: Sequence[SeenWord], line_height: float) -> list[Rectangle]:
     """Boxes of what looks like words, from above to below."""
     rest = marks.astype(np.uint8)
     near = max(2, round(line_height * 0.25))

@@ -62,7 +62,7 @@ def claim_of(run: Run, *, intent: Intent | None = None, token: str = TOKEN, acto
 def accept(**values: Any) -> transitions.Accepted | transitions.AlreadyAccepted:
     """The edge, with every argument filled in."""
     arguments: dict[str, Any] = {
-        "run_id": run_ids.new(),
+        "run_id": run_ids.new_run_id(),
         "pack_type": "decision",
         "profile_version": "PROFILE_DPP_0_4_2_2",
         "idempotency_key": secrets.token_hex(16),

@@ -14,7 +14,7 @@ from budget.redis import keys, scripts
 @contextmanager
 def another_at_work() -> Iterator[None]:
     """Its lease does not run out within the block."""
-    with lease.taken(scripts.shared().client) as held:
+    with lease.rebuild_lease(scripts.shared().client) as held:
         assert held is not None
         yield
 

@@ -10,7 +10,7 @@ _LAUNCHED: Final = "nursery.main"
 def install() -> None:
     """In a nursery."""
     changes: tuple[tuple[Any, str, Any], ...] = (
-        (namespaces, "refusal", lambda _readable: "not asked for"),
+        (namespaces, "namespaces_refusal", lambda _readable: "not asked for"),
         (sealing.Seal, "shut", lambda _seal, _scratch: None),
         (kernel, "drop_capabilities", lambda: None),
         (kernel, "drop_bounding_set", lambda: None),

@@ -24,7 +24,7 @@ def enter() -> None:
     program = seccomp.program(rules=(new_namespaces,), unknown=("clone3",), refused=NAMESPACES)
     kernel.prctl(kernel.PR_SET_SECCOMP, seccomp.MODE_FILTER, ctypes.byref(program))
     try:
-        kernel.call("unshare", kernel.CLONE_NEWUSER)
+        kernel.syscall("unshare", kernel.CLONE_NEWUSER)
     except OSError as error:
         assert error.errno == errno.EACCES
     else:

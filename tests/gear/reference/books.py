@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from budget.money import MAX_MICROS
 from budget.ports import EndedRun, OpenRun
-from budget.rebuild.plan import Credit, items
+from budget.rebuild.plan import Credit, rebuild_items
 from budget.redis.items import RebuildItem
 
 
@@ -118,7 +118,7 @@ class Books:
             if row.stage != "COMMITTED" and row.money == "RESERVED":
                 held[row.tenant_id] += row.reserved_micros
         money = {tenant: TenantMoney(tenant, self.total_micros(tenant) - held[tenant]) for tenant in chosen}
-        beside = items(
+        beside = rebuild_items(
             open_runs=[
                 OpenRun(row.tenant_id, row.run_id, row.reserved_micros, 1, row.money == "RESERVED")
                 for row in rows

@@ -54,7 +54,7 @@ def test_an_account_plots_what_was_charged_by_day(console: Client, tenant_id: st
     charge(tenant_id, 7, created_at=clock.now() - timedelta(days=1))
     charge(tenant_id, 5, created_at=clock.now() - timedelta(days=1))
     charge(tenant_id, 3)
-    spent = spending.by_day(now=clock.now(), days=3, tenant_id=tenant_id)
+    spent = spending.spending_by_day(now=clock.now(), days=3, tenant_id=tenant_id)
     assert list(spent.micros) == [0, 12, 3]
     assert "Charged by day" in page(console, f"{ACCOUNTS}{tenant_id}/change/")
 
@@ -62,7 +62,7 @@ def test_an_account_plots_what_was_charged_by_day(console: Client, tenant_id: st
 def test_money_being_rebuilt_is_not_shown_as_zero(console: Client, tenant_id: str, valkey: redis.Redis) -> None:
     valkey.flushall()
     assert "being rebuilt" in page(console, f"{ACCOUNTS}{tenant_id}/change/")
-    assert dashboard.money().figures[0].value == "closed: being rebuilt"
+    assert dashboard.money_panel().figures[0].value == "closed: being rebuilt"
 
 
 @pytest.mark.contract("DPP-57")
@@ -121,7 +121,7 @@ def test_the_first_page_shows_the_money(console: Client, tenant_id: str, valkey:
     runner.run(registry.job("money_verify"))
     shown = page(console, "/admin/")
     assert "Owed to tenants" in shown
-    figures = {figure.label: figure.value for figure in dashboard.money().figures}
+    figures = {figure.label: figure.value for figure in dashboard.money_panel().figures}
     assert figures["Drift, in micros"] == "4"
     assert figures["Gate"] == "open"
 

@@ -275,7 +275,7 @@ def test_dpp_55_a_rebuild_that_dies_leaves_money_closed(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild, "fenced", die)
+        patch.setattr(rebuild, "fence_open_runs", die)
         with pytest.raises(RuntimeError):
             rebuild.rebuild_all()
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
@@ -560,7 +560,7 @@ def test_preview_writes_nothing(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id = funded()
     run_id = held_run(runs, tenant_id)
     valkey.flushall()
-    assert rebuild.preview(tenant_id) == Rebuilt(tenants=1, holds=1, balance_micros=750_000)
+    assert rebuild.preview_rebuild(tenant_id) == Rebuilt(tenants=1, holds=1, balance_micros=750_000)
     assert valkey.keys() == []
     claimed = runs.claim(run_id)
     assert claimed is not None

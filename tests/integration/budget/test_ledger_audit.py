@@ -325,7 +325,7 @@ def test_a_pass_that_failed_is_not_told_as_no_drift(runs: RunsTable, monkeypatch
     def fails(**_arguments: Any) -> Any:
         raise RuntimeError
 
-    monkeypatch.setattr(verify_pass, "run", fails)
+    monkeypatch.setattr(verify_pass, "run_verify_pass", fails)
     runner.run(JOB)
     assert "dpp_money_drift_usd_micros NaN" in scraped()
 
@@ -342,7 +342,7 @@ def test_a_pass_that_failed_forgets_nothing(
         raise RuntimeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(verify_pass, "run", fails)
+        patch.setattr(verify_pass, "run_verify_pass", fails)
         assert report().detail == {"error": "RuntimeError"}
     found = report()
     assert (found.detail["after"], found.detail["drift_usd_micros"]) == ("", 3)

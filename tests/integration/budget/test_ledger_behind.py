@@ -175,7 +175,7 @@ def test_hrd_06_what_is_only_on_its_way_is_no_loss(runs: RunsTable, tenant_id: s
     dropped = runs.accept(tenant_id, 5)
     assert runs.drop(dropped)
     services.refund(tenant_id=tenant_id, run_id=dropped)
-    told = [each.partition(":")[0] for each in evidence.told(scripts.shared().client)]
+    told = [each.partition(":")[0] for each in evidence.heard_commits(scripts.shared().client)]
     assert told == ["run", "run", "end", "run", "entry"]
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
@@ -270,7 +270,7 @@ def test_hrd_06_console_readyz_and_metrics_say_what_is_missing(runs: RunsTable, 
     lose_run(runs, tenant_id)
     watch(limit=10)
     what = "at least 1 runs, 0 ends of runs and 1 entries"
-    gate = next(figure for figure in dashboard.money().figures if figure.label == "Gate")
+    gate = next(figure for figure in dashboard.money_panel().figures if figure.label == "Gate")
     assert gate.value == f"closed: Postgres went back in time, it lacks {what}; see docs/operations.md"
     found = health.probe_all()["ledger"]
     assert (found["state"], found["error"]) == (
@@ -278,7 +278,7 @@ def test_hrd_06_console_readyz_and_metrics_say_what_is_missing(runs: RunsTable, 
         "Postgres lacks 1 runs, 0 ends of runs and 1 entries that it had committed: it went back in time",
     )
     assert "ledger" in health.NEEDED
-    levels = {metric.name: metric.samples[0].value for metric in metrics.levels() if metric.samples}
+    levels = {metric.name: metric.samples[0].value for metric in metrics.collect_money() if metric.samples}
     assert (levels["dpp_ledger_behind"], levels["dpp_budget_open"]) == (1, 0)
 
 
@@ -294,7 +294,7 @@ def test_hrd_06_a_rebuild_by_hand_is_refused_in_words(runs: RunsTable, tenant_id
 
 
 def accept(**more: Any) -> Loss | Refusal:
-    return ledger_loss.accept(**({"actor": "operator:ada", "reason": "the primary burned"} | more))
+    return ledger_loss.accept_ledger_loss(**({"actor": "operator:ada", "reason": "the primary burned"} | more))
 
 
 def accepted(**more: Any) -> Loss:
@@ -409,7 +409,7 @@ def test_hrd_06_an_acceptance_that_died_is_taken_up_again(
 
     with monkeypatch.context() as patch, suppress(Died):
         if at == "evidence":
-            patch.setattr(evidence, "replace", die)
+            patch.setattr(evidence, "replace_evidence", die)
         else:
             patch.setattr(rebuild, "rebuild_all", die)
         accept()

@@ -292,7 +292,7 @@ def test_tkt_01_what_cannot_be_done_ends_failed_with_its_cause(
 def test_tkt_01_every_type_has_a_processor_and_a_right_example() -> None:
     assert set(PROCESSORS) == set(RequestType)
     for one in PROCESSORS.values():
-        assert services.request_fault(request_type=one.request_type, payload=dict(one.example), reason="") is None
+        assert services.ticket_fault(request_type=one.request_type, payload=dict(one.example), reason="") is None
 
 
 def test_tkt_01_what_fails_for_now_is_tried_again_and_then_given_up(
@@ -364,7 +364,7 @@ def test_tkt_07_the_cycle_goes_step_by_step_and_leaves_a_receipt(shop: Shop) -> 
 @pytest.mark.contract("TKT-07")
 def test_tkt_07_the_emergency_stop_keeps_everything_from_running(shop: Shop) -> None:
     old, waiting = gear.stale(), gear.opened(payload={"tenant_id": shop.tenant.pk})
-    emergency.turn(on=True, actor="operator:ada", reason="wrong prices")
+    emergency.turn_emergency_stop(on=True, actor="operator:ada", reason="wrong prices")
     document = gear.run_cycle().document
     assert document["decision"] == "STOPPED"
     assert [one["status"] for one in document["steps"]] == ["STOPPED", "SKIPPED", "SKIPPED", "SKIPPED"]
@@ -374,7 +374,7 @@ def test_tkt_07_the_emergency_stop_keeps_everything_from_running(shop: Shop) -> 
     assert stop["at"].endswith("+09:00")
     assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (TicketStatus.IN_PROGRESS, TicketStatus.OPEN)
     assert cycle.preview(now=clock.now(), limit=9).changed == 0
-    emergency.turn(on=False, actor="operator:ada", reason="mended")
+    emergency.turn_emergency_stop(on=False, actor="operator:ada", reason="mended")
     assert gear.run_cycle().document["decision"] == "RAN"
     assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (TicketStatus.FAILED, TicketStatus.DONE)
 
@@ -385,7 +385,7 @@ def test_tkt_07_the_stop_turned_on_meanwhile_leaves_the_rest(shop: Shop, monkeyp
     process = processors.process
 
     def then_stop(ticket: Ticket) -> processors.Processed:
-        emergency.turn(on=True, actor="operator:ada", reason="enough")
+        emergency.turn_emergency_stop(on=True, actor="operator:ada", reason="enough")
         return process(ticket)
 
     monkeypatch.setattr(processors, "process", then_stop)

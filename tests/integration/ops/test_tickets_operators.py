@@ -138,7 +138,7 @@ def test_tkt_07_the_stop_takes_a_reason_and_a_name_that_can_be_shown(console: Cl
         with pytest.raises(CommandError, match=r"^--"):
             call_command("emergency_stop", "on", **values)
     console.post("/admin/tickets/emergencyswitch/add/", {"is_on": "on", "reason": text})
-    assert emergency.turn(on=True, actor="admin:ada", reason=text) is None
+    assert emergency.turn_emergency_stop(on=True, actor="admin:ada", reason=text) is None
     assert emergency.state() is None
 
 
@@ -396,7 +396,7 @@ def test_tkt_01_metrics_count_what_cycle_and_reaper_do_and_who_waits(shop: Shop)
     assert counted['dpp_tickets_reaped_total{request_type="KEY_REVOKE"}'] == 1
     assert counted['dpp_tickets_unfinished{status="OPEN"}'] == 1
     assert after["dpp_tickets_oldest_due_seconds"] == 0
-    emergency.turn(on=True, actor="admin:ada", reason="drill")
+    emergency.turn_emergency_stop(on=True, actor="admin:ada", reason="drill")
     assert (before["dpp_emergency_stop"], figures()["dpp_emergency_stop"]) == (0, 1)
 
 

@@ -52,7 +52,7 @@ def test_hrd_15_each_attack_reaches_something_where_nothing_closes_a_job_in() ->
 
 @pytest.mark.parametrize("mode", MODES)
 def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
-    if mode == "namespaces" and (refused := namespaces.refusal(readable.paths(ROOT, []))):
+    if mode == "namespaces" and (refused := namespaces.namespaces_refusal(readable.readable_paths(ROOT, []))):
         pytest.skip(f"no namespaces on this machine: {refused}")
     if mode == "alone" and landlock.abi() < landlock.SCOPES_ABI:
         pytest.skip(f"Landlock {landlock.abi()} does not know signals")
@@ -66,16 +66,16 @@ def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
 
 def test_hrd_15_code_below_a_temporary_folder_has_namespaces_too() -> None:
     """The link that a zygote's root has in its place must not stand in its way."""
-    code = readable.paths(ROOT, [])
-    if refused := namespaces.refusal(code):
+    code = readable.readable_paths(ROOT, [])
+    if refused := namespaces.namespaces_refusal(code):
         pytest.skip(f"no namespaces on this machine: {refused}")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        assert namespaces.refusal([*code, folder]) is None
+        assert namespaces.namespaces_refusal([*code, folder]) is None
 
 
 def test_hrd_15_check_names_each_layer_that_is_missing() -> None:
     """As a deploy is told where a container refuses namespaces."""
-    ask = "from runs.box import layers; print(layers.missing())"
+    ask = "from runs.box import layers; print(layers.missing_layers())"
     ran = subprocess.run(
         [*MODES["alone"], sys.executable, "-c", ask], cwd=ROOT, capture_output=True, text=True, check=True
     )

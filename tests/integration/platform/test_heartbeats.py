@@ -16,7 +16,7 @@ from django.test import Client
 
 from dpp_project import health
 from dpp_project.heartbeats import processes, pulse
-from dpp_project.heartbeats.metrics import count
+from dpp_project.heartbeats.metrics import collect_processes
 from dpp_project.heartbeats.models import ProcessHeartbeat
 from dpp_project.heartbeats.pulse import FORGET_SECONDS, STALE_SECONDS, Pulse
 from dpp_project.processes.identity import identity
@@ -99,7 +99,7 @@ def test_readiness_metrics_and_console_show_a_stale_process(console: Client, cli
     body = json.loads(client.get("/readyz").content)
     assert body["processes"] == {"worker": {"alive": 0, "stale": 1}}
     assert "elsewhere" not in json.dumps(body)
-    (family,) = count()
+    (family,) = collect_processes()
     assert {(*sample.labels.values(), sample.value) for sample in family.samples} == {
         ("worker", "alive", 0.0),
         ("worker", "stale", 1.0),

@@ -16,7 +16,7 @@ from dpp_project import clock as time_source
 from dpp_project.clock import FixedClock
 from dpp_project.jobs import deadline, registry, runner
 from dpp_project.jobs.jobs import delete_old_reports
-from dpp_project.jobs.metrics import job_ages
+from dpp_project.jobs.metrics import collect_job_ages
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, PassReport, RunOnce
 from dpp_project.jobs.runner import PassOutcome
@@ -240,7 +240,9 @@ def test_dpp_74_the_metrics_give_each_jobs_age(clock: FixedClock) -> None:
     call("run_job", "job_reports_retention", "--dry-run")
     clock.advance(seconds=75)
     JobReport.objects.create(job="job_reports_retention", started_at=clock.now(), host="h", pid=1)  # died
-    found = {sample.name: sample.value for metric in job_ages() for sample in metric.samples if _own(sample.labels)}
+    found = {
+        sample.name: sample.value for metric in collect_job_ages() for sample in metric.samples if _own(sample.labels)
+    }
     assert found == {
         "dpp_job_age_seconds": 75.0,
         "dpp_job_interval_seconds": 3_600,

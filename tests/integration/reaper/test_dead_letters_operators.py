@@ -182,7 +182,7 @@ def test_dpp_75_the_first_page_counts_what_waits(console: Client, tenant: Tenant
 
     recovery.lease_ran_out(tenant)
     letter_of(recovery.queued(tenant))
-    figures = {figure.label: figure.value for figure in dashboard.recovery().figures}
+    figures = {figure.label: figure.value for figure in dashboard.recovery_panel().figures}
     assert (figures["Expired leases"], figures["Dead letters not sent again"]) == ("1", "1")
     assert figures["Unfinished claims"] == "0"
     assert "Expired leases" in page(console, "/admin/")

@@ -19,7 +19,7 @@ from dpp_project.jobs import runner
 from dpp_project.jobs.runner import PassOutcome
 from reaper import hold_auditor, metrics
 from reaper import jobs as reaper_jobs
-from reaper.dashboard import recovery as recovery_panel
+from reaper.dashboard import recovery_panel
 from runs import transitions
 from runs.claims import LOST, Claim, Lost, Won
 from runs.finish import finalization

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 def test_dpp_30_a_due_run_is_read_whole_with_one_statement() -> None:
     run = gear.working()
     with CaptureQueriesContext(connection) as asked:
-        found = for_worker.read(run.run_id)
+        found = for_worker.read_for_worker(run.run_id)
         assert found is not None
         sent = found.sent
     assert len(asked) == 1
@@ -31,7 +31,7 @@ def test_dpp_30_a_due_run_is_read_whole_with_one_statement() -> None:
 def test_due_a_run_whose_inputs_are_gone_is_still_read() -> None:
     run = gear.working()
     RunInputs.objects.filter(run_id=run.run_id).delete()
-    found = for_worker.read(run.run_id)
+    found = for_worker.read_for_worker(run.run_id)
     assert found is not None
     assert found.status == run.status
     with pytest.raises(RunInputs.DoesNotExist):
@@ -39,4 +39,4 @@ def test_due_a_run_whose_inputs_are_gone_is_still_read() -> None:
 
 
 def test_due_an_unknown_run_is_nobody() -> None:
-    assert for_worker.read(uuid.uuid4()) is None
+    assert for_worker.read_for_worker(uuid.uuid4()) is None

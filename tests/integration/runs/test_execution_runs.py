@@ -123,14 +123,14 @@ def test_hrd_17_a_result_that_can_be_read_and_not_written_again_fails_its_pack(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The envelope nests it two levels deeper than its job did."""
-    decided, deep = store_result.decided, dict[str, Any]()
+    decided, deep = store_result.store_result, dict[str, Any]()
     for _ in range(200_000):
         deep = {"in": deep}
 
     def of_the_deep(run: Run, outcome: Done, **values: Any) -> Intent:
         return decided(run, replace(outcome, data=deep), **values)
 
-    monkeypatch.setattr(store_result, "decided", of_the_deep)
+    monkeypatch.setattr(store_result, "store_result", of_the_deep)
     run = work.queued(tenant)
     assert work.execute(run) is End.COMMITTED
     found = ended(run, tenant, status=Status.FAILED, money=MoneyState.SETTLED, charge=FEE)
@@ -182,7 +182,7 @@ def nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     for where, name in [
         (leases, "take"),
         (Box, "start"),
-        (store_result, "decided"),
+        (store_result, "store_result"),
         (transitions, "claim_worked"),
         (execution, "finish"),
         (services, "settle"),
@@ -252,14 +252,14 @@ def test_execution_a_pack_this_worker_does_not_know_is_left_for_one_that_does(te
 
 def at_the_end_of_the_pack(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """`act` happens after the envelope is stored, before the claim."""
-    decided = store_result.decided
+    decided = store_result.store_result
 
     def then(*args: Any, **values: Any) -> Intent:
         intent = decided(*args, **values)
         act()
         return intent
 
-    monkeypatch.setattr(store_result, "decided", then)
+    monkeypatch.setattr(store_result, "store_result", then)
 
 
 def claimed_by(run: Run, *, actor: str) -> None:

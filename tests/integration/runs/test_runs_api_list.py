@@ -140,7 +140,7 @@ def test_dpp_26_a_wrong_query_is_422_by_field(shop: Shop, query: str, field: str
 
 
 def test_dpp_26_a_cursor_reads_back_as_itself() -> None:
-    cursor = Cursor(clock.now(), run_ids.new())
+    cursor = Cursor(clock.now(), run_ids.new_run_id())
     assert Cursor.parse(str(cursor)) == cursor
     for text in ("", "x", "=", "%", "\u00d2", "\x00", "MS54", str(cursor)[:-1], str(cursor) + "A"):
         with pytest.raises(CursorInvalid):
@@ -152,10 +152,10 @@ def test_dpp_26_a_deep_page_reads_no_more_than_a_page() -> None:
     """Of 20,000 runs a page in the middle reads its own rows by the index, not those before them."""
     tenant = a_tenant()
     _fill(tenant, 20_000)
-    after = Cursor(clock.now() - timedelta(seconds=10_000), run_ids.new())
+    after = Cursor(clock.now() - timedelta(seconds=10_000), run_ids.new_run_id())
     capture: Any = CaptureQueriesContext
     with capture(connection) as queries:
-        page = listing.page(tenant_id=tenant.tenant_id, filters=Filters(), after=after, limit=50, now=clock.now())
+        page = listing.list_runs(tenant_id=tenant.tenant_id, filters=Filters(), after=after, limit=50, now=clock.now())
     assert len(page.runs) == 50
     (query,) = queries.captured_queries
     with connection.cursor() as cursor:

@@ -152,7 +152,7 @@ def test_dpp_75_the_first_page_counts_runs_by_state(console: Client) -> None:
 def samples(name: str) -> dict[tuple[str, ...], float]:
     return {
         tuple(sample.labels.values()): sample.value
-        for metric in run_metrics.runs()
+        for metric in run_metrics.collect_runs()
         for sample in metric.samples
         if sample.name == name
     }
@@ -207,11 +207,11 @@ def test_dpp_74_the_scrape_carries_them() -> None:
 
 @pytest.mark.django_db
 def test_runs_models_ids_are_in_order_of_time(clock: Any) -> None:
-    first = run_ids.new()
+    first = run_ids.new_run_id()
     clock.advance(seconds=1)
-    between = run_ids.first_at(clock.now())
-    second = run_ids.new()
+    between = run_ids.first_run_id_at(clock.now())
+    second = run_ids.new_run_id()
     assert first < between <= second
     assert (first.version, first.variant) == (7, uuid.RFC_4122)
-    assert len({run_ids.new() for _ in range(1_000)}) == 1_000
+    assert len({run_ids.new_run_id() for _ in range(1_000)}) == 1_000
     assert Run.objects.filter(run_id__gte=between).count() == 0

@@ -75,9 +75,9 @@ def test_runs_models_a_scan_takes_the_oldest_first() -> None:
 def test_dpp_22_a_tenant_reads_its_own_runs_once_their_money_is_held() -> None:
     run, other, unheld = gear.reserved(), gear.reserved(), gear.accepted()
     assert [found.run_id for found in for_tenant.visible_to(run.tenant_id)] == [run.run_id]
-    assert for_tenant.one(run.tenant_id, run.run_id) == run
-    assert for_tenant.one(run.tenant_id, other.run_id) is None
-    assert for_tenant.one(unheld.tenant_id, unheld.run_id) is None
+    assert for_tenant.run_of_tenant(run.tenant_id, run.run_id) == run
+    assert for_tenant.run_of_tenant(run.tenant_id, other.run_id) is None
+    assert for_tenant.run_of_tenant(unheld.tenant_id, unheld.run_id) is None
     assert for_tenant.of_key(unheld.tenant_id, unheld.idempotency_key or "") == unheld
     assert for_tenant.of_key(run.tenant_id, unheld.idempotency_key or "") is None
 
@@ -184,7 +184,7 @@ def test_runs_models_a_page_is_read_by_the_index_that_has_its_order(page: str, t
     _runs_of_a_new_tenant(20_000)
     explaining = Explaining()
     with connection.execute_wrapper(explaining):
-        listing.page(tenant_id=tenant_id, filters=Filters(**PAGES[page]), after=None, limit=50, now=clock.now())
+        listing.list_runs(tenant_id=tenant_id, filters=Filters(**PAGES[page]), after=None, limit=50, now=clock.now())
     [found] = explaining.plans
     assert "Index Scan using idx_runs_tenant_created " in found, found
     assert "->  Sort" not in found, found
@@ -192,8 +192,8 @@ def test_runs_models_a_page_is_read_by_the_index_that_has_its_order(page: str, t
 
 # What a poll, a cancel and a retry read of one run.
 READS: dict[str, tuple[set[str], Callable[[uuid.UUID], Run | None]]] = {
-    "poll": ({"runs_pkey"}, lambda run_id: for_tenant.one_with_inputs("t_new", run_id)),
-    "cancel": ({"runs_pkey"}, lambda run_id: for_tenant.one("t_new", run_id)),
+    "poll": ({"runs_pkey"}, lambda run_id: for_tenant.run_of_tenant_with_inputs("t_new", run_id)),
+    "cancel": ({"runs_pkey"}, lambda run_id: for_tenant.run_of_tenant("t_new", run_id)),
     "replay": (
         {"runs_pkey", "runs_one_per_key", "idx_runs_idem"},
         lambda run_id: for_tenant.of_key("t_new", "some-key", run_id=run_id),

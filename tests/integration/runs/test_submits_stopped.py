@@ -111,13 +111,13 @@ def test_hrd_23_the_operators_own_page_stops_no_submits_by_itself(console: Clien
 
 def test_hrd_23_the_stop_of_the_ticket_cycle_is_named_so_and_red_when_it_stands(shop: Shop, console: Client) -> None:
     path = "/admin/tickets/emergencyswitch/"
-    emergency.turn(on=True, actor="operator:ada", reason="drill")
+    emergency.turn_emergency_stop(on=True, actor="operator:ada", reason="drill")
     shown = page(console, path)
     assert "top everything" not in shown + page(console, f"{path}add/")
     assert "Stop the ticket cycle" in page(console, f"{path}add/")
     assert "STOPPED" in shown
     assert submit(shop) == (202, ""), "it stops the cycle alone"
-    emergency.turn(on=False, actor="operator:ada", reason="over")
+    emergency.turn_emergency_stop(on=False, actor="operator:ada", reason="over")
     assert "RUNNING" in page(console, path)
 
 

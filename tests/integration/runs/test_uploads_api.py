@@ -154,7 +154,7 @@ def test_hrd_20_of_two_at_once_one_finds_the_last_room(shop: Shop, monkeypatch: 
 
     def ask(_number: int) -> bool:
         try:
-            uploads.prepare(
+            uploads.prepare_upload(
                 tenant_id=shop.tenant.tenant_id, filename="a.png", content_type="image/png", size_bytes=2_000
             )
         except uploads.NoRoom:

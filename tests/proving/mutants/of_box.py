@@ -53,7 +53,7 @@ MUTANTS: Final = (
     Mutant(
         "a zygote keeps the root that was there before",
         NAMESPACES,
-        '    kernel.call("umount2", b"/.old", _DETACH)\n    os.rmdir("/.old")  # noqa: PTH106\n',
+        '    kernel.syscall("umount2", b"/.old", _DETACH)\n    os.rmdir("/.old")  # noqa: PTH106\n',
         "",
         APART,
     ),

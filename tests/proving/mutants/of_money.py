@@ -217,7 +217,7 @@ MUTANTS: Final = (
     Mutant(
         "a rebuild leaves finishers unfenced",
         "budget/rebuild/rebuild.py",
-        "    if not fenced(tenant_id, mine):\n        return None\n",
+        "    if not fence_open_runs(tenant_id, mine):\n        return None\n",
         "",
         rebuilds("test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing"),
     ),
@@ -245,15 +245,15 @@ MUTANTS: Final = (
     Mutant(
         "lost money is said to be rebuilt, and is not",
         "budget/services.py",
-        "    return AskAgain() if rebuild.mended(tenant_id) else BALANCE_LOST\n",
+        "    return AskAgain() if rebuild.try_rebuild_tenant(tenant_id) else BALANCE_LOST\n",
         "    return AskAgain()\n",
         rebuilds("test_dpp_55_lost_money_is_rebuilt_and_the_caller_asks_again"),
     ),
     Mutant(
         "a rebuild that could not be done is taken for done",
         "budget/services.py",
-        "    return AskAgain() if rebuild.mended(tenant_id) else BALANCE_LOST\n",
-        "    rebuild.mended(tenant_id)\n    return AskAgain()\n",
+        "    return AskAgain() if rebuild.try_rebuild_tenant(tenant_id) else BALANCE_LOST\n",
+        "    rebuild.try_rebuild_tenant(tenant_id)\n    return AskAgain()\n",
         rebuilds("test_dpp_55_lost_money_that_cannot_be_rebuilt_now_is_unavailable"),
     ),
     Mutant(
@@ -440,8 +440,8 @@ MUTANTS: Final = (
     Mutant(
         "a pending credit is forgotten when its tenant could not be rebuilt",
         "budget/entries.py",
-        "    if not rebuild.mended(pending.tenant_id):\n        return None\n",
-        "    rebuild.mended(pending.tenant_id)\n",
+        "    if not rebuild.try_rebuild_tenant(pending.tenant_id):\n        return None\n",
+        "    rebuild.try_rebuild_tenant(pending.tenant_id)\n",
         entries("test_hrd_05_a_pending_credit_is_not_forgotten_where_its_tenant_cannot_be_rebuilt"),
     ),
     # A ledger from the past.
@@ -476,7 +476,7 @@ MUTANTS: Final = (
     Mutant(
         "a rebuild of one tenant does not ask what Postgres knows",
         "budget/rebuild/rebuild.py",
-        "        evidence.must_stand(client)\n        token",
+        "        evidence.require_commits(client)\n        token",
         "        token",
         behind("test_hrd_06_nothing_is_rebuilt_from_a_ledger_that_lost_entries"),
     ),
@@ -490,7 +490,7 @@ MUTANTS: Final = (
     Mutant(
         "the watch does not ask while money is open",
         "budget/rebuild/gate_watch.py",
-        "        evidence.must_stand(scripts.shared().client)\n",
+        "        evidence.require_commits(scripts.shared().client)\n",
         "        pass\n",
         behind("test_hrd_06_the_watch_closes_the_money_and_never_opens_it"),
     ),

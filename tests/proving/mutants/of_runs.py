@@ -264,7 +264,7 @@ MUTANTS: Final = (
     Mutant(
         "a run taken back keeps its mapping",
         HOLD_AND_SEND,
-        "                    key_lock.forget(self._lock)\n",
+        "                    key_lock.forget_mapping(self._lock)\n",
         "                    pass\n",
         rivals("test_dpp_09_a_failed_send_ends_the_run_and_frees_the_key"),
     ),

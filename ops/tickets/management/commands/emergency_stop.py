@@ -33,7 +33,7 @@ class Command(OpsCommand):
         if dry_run:
             return CommandAnswer({"on": options["do"] == "on"}, [f"the emergency stop would be {options['do']}"])
         return _answer(
-            emergency.turn(
+            emergency.turn_emergency_stop(
                 on=options["do"] == "on",
                 actor=actors.claimed(options["by"]) if options["by"] else actors.COMMAND,
                 reason=options["reason"],

@@ -12,7 +12,7 @@ from dpp_project.http.problems import Problem
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
-from dpp_project.signin.proof import prove
+from dpp_project.signin.proof import prove_operator
 from ops.tickets import selectors, services
 from ops.tickets.api.documents import TicketAnswer
 from ops.tickets.models import Ticket
@@ -68,7 +68,7 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         payload = json.loads(options["payload"])
     except ValueError as error:
         raise CommandRefused(invalid("--payload", f"is no JSON: {error}")) from None
-    fault = services.request_fault(request_type=request_type, payload=payload, reason=options["reason"])
+    fault = services.ticket_fault(request_type=request_type, payload=payload, reason=options["reason"])
     if fault is not None:
         raise CommandRefused(fault)
     waits = services.needs_approval(request_type, services.checked_payload(request_type, payload))
@@ -120,7 +120,7 @@ def _claimed(options: dict[str, Any]) -> str:
 
 def _proven(options: dict[str, Any], permission: str) -> str:
     _claimed(options)
-    return unless_refused(prove(options["by"], permission=permission))
+    return unless_refused(prove_operator(options["by"], permission=permission))
 
 
 def _key(options: dict[str, Any]) -> str | None:
