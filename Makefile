@@ -44,7 +44,7 @@ base:
 demo: base ## Start everything from nothing and show that it works
 	@$(DEVSTACK) demo
 
-up: base ## Start services, API, worker and beat; return when all is ready
+up: base ## Start services, API, worker, beat and events; return when all is ready
 	@$(DEVSTACK) up
 
 down: ## Stop everything, keep the data (NOW=1 kills a worker that is busy)

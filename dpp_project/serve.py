@@ -1,4 +1,4 @@
-"""How each process of the platform is started, everywhere: `python -m dpp_project.serve api|worker|beat`.
+"""How each process of the platform is started, everywhere: `python -m dpp_project.serve api|worker|beat|events`.
 
 It checks the environment, refuses a Redis that would drop money, makes a folder for its counts, and then becomes the
 server: one process, one pid, signals arrive where they belong.
@@ -53,6 +53,10 @@ def beat(_values: Environment) -> list[str]:
     return [sys.executable, "-m", "celery", "-A", "dpp_project.celery", "--quiet", "beat"]
 
 
+def events(_values: Environment) -> list[str]:
+    return [sys.executable, "-m", "dpp_project.events_server"]
+
+
 def json_formatter() -> logging.Formatter:
     """The form of our log lines for the server's own, by granian.json."""
     form = dpp_logging.configuration(service="api", level="INFO")["formatters"]["json"]
@@ -75,10 +79,10 @@ def _bound_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
 
-PARTS: dict[str, Callable[[Environment], list[str]]] = {"api": api, "worker": worker, "beat": beat}
+PARTS: dict[str, Callable[[Environment], list[str]]] = {"api": api, "worker": worker, "beat": beat, "events": events}
 
 # Beat's process runs the recovery jobs; the logs call it by what it does (DPP-73).
-SERVICE_NAMES = {"api": "api", "worker": "worker", "beat": "reaper"}
+SERVICE_NAMES = {"api": "api", "worker": "worker", "beat": "reaper", "events": "events"}
 
 
 def main() -> None:

@@ -27,8 +27,8 @@ DEBUG = ENV.DPP_DEBUG
 ALLOWED_HOSTS = ENV.DPP_ALLOWED_HOSTS
 CSRF_TRUSTED_ORIGINS = ENV.DPP_CSRF_TRUSTED_ORIGINS
 
-# A worker serves no page and answers no request: without what those need it is a fifth smaller.
-_PAGES = ENV.DPP_SERVICE != "worker"
+# Worker and events serve no page and answer no request: without what those need a worker is a fifth smaller.
+_PAGES = ENV.DPP_SERVICE not in {"worker", "events"}
 RELEASE = version()
 
 INSTALLED_APPS = [

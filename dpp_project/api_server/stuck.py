@@ -6,21 +6,20 @@ the kernel deals connections out among all that listen.
 """
 
 import os
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
+from dpp_project.processes.stacks import where_threads_are
+
 log = structlog.get_logger("dpp.api_server")
 
 EXIT_CODE: Final = 70
 """EX_SOFTWARE."""
-MAX_FRAMES: Final = 12
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,5 @@ class EndWhenStuck:
     def _watch(self) -> None:
         while self._seconds_stuck() < self._limits.end_seconds:
             time.sleep(self._limits.look_every_seconds)
-        log.critical("all threads are taken and none answers, the process ends", threads=_where_threads_are())
+        log.critical("all threads are taken and none answers, the process ends", threads=where_threads_are())
         os._exit(EXIT_CODE)
-
-
-def _where_threads_are() -> dict[str, list[str]]:
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return {
-        names.get(ident, str(ident)): [
-            f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_stack(top)[-MAX_FRAMES:]
-        ]
-        for ident, top in sys._current_frames().items()  # noqa: SLF001  documented, and there is no other
-    }

@@ -1,11 +1,11 @@
-"""The platform's own processes: API, worker, beat."""
+"""The platform's own processes: API, worker, beat, events."""
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from dpp_project import env, serve
-from dpp_project.constants import WORKER_GRACE_SECONDS
+from dpp_project.constants import EVENTS_GRACE_SECONDS, WORKER_GRACE_SECONDS
 from dpp_project.devstack import http
 from dpp_project.devstack.programs import Program
 
@@ -43,6 +43,15 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_fold
             environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["beat"]},
             needs=needs,
             settles_seconds=SETTLES_SECONDS,
+        ),
+        Program(
+            name="events",
+            command=_serve("events"),
+            ready=lambda: True,
+            environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["events"]},
+            needs=needs,
+            settles_seconds=SETTLES_SECONDS,
+            stop_seconds=EVENTS_GRACE_SECONDS + 5,
         ),
     ]
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpp_project import env_file
+from dpp_project import env_file, serve
 from dpp_project.devstack import demo, http
 from dpp_project.devstack.folder import DEFAULT, Folder
 from dpp_project.devstack.programs import DevstackError
@@ -84,7 +84,7 @@ def _status(options: argparse.Namespace) -> int:
     if not alive:
         print("no supervisor runs: `make up`")
         return 1
-    return 0 if status.get("ready") and set(processes) >= {"api", "worker", "beat"} else 1
+    return 0 if status.get("ready") and processes.keys() >= serve.PARTS.keys() else 1
 
 
 def _heard_of(folder: Folder) -> dict[str, dict[str, int]]:
@@ -167,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     command("demo", _demo, "start everything and show what answers and where it is")
     command("status", _status, "what runs; exit code 0 only when everything does")
     logs = command("logs", _logs, "the end of one log, or of all")
-    logs.add_argument("name", nargs="?", help="postgres, redis, aws, api, worker, beat or supervisor")
+    logs.add_argument("name", nargs="?", help="postgres, redis, aws, api, worker, beat, events or supervisor")
     logs.add_argument("-n", "--lines", type=int, default=40, help="how many lines (default %(default)s)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until interrupted")
     around = command("with-services", _with_services, "run a command with Postgres, Valkey, SQS and S3 around it")

@@ -14,7 +14,7 @@ from dpp_project.devstack.sessions import await_ready
 from dpp_project.devstack.supervisor import Supervisor, end_leftovers
 from dpp_project.env_file import write_whole
 
-STOP_FIRST = ("api", "beat", "worker")
+STOP_FIRST = ("api", "beat", "events", "worker")
 
 
 class Progress:
@@ -70,7 +70,7 @@ def _run(supervisor: Supervisor, services: environment.Services, values: Mapping
         progress.say("prepared")
     supervisor.add(apps.programs(supervisor.environ, needs=own, metrics_folder=folder.root / "metrics"))
     await_ready(supervisor)
-    progress.say("api, worker, beat ready")
+    progress.say("api, worker, beat, events ready")
     while not supervisor.stop_requests:
         supervisor.tick(0.2)
     progress.say("stopping")

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
-from dpp_project import env_file
+from dpp_project import env_file, serve
 from dpp_project.devstack import http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY, DevstackError
@@ -184,9 +184,7 @@ def _processes(folder: Folder) -> dict[str, dict[str, Any]]:
 
 def _is_ready(folder: Folder) -> bool:
     status = folder.read_status()
-    return (
-        bool(status.get("ready")) and {"api", "worker", "beat"} <= set(status.get("processes", {})) and _lives(folder)
-    )
+    return bool(status.get("ready")) and serve.PARTS.keys() <= status.get("processes", {}).keys() and _lives(folder)
 
 
 def _is_stopping(folder: Folder) -> bool:

@@ -24,10 +24,13 @@ from django.db import connections
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.deadline import Pass
 from dpp_project.jobs.registry import Job
+from dpp_project.stores.postgres import make_room
 
 log = structlog.get_logger("dpp.job")
 
 LOOP_SECONDS = 1
+BESIDE_JOBS: Final = 2
+"""A job holds a connection for as long as it runs; beside them the leases are renewed, and a job's end reported."""
 HUNG_MAX: Final = 5
 STOP_SECONDS: Final = 60.0
 """How long a stop waits for passes that end at their next row. One that hangs is not waited for."""
@@ -52,7 +55,7 @@ class JobScheduler(Scheduler):
 
     def setup_schedule(self) -> None:
         jobs = registry.jobs().values()
-        make_room(len(jobs))
+        make_room(len(jobs) + BESIDE_JOBS)
         for job in jobs:
             self.add(name=job.name, task=job.name, schedule=job.every_seconds)
             self.start(job.name)
@@ -79,7 +82,7 @@ class JobScheduler(Scheduler):
         """It keeps its connection as long as it hangs, so the pool gets one more."""
         self._hung = [one for one in (*self._hung, hung) if one.thread.is_alive()]
         log.error("job hangs and is started anew", job=name, hung=len(self._hung))
-        make_room(len(registry.jobs()) + len(self._hung))
+        make_room(len(registry.jobs()) + len(self._hung) + BESIDE_JOBS)
         if len(self._hung) >= HUNG_MAX:
             log.critical("too many jobs hang, beat ends itself", hung=len(self._hung))
             os.kill(os.getpid(), signal.SIGTERM)
@@ -105,10 +108,3 @@ class JobScheduler(Scheduler):
             while one.thread.is_alive() and not one.running.hangs() and time.monotonic() < until:
                 one.thread.join(0.2)
         super().close()
-
-
-def make_room(jobs: int) -> None:
-    """A job holds a connection for as long as it runs; beside them the leases are renewed, and a job's end reported."""
-    pool: Any = getattr(connections["default"], "pool", None)
-    if pool is not None and pool.max_size < jobs + 2:
-        pool.resize(min_size=pool.min_size, max_size=jobs + 2)

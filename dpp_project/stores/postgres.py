@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connections
 from psycopg import errors
 
 ANSWER_SECONDS: Final = 20.0
@@ -52,6 +52,13 @@ def session_settings(*, bounded: bool) -> str:
         wanted["lock_timeout"] = round(LOCK_SECONDS * 1_000)
         wanted["statement_timeout"] = round(STATEMENT_SECONDS * 1_000)
     return " ".join(f"-c {name}={value}" for name, value in wanted.items())
+
+
+def make_room(wanted: int) -> None:
+    """This process's pool has at least so many connections: for threads that hold one for as long as they run."""
+    pool: Any = getattr(connections["default"], "pool", None)
+    if pool is not None and pool.max_size < wanted:
+        pool.resize(min_size=pool.min_size, max_size=wanted)
 
 
 _questions: list[Callable[["AskedConnection"], None]] = []

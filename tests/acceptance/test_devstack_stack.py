@@ -22,7 +22,7 @@ from dpp_project.processes.identity import identity
 from tests.gear.waiting import wait_until
 from tests.proving import proofs
 
-NAMES = ("postgres", "redis", "aws", "api", "worker", "beat")
+NAMES = ("postgres", "redis", "aws", "api", "worker", "beat", "events")
 BACK_SECONDS = 60.0
 
 
@@ -137,7 +137,7 @@ def test_dpp_77_one_command_brings_everything_up_and_whatever_is_killed_comes_ba
     assert code == 0
     assert stack.living() == []
     assert not list(stack.folder.pids.iterdir())
-    for name in ("api", "beat"):
+    for name in ("api", "beat", "events"):
         for line in stack.folder.log(name).read_text(encoding="utf-8").splitlines():
             assert json.loads(line)["service"] == serve.SERVICE_NAMES[name], line
     code, said = stack.run("status")
@@ -196,7 +196,7 @@ def test_with_services_ends_as_its_command_does(stack: Stack, command: str, code
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_dpp_77_all_six_killed_again_and_again_come_back_each_time(stack: Stack) -> None:
+def test_dpp_77_all_killed_again_and_again_come_back_each_time(stack: Stack) -> None:
     stack.up()
     for _ in range(8):
         every = {name: stack.pid(name) for name in NAMES}

@@ -24,6 +24,7 @@ OURS = {"LICENSE", "budget", "dpp_project", "manage.py", "ops", "pyproject.toml"
     "templates",
     "tenants",
 }
+PARTS = ("api", "worker", "beat", "events")
 READY_SECONDS = 60.0
 RUN_SECONDS = 60.0
 
@@ -49,6 +50,8 @@ def addresses() -> dict[str, str]:
         "S3_PUBLIC_ENDPOINT_URL": str(ENV.S3_ENDPOINT_URL),
         "DPP_QUEUE_URL": ENV.DPP_QUEUE_URL,
         "DPP_DLQ_URL": ENV.DPP_DLQ_URL,
+        "DPP_EVENTS_QUEUE_URL": str(ENV.DPP_EVENTS_QUEUE_URL),
+        "DPP_EVENTS_DLQ_URL": str(ENV.DPP_EVENTS_DLQ_URL),
         "DPP_BUCKET": ENV.DPP_BUCKET,
         "AWS_ACCESS_KEY_ID": os.environ["AWS_ACCESS_KEY_ID"],
         "AWS_SECRET_ACCESS_KEY": os.environ["AWS_SECRET_ACCESS_KEY"],
@@ -75,7 +78,7 @@ def platform(containers: Containers, addresses: dict[str, str]) -> dict[str, Con
     """Everything up: `init` has ended well, and the API is healthy by compose.yaml's own check."""
     init = containers.start("init")
     assert init.exit_code(seconds=READY_SECONDS) == 0, init.said_last()
-    parts = {name: containers.start(name) for name in ("api", "worker", "beat")}
+    parts = {name: containers.start(name) for name in PARTS}
     kind, *check = parts["api"].said["healthcheck"]["test"]
     assert kind == "CMD"
     check = [word.replace(":8000/", f":{addresses['DPP_API_PORT']}/") for word in check]
@@ -123,7 +126,7 @@ class Customer:
 
 @pytest.fixture
 def customer(containers: Containers, addresses: dict[str, str], platform: dict[str, Container]) -> Customer:
-    assert set(platform) == {"api", "worker", "beat"}
+    assert set(platform) == set(PARTS)
     return Customer(containers, addresses)
 
 
@@ -168,14 +171,14 @@ def test_sigterm_ends_each_part_within_the_grace_that_compose_gives(
     run_id = customer.submit("probe", {"sleep_ms": 4_000, "cost_usd": "0.0100"})
     wait_until(lambda: customer.run(run_id)["status"] == "PROCESSING", seconds=RUN_SECONDS, what="the run to start")
     graces = {name: int(part.said["stop_grace_period"].removesuffix("s")) for name, part in platform.items()}
-    for name in ("worker", "beat"):
+    for name in ("worker", "beat", "events"):
         platform[name].signal("TERM")
-    for name in ("worker", "beat"):
+    for name in ("worker", "beat", "events"):
         assert platform[name].exit_code(seconds=graces[name]) == 0, platform[name].said_last()
     assert customer.run(run_id)["status"] == "COMPLETED"
     platform["api"].signal("TERM")
     assert platform["api"].exit_code(seconds=graces["api"]) == 0, platform["api"].said_last()
     with pytest.raises(OSError):  # noqa: PT011  whichever way a closed port says so
         http.call("GET", f"{customer.url}/healthz", key="none")
-    proofs.report(cases=3)
+    proofs.report(cases=len(PARTS))
     assert subprocess.run(["runc", "--root", str(image.STORE / "runc"), "list", "-q"], check=True).returncode == 0

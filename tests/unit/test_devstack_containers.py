@@ -13,7 +13,7 @@ from dpp_project.devstack.programs import REPOSITORY
 
 COMPOSE = REPOSITORY / "compose.yaml"
 OUTSIDE = {"postgres", "valkey", "localstack"}
-PARTS = {"api", "worker", "beat"}
+PARTS = {"api", "worker", "beat", "events"}
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,10 @@ def test_what_is_waited_for_can_say_that_it_is_well(services: dict[str, Any]) ->
 
 def test_dpp_78_a_worker_is_given_longer_than_its_own_grace(services: dict[str, Any]) -> None:
     assert int(services["worker"]["stop_grace_period"].removesuffix("s")) > constants.WORKER_GRACE_SECONDS
+
+
+def test_dpp_78_events_are_given_longer_than_their_own_grace(services: dict[str, Any]) -> None:
+    assert int(services["events"]["stop_grace_period"].removesuffix("s")) > constants.EVENTS_GRACE_SECONDS
 
 
 @pytest.mark.contract("DPP-74")

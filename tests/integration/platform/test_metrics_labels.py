@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import URLResolver, get_resolver
 
+from dpp_project import discovery
 from dpp_project.http.metrics import KNOWN_METHODS
 from dpp_project.jobs import registry as jobs
 from dpp_project.observe import metrics
@@ -59,7 +60,8 @@ def allowed() -> dict[str, set[str]]:
         "step": {"claim", "commit", "settle"},
         "queue": {"runs", "events", "dead_letters"},
         "job": set(jobs.jobs()),
-        "loop": {"reaper", "sweeper", "reconciler", "requeuer", "auditor", "dead-letters", "retention"},
+        "loop": {"reaper", "sweeper", "reconciler", "requeuer", "auditor", "dead-letters", "retention"}
+        | {loop.name for module in discovery.modules("events") for loop in getattr(module, "LOOPS", ())},
         "name": set(metrics._collectors),
         "request_type": {kind.value for kind in RequestType},
         "scope": {"all", "one", "tenant"},

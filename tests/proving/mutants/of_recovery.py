@@ -309,7 +309,7 @@ MUTANTS: Final = (
     Mutant(
         "a job that hung takes the room of another",
         "dpp_project/jobs/scheduler.py",
-        "        make_room(len(registry.jobs()) + len(self._hung))\n",
+        "        make_room(len(registry.jobs()) + len(self._hung) + BESIDE_JOBS)\n",
         "",
         leases("test_hrd_01_a_job_that_hangs_starts_anew_and_starves_no_other"),
     ),
@@ -325,7 +325,7 @@ MUTANTS: Final = (
     Mutant(
         "jobs fight for eight connections",
         "dpp_project/jobs/scheduler.py",
-        "        make_room(len(jobs))\n",
+        "        make_room(len(jobs) + BESIDE_JOBS)\n",
         "",
         beats("test_dpp_46_twenty_jobs_that_hang_delay_no_other_and_each_has_its_connection"),
     ),

@@ -1,0 +1,63 @@
+"""Loops that misbehave, in a real process `events`: `python -m tests.gear.faults.nasty_loops NAME...`.
+
+Beside them runs `good`, which writes a line each time it comes round.
+"""
+
+import os
+import sys
+import threading
+import time
+
+import django
+import structlog
+from django.db import connection
+
+log = structlog.get_logger("gear.loops")
+
+
+def good(stop: threading.Event) -> None:
+    while not stop.is_set():
+        log.info("good came round")
+        stop.wait(0.05)
+    log.info("good gave back")
+
+
+def raises(stop: threading.Event) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    raise RuntimeError("as planned")
+
+
+def exits(stop: threading.Event) -> None:
+    sys.exit(3)
+
+
+def returns(stop: threading.Event) -> None:
+    return
+
+
+def hangs(stop: threading.Event) -> None:
+    log.info("hangs")
+    threading.Event().wait()
+
+
+def is_slow_to_stop(stop: threading.Event) -> None:
+    stop.wait()
+    log.info("slow to stop")
+    time.sleep(600)
+
+
+def main() -> int:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
+    django.setup()
+    from dpp_project.events_server import host, loops
+    from dpp_project.outbox.events import Loop
+
+    loops.HANG_SECONDS = float(os.environ.get("GEAR_HANG_SECONDS", "120"))  # type: ignore[misc]
+    host.LOOK_SECONDS = 0.1  # type: ignore[misc]
+    host.GRACE_SECONDS = float(os.environ.get("GEAR_GRACE_SECONDS", "20"))  # type: ignore[misc]
+    return host.EventsHost([Loop("good", good), *(Loop(name, globals()[name]) for name in sys.argv[1:])]).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
