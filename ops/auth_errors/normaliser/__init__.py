@@ -1,0 +1,1 @@
+"""Which traces are the same fault: one hash for each version of the rules. Pure."""

@@ -1,0 +1,63 @@
+"""Reads what Go's runtime prints of a panic, and stacks of `%+v` errors: a function, and its file on the next line.
+
+Of several goroutines the one that runs counts, else the first: what the others did then says nothing of the fault.
+"""
+
+import re
+from itertools import islice
+from typing import Final
+
+from ops.auth_errors.normaliser.traces import TracedFrame
+from ops.auth_errors.reports.patterns import linear
+from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
+
+FIRST_FRAME: Final = linear(
+    r"(?m)^goroutine \d+[^\n]*\[[^\n]*\]:$|^\S[^\n]*\n\t[^\n\t]+\.(?:go|s):\d+(?: \+0x[0-9a-f]+)?$"
+)
+_GOROUTINE: Final = linear(r"(?m)^goroutine \d+[^\n]*\[([^\n\],]*)[^\n]*\]:$")
+_FRAME: Final = linear(r"(?m)^(\S[^\n]*)\n\t([^\n\t]+\.(?:go|s)):\d+(?: \+0x[0-9a-f]+)?(?: fp=[^\n]*)?$")
+_PANIC: Final = linear(
+    r"(?m)^(?:[^\n]*\bpanic(?: serving [^\s]+)?: |(fatal error: )|[^\n]*\b(runtime error: ))([^\n]*)$"
+)
+_CREATOR: Final = re.compile(r"^created by (.*?)(?: in goroutine \d+)?$")
+_FIXED_WORDS: Final = re.compile(r"[A-Za-z ,'-]*+")
+_GOROUTINES_SCANNED: Final = 1_000
+
+
+def read(text: str) -> list[FoundException]:
+    data = text.encode()
+    heads = list(islice(_GOROUTINE.finditer(data), _GOROUTINES_SCANNED))
+    chosen = next((number for number, head in enumerate(heads) if head.group(1) == b"running"), 0)
+    begin = heads[chosen].end() if heads else 0
+    end = heads[chosen + 1].start() if chosen + 1 < len(heads) else len(data)
+    frames = [
+        _frame(match.group(1).decode(), match.group(2).decode())
+        for match in islice(_FRAME.finditer(data[begin:end]), FRAMES_SCANNED)
+        if match.end() - match.start() <= LINE_LENGTH_MAX
+    ]
+    return [FoundException(_kind(data[: heads[0].start()] if heads else data), frames)]
+
+
+def _kind(head: bytes) -> str:
+    """Go has no classes: the runtime's own words are one, without what varies in them; a program's words are not."""
+    found = _PANIC.search(head)
+    if found is None:
+        return ""
+    words = found.group(3).decode()
+    is_runtime = found.group(1) is not None or found.group(2) is not None or words.startswith("runtime error: ")
+    if not is_runtime:
+        return "panic"
+    fixed = _FIXED_WORDS.match(words.removeprefix("runtime error: "))
+    kind = "" if fixed is None else fixed[0].strip(" -,")
+    return f"fatal error: {kind}" if found.group(1) is not None else f"runtime error: {kind}"
+
+
+def _frame(function: str, file: str) -> TracedFrame:
+    """`example.com/app/auth.(*Service).Login.func1(0xc0001, {0x1, 0x2})`."""
+    if creator := _CREATOR.match(function):
+        function = creator[1]
+    elif function.endswith(")"):
+        function = function[: function.rfind("(")]
+    package, slash, rest = function.rpartition("/")
+    name, _, method = rest.partition(".")
+    return frame(module=f"{package}{slash}{name}", function=method, file=file)

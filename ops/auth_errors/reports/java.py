@@ -1,0 +1,72 @@
+"""Reads what the JVM prints: `Caused by` sections, the root cause last; `Suppressed` ones beside them."""
+
+import re
+from itertools import islice
+from typing import Final
+
+from ops.auth_errors.normaliser.traces import CAUSE, EXCEPTIONS_MAX, SUPPRESSED, TracedFrame
+from ops.auth_errors.reports.patterns import linear
+from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
+
+FIRST_FRAME: Final = linear(
+    r"(?m)^[ \t]*at (?:[\w.@-]*/){0,2}[\w$.]+(?:/(?:0x)?[0-9a-f]+)?\.[\w$<>-]+"
+    r"\((?:[^()\n:]+\.(?:java|kt|kts|scala|groovy|clj)(?::-?\d+)?|Native Method|Unknown Source|<generated>)\)"
+)
+_FRAME: Final = linear(r"(?m)^[ \t]*at ([^\s(][^\n(]*)\([^\n()]*\)")
+_MARKER: Final = re.compile(r"^([ \t]*+)(?:(Caused by)|(Suppressed)|(Wrapped by)): ", re.MULTILINE)
+_ADDRESS: Final = re.compile(r"(?:0x)?[0-9a-f]+\.")
+_NAME: Final = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z_$][\w$]*|[A-Z][\w$]*(?:Exception|Error|Throwable|Failure|Fault)"
+_CLASS: Final = linear(rf"^(?:[\w.@-]+/)?({_NAME})")
+_HEAD: Final = linear(
+    rf'(?m)^[ \t]*(?:Exception in thread "[^"\n]*" |[A-Z][\w ]{{0,40}}: )?(?:[\w.@-]+/)?({_NAME})(?:$|: |[ \t]*$)'
+)
+_INLINE: Final = linear(r"\b((?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error|Throwable|Failure))\b")
+
+
+def read(text: str) -> list[FoundException]:
+    """The root cause first; of more exceptions than are kept, those next to it."""
+    markers = list(_MARKER.finditer(text))
+    starts = [0, *(marker.end() for marker in markers)]
+    ends = [*(marker.start() for marker in markers), len(text)]
+    chain: list[int] = [0]
+    beside: list[int] = []
+    inside: int | None = None
+    for number, marker in enumerate(markers, start=1):
+        indent = len(marker[1])
+        if marker[3] is not None:
+            inside = indent if inside is None else min(inside, indent)
+            beside.append(number)
+        elif inside is not None and indent >= inside > 0:
+            beside.append(number)
+        else:
+            inside = None
+            chain.append(number)
+    from_root = chain if any(marker[4] is not None for marker in markers) else chain[::-1]
+    chosen = [(number, CAUSE) for number in from_root[:EXCEPTIONS_MAX]]
+    chosen += [(number, SUPPRESSED) for number in beside[: EXCEPTIONS_MAX - len(chosen)]]
+    found = [_section(text[starts[number] : ends[number]], relation, first=number == 0) for number, relation in chosen]
+    return [one for one in found if one.exception_class or one.frames]
+
+
+def _section(text: str, relation: str, *, first: bool) -> FoundException:
+    data = text.encode()
+    frames: list[TracedFrame] = []
+    begin = len(data)
+    for match in islice(_FRAME.finditer(data), FRAMES_SCANNED):
+        begin = min(begin, match.start())
+        if match.end() - match.start() <= LINE_LENGTH_MAX and (one := _frame(match.group(1).decode().strip())):
+            frames.append(one)
+    head = data[:begin]
+    name = (_HEAD.search(head) or _INLINE.search(head)) if first else _CLASS.search(head)
+    return FoundException("" if name is None else name.group(1).decode(), frames, relation)
+
+
+def _frame(place: str) -> TracedFrame | None:
+    """`java.base@17/java.lang.Thread.run`, `app//a.B.c`, `a.B$$Lambda$14/0x0000000800c8.run`: loaders, modules and the
+    addresses of hidden classes go.
+    """
+    *before, last = place.split("/")
+    if before and _ADDRESS.match(last):
+        last = before[-1] + "." + last.partition(".")[2]
+    module, dot, function = last.rpartition(".")
+    return frame(module=module, function=function) if dot else None
