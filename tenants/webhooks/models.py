@@ -13,7 +13,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.functions import TransactionNow
 from django.db import models
 from django.db.models import F, Func, Q
+from django.db.models.functions import Length
+from django.db.models.lookups import LessThanOrEqual
 
+from dpp_project.outbound.locations import URL_CHARACTERS_MAX
 from tenants.models import Tenant
 from tenants.webhooks.event_names import SUBSCRIBABLE
 
@@ -59,6 +62,8 @@ class WebhookEndpoint(models.Model):
     )
     reason = models.TextField(default="", db_default="", blank=True)
     idempotency_key = models.TextField(null=True, editable=False)  # noqa: DJ001  unique where given
+    asked_for = models.JSONField(default=dict, editable=False)
+    """What the key stands for: the request as it came, whatever was changed since."""
     created_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
     updated_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
     deleted_at = models.DateTimeField(null=True, editable=False)
@@ -92,8 +97,9 @@ class WebhookEndpoint(models.Model):
             models.CheckConstraint(
                 condition=Q(status__in=["ENABLED", "PAUSED", "DISABLED"]), name="webhook_endpoint_status_known"
             ),
+            models.CheckConstraint(condition=Q(url__regex=r"^https://[!-~]+$"), name="webhook_endpoint_url_https"),
             models.CheckConstraint(
-                condition=Q(url__regex=r"^https://[!-~]{1,2040}$"), name="webhook_endpoint_url_https"
+                condition=LessThanOrEqual(Length("url"), URL_CHARACTERS_MAX), name="webhook_endpoint_url_bounded"
             ),
             models.CheckConstraint(
                 condition=Q(events__len__gt=0) & Q(events__contained_by=_EVENTS), name="webhook_endpoint_events_known"
@@ -201,6 +207,11 @@ class WebhookDelivery(models.Model):
                 condition=Q(lease_token__isnull=False),
             ),
             models.Index(fields=["endpoint"], name="idx_webhook_delivery_held", condition=Q(status="HELD")),
+            models.Index(
+                fields=["endpoint", "-created_at", "-delivery_id"],
+                name="idx_webhook_delivery_failed",
+                condition=Q(status="FAILED"),
+            ),
             models.Index(fields=["endpoint", "-created_at", "-delivery_id"], name="idx_webhook_delivery_newest"),
             models.Index(fields=["created_at"], name="idx_webhook_delivery_age"),
         ]

@@ -2,6 +2,8 @@
 import django.contrib.postgres.fields
 import django.contrib.postgres.functions
 import django.db.models.deletion
+import django.db.models.functions.text
+import django.db.models.lookups
 import uuid
 from django.db import migrations, models
 
@@ -11,7 +13,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('tenants', '0004_refund_own_failures'),
+        ('tenants', '0005_scopes_of_events'),
     ]
 
     operations = [
@@ -24,6 +26,7 @@ class Migration(migrations.Migration):
                 ('status', models.TextField(choices=[('ENABLED', 'Enabled'), ('PAUSED', 'Paused'), ('DISABLED', 'Disabled')], db_default='ENABLED', default='ENABLED')),
                 ('reason', models.TextField(blank=True, db_default='', default='')),
                 ('idempotency_key', models.TextField(editable=False, null=True)),
+                ('asked_for', models.JSONField(default=dict, editable=False)),
                 ('created_at', models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow(), editable=False)),
                 ('updated_at', models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow(), editable=False)),
                 ('deleted_at', models.DateTimeField(editable=False, null=True)),
@@ -127,7 +130,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='webhookendpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('url__regex', '^https://[!-~]{1,2040}$')), name='webhook_endpoint_url_https'),
+            constraint=models.CheckConstraint(condition=models.Q(('url__regex', '^https://[!-~]+$')), name='webhook_endpoint_url_https'),
+        ),
+        migrations.AddConstraint(
+            model_name='webhookendpoint',
+            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(django.db.models.functions.text.Length('url'), 2048), name='webhook_endpoint_url_bounded'),
         ),
         migrations.AddConstraint(
             model_name='webhookendpoint',
@@ -152,6 +159,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='webhookdelivery',
             index=models.Index(condition=models.Q(('status', 'HELD')), fields=['endpoint'], name='idx_webhook_delivery_held'),
+        ),
+        migrations.AddIndex(
+            model_name='webhookdelivery',
+            index=models.Index(condition=models.Q(('status', 'FAILED')), fields=['endpoint', '-created_at', '-delivery_id'], name='idx_webhook_delivery_failed'),
         ),
         migrations.AddIndex(
             model_name='webhookdelivery',

@@ -1,0 +1,57 @@
+"""What is asked of a URL before an endpoint has it; each delivery asks the same again, and pins what it found.
+
+The name is resolved here too, so that a mistake is met by who made it and not three days later by a log. What a name
+of the inside leads to is nobody's business: every way for a name not to lead to a public address has one answer.
+"""
+
+import asyncio
+from enum import StrEnum
+from typing import Final
+
+from dpp_project.outbound import connecting, locations
+from dpp_project.outbound.refusals import Blocked, Failure, Refused
+from dpp_project.refusals import Refusal, invalid
+from tenants.webhooks import reach
+
+LOOKUP_SECONDS: Final = 3.0
+FIELD: Final = "url"
+_NOT_PUBLIC: Final = "its address is not a public one; give a name that leads to public addresses only"
+_CURES: Final[dict[StrEnum, str]] = {
+    Failure.NON_HTTPS: "must be https",
+    Failure.USERINFO_NOT_ALLOWED: "must hold no user name and no password; the signature says who calls",
+    Failure.INVALID_URL: f"must be a URL of at most {locations.URL_CHARACTERS_MAX} characters, such as"
+    " https://example.com/webhooks, without spaces",
+    Failure.TIMEOUT: f"its name was not resolved within {LOOKUP_SECONDS:.0f} seconds; try again",
+    Blocked.PORT_NOT_ALLOWED: f"must use port {locations.PORT}, so leave the port out",
+}
+_UNRESOLVED: Final = "its name leads to no public address; check the name and its DNS records"
+
+
+def checked_url(url: str, *, tenant_id: str) -> str | Refusal:
+    """The URL as it is kept and called: one reading of it, in ASCII. Waits for the name's addresses."""
+    if "#" in url:
+        return invalid(FIELD, "must have no fragment (#...): it is never sent")
+    try:
+        location = locations.parse(url)
+        written = location.url
+        if len(written) > locations.URL_CHARACTERS_MAX:
+            return invalid(FIELD, _CURES[Failure.INVALID_URL])
+        asyncio.run(
+            connecting.check(
+                written, rules=reach.rules(), network=reach.network(), seconds=LOOKUP_SECONDS, caller=tenant_id
+            )
+        )
+    except Refused as refused:
+        return invalid(FIELD, _said(refused))
+    return written
+
+
+def origin(url: str) -> str:
+    """The URL for logs and the audit trail: what stands behind the host may hold a token."""
+    return locations.parse(url).origin
+
+
+def _said(refused: Refused) -> str:
+    if refused.reason in _CURES:
+        return _CURES[refused.reason]
+    return _NOT_PUBLIC if refused.typed_ip is not None else _UNRESOLVED

@@ -1,0 +1,15 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tenants.webhooks import reach
+from tests.gear.builders.webhooks import NamesOfTests
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[NamesOfTests]:
+    """The only names that registration finds here."""
+    known = NamesOfTests()
+    monkeypatch.setattr(reach, "network", lambda: known)
+    yield known
+    reach.rules.cache_clear()
