@@ -18,6 +18,7 @@ import enum
 import os
 import time
 import uuid
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -205,9 +206,13 @@ def _claimed(run: Run, lease: Lease, intent: Intent) -> Claim | End:
 
 
 def _won_before(run: Run, token: str) -> Claim | End:
-    """A claim whose answer got lost has been won all the same."""
+    """A claim whose answer got lost has been won all the same.
+
+    Its version is the one that the claim made, not the one that is read: a rebuild may have raised that, and would not
+    raise it again (runs/reads/for_budget.py).
+    """
     mine = Run.objects.filter(run_id=run.run_id, finalize_stage=Stage.CLAIMED, finalize_token=token).first()
-    return End.CLAIM_LOST if mine is None else Claim.stored(mine, actor=ACTOR)
+    return End.CLAIM_LOST if mine is None else replace(Claim.stored(mine, actor=ACTOR), version=run.version + 1)
 
 
 def _finished(claim: Claim) -> Committed | End:

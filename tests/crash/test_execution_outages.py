@@ -372,6 +372,35 @@ def test_dpp_34_a_claim_taken_back_is_kept_when_the_answer_to_it_gets_lost(
     completed(run, tenant)
 
 
+@pytest.mark.contract("DPP-34", "DPP-55", "HRD-02")
+def test_dpp_55_a_claim_that_its_worker_read_after_a_fence_is_fenced_again(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer got lost beside a rebuild, so its worker looked it up; another rebuild meets its next commit."""
+    run, claim, settle = work.queued(tenant), transitions.claim_worked, services.settle
+    answers: list[Won | Lost] = []
+    rebuilt: list[Any] = []
+
+    def loses_the_first_answer(**values: Any) -> Won | Lost:
+        answers.append(claim(**values))
+        if len(answers) == 1:
+            rebuild.rebuild_all()
+            raise OperationalError("the connection is lost")
+        return answers[-1]
+
+    def and_a_rebuild_comes(**values: Any) -> Any:
+        outcome = settle(**values)
+        if not rebuilt:
+            rebuilt.append(rebuild.rebuild_all())
+        return outcome
+
+    monkeypatch.setattr(transitions, "claim_worked", loses_the_first_answer)
+    monkeypatch.setattr(services, "settle", and_a_rebuild_comes)
+    assert work.execute(run) is End.COMMITTED
+    assert rebuilt
+    completed(run, tenant)
+
+
 # The bucket.
 
 

@@ -326,6 +326,13 @@ MUTANTS: Final = (
         outages("test_dpp_39_an_answer_of_postgres_that_got_lost_is_looked_up"),
     ),
     Mutant(
+        "a worker takes over the version that a fence made",
+        EXECUTION,
+        "replace(Claim.stored(mine, actor=ACTOR), version=run.version + 1)",
+        "Claim.stored(mine, actor=ACTOR)",
+        outages("test_dpp_55_a_claim_that_its_worker_read_after_a_fence_is_fenced_again"),
+    ),
+    Mutant(
         "a result is claimed that was not stored",
         DELIVERY,
         "sha256 = bucket.put(document.key, document.content, content_type=document.content_type)\n",
