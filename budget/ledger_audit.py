@@ -3,7 +3,7 @@
     snapshots   each daily sum is what its tenant's entries come to, counted from the first one
     charges     each CHARGE is that of a committed run of its tenant
     runs        each committed run's entries come to what its row says: CHARGE and what was taken too much to its cost,
-                what a dispute gave back to what was refunded
+                what a dispute or a failure of ours gave back to what was refunded
 
 The balance is proved from the ledger's sum (verify.py), so a sum that is wrong, or a charge that is missing in both,
 would be proved with it; here each is looked up. A chunk is one view of Postgres: a run and its CHARGE are committed in
@@ -171,15 +171,18 @@ def _runs(place: AuditPlace) -> _Chunk:
 
 def _wrong_runs(tenant_id: str, found: Sequence[CommittedRun]) -> Iterator[Difference]:
     charges = _amounts("run_id", run_id__in=[run.run_id for run in found], kind=LedgerEntry.Kind.CHARGE)
-    references = [name for run in found for name in (_excess(run), _returned(run))]
+    references = [name for run in found for name in (_excess(run), _returned(run), _given_back(run))]
     adjusted = _amounts("reference", tenant_id=tenant_id, kind=LedgerEntry.Kind.ADJUST, reference__in=references)
     for run in found:
         cost = -charges.get(run.run_id, 0) - adjusted.get(_excess(run), 0)
         if cost != run.cost_micros:
             yield Difference(DifferenceKind.RUN_OF_ANOTHER_CHARGE, run.cost_micros, cost, str(run.run_id))
-        returned = adjusted.get(_returned(run), 0)
-        if returned != run.returned_micros:
-            yield Difference(DifferenceKind.REFUND_OF_ANOTHER_AMOUNT, run.returned_micros, returned, str(run.run_id))
+        given_back = adjusted.get(_given_back(run), 0)
+        returned = adjusted.get(_returned(run), 0) + given_back
+        # The switch of its tenant may have been turned since: a failure of ours went back whole, or not at all.
+        due = run.cost_micros if given_back and run.own_failure else run.returned_micros
+        if returned != due:
+            yield Difference(DifferenceKind.REFUND_OF_ANOTHER_AMOUNT, due, returned, str(run.run_id))
 
 
 def _excess(run: CommittedRun) -> str:
@@ -189,6 +192,11 @@ def _excess(run: CommittedRun) -> str:
 
 def _returned(run: CommittedRun) -> str:
     return f"dispute:{run.run_id}"
+
+
+def _given_back(run: CommittedRun) -> str:
+    """What a failure of ours cost may go back under this one, in the commit too."""
+    return f"refund:{run.run_id}"
 
 
 def _amounts(key: str, **chosen: Any) -> dict[Any, int]:

@@ -132,7 +132,9 @@ class CommittedRun:
     created_at: datetime
     cost_micros: int
     returned_micros: int
-    """What a dispute gave back of it."""
+    """What must have gone back of it: all of it where a dispute was decided so."""
+    own_failure: bool = False
+    """It failed on our side: its tenant may be one that is given back the whole cost for that."""
 
 
 class CommittedRuns(Protocol):

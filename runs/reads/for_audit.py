@@ -13,6 +13,7 @@ from dpp_project.constants import RETENTION_DAYS
 from runs import timing
 from runs.models import Run
 from runs.states import MoneyState, Stage
+from runs.transitions import OWN_FAILURES
 
 KEPT_FOR: Final = timedelta(days=RETENTION_DAYS + timing.TOMBSTONE_DAYS)
 """A row goes a year after its retention, which began when it was accepted."""
@@ -37,12 +38,16 @@ class CommittedRunsOfTheTable:
 
 def _committed(runs: QuerySet[Run]) -> list[CommittedRun]:
     found = []
-    rows = runs.values_list("tenant_id", "run_id", "created_at", "actual_cost_usd_micros", "money_state")
-    for tenant_id, run_id, created_at, actual_micros, money_state in rows:
+    rows = runs.values_list(
+        "tenant_id", "run_id", "created_at", "actual_cost_usd_micros", "money_state", "last_error_reason_code"
+    )
+    for tenant_id, run_id, created_at, actual_micros, money_state, reason in rows:
         cost_micros = actual_micros or 0  # a committed row has one; the type does not know
         # A run whose intent was to refund has cost nothing: only a dispute refunds what was charged.
         returned = cost_micros if money_state == MoneyState.REFUNDED else 0
-        found.append(CommittedRun(tenant_id, run_id, created_at, cost_micros, returned))
+        found.append(
+            CommittedRun(tenant_id, run_id, created_at, cost_micros, returned, own_failure=reason in OWN_FAILURES)
+        )
     return found
 
 

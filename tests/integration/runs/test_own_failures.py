@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from django.db import connection, transaction
 from django.test import Client
 
-from budget import entries
+from budget import entries, ledger_audit
 from budget.models import LedgerEntry, PendingCredit
 from dpp_project.reasons import ReasonCode
 from reaper import lease_reaper
@@ -86,6 +87,37 @@ def test_what_went_back_does_not_go_back_again_by_a_dispute(given_back: Tenant) 
     assert isinstance(opened, Run)
     assert isinstance(disputes.refund(run_id=run.run_id, reason="twice?", actor="operator:kim"), Run)
     assert [amount for _, amount, _, _ in credits_of(run)] == [gear.FEE_MICROS]
+
+
+@pytest.mark.contract("HRD-07")
+def test_hrd_07_runs_and_ledger_agree_about_what_went_back(given_back: Tenant) -> None:
+    """Undisputed, and refunded in a dispute behind it: what went back is whole, by one entry or two."""
+    run = reaped(given_back)
+    recovery.law_holds(given_back)
+    disputes.open_dispute(run_id=run.run_id, reason="twice?", actor="operator:kim")
+    disputes.refund(run_id=run.run_id, reason="twice?", actor="operator:kim")
+    recovery.law_holds(given_back)
+
+
+@pytest.mark.contract("HRD-07")
+def test_hrd_07_a_failure_given_back_in_another_amount_or_for_no_reason_is_found(given_back: Tenant) -> None:
+    short, unearned = reaped(given_back), gear.committed(tenant_id=given_back.tenant_id)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute(
+            "UPDATE ledger_entries SET amount_usd_micros = 1 WHERE reference = %s", [f"refund:{short.run_id}"]
+        )
+        cursor.execute(
+            "INSERT INTO ledger_entries"
+            " (entry_id, tenant_id, run_id, kind, amount_usd_micros, reference, reason, actor)"
+            " VALUES (gen_random_uuid(), %s, %s, 'ADJUST', 7, %s, '', 'test')",
+            [given_back.pk, unearned.pk, f"refund:{unearned.run_id}"],
+        )
+    found = [it for chunk in ledger_audit.audit(given_back.tenant_id) for it in chunk.differences]
+    assert [(it.kind, it.expected_micros, it.found_micros, it.run_id) for it in found] == [
+        ("REFUND_OF_ANOTHER_AMOUNT", gear.FEE_MICROS, 1, str(short.run_id)),
+        ("REFUND_OF_ANOTHER_AMOUNT", 0, 7, str(unearned.run_id)),
+    ]
 
 
 def test_the_run_tells_its_fee_and_what_went_back(shop: Shop) -> None:

@@ -103,6 +103,22 @@ MUTANTS: Final = (
         audits("test_every_daily_sum_is_counted_again_from_the_first_entry"),
     ),
     Mutant(
+        "what went back for a failure of ours is not counted",
+        AUDIT,
+        "adjusted.get(_returned(run), 0) + given_back\n",
+        "adjusted.get(_returned(run), 0)\n",
+        In("integration/runs/test_own_failures")("test_hrd_07_runs_and_ledger_agree_about_what_went_back"),
+    ),
+    Mutant(
+        "any run may be given back",
+        AUDIT,
+        "if given_back and run.own_failure else",
+        "if given_back else",
+        In("integration/runs/test_own_failures")(
+            "test_hrd_07_a_failure_given_back_in_another_amount_or_for_no_reason_is_found"
+        ),
+    ),
+    Mutant(
         "what was taken too much is not counted back",
         AUDIT,
         " - adjusted.get(_excess(run), 0)",
