@@ -10,7 +10,9 @@ from django.db.models.functions import Now
 
 from budget import ports
 from budget.ports import Ask, EndedRun, OpenRun, Reserved
-from runs import transitions
+from dpp_project import clock
+from runs import run_ids as made_at
+from runs import timing, transitions
 from runs.models import Run
 from runs.states import UNENDED_MONEY, MoneyState, Stage
 
@@ -74,7 +76,15 @@ class OpenRunsOfTheTable:
             )
 
     def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
-        return dict(ask(_STANDING, [list(run_ids)]))
+        """A run made more than a year ago stands unasked: its row may have been forgotten, and none is lost so late."""
+        asked, long_ago = [], {}
+        oldest = made_at.first_at(clock.now() - timedelta(days=timing.TOMBSTONE_DAYS))
+        for run_id in run_ids:
+            if uuid.UUID(run_id) < oldest:
+                long_ago[run_id] = True
+            else:
+                asked.append(run_id)
+        return long_ago | dict(ask(_STANDING, [asked]))
 
 
 def _to_fence(tenant_id: str | None) -> QuerySet[Run]:

@@ -9,11 +9,14 @@ from botocore.exceptions import EndpointConnectionError
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from budget.rebuild import evidence
+from budget.redis import keys, scripts
+from dpp_project import clock
 from dpp_project import retention as periods
 from dpp_project.clock import FixedClock
-from reaper import retention
+from reaper import driver, retention
 from reaper.models import DeadLetter
-from runs import transitions
+from runs import run_ids, transitions
 from runs.bucket import storage
 from runs.models import Run, RunHistory, RunInputs
 from runs.operators import disputes
@@ -130,6 +133,26 @@ def test_dpp_23_a_tombstone_stands_a_year_and_the_ledger_for_ever(tenant: Tenant
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute("UPDATE ledger_entries SET created_at = now() - interval '396 days' WHERE run_id = %s", [old.pk])
     recovery.law_holds(tenant)
+
+
+@pytest.mark.contract("HRD-06")
+def test_hrd_06_a_run_that_was_forgotten_is_no_commit_that_was_lost(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where little is sold the thousand newest commits reach back beyond the year that a tombstone stands."""
+    made = run_ids.first_at(clock.now() - timedelta(days=396))
+    with monkeypatch.context() as then:
+        then.setattr(run_ids, "new", lambda: made)
+        old = recovery.past_retention(tenant)
+    client = scripts.shared().client
+    client.lpush(keys.EVIDENCE, f"run:{old.run_id}")  # as the mapping of its key does
+    assert expire() == (1, 1, 0)
+    gear.aged(old, retention_until=YEAR_SECONDS)
+    assert expire() == (1, 1, 0)
+    assert not Run.objects.filter(run_id=old.run_id).exists()
+    assert {f"run:{old.run_id}", f"end:{old.run_id}"} <= set(evidence.told(client))
+    assert evidence.lost(client) == []
+    assert driver.money_is_closed() is False
 
 
 def test_dpp_23_a_disputed_run_expires_in_dispute_and_its_tombstone_stays_until_resolved(tenant: Tenant) -> None:

@@ -306,6 +306,13 @@ MUTANTS: Final = (
         In("integration/runs/test_runs_models_open")("test_hrd_02_a_run_that_moved_since_its_fence_is_fenced_again"),
     ),
     Mutant(
+        "a run that was forgotten counts as lost",
+        "runs/reads/for_budget.py",
+        "            if uuid.UUID(run_id) < oldest:\n",
+        "            if uuid.UUID(run_id) < uuid.UUID(int=0):\n",
+        In("integration/reaper/test_retention_runs")("test_hrd_06_a_run_that_was_forgotten_is_no_commit_that_was_lost"),
+    ),
+    Mutant(
         "a fence that was cut begins anew",
         "runs/reads/for_budget.py",
         "    return _of(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)\n",
