@@ -45,21 +45,25 @@ _ENTRIES_OF_ENDED_RUN: Final = """,
         INSERT INTO pending_credits (entry_id, tenant_id, amount_usd_micros)
         SELECT * FROM ledger_adjust UNION ALL SELECT * FROM ledger_refund
     )
-SELECT count(*) FROM ended
 """
+GIVEN_BACK: Final = "coalesce((SELECT amount_usd_micros FROM ledger_refund), 0)"
+"""For `beside`: what a failure of ours gives back, of the one run."""
 
 
-def end_run_with_entries(ended: str, values: Sequence[Any], *, taken_micros: int) -> int:
+def end_run_with_entries(ended: str, values: Sequence[Any], *, taken_micros: int, beside: str = "") -> int:
     """Ends a run and appends its entries in one statement: no crash lies between the two. The number of runs it ended.
 
     `ended` is the UPDATE that ends the run, RETURNING tenant_id, run_id, due_micros, actor and own_failure; the loser
     of its compare-and-set appends nothing. `taken_micros` is what the receipt says, `due_micros` what the run was to
     cost: CHARGE = what was taken, and what was taken too much goes back as an ADJUST, which waits in pending_credits
     until it has reached the balance. `own_failure` names a failure of the platform's: a tenant that is given those back
-    gets what the run cost as a further ADJUST, in the same statement.
+    gets what the run cost as a further ADJUST, in the same statement. `beside` are further CTEs without values of their
+    own, which tell others of the end: they read `ended`, and must be such that they cannot fail.
     """
+    told = f",{beside}" if beside else ""
+    sql = f"WITH ended AS ({ended}){_ENTRIES_OF_ENDED_RUN}{told}\nSELECT count(*) FROM ended"
     with connection.cursor() as cursor:
-        cursor.execute(f"WITH ended AS ({ended}){_ENTRIES_OF_ENDED_RUN}", [*values, taken_micros])
+        cursor.execute(sql, [*values, taken_micros])
         (count,) = cursor.fetchone()
     return int(count)
 

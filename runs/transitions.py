@@ -22,7 +22,7 @@ from budget import ledger
 from budget.money import minimum_fee_micros
 from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS, RETENTION_DAYS
 from dpp_project.reasons import ReasonCode
-from runs import timing
+from runs import telling, timing
 from runs.claims import LOST, Claim, Claimed, Lost, Moved, SeenRun, Won, new_token
 from runs.compiled_update import CompiledUpdate, Given, compared
 from runs.intents import Intent
@@ -436,10 +436,11 @@ _COMMIT: Final = CompiledUpdate(
     **_STEP,
 )
 _ENDED: Final = (
-    "RETURNING tenant_id, run_id, intent_charge_usd_micros AS due_micros, last_actor AS actor, "
-    f"CASE WHEN last_error_reason_code IN ({', '.join(repr(str(reason.value)) for reason in OWN_FAILURES)}) "
+    f"RETURNING {telling.COLUMNS}, intent_charge_usd_micros AS due_micros, last_actor AS actor, "
+    f"CASE WHEN last_error_reason_code IN ({telling.listed(OWN_FAILURES)}) "
     "THEN last_error_reason_code END AS own_failure"
 )
+_TELL_ENDED: Final = telling.ended(untold=FREES_ITS_KEY)
 
 
 def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
@@ -450,17 +451,23 @@ def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
 
     A run that is given back whole keeps nothing of what its caller sent: the inputs go in the same transaction. The
     row of them stays, for a replay's receipt repeats its timebox and reliability.
+
+    The tenant's webhooks are told by the same statement, but for a run that its caller never got: it frees its key.
     """
-    sql, values = _COMMIT.written(
-        run_id=claim.run_id, version=claim.version, token=claim.token, taken_micros=taken_micros, actor=claim.actor
-    )
     if claim.money_state is not MoneyState.REFUNDED:
-        return _moved(ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros), claim.version)
+        return _moved(_end(claim, taken_micros), claim.version)
     with transaction.atomic():
-        ended = ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros)
+        ended = _end(claim, taken_micros)
         if ended:
             RunInputs.objects.filter(run_id=claim.run_id).update(inputs={}, artifacts=None)
     return _moved(ended, claim.version)
+
+
+def _end(claim: Claim, taken_micros: int) -> int:
+    sql, values = _COMMIT.written(
+        run_id=claim.run_id, version=claim.version, token=claim.token, taken_micros=taken_micros, actor=claim.actor
+    )
+    return ledger.end_run_with_entries(f"{sql} {_ENDED}", values, taken_micros=taken_micros, beside=_TELL_ENDED)
 
 
 # After the end.
@@ -488,7 +495,12 @@ _RESOLVE: Final = CompiledUpdate(
 def resolve(*, run_id: uuid.UUID, version: int, refunded: bool, actor: str) -> Moved | Lost:
     """Upheld: the charge stands. Refunded: the caller writes the ADJUST entry in the same transaction."""
     money_state = MoneyState.REFUNDED if refunded else MoneyState.SETTLED
-    return _moved(_RESOLVE(run_id=run_id, version=version, money_state=money_state.value, actor=actor), version)
+    sql, values = _RESOLVE.written(run_id=run_id, version=version, money_state=money_state.value, actor=actor)
+    told = f"WITH resolved AS ({sql} RETURNING {telling.COLUMNS}),{telling.RESOLVED} SELECT count(*) FROM resolved"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(told, values)
+        (changed,) = cursor.fetchone()
+    return _moved(changed, version)
 
 
 _EXPIRE: Final = CompiledUpdate(

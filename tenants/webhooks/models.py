@@ -98,9 +98,12 @@ class WebhookEndpoint(models.Model):
                 condition=Q(status__in=["ENABLED", "PAUSED", "DISABLED"]), name="webhook_endpoint_status_known"
             ),
             models.CheckConstraint(condition=Q(url__regex=r"^https://[!-~]+$"), name="webhook_endpoint_url_https"),
+<<<<<<< HEAD
             models.CheckConstraint(
                 condition=LessThanOrEqual(Length("url"), URL_CHARACTERS_MAX), name="webhook_endpoint_url_bounded"
             ),
+=======
+>>>>>>> f7293cc (webhooks: The commit of a run and of a dispute tell their end.)
             models.CheckConstraint(
                 condition=Q(events__len__gt=0) & Q(events__contained_by=_EVENTS), name="webhook_endpoint_events_known"
             ),
@@ -166,7 +169,10 @@ class WebhookMessage(models.Model):
         db_table = "webhook_message"
         ordering = ["-message_id"]
         indexes = [
-            models.Index(fields=["at"], name="idx_webhook_message_new", condition=Q(fanned_out_at__isnull=True)),
+            # Tenant by tenant, so that one with thousands of messages holds up nobody's.
+            models.Index(
+                fields=["tenant_id", "at"], name="idx_webhook_message_new", condition=Q(fanned_out_at__isnull=True)
+            ),
             models.Index(fields=["at"], name="idx_webhook_message_age"),
         ]
         constraints = [models.UniqueConstraint(fields=["key"], name="webhook_message_key_unique")]

@@ -57,7 +57,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'webhook_message',
                 'ordering': ['-message_id'],
-                'indexes': [models.Index(condition=models.Q(('fanned_out_at__isnull', True)), fields=['at'], name='idx_webhook_message_new'), models.Index(fields=['at'], name='idx_webhook_message_age')],
+                'indexes': [models.Index(condition=models.Q(('fanned_out_at__isnull', True)), fields=['tenant_id', 'at'], name='idx_webhook_message_new'), models.Index(fields=['at'], name='idx_webhook_message_age')],
                 'constraints': [models.UniqueConstraint(fields=('key',), name='webhook_message_key_unique')],
             },
         ),
