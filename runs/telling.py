@@ -1,4 +1,4 @@
-"""What the webhooks of a run's tenant are told of its end, as parts of the statements that end it (transitions.py)."""
+"""The webhook message of a run's end, as parts of the statements that end it (transitions.py)."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -452,7 +452,8 @@ def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
     A run that is given back whole keeps nothing of what its caller sent: the inputs go in the same transaction. The
     row of them stays, for a replay's receipt repeats its timebox and reliability.
 
-    The tenant's webhooks are told by the same statement, but for a run that its caller never got: it frees its key.
+    The same statement writes the message for the tenant's webhooks, but for a run that frees its key: its caller never
+    got it.
     """
     if claim.money_state is not MoneyState.REFUNDED:
         return _moved(_end(claim, taken_micros), claim.version)

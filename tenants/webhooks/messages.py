@@ -37,7 +37,7 @@ def of_runs(*, rows: str, event: str, refunded: str) -> str:
     """The CTE `webhook`, for a statement with a CTE of this name that RETURNS the runs which it moved.
 
     Their columns: tenant_id, run_id, version, pack_type, status, money_state, reason and used_micros. `event` and
-    `refunded` (micros) are expressions over them; where the event is NULL nothing is told.
+    `refunded` (micros) are expressions over them; where the event is NULL it writes nothing.
     """
     return _OF_RUNS.format(rows=rows, event=event, refunded=refunded, wanted=WANTED)
 

@@ -98,12 +98,9 @@ class WebhookEndpoint(models.Model):
                 condition=Q(status__in=["ENABLED", "PAUSED", "DISABLED"]), name="webhook_endpoint_status_known"
             ),
             models.CheckConstraint(condition=Q(url__regex=r"^https://[!-~]+$"), name="webhook_endpoint_url_https"),
-<<<<<<< HEAD
             models.CheckConstraint(
                 condition=LessThanOrEqual(Length("url"), URL_CHARACTERS_MAX), name="webhook_endpoint_url_bounded"
             ),
-=======
->>>>>>> f7293cc (webhooks: The commit of a run and of a dispute tell their end.)
             models.CheckConstraint(
                 condition=Q(events__len__gt=0) & Q(events__contained_by=_EVENTS), name="webhook_endpoint_events_known"
             ),
