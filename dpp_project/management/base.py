@@ -9,7 +9,7 @@ import json
 import os
 import pwd
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
@@ -21,13 +21,14 @@ from redis import RedisError
 
 from dpp_project import origins
 from dpp_project.observe import logging
-from dpp_project.refusals import Refusal
+from dpp_project.refusals import Refusal, invalid
 from dpp_project.stores.postgres import DATABASE_AWAY
 
 Made = TypeVar("Made")
 
 EXIT_REFUSED: Final = 1
 EXIT_UNAVAILABLE: Final = 3
+LIMIT_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,13 @@ def unless_refused(answer: Made | Refusal) -> Made:
     if isinstance(answer, Refusal):
         raise CommandRefused(answer)
     return answer
+
+
+def within_limit(limit: int, most: int = LIMIT_MAX) -> int:
+    """What --limit says, where a list or a pass can be so long."""
+    if not 1 <= limit <= most:
+        raise CommandRefused(invalid("--limit", f"must be 1 to {most}"))
+    return limit
 
 
 class OpsCommand(BaseCommand):
@@ -81,6 +89,7 @@ class OpsCommand(BaseCommand):
     def _answer(self, *, as_json: bool, dry_run: bool, **options: Any) -> None:
         try:
             with origins.use(origins.COMMAND, f"{self._name()} by {_account()}"):
+                _refuse_what_is_no_text(options)
                 answer = self.run(dry_run=dry_run, **options)
         except CommandRefused as refused:
             refusal = refused.refusal
@@ -115,6 +124,13 @@ class OpsCommand(BaseCommand):
 
     def _print_json(self, document: dict[str, Any]) -> None:
         self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+
+
+def _refuse_what_is_no_text(options: Mapping[str, Any]) -> None:
+    """Bytes that are not UTF-8 reach Python as lone surrogates, which neither Postgres nor a log takes."""
+    for name, value in options.items():
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            raise CommandRefused(invalid(name, "is not UTF-8"))
 
 
 def _account() -> str:

@@ -12,10 +12,9 @@ from dpp_project import actors
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.models import remarks
 from dpp_project.jobs.runner import PassOutcome
-from dpp_project.management.base import EXIT_UNAVAILABLE, CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.management.base import EXIT_UNAVAILABLE, CommandAnswer, CommandRefused, OpsCommand, within_limit
 from dpp_project.refusals import invalid
 
-LIMIT_MAX = 1_000_000
 EXIT_ERRORS = 1
 EXIT_BUSY = 75  # EX_TEMPFAIL
 
@@ -31,8 +30,8 @@ def run_job(name: str, *, limit: int | None, dry_run: bool) -> CommandAnswer:
     job = registry.job(name)
     if dry_run and job.preview is None:
         raise CommandRefused(invalid("--dry-run", f"{name} has no preview"))
-    if limit is not None and not 1 <= limit <= LIMIT_MAX:
-        raise CommandRefused(invalid("--limit", f"must be 1 to {LIMIT_MAX}"))
+    if limit is not None:
+        within_limit(limit)
     ran = runner.run(job, limit=limit, dry_run=dry_run, asked_by=actors.COMMAND)
     document: dict[str, Any] = {"job": name, "outcome": ran.outcome.value}
     report = ran.report

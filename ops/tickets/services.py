@@ -67,6 +67,8 @@ def ticket_fault(*, request_type: RequestType, payload: object, reason: str) -> 
     """What is wrong with a ticket that is asked for, if anything; forms ask before they open one."""
     if len(reason) > TEXT_LENGTH_MAX or not (reason == "" or reason.isprintable()):
         return invalid("reason", f"must be at most {TEXT_LENGTH_MAX} printable characters")
+    if not isinstance(payload, dict):
+        return invalid("payload", "must be an object")
     try:
         checked_payload(request_type, payload)
     except ValidationError as error:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project import actors
-from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, within_limit
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from reaper import redrive
@@ -42,12 +42,10 @@ class Command(OpsCommand):
 
 
 def _list(*, run_id: uuid.UUID | None, limit: int) -> CommandAnswer:
-    if limit < 1:
-        raise CommandRefused(invalid("--limit", "must be 1 or more"))
     letters = DeadLetter.objects.all()
     if run_id is not None:
         letters = letters.filter(run_id=run_id)
-    found = list(letters[:limit])
+    found = list(letters[: within_limit(limit)])
     lines = [
         f"{letter.pk}  {letter.stored_at:%Y-%m-%d %H:%M:%S}  {letter.outcome:8}  {letter.run_id or ''}"
         for letter in found

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db.models import Prefetch
 
-from dpp_project.management.base import CommandAnswer, OpsCommand
+from dpp_project.management.base import CommandAnswer, OpsCommand, within_limit
 from tenants.management.base import key_document, tenant_document
 from tenants.models import ApiKey, Tenant
 
@@ -23,7 +23,7 @@ class Command(OpsCommand):
         if options["keys"]:
             tenants = tenants.prefetch_related(Prefetch("api_keys", ApiKey.objects.order_by("created_at", "prefix")))
         documents, lines = [], []
-        for tenant in tenants[: max(0, options["limit"])]:
+        for tenant in tenants[: within_limit(options["limit"])]:
             rates = f"poll {tenant.poll_rate_per_minute}/min, submit {tenant.submit_rate_per_minute}/min"
             lines.append(f"{tenant.tenant_id}  {tenant.status}  {rates}  {tenant.display_name}")
             document = tenant_document(tenant)

@@ -47,7 +47,7 @@ def _answer(tenant_id: str | None) -> CommandAnswer:
     all_stopped = services.all_submits_are_stopped()
     if tenant_id is None:
         off = list(Tenant.objects.filter(submits_enabled=False).exclude(pk="t_operator").values_list("pk", flat=True))
-        said = "stopped for all" if all_stopped else f"taken, except of {', '.join(off) or 'none'}"
+        said = "stopped for all" if all_stopped else "taken" + (f", except of {', '.join(off)}" if off else "")
         return CommandAnswer({"all_stopped": all_stopped, "stopped_alone": off}, [f"submits are {said}"])
     tenant = Tenant.objects.filter(tenant_id=tenant_id).first()
     if tenant is None:

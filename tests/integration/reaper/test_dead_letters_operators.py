@@ -116,7 +116,15 @@ def test_dpp_76_dlq_lists_shows_and_redrives(tenant: Tenant) -> None:
 
 @pytest.mark.contract("DPP-76")
 @pytest.mark.parametrize(
-    "arguments", [("redrive",), ("show", "999999"), ("redrive", "999999"), ("list", "--limit", "0")]
+    "arguments",
+    [
+        ("redrive",),
+        ("show", "999999"),
+        ("redrive", "999999"),
+        ("list", "--limit", "0"),
+        ("list", "--limit", str(10**30)),
+    ],
+    ids=" ".join,
 )
 def test_dpp_76_dlq_refuses_in_words_with_exit_code_1(arguments: tuple[str, ...], tenant: Tenant) -> None:
     with pytest.raises(CommandError) as refused:

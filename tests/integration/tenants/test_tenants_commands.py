@@ -84,6 +84,33 @@ def test_tenants_list_shows_keys_by_prefix_only() -> None:
         assert issued.key.key_hash not in text
 
 
+@pytest.mark.parametrize("limit", [0, -1, 10**30])
+def test_tenants_list_refuses_a_limit_that_no_list_has(limit: int) -> None:
+    a_tenant()
+    with pytest.raises(CommandError, match=r"^--limit: must be 1 to 1000000$") as refused:
+        run("list_tenants", f"--limit={limit}")
+    assert refused.value.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["create_api_key", "t_\udcff", "--all-scopes"], "tenant_id"),
+        (["submits", "stop", "--tenant", "t_\udcff", "--reason", "why"], "tenant"),
+        (["create_tenant", "t_fine", "--name", "\udcff"], "name"),
+        (["topup", "t_\udcff", "5.0000", "--reference", "r"], "tenant_id"),
+        (["money_verify", "--tenant", "t_\udcff"], "tenant"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else part[0],
+)
+def test_tenants_bytes_that_are_no_text_are_refused_by_every_command(arguments: list[str], field: str) -> None:
+    """A terminal of another character set: Python reads such bytes as lone surrogates, which Postgres cannot take."""
+    with pytest.raises(CommandError, match=rf"^{field}: is not UTF-8$") as refused:
+        run(*arguments)
+    assert refused.value.returncode == 1
+    assert not Tenant.objects.exclude(pk="t_operator").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

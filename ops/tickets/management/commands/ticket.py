@@ -1,6 +1,5 @@
 """manage.py ticket create KEY_REVOKE --payload '{"key": "dpp_a1b2c3d4"}' --by ada"""
 
-import json
 import uuid
 from typing import Any
 
@@ -8,8 +7,9 @@ from django.core.management.base import CommandParser
 
 from dpp_project import actors
 from dpp_project.http import idempotency_keys
+from dpp_project.http.parsers import parse_json
 from dpp_project.http.problems import Problem
-from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused, within_limit
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from dpp_project.signin.proof import prove_operator
@@ -65,9 +65,9 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         raise CommandRefused(invalid("subject", f"a type is one of {', '.join(RequestType)}"))
     request_type = RequestType(options["subject"])
     try:
-        payload = json.loads(options["payload"])
-    except ValueError as error:
-        raise CommandRefused(invalid("--payload", f"is no JSON: {error}")) from None
+        payload = parse_json(options["payload"].encode())
+    except Problem as problem:
+        raise CommandRefused(invalid("--payload", problem.detail.removeprefix("The body "))) from None
     fault = services.ticket_fault(request_type=request_type, payload=payload, reason=options["reason"])
     if fault is not None:
         raise CommandRefused(fault)
@@ -87,10 +87,8 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
 
 
 def _list(options: dict[str, Any]) -> CommandAnswer:
-    if not 1 <= options["limit"] <= LISTED_MAX:
-        raise CommandRefused(invalid("--limit", f"must be 1 to {LISTED_MAX}"))
     status = None if options["status"] is None else TicketStatus(options["status"])
-    tickets = selectors.page(status=status, limit=options["limit"]).tickets
+    tickets = selectors.page(status=status, limit=within_limit(options["limit"], LISTED_MAX)).tickets
     lines = [f"{one.pk}  {one.created_at:%Y-%m-%d %H:%M:%S}  {one.status:11}  {one.request_type}" for one in tickets]
     return CommandAnswer({"tickets": [_document(one) for one in tickets]}, lines or ["There are no tickets."])
 
