@@ -56,7 +56,7 @@ def test_tkt_01_text_that_cannot_be_shown_is_refused_at_every_door(console: Clie
     payload = json.dumps(top_up_of(shop, reason=text))
     shown = console.post(f"{ADMIN}add/", {"request_type": "BUDGET_TOPUP", "payload": payload, "reason": ""})
     assert (shown.status_code, "payload.reason" in shown.content.decode()) == (200, True)
-    with pytest.raises(CommandError, match=r"^(payload\.reason: |--payload: is not strict JSON: .*U\+0000)"):
+    with pytest.raises(CommandError, match=r"^(payload\.reason: |--payload: .* cannot be stored)"):
         call_command("ticket", "create", "BUDGET_TOPUP", payload=payload, by="ada")
     body = {"request_type": "BUDGET_TOPUP", "payload": json.loads(payload)}
     answer = console.post(
