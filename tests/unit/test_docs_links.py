@@ -33,6 +33,20 @@ def test_every_file_and_heading_that_a_page_names_exists() -> None:
     assert [fault for page in PAGES for fault in faults(page, page.read_text(encoding="utf-8"))] == []
 
 
+def cut_tables(text: str) -> Iterator[str]:
+    """Rows without a head above them, which a reader sees as bars and words: a blank line inside a table does that."""
+    for block in re.split(r"\n(?!\|)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)):
+        rows = [line for line in block.splitlines() if line.startswith("|")]
+        if rows and not (len(rows) > 1 and re.fullmatch(r"[|:\- ]+", rows[1])):
+            yield rows[0]
+
+
+def test_every_table_has_its_head() -> None:
+    whole = "words\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    assert (list(cut_tables(whole)), list(cut_tables(whole + "\n| 3 | 4 |\n"))) == ([], ["| 3 | 4 |"])
+    assert {page.name: cut for page in PAGES if (cut := list(cut_tables(page.read_text(encoding="utf-8"))))} == {}
+
+
 def test_each_decision_has_a_number_of_its_own() -> None:
     numbers = sorted(path.name[:4] for path in (ROOT / "docs" / "adr").glob("*.md"))
     assert numbers == [f"{number:04d}" for number in range(1, len(numbers) + 1)]
