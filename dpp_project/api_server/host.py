@@ -90,20 +90,19 @@ class ApiHost:
             await self._answer(environ, receive, send, peer=scope["client"])
 
     async def _answer(self, environ: Environ, receive: Receive, send: Send, *, peer: tuple[str, Any]) -> None:
-        held = 0
         try:
             if environ["PATH_INFO"] == LIVENESS:
                 await self._alive(environ).send(send)
                 return
             source, has_paid = await self._admitted(environ)
-            held = await self.bodies.read(environ, receive, body_rules.body_rule_for(environ))
-            answer = await self._threads.answer(
-                environ,
-                source or site_of(environ["REMOTE_ADDR"]),
-                receive,
-                send,
-                cut=lambda: self._connections.cut(peer[0], int(peer[1])),
-            )
+            whose = source or site_of(environ["REMOTE_ADDR"])
+            held = await self.bodies.read(environ, receive, body_rules.body_rule_for(environ), whose)
+            try:
+                answer = await self._threads.answer(
+                    environ, whose, receive, send, cut=lambda: self._connections.cut(peer[0], int(peer[1]))
+                )
+            finally:  # an answer may be held back, or not be taken, for long
+                self.bodies.release(held, whose)
             self._learn(environ, source, answer, has_paid=has_paid)
             if answer is not None:
                 if answer.status == TOO_MANY_REQUESTS:
@@ -121,7 +120,6 @@ class ApiHost:
             fault = Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed.")
             await self._refused(environ, fault).send(send)
         finally:
-            self.bodies.release(held)
             self.answered += 1
 
     async def _admitted(self, environ: Environ) -> tuple[str | None, bool]:

@@ -1,12 +1,16 @@
 """Bodies are read on the loop, in bounded time and memory, before a thread is taken for their request.
 
+What bodies hold is bounded for all, and for each source (a tenant, or an address without a key): those that are whole
+and wait for a thread cannot be cut, so that one source's could keep out everybody else's.
+
 The loop does not read a body that is too long for its address. Django gets the announced length all the same and
 refuses it in its own order, after key, scope and rate.
 """
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +34,7 @@ class BodyLimits:
     bytes_per_further_second: int = 65_536
     seconds_when_stopping: float = 5.0
     held_bytes: int = 67_108_864
+    held_bytes_of_source: int = 16_777_216
 
     def seconds_for(self, size: int) -> float:
         return self.seconds + size / self.bytes_per_further_second
@@ -45,7 +50,8 @@ class UnreadBody(io.RawIOBase):
 class _Reading:
     """One body on its way."""
 
-    def __init__(self, timeout: asyncio.Timeout) -> None:
+    def __init__(self, timeout: asyncio.Timeout, source: Hashable) -> None:
+        self.source = source
         self._timeout = timeout
         self._problem: Problem | None = None
 
@@ -74,6 +80,7 @@ class RequestBodies:
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
         self._held = 0
+        self._held_of: Counter[Hashable] = Counter()
         self._readings: dict[_Reading, None] = {}  # the oldest first
         self._stops_at: float | None = None
 
@@ -81,8 +88,11 @@ class RequestBodies:
     def held(self) -> int:
         return self._held
 
-    def release(self, size: int) -> None:
+    def release(self, size: int, source: Hashable) -> None:
         self._held -= size
+        self._held_of[source] -= size
+        if not self._held_of[source]:
+            del self._held_of[source]
 
     def stop(self) -> None:
         """The process is about to end: what is still being read has a short time left."""
@@ -90,7 +100,7 @@ class RequestBodies:
         for reading in self._readings:
             reading.must_end_by(self._stops_at, _stopping())
 
-    async def read(self, environ: Environ, receive: Receive, rule: BodyRule) -> int:
+    async def read(self, environ: Environ, receive: Receive, rule: BodyRule, source: Hashable) -> int:
         """Put the body into `environ`; answers how many bytes are held until `release`. Raises a Problem."""
         is_chunked = "HTTP_TRANSFER_ENCODING" in environ
         size = None if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
@@ -102,16 +112,16 @@ class RequestBodies:
         if size is not None and size > rule.max_bytes:
             environ["wsgi.input"] = UnreadBody()
             return 0
-        body = await self._read(receive, size, rule.max_bytes)
+        body = await self._read(receive, size, rule.max_bytes, source)
         environ["CONTENT_LENGTH"] = str(len(body))
         if len(body) <= rule.max_bytes:
             environ["wsgi.input"] = io.BytesIO(body)
             return len(body)
-        self.release(len(body))
+        self.release(len(body), source)
         environ["wsgi.input"] = UnreadBody()
         return 0
 
-    async def _read(self, receive: Receive, size: int | None, max_bytes: int) -> bytes:
+    async def _read(self, receive: Receive, size: int | None, max_bytes: int, source: Hashable) -> bytes:
         """As many bytes as announced; of chunks, at most one more than `max_bytes` are wanted."""
         started = asyncio.get_running_loop().time()
         body = bytearray()
@@ -119,7 +129,7 @@ class RequestBodies:
         reading: _Reading | None = None
         try:
             async with asyncio.timeout_at(started + self._limits.seconds_for(size or 0)) as timeout:
-                reading = self._begin(timeout)
+                reading = self._begin(timeout, source)
                 while len(body) < size if size is not None else len(body) <= max_bytes:
                     message = await receive()
                     chunk = message.get("body", b"")
@@ -138,11 +148,11 @@ class RequestBodies:
             if reading is not None:
                 del self._readings[reading]
             if not is_whole:
-                self.release(len(body))
+                self.release(len(body), source)
         return bytes(body)
 
-    def _begin(self, timeout: asyncio.Timeout) -> _Reading:
-        reading = _Reading(timeout)
+    def _begin(self, timeout: asyncio.Timeout, source: Hashable) -> _Reading:
+        reading = _Reading(timeout, source)
         self._readings[reading] = None
         if self._stops_at is not None:
             reading.must_end_by(self._stops_at, _stopping())
@@ -151,12 +161,18 @@ class RequestBodies:
     def _hold(self, size: int, reading: _Reading) -> None:
         """Where all hold too much, the body that has been on its way the longest makes room: an honest one is short."""
         self._held += size
-        if self._held <= self._limits.held_bytes:
-            return
-        oldest = next((one for one in self._readings if not one.is_called_off()), reading)
+        self._held_of[reading.source] += size
+        if self._held_of[reading.source] > self._limits.held_bytes_of_source:
+            own = (one for one in self._readings if one.source == reading.source)
+            self._make_room(own, reading, _too_much_of_source())
+        elif self._held > self._limits.held_bytes:
+            self._make_room(self._readings, reading, _no_room())
+
+    def _make_room(self, among: Iterable[_Reading], reading: _Reading, problem: Problem) -> None:
+        oldest = next((one for one in among if not one.is_called_off()), reading)
         if oldest is reading:
-            raise _no_room()
-        oldest.must_end_by(asyncio.get_running_loop().time(), _no_room())
+            raise problem
+        oldest.must_end_by(asyncio.get_running_loop().time(), problem)
 
 
 def _unavailable(detail: str) -> Problem:
@@ -170,6 +186,14 @@ def _stopping() -> Problem:
 
 def _no_room() -> Problem:
     return _unavailable("The server holds as many bodies as it can.")
+
+
+def _too_much_of_source() -> Problem:
+    return Problem(
+        ReasonCode.RATE_LIMITED,
+        "The bodies of your requests hold as much at once as they may.",
+        headers={"Retry-After": str(RETRY_AFTER_SECONDS), "Connection": "close"},
+    )
 
 
 def _cut_off() -> Problem:

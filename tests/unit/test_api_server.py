@@ -324,10 +324,69 @@ def test_what_bodies_hold_is_given_back_where_they_are_refused() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.contract("HRD-12")
+def test_hrd_12_what_one_source_has_waiting_leaves_room_for_the_bodies_of_others() -> None:
+    """Whole bodies that wait for a thread cannot be cut as those that are being read can."""
+    free = threading.Event()
+    handler = WSGIHandler()
+
+    def django(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if "dpp.refused" in environ:
+            return handler(environ, start_response)
+        assert free.wait(30)
+        return answering(lambda _environ: HttpResponse(b"done"))(environ, start_response)
+
+    def a_body(site: str, size: int) -> dict[str, Any]:
+        headers = [(b"host", b"127.0.0.1"), (b"authorization", KEY.encode()), (b"content-length", b"%d" % size)]
+        return {"method": "POST", "client": (site, "50000"), "headers": headers}
+
+    def whole(size: int) -> Connection:
+        return Connection({"type": "http.request", "body": b"a" * size, "more_body": False})
+
+    async def run() -> None:
+        bodies = BodyLimits(held_bytes=1_000, held_bytes_of_source=400)
+        host = ApiHost(django, threads=1, limits=HostLimits(bodies=bodies, pause_seconds=0.0))
+        greedy = [whole(200) for _ in range(5)]
+        asking = [asyncio.ensure_future(through(host, one, **a_body("127.0.0.3", 200))) for one in greedy]
+        await asyncio.wait(asking, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        await through(host, last := whole(200), **a_body("127.0.0.3", 200))
+        assert (last.status, json.loads(last.body)["reason_code"]) == (429, "RATE_LIMITED")
+        honest = asyncio.ensure_future(through(host, theirs := whole(400), **a_body("127.0.0.4", 400)))
+        await asyncio.to_thread(wait_until, lambda: host.bodies.held == 800)
+        free.set()
+        await asyncio.gather(honest, *asking)
+        assert theirs.status == 200
+        assert sorted(one.status for one in greedy) == [200, 200, 429, 429, 429]
+        assert host.bodies.held == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.contract("HRD-12")
+def test_hrd_12_an_answer_that_is_held_back_holds_no_body() -> None:
+    async def run() -> None:
+        begun = threading.Event()
+
+        def refused(_environ: dict[str, Any]) -> HttpResponse:
+            begun.set()
+            return HttpResponse(b"slow down", status=429)
+
+        host = ApiHost(answering(refused), threads=1, limits=HostLimits(pause_seconds=30.0))
+        headers = [(b"authorization", KEY.encode()), (b"content-length", b"5")]
+        connection = Connection({"type": "http.request", "body": b"abcde", "more_body": False})
+        asking = asyncio.ensure_future(through(host, connection, method="POST", headers=headers))
+        assert await asyncio.to_thread(begun.wait, 30)
+        await asyncio.to_thread(wait_until, lambda: not host.bodies.held)
+        assert connection.sent == []
+        asking.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
 def test_a_stop_gives_no_body_more_time_than_it_had() -> None:
     async def run() -> None:
         bodies = RequestBodies(BodyLimits(seconds=0.05, seconds_when_stopping=30.0))
-        reading = asyncio.ensure_future(bodies.read({"CONTENT_LENGTH": "5"}, Connection().receive, BodyRule(10)))
+        reading = asyncio.ensure_future(bodies.read({"CONTENT_LENGTH": "5"}, Connection().receive, BodyRule(10), "a"))
         await asyncio.sleep(0)  # it waits for the body by now
         bodies.stop()
         with pytest.raises(Problem) as caught:

@@ -85,16 +85,23 @@ MUTANTS: Final = (
     Mutant(
         "a body that turned out too long is counted for ever",
         BODIES,
-        "        self.release(len(body))\n        environ",
+        "        self.release(len(body), source)\n        environ",
         "        environ",
         host("test_what_bodies_hold_is_given_back_where_they_are_refused"),
     ),
     Mutant(
         "the youngest body makes room",
         BODIES,
-        "next((one for one in self._readings if",
-        "next((one for one in reversed(self._readings) if",
+        "next((one for one in among if",
+        "next((one for one in reversed([*among]) if",
         connections("test_dpp_03_when_bodies_hold_too_much_the_one_longest_on_its_way_makes_room"),
+    ),
+    Mutant(
+        "the bodies of one source keep out everybody else's",
+        BODIES,
+        "if self._held_of[reading.source] > self._limits.held_bytes_of_source:",
+        "if self._held_of[reading.source] > self._limits.held_bytes:",
+        host("test_hrd_12_what_one_source_has_waiting_leaves_room_for_the_bodies_of_others"),
     ),
     Mutant(
         "a stop gives a body more time than it had",
