@@ -11,9 +11,10 @@ queue may also have taken a send that failed: the code that acts on the failure 
 import http.client
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, NoCredentialsError
@@ -30,6 +31,9 @@ _JSON: Final = "application/x-amz-json-1.0"
 _PASSING: Final = frozenset(
     {"RequestThrottled", "ThrottlingException", "Throttling", "KmsThrottled", "ServiceUnavailable"}
 )
+_BAD_CHARACTERS: Final = "InvalidMessageContents"
+_TOO_LONG: Final = re.compile(r"\b(?:shorter|longer) than \d+ bytes")
+"""SQS says it of a message as of a batch, and under a code that means many other things too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +41,18 @@ class QueueMessage:
     body: str
     group: str | None = None
     """Fair queues: messages of one group do not delay those of the others."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    delay_seconds: int = 0
 
-    def fields(self) -> dict[str, str]:
-        fields = {"MessageBody": self.body}
-        return fields if self.group is None else fields | {"MessageGroupId": self.group}
+    def fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"MessageBody": self.body}
+        if self.group is not None:
+            fields["MessageGroupId"] = self.group
+        if self.attributes:
+            fields["MessageAttributes"] = {
+                name: {"DataType": "String", "StringValue": value} for name, value in self.attributes.items()
+            }
+        return fields | ({"DelaySeconds": self.delay_seconds} if self.delay_seconds else {})
 
 
 class SendFailed(Exception):  # noqa: N818  an outcome
@@ -49,6 +61,13 @@ class SendFailed(Exception):  # noqa: N818  an outcome
 
 class SendRefused(SendFailed):
     """SQS answered that it does not take the message: wrong queue, wrong key, wrong request."""
+
+
+class ContentRefused(SendRefused):
+    """SQS will never take what the message holds: a character that it does not know, or too much of it.
+
+    Of a batch it may mean that its messages are too long together.
+    """
 
 
 class Unreachable(SendFailed):
@@ -74,7 +93,9 @@ class Sender:
         entries = [{"Id": str(at)} | message.fields() for at, message in enumerate(messages)]
         answer = self._call("SendMessageBatch", {"Entries": entries})
         return {
-            int(entry["Id"]): SendRefused(entry["Code"]) if entry.get("SenderFault") else Unreachable(entry["Code"])
+            int(entry["Id"]): _failure(
+                entry["Code"], str(entry.get("Message", "")), is_refused=bool(entry.get("SenderFault"))
+            )
             for entry in answer.get("Failed") or ()
         }
 
@@ -107,22 +128,35 @@ def _judge(status: int, content: bytes) -> dict[str, Any]:
         answer = None
     if status == 200 and isinstance(answer, dict):
         return answer
-    code = str(answer.get("__type", "")).rpartition("#")[2] if isinstance(answer, dict) else ""
-    if status >= 500 or status in {200, 429} or code in _PASSING:
-        raise Unreachable(f"HTTP {status} {code}".rstrip())
-    raise SendRefused(f"HTTP {status} {code}".rstrip())
+    told = answer if isinstance(answer, dict) else {}
+    code = str(told.get("__type", "")).rpartition("#")[2]
+    failure = _failure(code, str(told.get("message", "")), is_refused=status < 500 and status not in {200, 429})
+    raise type(failure)(f"HTTP {status} {code}".rstrip())
+
+
+def _failure(code: str, text: str, *, is_refused: bool) -> SendFailed:
+    """A throttled message is called the sender's fault too, and it may pass."""
+    kind = code.rpartition(".")[2]
+    if not is_refused or kind in _PASSING:
+        return Unreachable(code)
+    return ContentRefused(code) if kind == _BAD_CHARACTERS or _TOO_LONG.search(text) else SendRefused(code)
 
 
 @PerProcess
 def shared() -> Sender:
     """This process's sender to the queue of runs."""
+    return to(ENV.DPP_QUEUE_URL)
+
+
+def to(queue_url: str) -> Sender:
+    """A sender to one queue, for many threads and messages."""
     try:
         credentials = clients.credentials()
     except NoCredentialsError as error:
         raise SendRefused("no AWS credentials are to be found") from error
     return Sender(
         endpoint=clients.sqs().meta.endpoint_url,
-        queue_url=ENV.DPP_QUEUE_URL,
+        queue_url=queue_url,
         region=ENV.AWS_REGION,
         credentials=credentials,
         timeout_seconds=clients.SQS_TIMEOUT_SECONDS,

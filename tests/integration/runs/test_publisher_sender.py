@@ -8,7 +8,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from dpp_project.aws import clients
-from dpp_project.aws.sqs_sender import QueueMessage, Sender, SendFailed, SendRefused, Unreachable
+from dpp_project.aws.sqs_sender import ContentRefused, QueueMessage, Sender, SendFailed, SendRefused, Unreachable
 from dpp_project.settings import ENV
 from tests.gear.builders.queues import Queues, queues
 from tests.gear.faults.proxy import Mode, Proxy
@@ -180,6 +180,29 @@ def test_publisher_sender_an_answer_cut_short_is_a_failure_though_the_message_is
     assert set(received(queue)) == {"taken"}
 
 
+SHORTER = "One or more parameters are invalid. Reason: Message must be shorter than 262144 bytes."
+
+
+def test_publisher_sender_tells_content_that_the_queue_refuses(a_sender: MakeSender, queue: Queues) -> None:
+    made = a_sender(str(ENV.SQS_ENDPOINT_URL), queue.runs_url)
+    failed = made.send_batch([QueueMessage("good"), QueueMessage("\x01"), QueueMessage("also good")])
+    assert {at: type(error) for at, error in failed.items()} == {1: ContentRefused}
+    with pytest.raises(ContentRefused, match="HTTP 400"):
+        made.send(QueueMessage("x" * (1_024 * 1_024 + 1)))
+    with pytest.raises(ContentRefused, match="BatchRequestTooLong"):
+        made.send_batch([QueueMessage("x" * 600_000)] * 2)
+    assert set(received(queue)) == {"good", "also good"}
+
+
+def test_publisher_sender_carries_attributes_and_a_delay(a_sender: MakeSender, queue: Queues) -> None:
+    made = a_sender(str(ENV.SQS_ENDPOINT_URL), queue.runs_url)
+    made.send(QueueMessage("later", delay_seconds=600))
+    made.send_batch([QueueMessage("now", group="t_first", attributes={"outboxId": "1", "eventType": "a.b.v1"})])
+    message = queue.sqs.receive_message(QueueUrl=queue.runs_url, MessageAttributeNames=["All"])["Messages"]
+    found = [(one["Body"], {k: v["StringValue"] for k, v in one["MessageAttributes"].items()}) for one in message]
+    assert found == [("now", {"outboxId": "1", "eventType": "a.b.v1"})]
+
+
 def test_publisher_sender_tells_which_entries_of_a_batch_failed(
     a_sender: MakeSender, scripted: Scripted, queue: Queues
 ) -> None:
@@ -189,9 +212,18 @@ def test_publisher_sender_tells_which_entries_of_a_batch_failed(
         "Failed": [
             {"Id": "1", "SenderFault": True, "Code": "InvalidMessageContents"},
             {"Id": "2", "SenderFault": False, "Code": "InternalError"},
+            {"Id": "3", "SenderFault": True, "Code": "InvalidParameterValue", "Message": SHORTER},
+            {"Id": "4", "SenderFault": True, "Code": "InvalidParameterValue", "Message": "MessageGroupId is wrong"},
+            {"Id": "5", "SenderFault": True, "Code": "RequestThrottled"},
         ],
     }
     with scripted.answering(200, json.dumps(answer).encode()):
-        failed = made.send_batch([QueueMessage("a"), QueueMessage("b"), QueueMessage("c")])
-    assert {at: type(error) for at, error in failed.items()} == {1: SendRefused, 2: Unreachable}
+        failed = made.send_batch([QueueMessage(text) for text in "abcdef"])
+    assert {at: type(error) for at, error in failed.items()} == {
+        1: ContentRefused,
+        2: Unreachable,
+        3: ContentRefused,
+        4: SendRefused,
+        5: Unreachable,
+    }
     assert str(failed[1]) == "InvalidMessageContents"
