@@ -11,9 +11,9 @@ from django.db.models.functions import Now
 from budget import ports
 from budget.ports import Ask, EndedRun, OpenRun, Reserved
 from dpp_project import clock
-from runs import run_ids as made_at
 from runs import timing, transitions
 from runs.models import Run
+from runs.run_ids import first_run_id_at
 from runs.states import UNENDED_MONEY, MoneyState, Stage
 
 ACTOR: Final = "rebuild"
@@ -78,7 +78,7 @@ class OpenRunsOfTheTable:
     def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
         """A run made more than a year ago stands unasked: its row may have been forgotten, and none is lost so late."""
         asked, long_ago = [], {}
-        oldest = made_at.first_at(clock.now() - timedelta(days=timing.TOMBSTONE_DAYS))
+        oldest = first_run_id_at(clock.now() - timedelta(days=timing.TOMBSTONE_DAYS))
         for run_id in run_ids:
             if uuid.UUID(run_id) < oldest:
                 long_ago[run_id] = True
