@@ -1,9 +1,36 @@
-"""What an app needs to take part: a module `events.py` with HANDLERS and LOOPS, made of these."""
+"""What an app needs to take part: a module `events.py` with HANDLERS and LOOPS, made of these names.
 
+This module is also the outbox's own part: its loops publish and consume.
+"""
+
+import threading
 from typing import Final
 
+from dpp_project.outbox import handlers, queue
+from dpp_project.outbox.consumer import EventConsumer
 from dpp_project.outbox.descriptors import Event, EventDescriptor, Handler, Loop, NewEvent, NotRetryable
+from dpp_project.outbox.publisher import Publisher
 
 __all__ = ["LOOPS", "Event", "EventDescriptor", "Handler", "Loop", "NewEvent", "NotRetryable"]
 
-LOOPS: Final[tuple[Loop, ...]] = ()
+CONSUMERS: Final = 4
+
+
+def publish(stop: threading.Event) -> None:
+    if queue.URL is None:
+        stop.wait()
+        return
+    Publisher(sender=queue.sender).run(stop)
+
+
+def consume(stop: threading.Event) -> None:
+    if queue.URL is None:
+        stop.wait()
+        return
+    EventConsumer(url=queue.URL, sender=queue.sender, handlers=handlers.handlers()).run(stop)
+
+
+LOOPS: Final[tuple[Loop, ...]] = (
+    Loop("events-publisher", publish),
+    *(Loop(f"events-consumer-{number}", consume) for number in range(1, CONSUMERS + 1)),
+)

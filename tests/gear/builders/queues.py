@@ -45,12 +45,12 @@ class Queues:
 
 
 @contextmanager
-def queues() -> Iterator[Queues]:
+def queues(*, receives: int = constants.QUEUE_MAX_RECEIVES) -> Iterator[Queues]:
     name = f"gear-{uuid.uuid4().hex[:12]}"
     sqs = clients.sqs()
     dlq_url = sqs.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
     dlq_arn = sqs.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    redrive = json.dumps({"deadLetterTargetArn": dlq_arn, "maxReceiveCount": constants.QUEUE_MAX_RECEIVES})
+    redrive = json.dumps({"deadLetterTargetArn": dlq_arn, "maxReceiveCount": receives})
     runs_url = sqs.create_queue(
         QueueName=name,
         Attributes={"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS), "RedrivePolicy": redrive},

@@ -1,0 +1,72 @@
+"""Empties the queue behind the events': messages that a hundred receives did not finish, which is a net only.
+
+    store    the letter, and the ledger row DEAD in the same transaction, unless the event has ended or is at work
+    delete   from the queue
+
+A death in between brings the message back, which finds its letter. A handler that kills its process each time ends
+here; an event that is well comes here only by its copies, and goes on by the resend.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from dpp_project import uuid7
+from dpp_project.aws import clients, receipt_handles
+from dpp_project.jobs import deadline
+from dpp_project.outbox import ledger, letters, messages
+from dpp_project.outbox.ledger import Standing
+from dpp_project.outbox.messages import LetterReason, Received
+from dpp_project.outbox.models import OutboxMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_sqs.type_defs import MessageTypeDef
+
+BATCH: Final = 10
+WAIT_SECONDS: Final = 1
+"""A receive that does not wait asks some of the queue's servers only, and may find nothing where there is something."""
+VISIBILITY_SECONDS: Final = 60
+DETAIL: Final = "a hundred receives did not finish it"
+
+
+def drain(url: str, *, limit: int) -> tuple[int, int]:
+    """How many were seen, and how many of their events were given up by it."""
+    seen = ended = 0
+    while seen < limit and not (seen and deadline.is_over()):
+        found = _received(url, min(BATCH, limit - seen), wait_seconds=0 if seen else WAIT_SECONDS)
+        if not found:
+            break
+        for message in found:
+            ended += _see_to(messages.received(message))
+        receipt_handles.delete(url, [message["ReceiptHandle"] for message in found])
+        seen += len(found)
+    return seen, ended
+
+
+def _received(url: str, count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
+    return (
+        clients.sqs()
+        .receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=count,
+            WaitTimeSeconds=wait_seconds,
+            VisibilityTimeout=VISIBILITY_SECONDS,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
+        )
+        .get("Messages", [])
+    )
+
+
+def _see_to(message: Received) -> bool:
+    outbox_id, token = message.outbox_id, uuid7.new()
+    claimed = None
+    if outbox_id is not None and OutboxMessage.objects.filter(pk=outbox_id).exists():
+        ledger.ensure_row_exists(outbox_id)
+        standing = ledger.claim(outbox_id, token=token)
+        if not isinstance(standing, Standing):
+            claimed = token
+        elif standing.has_ended:
+            return False  # a copy that came late: there is nothing to do for it
+    letters.give_up(message, reason=LetterReason.RECEIVED_TOO_OFTEN, detail=DETAIL, token=claimed)
+    return claimed is not None

@@ -1,0 +1,95 @@
+"""The outbox's own recovery: what publishers and consumers that died have left, and what is past its period."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from dpp_project.aws import queue_depth
+from dpp_project.constants import RETENTION_INTERVAL_SECONDS
+from dpp_project.jobs import deadline
+from dpp_project.jobs.registry import Job, PassReport
+from dpp_project.outbox import dead_queue, expiry, metrics, queue, resending
+
+AT_ONCE: Final = 1_000
+
+
+def overdue(*, now: datetime, limit: int) -> PassReport:
+    """Ages go by the database's clock. Two at once share the rows."""
+    del now
+    taken_over = _all_of(lambda some: resending.take_over(limit=some), limit=limit)
+    metrics.TAKEN_OVER.inc(taken_over)
+    resent = _all_of(lambda some: resending.send_overdue(limit=some), limit=limit - taken_over)
+    metrics.RESENT.inc(resent)
+    found = taken_over + resent
+    return PassReport(seen=found, changed=found, detail={"taken over": taken_over, "sent again": resent})
+
+
+def preview_overdue(*, now: datetime, limit: int) -> PassReport:
+    del now
+    count = resending.count_due(limit=limit)
+    return PassReport(seen=count, changed=count)
+
+
+def dead_letters(*, now: datetime, limit: int) -> PassReport:
+    del now
+    if queue.DEAD_LETTERS_URL is None:
+        return PassReport()
+    seen, ended = dead_queue.drain(queue.DEAD_LETTERS_URL, limit=limit)
+    return PassReport(seen=seen, changed=seen, detail={"events given up": ended})
+
+
+def preview_dead_letters(*, now: datetime, limit: int) -> PassReport:
+    """How many there are; to look at one is to receive it, which is a change."""
+    del now
+    visible = 0 if queue.DEAD_LETTERS_URL is None else queue_depth.depth(queue.DEAD_LETTERS_URL)[0]
+    waiting = min(limit, visible)
+    return PassReport(seen=waiting, changed=waiting)
+
+
+def retention(*, now: datetime, limit: int) -> PassReport:
+    letters = _all_of(lambda some: expiry.delete_letters(now=now, limit=some), limit=limit)
+    events = _all_of(lambda some: expiry.delete_events(now=now, limit=some), limit=limit - letters)
+    found = letters + events
+    return PassReport(seen=found, changed=found, detail={"letters": letters, "events": events})
+
+
+def preview_retention(*, now: datetime, limit: int) -> PassReport:
+    letters = expiry.old_letters(now=now).order_by()[:limit].count()
+    count = letters + expiry.old_events(now=now, limit=max(0, limit - letters))
+    return PassReport(seen=count, changed=count)
+
+
+def _all_of(some: Callable[[int], int], *, limit: int) -> int:
+    """In batches, each a transaction of its own, until none is left or the pass is over."""
+    changed = 0
+    while changed < limit and not (changed and deadline.is_over()):
+        found = some(min(AT_ONCE, limit - changed))
+        if not found:
+            break
+        changed += found
+    return changed
+
+
+JOBS: Final = (
+    Job(
+        name="events_overdue",
+        summary="Takes over claims of dead publishers; sends events again of which nothing was heard.",
+        every_seconds=30,
+        run_once=overdue,
+        preview=preview_overdue,
+    ),
+    Job(
+        name="events_dead_letters",
+        summary="Stores what the events' queue gave up after a hundred receives, and ends its events.",
+        every_seconds=60,
+        run_once=dead_letters,
+        preview=preview_dead_letters,
+    ),
+    Job(
+        name="events_retention",
+        summary="Deletes handled events with their ledger rows, and their dead letters, past their retention.",
+        every_seconds=RETENTION_INTERVAL_SECONDS,
+        run_once=retention,
+        preview=preview_retention,
+    ),
+)
