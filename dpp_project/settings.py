@@ -180,6 +180,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "Packs", "description": "What is for sale."},
         {"name": "Uploads", "description": "Files for packs that read files."},
         {"name": "Budget", "description": "The tenant's money, to the micro."},
+        {"name": "Webhooks", "description": "Events sent to the tenant's own addresses, signed."},
         {"name": "Keys", "description": "What a key may do."},
         {"name": "Operators", "description": "For keys of the operator tenant."},
         {"name": "Tickets", "description": "For keys of the operator tenant: work for the ops cycle."},

@@ -21,6 +21,7 @@ urlpatterns = [
     path("metrics", csrf_exempt(pages.metrics_page), name="metrics"),
     path("v1/openapi.json", csrf_exempt(pages.openapi_page), name="openapi"),
     path("v1/", include("tenants.urls")),
+    path("v1/", include("tenants.webhooks.urls")),
     path("v1/", include("budget.urls")),
     path("api/", include("ops.tickets.urls")),
     path("docs/", csrf_exempt(pages.docs_page), name="docs"),

@@ -56,4 +56,10 @@ def deliveries_of(
 
 def _tries() -> Any:
     """The latest of each delivery: one that was sent again often has hundreds."""
-    return Prefetch("tries", WebhookAttempt.objects.order_by("-attempt_id")[:TRIES_SHOWN])
+    return Prefetch("tries", WebhookAttempt.objects.order_by("-attempt_id")[:TRIES_SHOWN], to_attr="latest_tries")
+
+
+def latest_tries(delivery: WebhookDelivery) -> list[WebhookAttempt]:
+    """As they were read with it; one that was just made has none."""
+    found: list[WebhookAttempt] = getattr(delivery, "latest_tries", [])
+    return found

@@ -326,7 +326,7 @@ def _record(
     )
     said = {name: str(value) for name, value in (facts[1] or {}).items()}
     transaction.on_commit(
-        partial(log.info, act, actor=actor, tenant_id=endpoint.tenant_id, webhook=str(endpoint.endpoint_id), **said)
+        partial(log.info, act, actor=actor, tenant_id=endpoint.tenant_id, webhook=str(endpoint.endpoint_id), facts=said)
     )
 
 

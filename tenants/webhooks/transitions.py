@@ -98,9 +98,7 @@ def point_elsewhere(endpoint_id: UUID, *, url: str) -> None:
 
 def delete(endpoint_id: UUID, *, now: datetime) -> int:
     """Mark it, and end what was on its way. What is in flight is ended too: its sender finds no row to mark."""
-    WebhookEndpoint.objects.filter(endpoint_id=endpoint_id).update(
-        deleted_at=now, idempotency_key=None, updated_at=Now()
-    )
+    WebhookEndpoint.objects.filter(endpoint_id=endpoint_id).update(deleted_at=now, updated_at=Now())
     waiting = [DeliveryStatus.PENDING, DeliveryStatus.HELD]
     return WebhookDelivery.objects.filter(endpoint_id=endpoint_id, status__in=waiting).update(
         status=DeliveryStatus.FAILED, reason=ENDPOINT_DELETED, next_attempt_at=None, ended_at=now, **_UNLEASED

@@ -60,6 +60,17 @@ ENTRIES: dict[str, Entry] = {
     "v1/uploads": Entry(
         {"POST": lambda: {"filename": "a.png", "content_type": "image/png", "size_bytes": 1}}, headers=dict
     ),
+    "v1/webhooks": Entry({"GET": None, "POST": lambda: {"url": "https://203.0.113.1/", "events": ["run.failed"]}}),
+    "v1/webhooks/<str:webhook_id>": Entry(
+        {"GET": None, "PATCH": lambda: {"status": "PAUSED"}, "DELETE": None}, ids=("webhook_id",)
+    ),
+    "v1/webhooks/<str:webhook_id>/rotate": Entry({"POST": None}, ids=("webhook_id",)),
+    "v1/webhooks/<str:webhook_id>/test": Entry({"POST": None}, ids=("webhook_id",)),
+    "v1/webhooks/<str:webhook_id>/deliveries": Entry({"GET": None}, ids=("webhook_id",)),
+    "v1/webhooks/<str:webhook_id>/recover": Entry(
+        {"POST": lambda: {"since": clock.now().isoformat()}}, ids=("webhook_id",)
+    ),
+    "v1/webhooks/deliveries/<str:delivery_id>/redeliver": Entry({"POST": None}, ids=("delivery_id",)),
     "v1/budget": Entry({"GET": None}),
     "v1/budget/entries": Entry({"GET": None}),
     "v1/tenants/<str:tenant_id>/topups": Entry(
@@ -137,7 +148,8 @@ def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant
     entry = ENTRIES[route]
     path = "/" + route.replace("<str:run_id>", thing).replace("<str:tenant_id>", tenant_id)
     path = path.replace("<str:name>", "text.md")
-    path = path.replace("<str:request_id>", thing)
+    for name in ("request_id", "webhook_id", "delivery_id"):
+        path = path.replace(f"<str:{name}>", thing)
     make = entry.methods[method]
     client: Any = Client(raise_request_exception=False)
     response = client.generic(

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,13 +28,15 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from dpp_project import pages
+from dpp_project import clock, pages
 from ops.tickets import reaper
 from runs.bucket import storage
 from runs.claims import Claim
 from runs.finish.finalization import Committed, finish
 from tenants.models import Tenant
-from tests.gear.builders import recovery, tickets
+from tenants.webhooks import reach
+from tenants.webhooks.models import DeliveryStatus, WebhookDelivery
+from tests.gear.builders import recovery, tickets, webhooks
 from tests.gear.builders.shop import Shop, top_up
 from tests.gear.builders.tenants import an_operator_key, bearer
 from tests.proving import proofs
@@ -66,11 +69,25 @@ SHARES: Final = {
     ("get", "/api/tickets/{request_id}"): 2,
     ("get", "/api/tickets/reaper/latest"): 0,
     ("post", "/api/tickets/reaper/run"): 0,  # a run each second
+    ("get", "/v1/webhooks"): 0,
+    ("post", "/v1/webhooks"): 3,
+    ("get", "/v1/webhooks/{webhook_id}"): 1,
+    ("patch", "/v1/webhooks/{webhook_id}"): 3,
+    ("delete", "/v1/webhooks/{webhook_id}"): 1,
+    ("post", "/v1/webhooks/{webhook_id}/rotate"): 1,
+    ("post", "/v1/webhooks/{webhook_id}/test"): 1,
+    ("get", "/v1/webhooks/{webhook_id}/deliveries"): 2,
+    ("post", "/v1/webhooks/{webhook_id}/recover"): 2,
+    ("post", "/v1/webhooks/deliveries/{delivery_id}/redeliver"): 1,
     ("get", "/v1/budget"): 0,
     ("get", "/v1/packs"): 0,
     ("get", "/v1/audit"): 4,
     ("get", "/v1/whoami"): 0,
 }
+
+
+LIKELY: Final[dict[str, Callable[[], str]]] = {"url": lambda: webhooks.URL, "since": lambda: clock.now().isoformat()}
+"""What chance alone hardly finds: a URL that may be called, a moment of the last 30 days."""
 
 
 @dataclass
@@ -82,6 +99,7 @@ class Caller:
     run_id_with_a_file: str
     operator: dict[str, str]
     ticket_id: str
+    delivery: WebhookDelivery
 
     def headers(self, path: str) -> dict[str, str]:
         return self.operator if path.startswith(("/v1/tenants/", "/api/")) else bearer(self.shop.issued)
@@ -94,6 +112,12 @@ class Caller:
             case.path_parameters |= {"run_id": self.run_id_with_a_file, "name": FILE}
         if at_own and "request_id" in (case.path_parameters or {}):
             case.path_parameters["request_id"] = self.ticket_id
+        if at_own and "webhook_id" in (case.path_parameters or {}):
+            case.path_parameters["webhook_id"] = str(self.delivery.endpoint_id)
+        if at_own and "delivery_id" in (case.path_parameters or {}):
+            case.path_parameters["delivery_id"] = str(self.delivery.pk)
+        if at_own and isinstance(case.body, dict):
+            case.body |= {name: make() for name, make in LIKELY.items() if name in case.body}
         if at_own and "tenant_id" in (case.path_parameters or {}):
             case.path_parameters["tenant_id"] = self.shop.tenant.tenant_id
 
@@ -107,14 +131,17 @@ def _with_a_file(tenant: Tenant) -> str:
 
 
 @pytest.fixture
-def caller(shop: Shop) -> Caller:
+def caller(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Caller:
+    names = webhooks.NamesOfTests()
+    monkeypatch.setattr(reach, "network", lambda: names)
     Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
     top_up(shop.tenant, 1_000_000_000_000)
     run_id = shop.submit().json()["run_id"]
     operator = bearer(an_operator_key())
     Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
     reaper.run()
-    return Caller(shop, run_id, _with_a_file(shop.tenant), operator, ticket_id=str(tickets.opened().pk))
+    delivery = webhooks.a_delivery(webhooks.an_endpoint(shop.tenant), DeliveryStatus.FAILED)
+    return Caller(shop, run_id, _with_a_file(shop.tenant), operator, str(tickets.opened().pk), delivery)
 
 
 def operations() -> dict[tuple[str, str], Any]:

@@ -44,7 +44,7 @@ def test_openapi_examples_every_body_has_one_that_fits_its_schema(name: str) -> 
         for example in examples:
             jsonschema_rs.validate(schema, example)
             seen += 1
-    assert seen
+    assert seen or "204" in OPERATIONS[name]["responses"]  # which has no body
 
 
 @every_operation

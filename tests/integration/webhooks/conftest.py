@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 
 from tenants.webhooks import reach
@@ -7,9 +5,8 @@ from tests.gear.builders.webhooks import NamesOfTests
 
 
 @pytest.fixture(autouse=True)
-def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[NamesOfTests]:
+def names(monkeypatch: pytest.MonkeyPatch) -> NamesOfTests:
     """The only names that registration finds here."""
     known = NamesOfTests()
     monkeypatch.setattr(reach, "network", lambda: known)
-    yield known
-    reach.rules.cache_clear()
+    return known
