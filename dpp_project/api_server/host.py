@@ -74,6 +74,7 @@ class ApiHost:
         self._addresses = ClientAddresses(trusted_proxies)
         self._known = KnownKeys()
         self._strangers = Strangers(self._limits.strangers)
+        self._probes = Strangers(self._limits.strangers)
         self._connections = ConnectionWatch(port, self._limits.connections, is_exempt=self._addresses.is_proxy)
         self._pausing = 0
         self._waiting: Counter[str] = Counter()
@@ -92,6 +93,8 @@ class ApiHost:
     async def _answer(self, environ: Environ, receive: Receive, send: Send, *, peer: tuple[str, Any]) -> None:
         try:
             if environ["PATH_INFO"] == LIVENESS:
+                if self._probes.take(environ["REMOTE_ADDR"]):
+                    await self._pause()  # a supervisor must be answered, beside a flood of its address too
                 await self._alive(environ).send(send)
                 return
             source, has_paid = await self._admitted(environ)

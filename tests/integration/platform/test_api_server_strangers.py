@@ -102,6 +102,16 @@ def test_hrd_12_beside_a_flood_a_valid_key_that_is_new_here_waits_and_is_served(
     assert [one.status for one in asked(api, "127.1.0.9", good, good)] == [200, 200]
 
 
+def test_hrd_10_who_asks_without_end_whether_the_process_lives_waits_for_it(api: Api) -> None:
+    """It is said on the loop, whose time is everybody's: a probe too many is answered, and later."""
+    probe, source = a_request("/healthz"), "127.1.0.8"
+    assert [one.status for one in asked(api, source, *[probe] * BURST)] == [200] * BURST
+    started = time.monotonic()
+    assert [one.status for one in asked(api, source, *[probe] * 10)] == [200] * 10
+    assert time.monotonic() - started >= 5 * PAUSE  # some find a token that has come since
+    assert asked(api, source, a_request("/v1/whoami"))[0].status == 401  # probes take nothing of the rest
+
+
 def test_hrd_10_the_client_behind_a_proxy_of_ours_is_whom_it_names(api: Api) -> None:
     for _ in range(BURST):
         assert asked(api, PROXY, a_request("/v1/whoami", "X-Forwarded-For: 9.9.9.9, 203.0.113.1"))[0].status == 401

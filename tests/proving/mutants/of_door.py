@@ -25,6 +25,13 @@ strict_json = In("unit/test_strict_json")
 
 MUTANTS: Final = (
     Mutant(
+        "whether the process lives is said as often as anybody asks",
+        HOST,
+        '                if self._probes.take(environ["REMOTE_ADDR"]):\n',
+        '                if self._probes.take(environ["REMOTE_ADDR"]) < 0:\n',
+        strangers("test_hrd_10_who_asks_without_end_whether_the_process_lives_waits_for_it"),
+    ),
+    Mutant(
         "a body may be nothing but structure",
         PARSERS,
         "    _check_size_in_memory(body)\n",
