@@ -24,8 +24,8 @@ JAVA_PREFIXES: Final = (
     "androidx.", "com.android.", "dalvik.", "libcore.",
 )  # fmt: skip
 PYTHON_PLACES: Final = re.compile(
-    r"[/\\](?:site|dist)-packages[/\\]|[/\\](?:lib|lib64|Lib)[/\\](?:python|pypy)\d[\w.]*[/\\]|[/\\][Ll]ib[/\\](?!\w*app)\w+\.py$"
-    r"|^<(?:frozen|attrs generated|decorator-gen|__array_function__|string-template)|\.zip[/\\]"
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\](?:python|pypy)\d[\w.]*[/\\]|[/\\]Python[\d-]*[/\\]Lib[/\\]"
+    r"|python\d+\.zip[/\\]|^<(?:frozen |attrs generated|decorator-gen|__array_function__|string-template)"
 )
 """Installed packages and the standard library; what Python makes up while it runs."""
 JAVASCRIPT_PLACES: Final = re.compile(
@@ -35,12 +35,15 @@ JAVASCRIPT_PLACES: Final = re.compile(
     r"|//(?:unpkg\.com|cdn\.jsdelivr\.net|cdnjs\.cloudflare\.com|ajax\.googleapis\.com|esm\.sh)/|^(?:ext|deno|bun):"
 )
 GO_PLACES: Final = re.compile(
-    r"@v\d|/pkg/mod/|/vendor/|(?:^|/)(?:go|go1[\w.]*|toolchain@[\w.-]+)/src/|/golang\.org/|^_cgo|/libexec/src/"
+    r"@v\d|/pkg/mod/|/vendor/|/usr/local/go/src/|/usr/lib/go[-\w.]*/src/|/libexec/src/|toolchain@[\w.-]+/src/|^_cgo"
 )
 GO_PREFIXES: Final = (
-    "runtime", "panic", "net/", "os/", "os", "sync", "syscall", "reflect", "internal/", "testing", "bufio", "bytes",
-    "context", "crypto/", "database/", "encoding/", "errors", "fmt", "go/", "html/", "io", "io/", "log", "log/",
-    "math", "math/", "net", "path/", "plugin", "regexp", "sort", "strconv", "strings", "text/", "time", "vendor/",
+    "archive/", "bufio", "builtin", "bytes", "cmp", "compress/", "container/", "context", "crypto", "crypto/",
+    "database/", "debug/", "embed", "encoding", "encoding/", "errors", "expvar", "flag", "fmt", "go/", "hash",
+    "hash/", "html", "html/", "image", "image/", "index/", "internal/", "io", "io/", "iter", "log", "log/", "maps",
+    "math", "math/", "mime", "mime/", "net", "net/", "os", "os/", "panic", "path", "path/", "plugin", "reflect",
+    "regexp", "regexp/", "runtime", "runtime/", "slices", "sort", "strconv", "strings", "structs", "sync", "sync/",
+    "syscall", "testing", "testing/", "text/", "time", "unicode", "unicode/", "unique", "unsafe", "vendor/", "weak",
     "golang.org/", "google.golang.org/", "go.uber.org/", "go.opentelemetry.io/", "github.com/gin-gonic/",
     "github.com/labstack/", "github.com/gorilla/", "github.com/go-chi/", "github.com/gofiber/",
     "github.com/valyala/", "github.com/golang-jwt/", "github.com/lib/pq", "github.com/jackc/",

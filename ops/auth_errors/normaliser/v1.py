@@ -34,7 +34,6 @@ def _folds(*pairs: tuple[str, str]) -> Folds:
 
 
 _JAVA: Final = _folds(
-    (r"\$\$Lambda.*", "$$Lambda"),
     (r"\$\$(?:EnhancerBy\w+?|SpringCGLIB|FastClassBy\w+?|KeyFactoryBy\w+?)\$\$\w*", ""),
     (r"\$(?:ByteBuddy|HibernateProxy|HibernateInstantiator|MockitoMock|MockitoProxy|auxiliary)\$\w+", ""),
     (r"_\$\$_(?:jvst|javassist|Weld)\w*", ""),
@@ -46,18 +45,25 @@ _JAVA: Final = _folds(
     (r"\$access\$\d+|access\$\d+", "access$"),
     (r"(?:/|\+)(?:0x)?[0-9a-f]{4,}", ""),
 )
+_JAVA_REFLECTION: Final = ("java.lang.reflect.", "java.lang.invoke.", "jdk.internal.reflect.", "sun.reflect.")
+"""How a method was called by reflection changes while a process runs: natively at first, by generated code later.
+Lambdas have a class of their own, which newer releases do not show.
+"""
+_PYTHON_COMPREHENSIONS: Final = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>"})
+"""Frames of their own up to Python 3.11, and none since."""
 _PYTHON_PLACE: Final = re.compile(r".*[/\\](?:(?:site|dist)-packages|lib(?:64)?/(?:python|pypy)\d[\w.]*)[/\\]")
-_NUMBERED: Final = re.compile(r"(?<![A-Za-z])\d+(?![A-Za-z])|\b(?=[0-9a-f]*\d)[0-9a-f]{7,}\b")
+_PYTHON_NUMBERED: Final = re.compile(r"^\d+(?=\.|$)|(?<=ipykernel_)\d+|\d{5,}|\b(?=[a-f]*\d)[0-9a-f]{7,}\b")
+_NUMBERED: Final = re.compile(r"(?<![A-Za-z])\d+(?![A-Za-z])|\b(?=[a-f]*\d)[0-9a-f]{7,}\b")
 _JAVASCRIPT_PLACE: Final = re.compile(r"^[a-z-]+:(?://[^/]*)?/*(?:\([\w-]+\)/)?(?:\./)*")
 _JAVASCRIPT_HASH: Final = re.compile(
-    r"[-.~_](?=[0-9A-Za-z_]*\d)(?:[0-9a-f]{6,40}|[0-9A-Za-z_]{8,10}|[0-9A-Za-z_-]{20,24})(?=\.|$)"
+    r"[-.~_](?=[A-Za-z_]*(?:\d|[a-z][A-Z]))(?:[0-9a-f]{6,40}|\w{8,10}|[\w-]{20,24})(?=\.|$)"
 )
+_JAVASCRIPT_OWNER: Final = re.compile(r"^(?:Object|Module|Function|exports|module\.exports)\.(?=[\w$<])")
+_JAVASCRIPT_CALLEE: Final = re.compile(r"_callee\d*\$|_loop_?\d*$")
 _GO: Final = _folds(
     (r"\[(?:\.\.\.|[^\[\]]*)\]", ""),
-    (r"\.func\d+(?:\.\d+)*", ".func"),
-    (r"^func\d+(?:\.\d+)*", "func"),
+    (r"\b(?:func|gowrap|deferwrap)\d+(?:\.\d+)*", "func"),
     (r"-fm$", ""),
-    (r"\.gowrap\d+", ".func"),
 )
 _GO_VERSION: Final = re.compile(r"@v?[^/]+|/v\d+(?=/|$)|%2ev\d+$")
 _PATH_PARTS: Final = 3
@@ -82,12 +88,20 @@ def shape(trace: Trace) -> list[list[str]]:
 
 
 def _exception(one: TracedException, language: str, *, own_only: bool) -> list[str]:
-    places = [folded(language, frame) for frame in one["frames"] if not own_only or in_app(language, frame)]
+    frames = [frame for frame in one["frames"] if not own_only or in_app(language, frame)]
+    places = [folded(language, frame) for frame in frames if not comes_and_goes(language, frame)]
     return [_class(one["exception_class"]), *dict.fromkeys(places)]
 
 
+def comes_and_goes(language: str, frame: TracedFrame) -> bool:
+    """A frame that the same fault has in one release of its language, or in one hour, and not in another."""
+    if language == JAVA:
+        return frame["module"].startswith(_JAVA_REFLECTION) or "$$Lambda" in frame["module"]
+    return language == PYTHON and frame["function"] in _PYTHON_COMPREHENSIONS
+
+
 def _class(name: str) -> str:
-    return _apply(_JAVA, name)
+    return _apply(_JAVA, name.removeprefix("builtins.").removeprefix("__main__."))
 
 
 def folded(language: str, frame: TracedFrame) -> str:
@@ -115,7 +129,7 @@ def _python_file(file: str) -> str:
     if file.startswith("<"):
         return _NUMBERED.sub("#", file)
     inside = _PYTHON_PLACE.sub("", file).replace("\\", "/")
-    return "/".join(_NUMBERED.sub("#", part) for part in inside.split("/")[-_PATH_PARTS:])
+    return "/".join(_PYTHON_NUMBERED.sub("#", part) for part in inside.split("/")[-_PATH_PARTS:])
 
 
 def _javascript_file(file: str) -> str:
@@ -125,5 +139,7 @@ def _javascript_file(file: str) -> str:
 
 
 def _javascript_function(function: str) -> str:
-    name = function.removeprefix("new ").removeprefix("async ").rstrip("<")
-    return "" if name in {"<anonymous>", "anonymous", "Object.<anonymous>", "eval"} else _NUMBERED.sub("#", name)
+    name = function.removeprefix("new ").removeprefix("async ").rstrip("</")
+    if name in {"<anonymous>", "anonymous", "Object.<anonymous>", "eval"}:
+        return ""
+    return _JAVASCRIPT_CALLEE.sub("#", _JAVASCRIPT_OWNER.sub("", name))

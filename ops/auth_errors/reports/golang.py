@@ -11,11 +11,11 @@ from ops.auth_errors.normaliser.traces import TracedFrame
 from ops.auth_errors.reports.patterns import linear
 from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
 
-FIRST_FRAME: Final = linear(
-    r"(?m)^goroutine \d+[^\n]*\[[^\n]*\]:$|^\S[^\n]*\n\t[^\n\t]+\.(?:go|s):\d+(?: \+0x[0-9a-f]+)?$"
-)
-_GOROUTINE: Final = linear(r"(?m)^goroutine \d+[^\n]*\[([^\n\],]*)[^\n]*\]:$")
-_FRAME: Final = linear(r"(?m)^(\S[^\n]*)\n\t([^\n\t]+\.(?:go|s)):\d+(?: \+0x[0-9a-f]+)?(?: fp=[^\n]*)?$")
+_FILE: Final = r"[ \t]*([^\n\t]+\.(?:go|s)):\d+(?: \+0x[0-9a-f]+)?(?: [fs]p=[^\n]*)?[ \t]*"
+"""Its tab may have become spaces, or nothing, on the way."""
+FIRST_FRAME: Final = linear(rf"(?m)^goroutine \d+[^\n]*\[[^\n]*\]:[ \t]*$|^[^\s][^\n]*\n{_FILE}$")
+_GOROUTINE: Final = linear(r"(?m)^goroutine \d+[^\n]*\[([^\n\],]*)[^\n]*\]:[ \t]*$")
+_FRAME: Final = linear(rf"(?m)^([^\s][^\n]*)\n{_FILE}$")
 _PANIC: Final = linear(
     r"(?m)^(?:[^\n]*\bpanic(?: serving [^\s]+)?: |(fatal error: )|[^\n]*\b(runtime error: ))([^\n]*)$"
 )

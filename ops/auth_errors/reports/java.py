@@ -13,7 +13,11 @@ FIRST_FRAME: Final = linear(
     r"\((?:[^()\n:]+\.(?:java|kt|kts|scala|groovy|clj)(?::-?\d+)?|Native Method|Unknown Source|<generated>)\)"
 )
 _FRAME: Final = linear(r"(?m)^[ \t]*at ([^\s(][^\n(]*)\([^\n()]*\)")
-_MARKER: Final = re.compile(r"^([ \t]*+)(?:(Caused by)|(Suppressed)|(Wrapped by)): ", re.MULTILINE)
+_MARKER: Final = re.compile(
+    r"^([ \t]*+)(?:(Caused by)|(Suppressed)|(Wrapped by)): (?!reactor\.core\.publisher\.\w+\$OnAssemblyException)",
+    re.MULTILINE,
+)
+"""Reactor moves the frames of an exception into one that it suppresses: they stay the exception's."""
 _ADDRESS: Final = re.compile(r"(?:0x)?[0-9a-f]+\.")
 _NAME: Final = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z_$][\w$]*|[A-Z][\w$]*(?:Exception|Error|Throwable|Failure|Fault)"
 _CLASS: Final = linear(rf"^(?:[\w.@-]+/)?({_NAME})")

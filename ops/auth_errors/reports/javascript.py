@@ -19,7 +19,7 @@ FIRST_FRAME: Final = linear(
     rf"(?m)^[ \t]*at [^\n]*{_V8_PLACE}\)?(?:,| \{{)?$|^[ \t]*[\w$./<*: -]*@(?:[a-z-]+://[^\n]*|/[^\n]*):\d+(?::\d+)?$"
 )
 _FRAME: Final = linear(rf"(?m)^[ \t]*(?:at ([^\n]*{_V8_PLACE}\)?)(?:,| \{{)?|({_GECKO}))$")
-_MARKER: Final = re.compile(r"\[cause\]: |^[ \t]*+Caused by: ", re.MULTILINE)
+_MARKER: Final = re.compile(r"\[cause\]: |^[ \t]*+(?:[Cc]ause|Caused by): (?=[A-Za-z_$])", re.MULTILINE)
 _ERRORS: Final = "[errors]: ["
 _NAME: Final = r"([A-Za-z_$][\w$.]*(?:Error|Exception|Rejection|Failure)|Error)"
 _MEMBER: Final = re.compile(r"^[ \t]*+(?=[A-Za-z_$][\w$.]*(?:Error|Exception)\b)", re.MULTILINE)

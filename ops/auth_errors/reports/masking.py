@@ -39,12 +39,12 @@ _NAMES: Final = (
 )
 _NAME_ENDS: Final = r"(?:[_.-]?(?:hash|value|key|id|string|text|plain|confirm|confirmation|new|old|header)|s|\d{1,3})?"
 _HEADERS: Final = r"(?:authorization|(?:set[_-])?cookie2?s?|x[_-](?:api|auth|access|csrf|xsrf|amz)[_-][a-z-]{1,30})"
-_SEPARATOR: Final = r"(?:\\{0,4}[\"'`])?\]?\s{0,4}(?:=>|:=|={1,3}|:|%3d)\s{0,4}"
+_SEPARATOR: Final = r"(?:\[[\w.]{0,20}\])?(?:\\{0,4}[\"'`])?\]?[ \t]{0,4}(?:=>|:=|={1,3}|:|%3d)[ \t]{0,4}"
 _QUOTED: Final = (
     r"[bru]{0,2}(?:\\+\"((?:[^\"\\\n]|\\+[^\"\\\n])+)|\\+'((?:[^'\\\n]|\\+[^'\\\n])+)"
     r"|\"((?:[^\"\\\n]|\\[^\n])+)|'((?:[^'\\\n]|\\[^\n])+)|`([^`\n]+))"
 )
-_BARE: Final = r"(?:(?:bearer|basic|digest|token)\s{1,4})?([^\s\"'`,;&(){}\[\]<>\\][^\s\"'`,;&)}\]<>]*)"
+_BARE: Final = r"(?:(?:bearer|basic|digest|token)[ \t]{1,4})?([^\s\"'`,;&(){}\[\]<>\\][^\s\"'`,;&)}\]<>]*)"
 
 
 def _always(value: bytes) -> bool:
@@ -129,14 +129,16 @@ _MARKS: Final = "|".join((_JWT, _PLATFORM_KEY, *(form for kind, form in MARKED.i
 FORMS: Final = (
     _Form(linear(_MARKS)),
     _PrivateKeys(),
-    _Form(linear(r"(?i)\bbearer[\s:=]{1,8}[\"']?([A-Za-z0-9_~+/-]+(?:\.[A-Za-z0-9_~+/-]+)*={0,2})"), _is_token),
-    _Form(linear(r"(?i)\bbasic[\s:]{1,8}([A-Za-z0-9+/_-]{4,}={0,2})"), _is_user_and_password),
+    _Form(linear(r"(?i)\bbearer[ \t:=]{1,8}[\"']?([A-Za-z0-9_~+/-]+(?:\.[A-Za-z0-9_~+/-]+)*={0,2})"), _is_token),
+    _Form(linear(r"(?i)\bbasic[ \t:]{1,8}([A-Za-z0-9+/_-]{4,}={0,2})"), _is_user_and_password),
     # The whole line of a header, or what its quotes hold.
     _Form(linear(rf"(?i){_HEADERS}{_SEPARATOR}(?:{_QUOTED}|([^\s\"'`\\][^\n]*|\\[^\n]*))"), _is_told),
     _Form(linear(rf"(?i){_NAMES}{_NAME_ENDS}{_SEPARATOR}(?:{_QUOTED}|[\[(]([^\])\n]+)|{_BARE})"), _is_told),
     # ('password', 'x'): pairs, as servers keep headers.
-    _Form(linear(rf"(?i)(?:{_HEADERS}|{_NAMES}{_NAME_ENDS})[\"']\s{{0,4}},\s{{0,4}}{_QUOTED}"), _is_told),
-    _Form(linear(rf"(?i)<(?:[\w.-]+:)?[\w.-]*{_NAMES}{_NAME_ENDS}(?:\s[^<>\n]{{0,200}})?>\s*([^<\s][^<]*)"), _is_told),
+    _Form(linear(rf"(?i)(?:{_HEADERS}|{_NAMES}{_NAME_ENDS})[\"'][ \t]{{0,4}},[ \t]{{0,4}}{_QUOTED}"), _is_told),
+    _Form(
+        linear(rf"(?i)<(?:[\w.-]+:)?[\w.-]*{_NAMES}{_NAME_ENDS}(?:\s[^<>\n]{{0,200}})?>[ \t]*([^<\s][^<\n]*)"), _is_told
+    ),
     _Form(linear(rf"(?i)--?[\w-]*{_NAMES}{_NAME_ENDS}[ ](?:{_QUOTED}|{_BARE})"), _is_told),
     _Form(linear(r"[A-Za-z][A-Za-z0-9+.-]*://([^\s/?#\"'<>`]+)@")),
     _Form(linear(r"(?i)\bjdbc:oracle:[a-z]+:([^\s@\"']+)@|[^\s\"':@/]+:([^\s\"'@]+)@(?:tcp|udp|unix)\(")),
