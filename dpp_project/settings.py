@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "runs",
     "reaper",
     "ops.tickets",
+    "ops.auth_errors",
 ]
 
 MIDDLEWARE = [
@@ -182,6 +183,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "Budget", "description": "The tenant's money, to the micro."},
         {"name": "Webhooks", "description": "Events sent to the tenant's own addresses, signed."},
         {"name": "Keys", "description": "What a key may do."},
+        {"name": "Auth errors", "description": "Report failed sign-ins; for operators, what became of them."},
         {"name": "Operators", "description": "For keys of the operator tenant."},
         {"name": "Tickets", "description": "For keys of the operator tenant: work for the ops cycle."},
     ],

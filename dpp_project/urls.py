@@ -24,6 +24,7 @@ urlpatterns = [
     path("v1/", include("tenants.webhooks.urls")),
     path("v1/", include("budget.urls")),
     path("api/", include("ops.tickets.urls")),
+    path("api/", include("ops.auth_errors.urls")),
     path("docs/", csrf_exempt(pages.docs_page), name="docs"),
     path("docs/problems/", csrf_exempt(pages.problems_page), name="problem-list"),
     path("admin", csrf_exempt(RedirectView.as_view(pattern_name="admin:index"))),

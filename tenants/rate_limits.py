@@ -1,5 +1,8 @@
 """Rate limits: each tenant has two token buckets, one for polling and one for submitting (DPP-10).
 
+Reports of auth errors have a third, as large as that for submits: a storm of failed sign-ins must not keep the
+tenant's own runs out.
+
 Requests without a valid key have no tenant and are not metered here, but by address, before they come to Django
 (`dpp_project/api_server/strangers.py`).
 """
@@ -40,6 +43,7 @@ LOG_EVERY_SECONDS: Final = 10.0
 class Bucket(StrEnum):
     POLL = "poll"
     SUBMIT = "submit"
+    REPORT = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def bucket_key(tenant_id: str, bucket: Bucket) -> str:
 
 
 def limit_of(principal: Principal, bucket: Bucket) -> int:
-    return principal.submit_rate_per_minute if bucket is Bucket.SUBMIT else principal.poll_rate_per_minute
+    return principal.poll_rate_per_minute if bucket is Bucket.POLL else principal.submit_rate_per_minute
 
 
 def check(principal: Principal, bucket: Bucket) -> Decision:

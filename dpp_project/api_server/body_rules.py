@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dpp_project.http.parsers import MAX_BODY_BYTES
+from dpp_project.http.parsers import MAX_BODY_BYTES, MAX_REPORT_BYTES
 from tenants import keys
 
 METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -22,6 +22,7 @@ class BodyRule:
 NO_BODY: Final = BodyRule(0)
 _BY_PREFIX: Final = (
     ("/v1/", BodyRule(MAX_BODY_BYTES, needs_key=True)),
+    ("/api/auth-errors", BodyRule(MAX_REPORT_BYTES, needs_key=True)),
     ("/api/", BodyRule(MAX_BODY_BYTES, needs_key=True)),
     ("/admin/", BodyRule(MAX_FORM_BYTES)),
 )

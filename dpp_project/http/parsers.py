@@ -13,6 +13,8 @@ from dpp_project.http.problems import FieldError, Problem, printable
 from dpp_project.reasons import ReasonCode
 
 MAX_BODY_BYTES = 1_048_576
+MAX_REPORT_BYTES: Final = 262_144
+"""Of a report of an auth error: its texts are read whole before they are cut."""
 MAX_DEPTH = 32
 MAX_MEMORY_PER_BYTE: Final = 24
 """Of what a body becomes, estimated; with its text and the reader's own tables it stays below 30."""
@@ -33,6 +35,9 @@ class StrictJSONParser(BaseParser):
     """`application/json` in UTF-8, bounded in size and depth, without duplicate names, NaN or infinities."""
 
     media_type = "application/json"
+    max_body_bytes = MAX_BODY_BYTES
+    refuses_unstorable = True
+    """False where the reader itself removes what Postgres cannot hold from each text, before it stores any."""
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
@@ -46,14 +51,14 @@ class StrictJSONParser(BaseParser):
         if charset not in ("", "utf-8", "utf8", "us-ascii"):
             raise Problem(ReasonCode.UNSUPPORTED_MEDIA_TYPE, f"JSON is read as UTF-8, not as {charset}.")
         # The announced length first: the server does not read a body that announces too much.
-        is_too_large = _announced_bytes(parser_context) > MAX_BODY_BYTES
-        body = b"" if is_too_large else stream.read(MAX_BODY_BYTES + 1)
-        if is_too_large or len(body) > MAX_BODY_BYTES:
-            raise Problem(ReasonCode.PAYLOAD_TOO_LARGE, f"The body is larger than {MAX_BODY_BYTES} bytes.")
-        return parse_json(body)
+        is_too_large = _announced_bytes(parser_context) > self.max_body_bytes
+        body = b"" if is_too_large else stream.read(self.max_body_bytes + 1)
+        if is_too_large or len(body) > self.max_body_bytes:
+            raise Problem(ReasonCode.PAYLOAD_TOO_LARGE, f"The body is larger than {self.max_body_bytes} bytes.")
+        return parse_json(body, refuses_unstorable=self.refuses_unstorable)
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes, *, refuses_unstorable: bool = True) -> Any:
     """The document in `body`, or a Problem that says where reading stopped. Never repeats what was sent."""
     _check_size_in_memory(body)
     try:
@@ -72,7 +77,7 @@ def parse_json(body: bytes) -> Any:
         raise _malformed("a number has too many digits") from None
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
         _check_depth(document)
-    if _PERHAPS_UNSTORABLE.search(body) is not None:
+    if refuses_unstorable and _PERHAPS_UNSTORABLE.search(body) is not None:
         _check_storable(document)
     return document
 

@@ -20,6 +20,7 @@ from dpp_project.http import answers
 from tenants import authentication, services
 from tenants.permissions import ANY_KEY, requirement_of
 from tenants.scopes import OPERATOR_SCOPES, TENANT_SCOPES, Scope
+from tests.gear.builders import auth_errors
 from tests.gear.builders import runs as gear
 from tests.gear.builders.shop import RUNS, Shop, a_body, a_shop, messages
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
@@ -41,6 +42,8 @@ class Entry:
     body: Callable[[], dict[str, Any]] | None = None
     headers: Callable[[], dict[str, str]] = dict
     operators_only: bool = False
+    operators_too: bool = False
+    """Tenants see their own there, operators everybody's, each by a scope of their family."""
     ids: tuple[str, ...] = field(default=())
 
 
@@ -83,6 +86,20 @@ ENTRIES: dict[str, Entry] = {
     "api/tickets/<str:request_id>": Entry({"GET": None}, operators_only=True),
     "api/tickets/reaper/latest": Entry({"GET": None}, operators_only=True),
     "api/tickets/reaper/run": Entry({"POST": dict}, operators_only=True),
+    "api/auth-errors": Entry({"GET": None, "POST": auth_errors.a_report}, operators_too=True),
+    "api/auth-errors/<str:auth_error_id>": Entry({"GET": None}, operators_too=True, ids=("auth_error_id",)),
+    "api/auth-errors/<str:auth_error_id>/decisions": Entry(
+        {"POST": lambda: {"decision": "IGNORE"}}, operators_only=True
+    ),
+    "api/auth-errors/clusters": Entry({"GET": None}, operators_only=True),
+    "api/auth-errors/clusters/<str:cluster_id>": Entry({"GET": None}, operators_only=True),
+    "api/auth-errors/clusters/<str:cluster_id>/decisions": Entry(
+        {"POST": lambda: {"decision": "IGNORE"}}, operators_only=True
+    ),
+    "api/auth-errors/clusters/<str:cluster_id>/merge": Entry(
+        {"POST": lambda: {"into": str(uuid.uuid4())}}, operators_only=True
+    ),
+    "api/auth-errors/clusters/<str:cluster_id>/unmerge": Entry({"POST": None}, operators_only=True),
 }
 
 
@@ -108,6 +125,15 @@ of_one_tenant = pytest.mark.parametrize(
 with_a_scope = pytest.mark.parametrize(
     ("route", "method"),
     [(route, method) for route, method in CASES if requirement_of(ROUTES[route], method) is not ANY_KEY],
+)
+of_one_family = pytest.mark.parametrize(
+    ("route", "method"),
+    [
+        (route, method)
+        for route, method in CASES
+        if requirement_of(ROUTES[route], method) is not ANY_KEY
+        and not (ENTRIES[route].operators_too and method == "GET")
+    ],
 )
 
 
@@ -148,7 +174,7 @@ def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant
     entry = ENTRIES[route]
     path = "/" + route.replace("<str:run_id>", thing).replace("<str:tenant_id>", tenant_id)
     path = path.replace("<str:name>", "text.md")
-    for name in ("request_id", "webhook_id", "delivery_id"):
+    for name in ("request_id", "webhook_id", "delivery_id", "auth_error_id", "cluster_id"):
         path = path.replace(f"<str:{name}>", thing)
     make = entry.methods[method]
     client: Any = Client(raise_request_exception=False)
@@ -219,7 +245,7 @@ def test_isolation_without_the_scope_it_is_403_and_nothing_happens(victim: Victi
     enough = frozenset({needed}) if isinstance(needed, Scope) else needed
     is_operators = ENTRIES[route].operators_only
     family = OPERATOR_SCOPES if is_operators else TENANT_SCOPES
-    assert enough <= family
+    assert enough <= (frozenset(Scope) if ENTRIES[route].operators_too else family)
     make = an_operator_key if is_operators else (lambda scopes: a_key(victim.shop.tenant, scopes=scopes))
     headers = bearer(make(scopes=family - enough))
     tenant_id = victim.shop.tenant.tenant_id
@@ -231,7 +257,7 @@ def test_isolation_without_the_scope_it_is_403_and_nothing_happens(victim: Victi
     victim.is_untouched()
 
 
-@with_a_scope
+@of_one_family
 def test_isolation_operators_and_tenants_do_not_open_each_others_doors(victim: Victim, route: str, method: str) -> None:
     stranger = bearer(victim.shop.issued if ENTRIES[route].operators_only else an_operator_key())
     for tenant_id in (victim.shop.tenant.tenant_id, "t_unheard_of"):

@@ -29,6 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from dpp_project import clock, pages
+from ops.auth_errors import clusters
 from ops.tickets import reaper
 from runs.bucket import storage
 from runs.claims import Claim
@@ -36,7 +37,7 @@ from runs.finish.finalization import Committed, finish
 from tenants.models import Tenant
 from tenants.webhooks import reach
 from tenants.webhooks.models import DeliveryStatus, WebhookDelivery
-from tests.gear.builders import recovery, tickets, webhooks
+from tests.gear.builders import auth_errors, recovery, tickets, webhooks
 from tests.gear.builders.shop import Shop, top_up
 from tests.gear.builders.tenants import an_operator_key, bearer
 from tests.proving import proofs
@@ -83,6 +84,15 @@ SHARES: Final = {
     ("get", "/v1/packs"): 0,
     ("get", "/v1/audit"): 4,
     ("get", "/v1/whoami"): 0,
+    ("get", "/api/auth-errors"): 6,
+    ("post", "/api/auth-errors"): 10,
+    ("get", "/api/auth-errors/{auth_error_id}"): 2,
+    ("post", "/api/auth-errors/{auth_error_id}/decisions"): 4,
+    ("get", "/api/auth-errors/clusters"): 3,
+    ("get", "/api/auth-errors/clusters/{cluster_id}"): 2,
+    ("post", "/api/auth-errors/clusters/{cluster_id}/decisions"): 3,
+    ("post", "/api/auth-errors/clusters/{cluster_id}/merge"): 3,
+    ("post", "/api/auth-errors/clusters/{cluster_id}/unmerge"): 2,
 }
 
 
@@ -100,8 +110,12 @@ class Caller:
     operator: dict[str, str]
     ticket_id: str
     delivery: WebhookDelivery
+    auth_error_id: str
+    cluster_id: str
 
-    def headers(self, path: str) -> dict[str, str]:
+    def headers(self, method: str, path: str) -> dict[str, str]:
+        if (method, path) == ("post", "/api/auth-errors"):
+            return bearer(self.shop.issued)
         return self.operator if path.startswith(("/v1/tenants/", "/api/")) else bearer(self.shop.issued)
 
     def aim(self, case: Any, *, at_own: bool) -> None:
@@ -118,6 +132,10 @@ class Caller:
             case.path_parameters["delivery_id"] = str(self.delivery.pk)
         if at_own and isinstance(case.body, dict):
             case.body |= {name: make() for name, make in LIKELY.items() if name in case.body}
+        if at_own and "auth_error_id" in (case.path_parameters or {}):
+            case.path_parameters["auth_error_id"] = self.auth_error_id
+        if at_own and "cluster_id" in (case.path_parameters or {}):
+            case.path_parameters["cluster_id"] = self.cluster_id
         if at_own and "tenant_id" in (case.path_parameters or {}):
             case.path_parameters["tenant_id"] = self.shop.tenant.tenant_id
 
@@ -141,7 +159,20 @@ def caller(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Caller:
     Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
     reaper.run()
     delivery = webhooks.a_delivery(webhooks.an_endpoint(shop.tenant), DeliveryStatus.FAILED)
-    return Caller(shop, run_id, _with_a_file(shop.tenant), operator, str(tickets.opened().pk), delivery)
+    error, merged = auth_errors.analyzed(), auth_errors.analyzed(name="Merged")
+    assert error.cluster_id is not None
+    assert merged.cluster_id is not None
+    clusters.merge(source_id=merged.cluster_id, into_id=error.cluster_id, by="operator:ada")
+    return Caller(
+        shop,
+        run_id,
+        _with_a_file(shop.tenant),
+        operator,
+        ticket_id=str(tickets.opened().pk),
+        delivery=delivery,
+        auth_error_id=str(error.pk),
+        cluster_id=str(merged.cluster_id),
+    )
 
 
 def operations() -> dict[tuple[str, str], Any]:
@@ -174,7 +205,7 @@ def test_openapi_fuzz_no_answer_leaves_the_document(caller: Caller, method: str,
     @given(case=_cases(operation, varied=wanted > 0), at_own=st.booleans())
     def send(case: Any, at_own: bool) -> None:  # noqa: FBT001  hypothesis hands it over by name
         caller.aim(case, at_own=at_own)
-        response = case.call(headers=caller.headers(path))
+        response = case.call(headers=caller.headers(method, path))
         counted[response.status_code] = counted.get(response.status_code, 0) + 1
         case.validate_response(response, checks=CHECKS)
 
