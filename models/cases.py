@@ -34,13 +34,13 @@ def _broken(name: str, shows: str, model: str, flags: str, *, reverse: bool = Fa
     return Case(name, shows, model, tuple(flags.split()), expected=Expected.VIOLATES, reverse=reverse, small=True)
 
 
-def _endless(name: str, shows: str, flags: str) -> Case:
+def _endless(name: str, shows: str, flags: str, *, model: str = "life", progress: str = "every_run_ends") -> Case:
     return Case(
         name,
         shows,
-        "life",
+        model,
         tuple(flags.split()),
-        progress="every_run_ends",
+        progress=progress,
         expected=Expected.NEVER_ENDS,
         small=True,
     )
@@ -88,6 +88,32 @@ SAFETY: Final = (
     _sound("top-up-from-the-past", "a top-up that was lost with it", "past", "PASTS=1 CRASHES=0 STEALS=0 TOP_UPS=1"),
     _sound("past-crash", "and each process that acts on the run may die once, or be overtaken", "past", "PASTS=1"),
     _sound("top-up-lost", "a top-up while Redis is lost", "life", "LOSSES=1 TOP_UPS=1 STEALS=0"),
+    _sound(
+        "event", "two publishers, two consumers, two crashes, each claim stolen once", "outbox", "CRASHES=2 STEALS=2"
+    ),
+    _sound("event-unlost", "nothing is lost, nobody sends again", "outbox", "NO_RESEND DOUBLED=1 RAISES=1"),
+    _sound("event-lost", "messages lost and doubled, sent again", "outbox", "LOST=2 DOUBLED=1"),
+    _sound(
+        "event-failing",
+        "sends that fail or are heard late, a queue that is away",
+        "outbox",
+        "FAILURES=2 OUTAGES=1 CRASHES=0",
+    ),
+    _sound("event-retried", "a handler that fails, the ladder, a rung lost", "outbox", "RAISES=2 LOST=1"),
+    _sound("event-refused", "refused by its handler, by hand once more", "outbox", "REFUSALS=1 REDRIVES=1 STEALS=0"),
+    _sound(
+        "event-given-up",
+        "failed too often, refused, or given up by the queue",
+        "outbox",
+        "RAISES=2 REFUSALS=1 LETTERS=1 OUTAGES=1 STEALS=0",
+    ),
+    _sound(
+        "event-redriven",
+        "sent again by hand after sends that failed",
+        "outbox",
+        "FAILURES=2 REDRIVES=1 CRASHES=0 STEALS=0",
+    ),
+    _sound("event-unsendable", "content that the queue does not take", "outbox", "UNSENDABLE=1 REDRIVES=1"),
 )
 
 LIVENESS: Final = (
@@ -104,6 +130,13 @@ LIVENESS: Final = (
         progress="every_credit_arrives",
     ),
     _sound("keys", "no row waits for ever", "submit", "STEALS=0", progress="no_row_waits_for_ever"),
+    _sound(
+        "events-end",
+        "every event is handled or given up",
+        "outbox",
+        "LOST=1 RAISES=1 STEALS=0 PUBLISHERS=1",
+        progress="every_event_ends",
+    ),
 )
 
 _REBUILT: Final = "REBUILDS=1 CRASHES=0 STEALS=0"
@@ -173,12 +206,79 @@ BROKEN: Final = (
     _endless("no-reaper", "nobody ends what a dead submit or worker left", "CLAIMERS=0"),
 )
 
+BROKEN_EVENTS: Final = (
+    _broken("event-apart", "the event is written behind its fact", "outbox", "EVENT_APART"),
+    _broken("effect-apart", "the effect is committed before the row says so", "outbox", "EFFECT_APART"),
+    _broken(
+        "no-claim-of-event", "a consumer handles what it receives", "outbox", "DOUBLED=1 CRASHES=0 STEALS=0 NO_CLAIM"
+    ),
+    _broken("done-unasked", "a consumer ends a row that is another's", "outbox", "DOUBLED=1 CRASHES=0 DONE_UNASKED"),
+    _broken(
+        "finalizes-anyones",
+        "a publisher ends a claim that is another's",
+        "outbox",
+        "FAILURES=2 CRASHES=0 FINALIZES_ANYONES",
+    ),
+    _broken("deletes-first", "a message is deleted before its effect", "outbox", "NO_RESEND DELETES_FIRST"),
+    _broken(
+        "loser-deletes", "whoever loses a claim deletes the message", "outbox", "NO_RESEND DOUBLED=1 LOSER_DELETES"
+    ),
+    _broken(
+        "rung-deletes-first",
+        "a retry deletes its message before it sends",
+        "outbox",
+        "NO_RESEND RAISES=1 RUNG_DELETES_FIRST",
+    ),
+    _broken("letter-apart", "a dead event's letter is written behind it", "outbox", "REFUSALS=1 LETTER_APART"),
+    _broken(
+        "early-counts",
+        "a message that comes early counts as a failure",
+        "outbox",
+        "RAISES=1 CRASHES=0 STEALS=0 EARLY_COUNTS",
+    ),
+    _broken(
+        "outages-count",
+        "an outage of the queue counts as a failure",
+        "outbox",
+        "OUTAGES=2 CRASHES=0 STEALS=0 OUTAGES_COUNT",
+    ),
+    _broken("takeover-counts", "a takeover counts as a failure", "outbox", "CRASHES=2 STEALS=0 TAKEOVER_COUNTS"),
+    _broken(
+        "redrives-done",
+        "a person sends again what was handled",
+        "outbox",
+        "FAILURES=2 REDRIVES=1 CRASHES=0 STEALS=0 REDRIVES_WHAT_IS_DONE",
+    ),
+    _broken("no-outbox-takeover", "nobody gives a dead publisher's claim back", "outbox", "NO_TAKEOVER"),
+    _broken("no-resend", "nobody sends what was lost again", "outbox", "LOST=1 CRASHES=0 STEALS=0 NO_RESEND"),
+    _broken(
+        "resend-asks", "what a consumer has begun is not sent again", "outbox", "LOST=1 STEALS=0 RESEND_ASKS_THE_LEDGER"
+    ),
+    _endless(
+        "no-lease-end",
+        "a dead consumer's claim is its own for ever",
+        "NO_LEASE_END",
+        model="outbox",
+        progress="every_event_ends",
+    ),
+    _endless(
+        "handled-apart",
+        "the outbox hears of the end behind its commit",
+        "HANDLED_APART",
+        model="outbox",
+        progress="every_event_ends",
+    ),
+)
+QUICK_EVENTS: Final = {"effect-apart", "done-unasked", "redrives-done"}
+
 QUICK: Final = (
     _sound("life-small", "one of each, one crash, one theft", "life", "CANCELS=1 RENEWALS=1", small=True),
     _sound("rebuild-small", "money rebuilt, nobody dies", "life", _REBUILT, small=True),
     _sound("submit-small", "two clients, each once, one crash", "submit", "TRIES=0", small=True),
+    _sound("event-small", "one event, a crash, a message lost", "outbox", "STEALS=0 LOST=1", small=True),
     *BROKEN,
+    *(case for case in BROKEN_EVENTS if case.name in QUICK_EVENTS),
 )
 """For `make test`."""
 
-ALL: Final = (*SAFETY, *LIVENESS, *BROKEN)
+ALL: Final = (*SAFETY, *LIVENESS, *BROKEN, *BROKEN_EVENTS)
