@@ -25,6 +25,8 @@ class OutboundRequest:
     headers: Headers = field(default=(), repr=False)
     body: bytes = field(default=b"", repr=False)
     answer_bytes_max: int = ANSWER_BYTES_MAX
+    is_answer_cut: bool = False
+    """A longer answer is cut there, for a caller that does not read it. By default it is Refused."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,23 @@ class OutboundAnswer:
 
 
 async def exchange(
-    request: OutboundRequest, *, rules: Rules, network: Network, tls: ssl.SSLContext, seconds: float, caller: str = ""
+    request: OutboundRequest,
+    *,
+    rules: Rules,
+    network: Network,
+    tls: ssl.SSLContext,
+    seconds: float,
+    connect_seconds: float | None = None,
+    caller: str = "",
 ) -> OutboundAnswer:
-    """The answer, whole and within its time, or Refused. An answer too long is Refused too."""
+    """The answer, whole and within its time, or Refused. An answer too long is Refused too, or cut.
+
+    `connect_seconds`: for the name and the connection, where they have less time than the whole.
+    """
+    first = seconds if connect_seconds is None else connect_seconds
     try:
         async with asyncio.timeout(seconds):
-            connection = await connect(request.url, rules=rules, network=network, seconds=seconds, caller=caller)
+            connection = await connect(request.url, rules=rules, network=network, seconds=first, caller=caller)
             return await _told(request, connection, tls)
     except TimeoutError:
         raise Refused(Failure.TIMEOUT) from None
@@ -64,6 +77,9 @@ async def _told(request: OutboundRequest, connection: socket.socket, tls: ssl.SS
         async for piece in talk.pieces():
             content += piece
             if len(content) > request.answer_bytes_max:
+                if request.is_answer_cut:
+                    del content[request.answer_bytes_max :]
+                    break
                 raise ProtocolBroken("too long")
         return OutboundAnswer(head, bytes(content))
     finally:

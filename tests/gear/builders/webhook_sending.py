@@ -44,19 +44,26 @@ def row(endpoint: WebhookEndpoint | UUID) -> WebhookEndpoint:
 
 
 def a_message(tenant_id: str, *, event: str = "run.completed", **payload: Any) -> WebhookMessage:
-    number = next(_numbers)
-    made = WebhookMessage.objects.create(
-        tenant_id=tenant_id, event=event, key=f"test:{number}:{secrets.token_hex(4)}", payload=payload or {"n": number}
+    return messages(tenant_id, 1, event=event, **payload)[0]
+
+
+def messages(tenant_id: str, count: int, *, event: str = "run.completed", **payload: Any) -> list[WebhookMessage]:
+    keys = [f"test:{next(_numbers)}:{secrets.token_hex(4)}" for _ in range(count)]
+    WebhookMessage.objects.bulk_create(
+        [WebhookMessage(tenant_id=tenant_id, event=event, key=key, payload=payload or {"key": key}) for key in keys]
     )
-    return WebhookMessage.objects.get(pk=made.pk)
+    return list(WebhookMessage.objects.filter(key__in=keys))
 
 
 def deliveries_due(endpoint: WebhookEndpoint, count: int = 1, **columns: Any) -> list[WebhookDelivery]:
     """So many messages, each on its way to this endpoint alone."""
     columns = {"status": "PENDING", "next_attempt_at": Now(), **columns}
-    made = [WebhookDelivery(message=a_message(endpoint.tenant_id), endpoint=endpoint, **columns) for _ in range(count)]
+    made = messages(endpoint.tenant_id, count)
     WebhookMessage.objects.filter(fanned_out_at__isnull=True).update(fanned_out_at=Now())
-    return [WebhookDelivery.objects.get(pk=one.pk) for one in WebhookDelivery.objects.bulk_create(made)]
+    WebhookDelivery.objects.bulk_create(
+        [WebhookDelivery(message=message, endpoint=endpoint, **columns) for message in made]
+    )
+    return list(WebhookDelivery.objects.filter(endpoint=endpoint, message__in=made))
 
 
 def statuses(endpoint: WebhookEndpoint) -> Counter[str]:
