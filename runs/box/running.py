@@ -27,6 +27,9 @@ GRACE_SECONDS: Final = 1.0
 CHUNK: Final = 262_144
 FETCHES_MAX: Final = 200
 """More than the pages of one run. Each costs the worker a request to the bucket."""
+FRAMES_MAX: Final = 10_000
+"""Ten times what the longest job of ours says. Each costs the worker's threads, which all its runs share."""
+LOG_BYTES_MAX: Final = 262_144
 UNREAD_BYTES_MAX: Final = 65_536
 SOON_SECONDS: Final = 0.2
 _READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -164,7 +167,7 @@ class _Attempt:
         self._bell: socket.socket | None = None
         self._poll = select.poll()
         self._outgoing = Outgoing()
-        self._fetches = 0
+        self._fetches = self._frames = self._log_bytes = 0
         self._answers = wire.FrameReader()
         self._reports = wire.FrameReader()
         deadline = time.monotonic() + job.timebox_seconds
@@ -296,6 +299,9 @@ class _Attempt:
 
     def _hear_job(self, frame: wire.Frame) -> None:
         found, said = self._found, frame.document
+        self._frames += 1
+        if self._frames > FRAMES_MAX:
+            raise wire.Garbled
         if found.answer is not None:
             return  # nothing counts after the answer
         match said["kind"]:
@@ -303,6 +309,9 @@ class _Attempt:
                 found.spent_micros, found.tokens = claimed.claimed_cost(said)
                 found.charged = True
             case "log":
+                self._log_bytes += frame.text_bytes
+                if self._log_bytes > LOG_BYTES_MAX:
+                    raise wire.Garbled
                 self._log(str(said["event"])[:200], **said["values"])
             case "fetch":
                 self._fetch(str(said["key"]))

@@ -8,7 +8,7 @@ import math
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 MEBIBYTE: Final = 1_048_576
@@ -36,6 +36,8 @@ class Oversized(Exception):  # noqa: N818  named for what was read
 class Frame:
     document: Document
     content: bytes = b""
+    text_bytes: int = field(default=0, compare=False)
+    """How long the document came."""
 
 
 def encode(document: Document, content: bytes = b"") -> bytes:
@@ -83,7 +85,7 @@ class FrameReader:
             raise Garbled from None
         if not isinstance(document, dict):
             raise Garbled
-        return Frame(document, content)
+        return Frame(document, content, text_size)
 
 
 def _no_number(_text: str) -> NoReturn:

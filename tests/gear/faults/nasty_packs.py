@@ -331,6 +331,17 @@ def _flood(_work: Work[Inputs]) -> Data:
         os.write(_own_socket(), wire.encode({"kind": "log", "event": "x", "values": {}}, b"\0" * MEBIBYTE))
 
 
+def _babble(work: Work[Inputs]) -> Data:
+    """As many small frames as its worker takes, and then its answer."""
+    said = _frame(work.inputs.key) * 1_000
+    for _ in range(work.inputs.number // 1_000):
+        at = 0
+        while at < len(said):
+            at += os.write(_own_socket(), said[at:])
+    work.meter.charge(0)
+    return {}
+
+
 def _noise(work: Work[Inputs]) -> Data:
     work.meter.charge(0)
     for _ in range(100):
@@ -455,6 +466,7 @@ HASH = nasty(_hash)
 TOO_MUCH = nasty(_too_much)
 GARBAGE = nasty(_garbage)
 GARBAGE_IN_FRAME = nasty(_garbage_in_frame)
+BABBLE = nasty(_babble)
 FLOOD = nasty(_flood)
 SAYS = nasty(_says)
 FETCH_AND_NOT_READ = nasty(_fetch_and_not_read)

@@ -16,7 +16,7 @@ from dpp_project.processes import process_tree
 from dpp_project.reasons import ReasonCode
 from runs.box.box import Box
 from runs.box.outcomes import Done, Failed, PackOutcome
-from runs.box.running import FETCHES_MAX
+from runs.box.running import FETCHES_MAX, LOG_BYTES_MAX
 from runs.packs.pack import Artifact, EngineUnavailable
 from tests.gear.builders.box import MODULE, a_job, begin, lives, run, with_argument
 from tests.gear.builders.packs import PackLog, no_upload
@@ -240,6 +240,28 @@ def test_hrd_17_a_job_asks_for_so_many_files_and_no_more(box: Box) -> None:
 
     failed(begin(box, a_job("FETCH_AND_NOT_READ"), fetch_upload=fetch).wait(), ReasonCode.PACK_CRASHED)
     assert len(asked) == FETCHES_MAX
+
+
+CHARGE_LINE = '{"kind":"charge","spent_micros":0,"tokens":0}'
+SHORT_LOG = '{"kind":"log","event":"","values":{}}'
+LONG_LOG = '{"kind":"log","event":"","values":{"x":"' + "x" * 100_000 + '"}}'
+
+
+@pytest.mark.contract("HRD-18")
+@pytest.mark.parametrize(
+    ("said", "count", "lines"),
+    [
+        pytest.param(SHORT_LOG, 20_000, LOG_BYTES_MAX // len(SHORT_LOG), id="short log lines"),
+        pytest.param(LONG_LOG, 1_000, LOG_BYTES_MAX // len(LONG_LOG), id="long log lines"),
+        pytest.param(CHARGE_LINE, 20_000, 0, id="charges"),
+    ],
+)
+def test_hrd_18_a_job_that_babbles_costs_its_worker_little(said: str, count: int, lines: int, box: Box) -> None:
+    """Its worker's threads and log are those of all runs beside it."""
+    log = PackLog()
+    job = a_job("BABBLE", inputs={"key": said, "number": count}, timebox_seconds=60)
+    failed(begin(box, job, log=log).wait(), ReasonCode.PACK_CRASHED)
+    assert len(log.events) == lines
 
 
 @pytest.mark.parametrize("code", [0, 1, 255])

@@ -9,6 +9,7 @@ LIMITS: Final = "runs/box/limits.py"
 NAMESPACES: Final = "runs/box/namespaces.py"
 PACK_PROCESS: Final = "runs/box/pack_process.py"
 READABLE: Final = "runs/box/readable.py"
+RUNNING: Final = "runs/box/running.py"
 SEALING: Final = "runs/box/sealing.py"
 SECCOMP: Final = "runs/box/seccomp.py"
 
@@ -18,6 +19,20 @@ APART: Final = attacks("test_hrd_15_native_code_in_a_job_reaches_nothing[namespa
 ALONE: Final = attacks("test_hrd_15_native_code_in_a_job_reaches_nothing[alone]")
 
 MUTANTS: Final = (
+    Mutant(
+        "a job says as much as it likes",
+        RUNNING,
+        "        if self._frames > FRAMES_MAX:\n",
+        "        if self._frames > FRAMES_MAX * 1_000:\n",
+        packs("test_hrd_18_a_job_that_babbles_costs_its_worker_little[charges]"),
+    ),
+    Mutant(
+        "a job logs as much as it likes",
+        RUNNING,
+        "                self._log_bytes += frame.text_bytes\n",
+        "",
+        packs("test_hrd_18_a_job_that_babbles_costs_its_worker_little[long log lines]"),
+    ),
     Mutant(
         "a job keeps the capabilities of its namespaces",
         NAMESPACES,
