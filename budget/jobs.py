@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from budget import daily_snapshots, entries, verify_pass
+from budget import daily_snapshots, entries, low_balances, verify_pass
 from budget.rebuild.gate_watch import watch
 from dpp_project.jobs.registry import Job, PassReport
 
@@ -50,6 +50,13 @@ JOBS = (
         every_seconds=30,
         run_once=apply_pending,
         limit=1_000,
+    ),
+    Job(
+        name="low_balances",
+        summary="Tells the webhooks of tenants whose balance has fallen below their own line.",
+        every_seconds=30,
+        run_once=low_balances.run_once,
+        limit=100_000,
     ),
     Job(
         name=verify_pass.JOB,

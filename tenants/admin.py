@@ -161,6 +161,7 @@ class TenantAdmin(_ManagedAdmin):
             poll_rate_per_minute=obj.poll_rate_per_minute,
             submit_rate_per_minute=obj.submit_rate_per_minute,
             refund_own_failures=obj.refund_own_failures,
+            low_balance_usd_micros=obj.low_balance_usd_micros,
             actor=actors.person(request.user),
         )
         _require_done(answer)

@@ -13,6 +13,9 @@ from tenants.scopes import OPERATOR_SCOPES, OPERATOR_TENANT_ID, TENANT_SCOPES
 TENANT_ID_PATTERN = r"^t_[a-z0-9_]{1,60}$"
 RATE_PER_MINUTE_MAX = 1_000_000
 _A_RATE = (1, RATE_PER_MINUTE_MAX)
+LOW_BALANCE_MICROS_MAX = 9_007_199_254_740_991
+"""The greatest whole number that every reader of JSON reads exactly."""
+_AN_AMOUNT = (1, LOW_BALANCE_MICROS_MAX)
 _OPERATOR_SCOPES = sorted(scope.value for scope in OPERATOR_SCOPES)
 _TENANT_SCOPES = sorted(scope.value for scope in TENANT_SCOPES)
 
@@ -41,6 +44,15 @@ class Tenant(models.Model):
         db_default=False,
         help_text="Give back what a run cost that failed on our side: its worker or its result was lost.",
     )
+    low_balance_usd_micros = models.BigIntegerField(
+        "low balance, in micros of USD",
+        null=True,
+        blank=True,
+        help_text="Below it the tenant's webhooks hear budget.low, once until it is a tenth above it again. 1000000 is"
+        " one dollar; empty: never.",
+    )
+    low_balance_since = models.DateTimeField(null=True, editable=False)
+    low_balance_crossings = models.PositiveIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
         db_table = "tenants"
@@ -55,6 +67,10 @@ class Tenant(models.Model):
             models.CheckConstraint(condition=Q(poll_rate_per_minute__range=_A_RATE), name="tenants_poll_rate_range"),
             models.CheckConstraint(
                 condition=Q(submit_rate_per_minute__range=_A_RATE), name="tenants_submit_rate_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(low_balance_usd_micros__isnull=True) | Q(low_balance_usd_micros__range=_AN_AMOUNT),
+                name="tenants_low_balance_range",
             ),
         ]
 

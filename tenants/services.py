@@ -23,7 +23,7 @@ from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from tenants import keys
-from tenants.models import RATE_PER_MINUTE_MAX, TENANT_ID_PATTERN, ApiKey, Tenant
+from tenants.models import LOW_BALANCE_MICROS_MAX, RATE_PER_MINUTE_MAX, TENANT_ID_PATTERN, ApiKey, Tenant
 from tenants.scopes import OPERATOR_TENANT_ID, Scope, allowed_for
 
 log = structlog.get_logger("dpp.tenants")
@@ -53,6 +53,7 @@ def create_tenant(
     poll_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
     submit_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
     refund_own_failures: bool = False,
+    low_balance_usd_micros: int | None = None,
     actor: str,
 ) -> Tenant | Refusal:
     """A new ACTIVE tenant without money or keys. Its id is the idempotency key: a second call with it is refused."""
@@ -61,6 +62,7 @@ def create_tenant(
         or text_fault("display_name", display_name)
         or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
         or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
+        or low_balance_fault(low_balance_usd_micros)
     )
     if fault is not None:
         return fault
@@ -69,6 +71,7 @@ def create_tenant(
         "poll_rate_per_minute": poll_rate_per_minute,
         "submit_rate_per_minute": submit_rate_per_minute,
         "refund_own_failures": refund_own_failures,
+        "low_balance_usd_micros": low_balance_usd_micros,
     }
     with transaction.atomic():
         tenant, is_new = Tenant.objects.get_or_create(tenant_id=tenant_id, defaults=values)
@@ -85,15 +88,17 @@ def update_tenant(
     poll_rate_per_minute: int,
     submit_rate_per_minute: int,
     refund_own_failures: bool = False,
+    low_balance_usd_micros: int | None = None,
     actor: str,
 ) -> Tenant | Refusal:
-    """Change the name, the rates, and whether failures of ours are given back.
+    """Change the name, the rates, whether failures of ours are given back, and below what the balance is low.
 
     Each process follows when it reads the principal again (within 5 s)."""
     fault = (
         text_fault("display_name", display_name)
         or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
         or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
+        or low_balance_fault(low_balance_usd_micros)
     )
     if fault is not None:
         return fault
@@ -102,6 +107,7 @@ def update_tenant(
         "poll_rate_per_minute": poll_rate_per_minute,
         "submit_rate_per_minute": submit_rate_per_minute,
         "refund_own_failures": refund_own_failures,
+        "low_balance_usd_micros": low_balance_usd_micros,
     }
     return _change("tenant changed", actor, tenant_id, values)
 
@@ -295,6 +301,12 @@ def rate_fault(field: str, rate_per_minute: int) -> Refusal | None:
     if 1 <= rate_per_minute <= RATE_PER_MINUTE_MAX:
         return None
     return invalid(field, f"must be a whole number from 1 to {RATE_PER_MINUTE_MAX}")
+
+
+def low_balance_fault(micros: int | None) -> Refusal | None:
+    if micros is None or 1 <= micros <= LOW_BALANCE_MICROS_MAX:
+        return None
+    return invalid("low_balance_usd_micros", f"must be a whole number from 1 to {LOW_BALANCE_MICROS_MAX}, or empty")
 
 
 def tenant_id_fault(tenant_id: str) -> Refusal | None:
