@@ -140,9 +140,9 @@ def test_hrd_06_a_run_that_was_forgotten_is_no_commit_that_was_lost(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where little is sold the thousand newest commits reach back beyond the year that a tombstone stands."""
-    made = run_ids.first_at(clock.now() - timedelta(days=396))
+    made = run_ids.first_run_id_at(clock.now() - timedelta(days=396))
     with monkeypatch.context() as then:
-        then.setattr(run_ids, "new", lambda: made)
+        then.setattr(run_ids, "new_run_id", lambda: made)
         old = recovery.past_retention(tenant)
     client = scripts.shared().client
     client.lpush(keys.EVIDENCE, f"run:{old.run_id}")  # as the mapping of its key does
@@ -150,8 +150,8 @@ def test_hrd_06_a_run_that_was_forgotten_is_no_commit_that_was_lost(
     gear.aged(old, retention_until=YEAR_SECONDS)
     assert expire() == (1, 1, 0)
     assert not Run.objects.filter(run_id=old.run_id).exists()
-    assert {f"run:{old.run_id}", f"end:{old.run_id}"} <= set(evidence.told(client))
-    assert evidence.lost(client) == []
+    assert {f"run:{old.run_id}", f"end:{old.run_id}"} <= set(evidence.heard_commits(client))
+    assert evidence.lost_commits(client) == []
     assert driver.money_is_closed() is False
 
 
