@@ -137,12 +137,12 @@ def test_aut_01_a_flood_of_marks_upon_one_letter_is_cut_all_the_same() -> None:
     assert 960 <= len(cut("e" + "\u0301" * 5_000, 1_000)) <= 1_000
 
 
-def test_aut_01_a_session_id_is_hashed_wherever_it_stands() -> None:
+def test_aut_01_a_session_id_is_hashed_and_masked_wherever_else_it_stands() -> None:
     report = clean(sessionId=" s3ss10n-0001 ", exceptionMessage="of s3ss10n-0001.", requestUri="/a/s3ss10n-0001")
     hidden = keyed_hash("s3ss10n-0001", KEY)
     assert report.session_id == hidden
-    assert report.exception_message == f"of {hidden}."
-    assert report.request_uri == f"/a/{hidden}"
+    assert report.exception_message == f"of {MASK}."
+    assert report.request_uri == f"/a/{MASK}"
     assert "s3ss10n" not in json.dumps(asdict(report))
     assert keyed_hash("s3ss10n-0001", b"another key") != hidden
     assert clean(sessionId="s3ss10n-0002").session_id != hidden

@@ -13,7 +13,7 @@ from ops.auth_errors.reports.cleaning import (
     STACKTRACE_LENGTH_MAX,
     CleanReport,
     clean_report,
-    cut,
+    cut_masked,
     plain_text,
 )
 from ops.auth_errors.reports.masking import MASK, masked
@@ -53,7 +53,9 @@ FORMS = [
     "redis://:{}@cache:6379/0", "amqp://u:{}@mq", "u:{}@tcp(db:3306)/x", "jdbc:postgresql://db/x?user=a&password={}",
     "jdbc:oracle:thin:scott/{}@db:1521", "https://x.example.com/cb?code={}&state=1", "https://x.example.com/?q={}",
     "GET /reset?key={} HTTP/1.1", "/cb?state=1&code={}", "token%3D{}", "x?a=1&amp;code={}", "\\u0026code={}",
-    "비밀번호: {}", "Digest token={}", "login failed (password={})", "User(name=bob, password={})",
+    "비밀번호: {}", "비밀번호\uff1a{}", "API key: {}", "AccountKey={}", "code_verifier={}", "Negotiate {}1",
+    "('x-api-key', '{}')", "curl -u bob:{} x", "ALTER USER bob PASSWORD '{}'", "SAMLResponse={}", "Digest token={}",
+    "login failed (password={})", "User(name=bob, password={})",
 ]  # fmt: skip
 SECRETS = st.text(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~+/-", min_size=12, max_size=60
@@ -145,6 +147,35 @@ def test_aut_01_no_secret_shows_around_a_cut(form: str, secret: str, before: int
     assert masked(kept) == kept
 
 
+NASTY = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"], exclude_characters="\"'`,;&\\"), min_size=8
+)
+
+
+@pytest.mark.parametrize(
+    "form", ["password={}", "Password: {}", "token => {} x", "(secret={})", "--api-key {}", "pwd={}]"]
+)
+@given(secret=NASTY.map(lambda text: f"S{text}1"))
+@settings(max_examples=40, deadline=None)
+def test_aut_01_a_value_without_quotes_may_have_any_letter_or_sign(form: str, secret: str) -> None:
+    assert masked(form.format(secret)) == form.format(MASK)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("password={bcrypt}$2a$10$abcdefghij next", "password=*** next"),
+        ("User(password=abc)def, name=bob)", "User(password=***, name=bob)"),
+        ("User(name=bob, password=abc)", "User(name=bob, password=***)"),
+        ("{token=abc}", "{token=***}"),
+        ("password: [one, two]", "password: [***]"),
+        ("{user: {password: x1}}", "{user: {password: ***}}"),
+    ],
+)
+def test_aut_01_brackets_around_a_value_stay(text: str, kept: str) -> None:
+    assert masked(text) == kept
+
+
 FRAMES = [
     '  File "https://bob:{}@files/x.py", line 1, in login\n    login(password="{}")\nValueError: x',
     "Error: x\n    at login (https://x.example.com/app.js?token={}:1:2)\n    at main (/srv/app.js:1:2)",
@@ -178,7 +209,9 @@ PIECES = [
 def test_aut_01_a_masked_text_masked_again_is_unchanged(text: str, length: int) -> None:
     once = masked(text)
     assert masked(once) == once
-    assert len(cut(once, length)) <= length
+    kept = cut_masked(once, length)
+    assert len(kept) <= max(length, len(MASK))
+    assert masked(kept) == kept
 
 
 PROSE = [
@@ -191,7 +224,8 @@ PROSE = [
     'File "/srv/token.py", line 3, in password', "a ? b : c", "x -> y", "1 == 2", "https://example.com/a/b.html",
     "bob@example.com", "http://localhost:3000/@fs/x.js", "https://cdn/npm/@scope/pkg@1.2.3/x.js",
     "/usr/lib/python3.11/secrets.py", "def login(user, password): ...", "auth failed for 10.0.0.7:5432", "eyJ",
-    "sk-short", "java.lang.IllegalStateException: Cookie was not set", "KeyError: 'password'", "비밀번호가 틀렸습니다",
+    "sk-short", "java.lang.IllegalStateException: Cookie was not set", "KeyError: 'password'",
+    "Access denied (using password: YES)", "{'error': 'invalid_token', 'user': 'bob'}", "비밀번호가 틀렸습니다",
     "Basic auth is off",
 ]  # fmt: skip
 

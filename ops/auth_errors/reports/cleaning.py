@@ -21,6 +21,7 @@ MESSAGE_LENGTH_MAX: Final = 1_000
 STACKTRACE_LENGTH_MAX: Final = 8_000
 KNOWN_SESSION_LENGTH_MIN: Final = 8
 """A shorter session id is not looked for in the other texts: it would stand in ordinary words."""
+CUTS_MAX: Final = 4
 HASHED: Final = "hmac:"
 
 _LINE_ENDS: Final = re.compile("\r\n|[\r\x85\u2028\u2029]")
@@ -63,14 +64,13 @@ def clean_report(fields: Mapping[str, str | None], *, key: bytes) -> CleanReport
     """`fields` by the names of the body (requestId, exceptionClass, …), others are ignored. `key` makes the hashes."""
     plain = {name: plain_text(value) for name, value in fields.items()}
     session = plain.get("sessionId")
-    hidden = None if session is None else keyed_hash(session, key)
 
     def text(name: str) -> str | None:
         value = plain.get(name)
         if value is None:
             return None
-        if session is not None and hidden is not None and len(session) >= KNOWN_SESSION_LENGTH_MIN:
-            value = value.replace(session, hidden)
+        if session is not None and len(session) >= KNOWN_SESSION_LENGTH_MIN:
+            value = value.replace(session, MASK)
         return masked(value).strip() or None
 
     def required(name: str) -> str:
@@ -87,8 +87,8 @@ def clean_report(fields: Mapping[str, str | None], *, key: bytes) -> CleanReport
     root_cause_class = text("rootCauseClass")
     trace = frames.read(stacktrace, exception_class, root_cause_class)
     messages = {name: text(name) for name in ("exceptionMessage", "rootCauseMessage")}
-    kept = {name: None if value is None else cut(value, MESSAGE_LENGTH_MAX) for name, value in messages.items()}
-    kept_stacktrace = cut(stacktrace, STACKTRACE_LENGTH_MAX)
+    kept = {name: None if value is None else cut_masked(value, MESSAGE_LENGTH_MAX) for name, value in messages.items()}
+    kept_stacktrace = cut_masked(stacktrace, STACKTRACE_LENGTH_MAX)
     return CleanReport(
         request_id=identity("requestId") or request_id,
         exception_class=exception_class,
@@ -100,7 +100,7 @@ def clean_report(fields: Mapping[str, str | None], *, key: bytes) -> CleanReport
         http_method=text("httpMethod"),
         client_ip=text("clientIp"),
         user_agent=text("userAgent"),
-        session_id=hidden,
+        session_id=None if session is None else keyed_hash(session, key),
         user_id=identity("userId"),
         frames=trace,
         truncated=kept != messages or kept_stacktrace != stacktrace,
@@ -128,6 +128,17 @@ def plain_text(value: str | None) -> str | None:
 def keyed_hash(value: str, key: bytes) -> str:
     """The same for the same value under one key, so that events of one session are found together; 128 bits of it."""
     return HASHED + hmac.new(key, value.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def cut_masked(text: str, length: int) -> str:
+    """A masked text may, once cut, end in the form of a secret; then that is masked too, and the text stays within."""
+    room = length
+    for _ in range(CUTS_MAX):
+        kept = text if len(text) <= room else masked(cut(text, room))
+        if len(kept) <= length:
+            return kept
+        room -= len(kept) - length
+    return MASK
 
 
 def cut(text: str, length: int) -> str:

@@ -29,22 +29,44 @@ FOUND_MAX: Final = 1_000
 ROUNDS_MAX: Final = 4
 
 _KEPT_WORDS: Final = frozenset(
-    (b"null", b"none", b"nil", b"undefined", b"true", b"false", b"str", b"string", b"bool", MASK.encode())
+    (
+        b"null",
+        b"none",
+        b"nil",
+        b"undefined",
+        b"true",
+        b"false",
+        b"yes",
+        b"no",
+        b"str",
+        b"string",
+        b"bool",
+        MASK.encode(),
+    )
 )
-"""Values that say that there was none, and types of signatures."""
+"""Values that say whether there was one (`using password: YES`), and types of signatures."""
+_BLANKS: Final = r"[ \t]{0,4}"
 _NAMES: Final = (
-    r"(?:pass(?:word|wd|phrase|code)|\bpwd|_pwd|\bpass|secret|token|credential|api[_.-]?key|access[_.-]?key|private[_.-]?key"
-    r"|secret[_.-]?key|sign(?:ing)?[_.-]?key|encryption[_.-]?key|session[_.-]?(?:id|key)|sessid|\bsid|csrf|xsrf|\botp|signature"
-    r"|client[_.-]?assertion|비밀번호|암호)"
+    r"(?:pass(?:word|wd|phrase|code|key)|\bpwd|_pwd|\bpass|secret|token|credential|signature|verifier|saml(?:response|request)"
+    r"|(?:api|access|private|secret|sign(?:ing)?|encryption|account|master)[_. -]?key|session[_.-]?(?:id|key)|sessid"
+    r"|\bsid|\bsig|csrf|xsrf|\bt?otp|\bpin|client[_.-]?assertion|비밀번호|암호)"
 )
-_NAME_ENDS: Final = r"(?:[_.-]?(?:hash|value|key|id|string|text|plain|confirm|confirmation|new|old|header)|s|\d{1,3})?"
+_NAME_ENDS: Final = (
+    r"(?:[_.-]?(?:hash|digest|value|key|id|string|text|plain|confirm|confirmation|new|old|header)|s|\d{1,3})?"
+)
+_NAMED: Final = _NAMES + _NAME_ENDS
+_BEARER: Final = r"[A-Za-z0-9_~+/-]+(?:\.[A-Za-z0-9_~+/-]+)*={0,2}"
 _HEADERS: Final = r"(?:authorization|(?:set[_-])?cookie2?s?|x[_-](?:api|auth|access|csrf|xsrf|amz)[_-][a-z-]{1,30})"
-_SEPARATOR: Final = r"(?:\[[\w.]{0,20}\])?(?:\\{0,4}[\"'`])?\]?[ \t]{0,4}(?:=>|:=|={1,3}|:|%3d)[ \t]{0,4}"
+_SEPARATOR: Final = (
+    r"(?:\[[\w.]{0,20}\])?(?:\\{0,4}[\"'`])?\]?[ \t]{0,4}(?:=>|:=|={1,3}|[:\x{ff1a}\x{ff1d}]|%3d)[ \t]{0,4}"
+)
 _QUOTED: Final = (
     r"[bru]{0,2}(?:\\+\"((?:[^\"\\\n]|\\+[^\"\\\n])+)|\\+'((?:[^'\\\n]|\\+[^'\\\n])+)"
     r"|\"((?:[^\"\\\n]|\\[^\n])+)|'((?:[^'\\\n]|\\[^\n])+)|`([^`\n]+))"
 )
-_BARE: Final = r"(?:(?:bearer|basic|digest|token)[ \t]{1,4})?([^\s\"'`,;&(){}\[\]<>\\][^\s\"'`,;&)}\]<>]*)"
+_BARE: Final = r"(?:(?:bearer|basic|digest|token)[ \t]{1,4})?((?:\{[\w-]{1,30}\})?[^\s\"'`,;&(){}\[\]][^\s\"'`,;&]*)"
+"""`{bcrypt}$2a$10$…` too; a bracket at the end is the text's, not the value's."""
+_CLOSING: Final = b")]}>"
 
 
 def _always(value: bytes) -> bool:
@@ -129,20 +151,23 @@ _MARKS: Final = "|".join((_JWT, _PLATFORM_KEY, *(form for kind, form in MARKED.i
 FORMS: Final = (
     _Form(linear(_MARKS)),
     _PrivateKeys(),
-    _Form(linear(r"(?i)\bbearer[ \t:=]{1,8}[\"']?([A-Za-z0-9_~+/-]+(?:\.[A-Za-z0-9_~+/-]+)*={0,2})"), _is_token),
+    _Form(linear(rf"(?i)\b(?:bearer|negotiate|ntlm)[ \t:=]{{1,8}}[\"']?({_BEARER})"), _is_token),
     _Form(linear(r"(?i)\bbasic[ \t:]{1,8}([A-Za-z0-9+/_-]{4,}={0,2})"), _is_user_and_password),
     # The whole line of a header, or what its quotes hold.
     _Form(linear(rf"(?i){_HEADERS}{_SEPARATOR}(?:{_QUOTED}|([^\s\"'`\\][^\n]*|\\[^\n]*))"), _is_told),
-    _Form(linear(rf"(?i){_NAMES}{_NAME_ENDS}{_SEPARATOR}(?:{_QUOTED}|[\[(]([^\])\n]+)|{_BARE})"), _is_told),
+    _Form(linear(rf"(?i){_NAMED}{_SEPARATOR}(?:{_QUOTED}|[\[(]([^\])\n]+)|{_BARE})"), _is_told, _CLOSING),
     # ('password', 'x'): pairs, as servers keep headers.
-    _Form(linear(rf"(?i)(?:{_HEADERS}|{_NAMES}{_NAME_ENDS})[\"'][ \t]{{0,4}},[ \t]{{0,4}}{_QUOTED}"), _is_told),
     _Form(
-        linear(rf"(?i)<(?:[\w.-]+:)?[\w.-]*{_NAMES}{_NAME_ENDS}(?:\s[^<>\n]{{0,200}})?>[ \t]*([^<\s][^<\n]*)"), _is_told
+        linear(rf"(?i)[(\[]{_BLANKS}[bru]{{0,2}}[\"'][\w .-]*(?:{_HEADERS}|{_NAMED})[\"']{_BLANKS},{_BLANKS}{_QUOTED}"),
+        _is_told,
     ),
-    _Form(linear(rf"(?i)--?[\w-]*{_NAMES}{_NAME_ENDS}[ ](?:{_QUOTED}|{_BARE})"), _is_told),
+    _Form(linear(rf"(?i)<(?:[\w.-]+:)?[\w.-]*{_NAMED}(?:\s[^<>\n]{{0,200}})?>[ \t]*([^<\s][^<\n]*)"), _is_told),
+    _Form(linear(rf"(?i)--?[\w-]*{_NAMED} (?:{_QUOTED}|{_BARE})"), _is_told, _CLOSING),
+    _Form(linear(rf"(?i)\b(?:password|identified by) {_QUOTED}"), _is_told),
+    _Form(linear(r"(?:^|\s)(?:-u|--user)[ =][\"']?[^\s:\"']+:([^\s\"']+)")),
     _Form(linear(r"[A-Za-z][A-Za-z0-9+.-]*://([^\s/?#\"'<>`]+)@")),
     _Form(linear(r"(?i)\bjdbc:oracle:[a-z]+:([^\s@\"']+)@|[^\s\"':@/]+:([^\s\"'@]+)@(?:tcp|udp|unix)\(")),
-    _Form(linear(r"(?:[?&]|\\u0026|&amp;)[\w.\[\]%~-]{1,100}=([^\s&\"'<>#`\\]+)"), edge=b")]},.;:"),
+    _Form(linear(r"(?:[?&]|\\u0026|&amp;)[\w.\[\]%~-]{1,100}=([^\s&\"'<>#`\\]+)"), edge=_CLOSING + b",.;:"),
 )
 
 
