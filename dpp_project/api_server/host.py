@@ -157,7 +157,10 @@ class ApiHost:
                 self._known.learn(environ["HTTP_AUTHORIZATION"], tenant)
                 if has_paid:
                     self._strangers.give_back(environ["REMOTE_ADDR"])
-        elif source is not None and answer is not None and answer.status == UNAUTHORIZED:
+        elif source is not None and (
+            (answer is not None and answer.status == UNAUTHORIZED) or self._strangers.take(environ["REMOTE_ADDR"])
+        ):
+            # No longer valid; or asked for what asks for no key and meters no tenant, more often than a stranger may.
             self._known.forget(environ["HTTP_AUTHORIZATION"])
 
     async def _pause(self) -> None:

@@ -90,6 +90,21 @@ def test_hrd_12_a_valid_key_that_is_new_here_pays_nothing(api: Api, shop: Shop) 
     assert [one.status for one in keyless] == [401] * BURST
 
 
+@pytest.mark.parametrize("path", ["/v1/nothing", "/v1/openapi.json", "/docs/", "/admin/login/"])
+def test_hrd_12_a_valid_key_pays_by_address_where_nothing_meters_its_tenant(path: str, api: Api, shop: Shop) -> None:
+    source, key = f"127.1.1.{len(path)}", with_key(shop.issued.plaintext)
+    assert asked(api, source, a_request("/v1/whoami", key))[0].status == 200
+    asked(api, source, *[a_request(path, key)] * BURST)
+    assert asked(api, source, a_request("/v1/whoami"))[0].status == 429
+    assert asked(api, source, a_request("/v1/whoami", key))[0].status == 200
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(from_address(api, source)) for _ in range(8)]
+        for client in [*crowd, *crowd]:
+            client.send(a_request(path, key))
+        assert 429 in {client.receive().status for client in [*crowd, *crowd]}
+    assert asked(api, source, a_request("/v1/whoami", key))[0].status == 200
+
+
 def test_hrd_12_beside_a_flood_a_valid_key_that_is_new_here_waits_and_is_served(api: Api, shop: Shop) -> None:
     wrong = a_request("/v1/whoami", with_key(WRONG_KEY))
     assert {one.status for one in asked(api, "127.1.0.9", *[wrong] * (BURST + 2))} == {401}

@@ -25,6 +25,13 @@ strict_json = In("unit/test_strict_json")
 
 MUTANTS: Final = (
     Mutant(
+        "a valid key asks for pages as often as it likes",
+        HOST,
+        ' or self._strangers.take(environ["REMOTE_ADDR"])\n',
+        "\n",
+        strangers("test_hrd_12_a_valid_key_pays_by_address_where_nothing_meters_its_tenant[/v1/nothing]"),
+    ),
+    Mutant(
         "whether the process lives is said as often as anybody asks",
         HOST,
         '                if self._probes.take(environ["REMOTE_ADDR"]):\n',
