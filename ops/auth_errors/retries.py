@@ -5,56 +5,38 @@ wait, and its outbox row to be sent, both until the retry is due. An event that 
 """
 
 from datetime import datetime, timedelta
-from typing import Final
 
-from django.db import connection
-
-from dpp_project.outbox import writing
+from dpp_project.outbox import resending, writing
+from dpp_project.outbox.models import OutboxMessage
+from dpp_project.outbox.policy import POLICY
 from ops.auth_errors import event_types, transitions
 from ops.auth_errors.models import AuthError
 
-DELAYS_SECONDS: Final = (10, 60, 600, 600, 600, 600)
-
-_AGAIN: Final = """
-WITH event AS (
-    UPDATE outbox_message
-       SET status = CASE WHEN status IN ('PUBLISHED', 'DEAD') THEN 'PENDING' ELSE status END,
-           handled_at = NULL, resend_at = NULL, retry_count = 0, last_error = '', next_retry_at = %s
-     WHERE idempotency_key = %s
- RETURNING outbox_id
-), waits AS (
-    UPDATE processed_message
-       SET status = 'RETRY_WAIT', lease_owner = NULL, lease_until = NULL, retry_count = 0, last_error = '',
-           next_retry_at = %s
-      FROM event WHERE processed_message.outbox_id = event.outbox_id
-)
-SELECT outbox_id FROM event
-"""
-
 
 def may_retry(error: AuthError) -> bool:
-    return error.retry_count < len(DELAYS_SECONDS)
+    return POLICY.after_failure(error.retry_count) is not None
 
 
 def send_again(error: AuthError, *, now: datetime) -> None:
     """In the caller's transaction, which holds the row's lock and has asked `may_retry`."""
-    due = now + timedelta(seconds=DELAYS_SECONDS[error.retry_count])
-    moved = transitions.retry(auth_error_id=error.pk, retry_count=error.retry_count + 1, next_retry_at=due)
+    step = POLICY.after_failure(error.retry_count)
+    if step is None:
+        raise ValueError("it was retried as often as it may be")
+    due = now + timedelta(seconds=step.delay_seconds)
+    moved = transitions.retry(auth_error_id=error.pk, retry_count=step.count, next_retry_at=due)
     if moved is transitions.StepOutcome.LOST:
         raise RuntimeError("an auth error was moved under its lock")
-    if not _send(event_types.ANALYSIS_REQUESTED.key(error.pk), due):
-        writing.insert(
-            event_types.analysis_requested(
-                auth_error_id=error.pk,
-                request_id=error.dedup_key,
-                occurred_at=error.occurred_at,
-                requested_at=now,
-                tenant_id=error.tenant_id,
-            )
+    event = OutboxMessage.objects.filter(idempotency_key=event_types.ANALYSIS_REQUESTED.key(error.pk)).first()
+    if event is not None and resending.handle_anew(event.pk, after_seconds=step.delay_seconds):
+        return
+    if event is not None:  # its analysis has committed, so no consumer is at it but one whose message came twice
+        raise RuntimeError("the event of an analysis that is complete is being handled")
+    writing.insert(
+        event_types.analysis_requested(
+            auth_error_id=error.pk,
+            request_id=error.dedup_key,
+            occurred_at=error.occurred_at,
+            requested_at=now,
+            tenant_id=error.tenant_id,
         )
-
-
-def _send(key: str, due: datetime) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(_AGAIN, [due, key, due])
-        return cursor.fetchone() is not None
+    )

@@ -1,0 +1,86 @@
+"""Auth errors go after 90 days, with their memberships and decisions; a fault that was not met since goes with them.
+
+In batches, each a transaction of its own: errors by the order of their ids, which is the order of recording; then days
+of the trend; then clusters that were last seen before the period, that no rule names, and that no alias binds to one
+which stays. An error whose event is still on its way goes too: the event then finds none and becomes a dead letter.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from django.db import connection, transaction
+
+from dpp_project import retention, uuid7
+from dpp_project.jobs import deadline
+from dpp_project.jobs.registry import PassReport
+from dpp_project.retention import Period
+
+KIND: Final = "auth_errors"
+BATCH: Final = 1_000
+
+PERIODS = (
+    Period(
+        kind=KIND,
+        days=90,
+        why="A quarter to look back on: trends, and what was decided before a fault came back.",
+    ),
+)
+
+_ERRORS: Final = "SELECT auth_error_id FROM auth_error WHERE auth_error_id < %s ORDER BY auth_error_id LIMIT %s"
+_DELETE_ERRORS: Final = (
+    "DELETE FROM auth_error_decision WHERE auth_error_id = ANY(%s)",
+    "DELETE FROM auth_error_cluster_member WHERE auth_error_id = ANY(%s)",
+    "DELETE FROM auth_error WHERE auth_error_id = ANY(%s)",
+)
+_CLUSTERS: Final = """
+SELECT cluster_id FROM auth_error_cluster old
+ WHERE last_seen_at < %s
+   AND NOT EXISTS (SELECT 1 FROM auth_error_rule WHERE cluster_id = old.cluster_id)
+   AND NOT EXISTS (SELECT 1 FROM auth_error WHERE cluster_id = old.cluster_id)
+   AND NOT EXISTS (SELECT 1 FROM auth_error_cluster_member WHERE cluster_id = old.cluster_id)
+   AND NOT EXISTS (SELECT 1 FROM cluster_alias
+                    WHERE (source_id = old.cluster_id OR target_id = old.cluster_id) AND ended_at IS NULL)
+ ORDER BY last_seen_at LIMIT %s
+   FOR UPDATE SKIP LOCKED
+"""
+_DELETE_CLUSTERS: Final = (
+    "DELETE FROM auth_error_cluster_decision WHERE cluster_id = ANY(%s)",
+    "DELETE FROM cluster_alias WHERE source_id = ANY(%s)",
+    "DELETE FROM cluster_alias WHERE target_id = ANY(%s)",
+    "DELETE FROM auth_error_cluster_day WHERE cluster_id = ANY(%s)",
+    "DELETE FROM auth_error_cluster WHERE cluster_id = ANY(%s)",
+)
+
+
+def run_once(*, now: datetime, limit: int) -> PassReport:
+    oldest = retention.cutoff(KIND, now=now)
+    errors = clusters = 0
+    while errors < limit and not deadline.is_over():
+        count = _forget(_ERRORS, [uuid7.first_at(oldest), min(BATCH, limit - errors)], _DELETE_ERRORS)
+        errors += count
+        if count < BATCH:
+            break
+    while clusters < limit and not deadline.is_over():
+        count = _forget(_CLUSTERS, [oldest, min(BATCH, limit - clusters)], _DELETE_CLUSTERS)
+        clusters += count
+        if count < BATCH:
+            break
+    changed = errors + clusters
+    return PassReport(seen=changed, changed=changed, detail={"errors": errors, "clusters": clusters})
+
+
+def preview(*, now: datetime, limit: int) -> PassReport:
+    with connection.cursor() as cursor:
+        cursor.execute(_ERRORS, [uuid7.first_at(retention.cutoff(KIND, now=now)), limit])
+        seen = len(cursor.fetchall())
+    return PassReport(seen=seen, changed=seen)
+
+
+def _forget(chosen: str, values: Sequence[Any], deletes: Sequence[str]) -> int:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(chosen, values)
+        ids = [row[0] for row in cursor.fetchall()]
+        for statement in deletes if ids else ():
+            cursor.execute(statement, [ids])
+    return len(ids)
