@@ -54,22 +54,22 @@ class AccountAdmin(ReadOnlyAdmin):
         answer: HttpResponse = super().change_view(request, object_id, form_url, context)
         return answer
 
-    @display(description="balance")  # type: ignore[untyped-decorator]
+    @display(description="balance, USD")  # type: ignore[untyped-decorator]
     def balance(self, account: Account) -> str:
         seen = _seen(account)
         return "being rebuilt" if seen is None else format_exact_usd(seen.balance_micros)
 
-    @display(description="held")  # type: ignore[untyped-decorator]
+    @display(description="held, USD")  # type: ignore[untyped-decorator]
     def held(self, account: Account) -> str:
         seen = _seen(account)
         return "" if seen is None else format_exact_usd(seen.held_micros)
 
-    @display(description="charged")  # type: ignore[untyped-decorator]
+    @display(description="charged, USD")  # type: ignore[untyped-decorator]
     def charged(self, account: Account) -> str:
         seen = _seen(account)
         return "" if seen is None else format_exact_usd(seen.charged_micros)
 
-    @display(description="credited")  # type: ignore[untyped-decorator]
+    @display(description="credited, USD")  # type: ignore[untyped-decorator]
     def credited(self, account: Account) -> str:
         seen = _seen(account)
         return "" if seen is None else format_exact_usd(seen.credited_micros)

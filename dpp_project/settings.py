@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from django.templatetags.static import static
 from django.urls import reverse_lazy
 
 from dpp_project import process_env
@@ -198,6 +199,7 @@ UNFOLD = {
     "SITE_HEADER": "DPP",
     "SITE_SUBHEADER": "Decision Pack Platform",
     "SITE_SYMBOL": "deployed_code",
+    "STYLES": [lambda _request: static("dpp/console.css")],
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/dpp/icon.svg"}],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,

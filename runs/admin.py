@@ -92,9 +92,6 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         ),
     )
 
-    class Media:
-        css = {"all": ["dpp/console.css"]}
-
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         del request, obj
         return [field for _, options in self.fieldsets for field in options["fields"]]

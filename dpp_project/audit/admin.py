@@ -23,9 +23,6 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         *("was", "became", "trace_id"),
     )
 
-    class Media:
-        css = {"all": ["dpp/console.css"]}
-
     @admin.display(description="before")
     def was(self, entry: AuditEntry) -> SafeString | str:
         return _shown(entry.before)

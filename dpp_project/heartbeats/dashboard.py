@@ -19,7 +19,7 @@ def processes_panel() -> Panel:
             process.row.service,
             f"{process.row.host}, {process.row.pid}",
             process.row.release,
-            f"{process.row.progress} done with {process.row.slots} at once",
+            f"{process.row.progress} done, {process.row.slots} at once",
             f"{max(0, round((now - process.row.beat_at).total_seconds()))} s ago",
         ]
         for process in sorted(processes.known(), key=lambda process: not process.is_stale)[:ROWS_MAX]

@@ -48,16 +48,16 @@ def job_work_panel() -> Panel:
         JobReport.objects.filter(started_at__gte=hours[0], dry_run=False)
         .annotate(hour=TruncHour("started_at"))
         .values("hour")
-        .annotate(runs=Count("pk"), changed=Sum("changed"), failed=Sum("errors"))
+        .annotate(passes=Count("pk"), changed=Sum("changed"), failed=Sum("errors"))
     ):
-        found[row["hour"]] = (row["runs"], row["changed"], row["failed"])
-    runs, changed, errors = zip(*(found[hour] for hour in hours), strict=True)
+        found[row["hour"]] = (row["passes"], row["changed"], row["failed"])
+    passes, changed, errors = zip(*(found[hour] for hour in hours), strict=True)
     return Panel(
         title="Rows changed by jobs",
         description=f"The last {HOURS} hours, by the hour (UTC).",
         plot=Plot(
             labels=[f"{hour:%H}" for hour in hours],
             stacked=False,
-            series={"runs": list(runs), "changed": list(changed), "errors": list(errors)},
+            series={"passes": list(passes), "changed": list(changed), "errors": list(errors)},
         ),
     )

@@ -105,7 +105,7 @@ def test_readiness_metrics_and_console_show_a_stale_process(console: Client, cli
         ("worker", "stale", 1.0),
     }
     page = " ".join(re.sub(r"<[^>]*>", " ", console.get("/admin/").content.decode()).split())
-    assert "stale worker elsewhere, 7 0.0.0 0 done with 8 at once" in page
+    assert "stale worker elsewhere, 7 0.0.0 0 done, 8 at once" in page
     assert "elsewhere" in console.get("/admin/heartbeats/processheartbeat/").content.decode()
 
 
