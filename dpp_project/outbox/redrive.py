@@ -13,7 +13,7 @@ from django.db import transaction
 from dpp_project import clock
 from dpp_project.audit import trail
 from dpp_project.aws.sqs_sender import QueueMessage, SendFailed
-from dpp_project.outbox import queue, resending, wakeup
+from dpp_project.outbox import ledger, queue, resending, wakeup
 from dpp_project.outbox.models import EventDeadLetter, OutboxMessage, ProcessedMessage
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
@@ -32,6 +32,9 @@ def redrive(letter: EventDeadLetter, *, actor: str) -> Refusal | None:
             return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again", "letter")
     with transaction.atomic():
         if letter.outbox_id is not None and _is_known(letter.outbox_id):
+            refusal = _asked_again(letter, letter.outbox_id)
+            if refusal is not None:
+                return refusal
             if not resending.handle_anew(letter.outbox_id):
                 return Refusal(ReasonCode.CONFLICT, "its event is being handled just now", "letter")
             transaction.on_commit(wakeup.ring)
@@ -56,10 +59,18 @@ def may_redrive(letter: EventDeadLetter) -> Refusal | None:
             return Refusal(ReasonCode.SERVICE_UNAVAILABLE, "DPP_EVENTS_QUEUE_URL is not set", "letter")
         return None
     known = ProcessedMessage.objects.filter(pk=event.pk).first()
-    if event.status != OutboxMessage.Status.DEAD and (known is None or known.status != ProcessedMessage.Status.DEAD):
-        state = event.status if known is None else known.status
+    # What the queue refused may have been handled all the same: a send that failed had arrived, or one before it.
+    state = event.status if known is None or (event.status == "DEAD" and known.status != "DONE") else known.status
+    if state != "DEAD":
         return Refusal(ReasonCode.CONFLICT, f"its event is {state}, not DEAD", "letter")
     return None
+
+
+def _asked_again(letter: EventDeadLetter, outbox_id: UUID) -> Refusal | None:
+    """With the ledger's row locked: until the caller's commit no consumer can handle the event."""
+    ledger.ensure_row_exists(outbox_id)
+    ProcessedMessage.objects.select_for_update().get(pk=outbox_id)
+    return may_redrive(letter)
 
 
 def _is_known(outbox_id: UUID | None) -> bool:

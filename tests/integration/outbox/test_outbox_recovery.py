@@ -1,6 +1,8 @@
 """What deaths leave is made up for; what is past its period goes; dead letters are kept and sent again."""
 
 from datetime import timedelta
+from typing import cast
+from unittest.mock import patch
 
 import pytest
 from django.core.management import call_command
@@ -9,11 +11,13 @@ from django.db.models import F
 
 from dpp_project import clock
 from dpp_project.audit.models import AuditEntry
-from dpp_project.aws.sqs_sender import QueueMessage
+from dpp_project.aws.sqs_sender import ContentRefused, QueueMessage, Sender, SendFailed
 from dpp_project.jobs import registry
 from dpp_project.outbox import dead_queue, jobs, ledger, messages, queue, redrive, resending
 from dpp_project.outbox.events import Event, NotRetryable
 from dpp_project.outbox.models import EventDeadLetter, OutboxMessage, ProcessedMessage
+from dpp_project.outbox.publisher import Publisher
+from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from tests.gear.builders import events as gear
 from tests.gear.builders.events import EventWorld, effects_table, world
@@ -186,7 +190,7 @@ def test_aut_05_an_event_that_the_queue_refused_is_sent_when_it_is_redriven(worl
     world.publish()
     assert gear.row(event).status == "DEAD"
     assert redrive.redrive(EventDeadLetter.objects.get(), actor="operator:ada") is None
-    assert (gear.row(event).status, gear.ledger_row(event)) == ("PENDING", None)
+    assert (gear.row(event).status, getattr(gear.ledger_row(event), "status", "")) == ("PENDING", "PENDING")
     world.publish()
     assert (gear.row(event).status, EventDeadLetter.objects.count()) == ("DEAD", 2)
 
@@ -282,3 +286,29 @@ def test_aut_06_events_go_thirty_days_after_they_were_handled_and_never_before(w
     assert OutboxMessage.objects.filter(event_type=gear.FOLLOWED.event_type).count() == follow_ups == 5
     assert list(EventDeadLetter.objects.values_list("letter_key", flat=True)) == ["b"]
     assert run("events_retention") == (0, 0)
+
+
+@pytest.mark.contract("AUT-07")
+def test_aut_07_the_letter_of_an_event_that_was_handled_all_the_same_is_not_sent_again(world: EventWorld) -> None:
+    """A message that the queue took was sent once more, and refused: its publisher gave up what a consumer handles."""
+
+    class Refusing:
+        def send_batch(self, _messages: object) -> dict[int, SendFailed]:
+            raise ContentRefused("as planned")
+
+    event = gear.written(gear.an_event("a"))
+    world.publish()
+    gear.aged(event, seconds=601)
+    assert run("events_overdue") == (1, 1)
+    Publisher(sender=lambda: cast("Sender", Refusing())).publish_once()
+    world.consume()
+    assert (gear.row(event).status, getattr(gear.ledger_row(event), "status", "")) == ("DEAD", "DONE")
+    (letter,) = EventDeadLetter.objects.all()
+    refused = Refusal(ReasonCode.CONFLICT, "its event is DONE, not DEAD", "letter")
+    assert redrive.redrive(letter, actor="operator:ada") == refused
+    with patch.object(redrive, "may_redrive", side_effect=[None, redrive.may_redrive(letter)]):  # handled in between
+        assert redrive.redrive(letter, actor="operator:ada") == refused
+    assert (gear.row(event).status, getattr(gear.ledger_row(event), "status", "")) == ("DEAD", "DONE")
+    letter.refresh_from_db()
+    assert letter.redriven_at is None
+    assert gear.effects() == ["a"]
