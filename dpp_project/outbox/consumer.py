@@ -78,7 +78,7 @@ class EventConsumer:
 
     def run(self, stop: threading.Event) -> None:
         pauses = Pauses()
-        with self._keeper.working():
+        with self._keeper.working(stop):
             while not stop.is_set():
                 try:
                     self.consume_once(stop)

@@ -42,10 +42,13 @@ class EventLeaseKeeper:
         self._kept: _Kept | None = None
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Around a consumer's loop: a thread that renews."""
+    def working(self, stop: threading.Event) -> Iterator[None]:
+        """Around a consumer's loop: a thread that renews, and asks the loop's event while its handler cannot.
+
+        Who watches a loop by its questions sees that it gets on.
+        """
         over = threading.Event()
-        thread = threading.Thread(target=self._renew_on, args=(over,), name="events-leases", daemon=True)
+        thread = threading.Thread(target=self._renew_on, args=(over, stop), name="events-leases", daemon=True)
         thread.start()
         try:
             yield
@@ -69,10 +72,11 @@ class EventLeaseKeeper:
         receipt_handles.keep(self._url, [kept.receipt], seconds=ledger.LEASE_SECONDS)
         return True
 
-    def _renew_on(self, over: threading.Event) -> None:
+    def _renew_on(self, over: threading.Event, stop: threading.Event) -> None:
         while not over.wait(RENEW_SECONDS):
             try:
-                self.renew()
+                if self.renew():
+                    stop.is_set()
             except DATABASE_AWAY as error:
                 log.warning("lease not renewed", exc_info=error)
             except Exception:  # the thread must go on: without it each long handler loses its lease

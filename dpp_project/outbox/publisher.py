@@ -110,7 +110,7 @@ class Publisher:
         while not stop.is_set():
             wakeup.bell().clear()
             try:
-                claimed = self.publish_once()
+                claimed = self.publish_once(stop)
             except Exception as error:  # the loop must go on: without it no event is sent
                 pause = pauses.next_seconds()
                 log.warning("events wait, the queue or the database is away", pause_seconds=pause, exc_info=error)
@@ -122,15 +122,15 @@ class Publisher:
                     connections.close_all()  # back to the pool
                     wakeup.bell().wait(LOOK_SECONDS)
 
-    def publish_once(self) -> int:
-        """How many were claimed: a full hundred means that there may be more."""
+    def publish_once(self, stop: threading.Event | None = None) -> int:
+        """How many were claimed: a full hundred means that there may be more. A stop gives back what is not sent."""
         if self._unsaid is not None:
             self._finalize(self._unsaid)
         claim = self._claim()
         if not claim.rows:
             return 0
         self._unsaid = claim
-        self._send(claim)
+        self._send(claim, stop or threading.Event())
         self._finalize(claim)
         if claim.queue_is_away is not None:
             raise claim.queue_is_away
@@ -146,8 +146,10 @@ class Publisher:
         self._from = rows[-1].next_retry_at if len(rows) == CLAIMED_MAX else None
         return PublisherClaim(token, rows)
 
-    def _send(self, claim: PublisherClaim) -> None:
+    def _send(self, claim: PublisherClaim, stop: threading.Event) -> None:
         for start in range(0, len(claim.rows), sqs_sender.BATCH):
+            if stop.is_set():
+                return
             some = claim.rows[start : start + sqs_sender.BATCH]
             try:
                 self._send_some(claim, some)

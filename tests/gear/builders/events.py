@@ -104,6 +104,21 @@ def enter_and_follow(event: Event) -> None:
     writing.insert(an_event(event.aggregate_id, descriptor=FOLLOWED, tenant_id=event.tenant_id))
 
 
+def careless_effect(consumer: EventConsumer, row: OutboxMessage, token: UUID) -> float:
+    """A consumer that commits its effect before it says DONE."""
+    event = Event(outbox_id=row.pk, aggregate_id=row.aggregate_id, event_type=row.event_type, payload=row.payload)
+    consumer._handlers[row.event_type].handle(event)
+    assert ledger.done(row.outbox_id, token=token) is not None
+    return 0.0
+
+
+def forget_effects() -> None:
+    EventDeadLetter.objects.all().delete()
+    ProcessedMessage.objects.all().delete()
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE effects_of_events")
+
+
 @pytest.fixture
 def effects_table(transactional_db: None) -> Iterator[None]:
     with connection.cursor() as cursor:
@@ -151,6 +166,9 @@ class EventWorld:
         """Visible and in flight."""
         return self.queues.counts(self.queues.runs_url)
 
+    def is_empty(self) -> bool:
+        return self.waiting() == (0, 0) and self.delayed() == 0
+
     def delayed(self) -> int:
         found = self.queues.sqs.get_queue_attributes(
             QueueUrl=self.queues.runs_url, AttributeNames=["ApproximateNumberOfMessagesDelayed"]
@@ -161,6 +179,10 @@ class EventWorld:
         """Everything that is due is published and consumed."""
         while self.publish() + self.consume():
             pass
+
+    def empty(self) -> None:
+        for url in (self.queues.runs_url, self.queues.dlq_url):
+            self.queues.sqs.purge_queue(QueueUrl=url)
 
     def close(self) -> None:
         for sender in self.senders:

@@ -130,7 +130,8 @@ def test_aut_05_a_claim_that_was_taken_over_finalizes_nothing(world: EventWorld)
     event = gear.written()
     slow, held = world.publisher(), {}
 
-    def overtaken(claim: publisher_module.PublisherClaim) -> None:
+    def overtaken(claim: publisher_module.PublisherClaim, stop: threading.Event) -> None:
+        assert not stop.is_set()
         gear.aged(event, seconds=121)
         assert resending.take_over(limit=10) == 1
         OutboxMessage.objects.update(
@@ -290,3 +291,17 @@ def test_aut_05_an_event_committed_late_is_found_by_the_next_walk(world: EventWo
     assert publisher.publish_once() == 0
     publisher._walk_at -= publisher_module.WALK_SECONDS
     assert publisher.publish_once() == 1
+
+
+def test_aut_05_a_stop_gives_back_what_is_not_sent(world: EventWorld) -> None:
+    rows = gear.written_many(25)
+    stop, failing = threading.Event(), Failing(world.sender(), {})
+    real = failing.send_batch
+
+    def stopped(messages: list[QueueMessage]) -> dict[int, SendFailed]:
+        stop.set()
+        return real(messages)
+
+    failing.send_batch = stopped  # type: ignore[method-assign]
+    assert through(failing).publish_once(stop) == 25
+    assert [gear.row(row).status for row in rows] == ["PUBLISHED"] * 10 + ["PENDING"] * 15
