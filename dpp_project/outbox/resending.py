@@ -13,17 +13,17 @@ TAKEOVER_SECONDS: Final = 120
 
 _TAKE_OVER: Final = """
 UPDATE outbox_message SET status = 'PENDING', processing_owner = NULL, claimed_at = NULL
-WHERE outbox_id IN (
+WHERE outbox_id = ANY (ARRAY (
     SELECT outbox_id FROM outbox_message
     WHERE status = 'PROCESSING' AND claimed_at < now() - make_interval(secs => %s)
-    ORDER BY claimed_at LIMIT %s FOR UPDATE SKIP LOCKED)
+    ORDER BY claimed_at LIMIT %s FOR UPDATE SKIP LOCKED))
 """
 _OVERDUE: Final = """
 UPDATE outbox_message SET status = 'PENDING', next_retry_at = now(), resend_at = NULL
-WHERE outbox_id IN (
+WHERE outbox_id = ANY (ARRAY (
     SELECT outbox_id FROM outbox_message
     WHERE status = 'PUBLISHED' AND handled_at IS NULL AND resend_at <= now()
-    ORDER BY resend_at LIMIT %s FOR UPDATE SKIP LOCKED)
+    ORDER BY resend_at LIMIT %s FOR UPDATE SKIP LOCKED))
 """
 _COUNT: Final = """
 SELECT count(*) FROM (
