@@ -136,7 +136,7 @@ class ApiHost:
         if tenant is not None or not (seconds := self._strangers.take(environ["REMOTE_ADDR"])):
             return tenant, tenant is None
         site = site_of(environ["REMOTE_ADDR"])
-        if keys.presented_in(header) is None or self._waiting[site] >= self._limits.most_waiting_of_address:
+        if keys.presented_in(header) is None or not self._may_wait(site):
             RATE_LIMITED.labels("address").inc()
             raise refused_by_server.too_many_of_address(
                 per_minute=round(self._limits.strangers.per_second * 60), retry_after_seconds=seconds
@@ -149,6 +149,11 @@ class ApiHost:
             if not self._waiting[site]:
                 del self._waiting[site]
         return None, False
+
+    def _may_wait(self, site: str) -> bool:
+        """Where no more can be held back, a request that would have waited must not pass at once instead."""
+        limits = self._limits
+        return self._waiting[site] < limits.most_waiting_of_address and self._pausing < limits.most_pausing
 
     def _learn(self, environ: Environ, source: str | None, answer: Answer | None, *, has_paid: bool) -> None:
         tenant: str | None = environ.get(PROVEN)

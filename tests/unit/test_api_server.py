@@ -20,6 +20,7 @@ from dpp_project.api_server import body_rules, wsgi_environ
 from dpp_project.api_server.body_rules import MAX_FORM_BYTES, NO_BODY, BodyRule, body_rule_for
 from dpp_project.api_server.host import ApiHost, HostLimits
 from dpp_project.api_server.request_bodies import BodyLimits, RequestBodies, UnreadBody
+from dpp_project.api_server.strangers import StrangerLimits
 from dpp_project.api_server.stuck import EXIT_CODE, StuckLimits
 from dpp_project.http.parsers import MAX_BODY_BYTES
 from dpp_project.http.problems import Problem
@@ -320,6 +321,31 @@ def test_what_bodies_hold_is_given_back_where_they_are_refused() -> None:
         chunk = {"type": "http.request", "body": b"a" * (MAX_BODY_BYTES + 1), "more_body": True}
         await through(host, connection := Connection(chunk), method="POST", headers=headers)
         assert (connection.body, host.bodies.held) == (b"refused", 0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.contract("HRD-12")
+def test_hrd_12_where_no_more_may_be_held_back_a_flood_of_key_forms_gets_no_thread() -> None:
+    """What has the form of a key may wait beyond its address's share; it must not pass where it cannot wait."""
+    asked: list[str] = []
+    handler = WSGIHandler()
+
+    def django(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if "dpp.refused" in environ:
+            return handler(environ, start_response)
+        asked.append(environ["PATH_INFO"])
+        return answering(lambda _environ: HttpResponse(b"", status=401))(environ, start_response)
+
+    async def run() -> None:
+        limits = HostLimits(strangers=StrangerLimits(burst=1, per_second=0.001), most_pausing=0)
+        host = ApiHost(django, threads=1, limits=limits)
+        found = []
+        headers = [(b"host", b"127.0.0.1"), (b"authorization", KEY.encode())]
+        for _ in range(3):
+            await through(host, one := Connection(), headers=headers)
+            found.append(one.status)
+        assert (found, len(asked)) == ([401, 429, 429], 1)
 
     asyncio.run(run())
 
