@@ -62,6 +62,11 @@ def current_head() -> bytes:
     return _head(_keys()[0])
 
 
+def known_heads() -> list[bytes]:
+    """How all begins that some key opens."""
+    return [_head(key) for key in _keys()] if is_possible() else []
+
+
 def _keys() -> list[bytes]:
     if not ENV.DPP_ENCRYPTION_KEYS:
         raise NoEncryptionKey

@@ -25,6 +25,14 @@ def endpoints_of(tenant_id: str) -> list[WebhookEndpoint]:
     return list(rows.order_by("created_at", "endpoint_id"))
 
 
+def endpoints(*, tenant_id: str | None, limit: int) -> list[WebhookEndpoint]:
+    """For operators: the newest of all tenants or of one."""
+    rows = WebhookEndpoint.objects.filter(deleted_at__isnull=True)
+    if tenant_id is not None:
+        rows = rows.filter(tenant_id=tenant_id)
+    return list(rows.order_by("-created_at", "-endpoint_id")[:limit])
+
+
 def endpoint_of(tenant_id: str, endpoint_id: uuid.UUID) -> WebhookEndpoint | None:
     rows = WebhookEndpoint.objects.filter(tenant_id=tenant_id, endpoint_id=endpoint_id, deleted_at__isnull=True)
     return rows.first()

@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import BinaryField, Q, QuerySet
+from django.db.models.functions import Substr
+from django.db.models.lookups import In
 
 from dpp_project import encryption
 from tenants.webhooks import signing
@@ -41,6 +43,22 @@ def live(endpoint_id: UUID, *, now: datetime) -> list[str]:
     """Each that signs now, the newest first; empty for an endpoint that is deleted. Raises encryption.Unreadable."""
     rows = WebhookSecret.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), endpoint_id=endpoint_id)
     return [signing.written(_opened(row)) for row in rows.order_by("-secret_id")]
+
+
+def under_older_keys() -> QuerySet[WebhookSecret]:
+    """What the first key did not encrypt. Raises encryption.NoEncryptionKey."""
+    return _but(encryption.current_head()).order_by("secret_id")
+
+
+def under_no_key() -> int:
+    """How many bear the mark of no key that is set."""
+    return _but(*encryption.known_heads()).count()
+
+
+def _but(*heads: bytes) -> QuerySet[WebhookSecret]:
+    """Those that begin otherwise."""
+    head = Substr("ciphertext", 1, encryption.HEAD_BYTES, output_field=BinaryField())
+    return WebhookSecret.objects.exclude(In(head, list(heads))) if heads else WebhookSecret.objects.all()
 
 
 def encrypted_anew(row: WebhookSecret) -> bytes:

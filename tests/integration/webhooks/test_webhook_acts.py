@@ -291,7 +291,7 @@ def test_hook_05_a_disabled_one_is_recovered_with_what_it_missed_since(clock: Fi
     a_delivery(endpoint, at=clock.now() - timedelta(hours=2))
     assert transitions.disable(endpoint.endpoint_id, reason="5 days of failing", now=clock.now())
     at = {name: clock.now() - timedelta(days=days) for name, days in (("old", 9), ("edge", 3), ("new", 1))}
-    of = {
+    missed = {
         (name, status): a_delivery(endpoint, status, at=at[name], attempts=10)
         for name in at
         for status in (HELD, FAILED, DELIVERED)
@@ -307,7 +307,7 @@ def test_hook_05_a_disabled_one_is_recovered_with_what_it_missed_since(clock: Fi
     row = answer.endpoint
     assert (row.status, row.reason, row.consecutive_failures) == (EndpointStatus.ENABLED, "", 0)
     assert [row.failing_since, row.failed_again_at, row.paused_until, row.last_success_at, row.slow_at] == [None] * 5
-    for (name, status), delivery in of.items():
+    for (name, status), delivery in missed.items():
         delivery.refresh_from_db()
         anew = name != "old" and status != DELIVERED
         assert delivery.status == (PENDING if anew else status), (name, status)

@@ -1,0 +1,218 @@
+"""Webhooks in the console: how they behave, what was sent to them and what came of it; acts go through the services.
+
+URLs are shown without what follows the host: a token of their owner's may stand there. Secrets are on no page.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from unfold.admin import TabularInline
+from unfold.decorators import action, display
+from unfold.enums import ActionVariant
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from dpp_project import actors, clock
+from dpp_project.console import confirm
+from dpp_project.console.row_admin import ReadOnlyAdmin
+from dpp_project.refusals import Refusal
+from tenants.webhooks import registration, services
+from tenants.webhooks.models import EndpointStatus, WebhookAttempt, WebhookDelivery, WebhookEndpoint
+
+STATUS_COLORS: Final = {
+    "ENABLED": "success",
+    "PAUSED": "warning",
+    "DISABLED": "danger",
+    "DELETED": "danger",
+    "PENDING": "info",
+    "HELD": "warning",
+    "DELIVERED": "success",
+    "FAILED": "danger",
+}
+SINCE_HOURS: Final = (1, 6, 24, 72, 168, 719)
+
+
+class RecoverForm(forms.Form):
+    hours = forms.TypedChoiceField(
+        label="What happened in the last",
+        choices=[(hours, f"{hours} hours" if hours < 48 else f"{round(hours / 24)} days") for hours in SINCE_HOURS],
+        coerce=int,
+        widget=UnfoldAdminSelectWidget,
+    )
+
+
+class _HookAdmin(ReadOnlyAdmin):
+    def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
+        return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
+
+    def found(self, request: HttpRequest, object_id: str) -> Any:
+        subject = self.get_object(request, object_id)
+        if subject is None:
+            raise Http404
+        return subject
+
+    def done(self, request: HttpRequest, subject: Any, answer: object, said: str) -> HttpResponse:
+        if isinstance(answer, Refusal):
+            self.message_user(request, f"Nothing was done: {answer.detail}.", messages.ERROR)
+        else:
+            self.log_change(request, subject, said)
+            self.message_user(request, said, messages.SUCCESS)
+        return HttpResponseRedirect(reverse(f"admin:webhooks_{self.opts.model_name}_change", args=[subject.pk]))
+
+
+@admin.register(WebhookEndpoint)
+class WebhookEndpointAdmin(_HookAdmin):
+    list_display = ("endpoint_id", "tenant", "host", "label", "consecutive_failures", "last_success_at", "created_at")
+    list_filter = ("status",)
+    search_fields = ("endpoint_id", "tenant__tenant_id", "url")
+    list_select_related = ("tenant",)
+    fields = readonly_fields = (
+        *("endpoint_id", "tenant", "host", "events", "label", "reason", "created_at", "updated_at", "deleted_at"),
+        *("consecutive_failures", "failing_since", "failed_again_at", "paused_until", "last_success_at", "slow_at"),
+    )
+    actions_detail = ("pause", "resume", "recover")
+
+    @display(description="host", ordering="url")  # type: ignore[untyped-decorator]
+    def host(self, endpoint: WebhookEndpoint) -> str:
+        return registration.origin(endpoint.url)
+
+    @display(description="status", ordering="status", label=STATUS_COLORS)  # type: ignore[untyped-decorator]
+    def label(self, endpoint: WebhookEndpoint) -> str:
+        return endpoint.status if endpoint.deleted_at is None else "DELETED"
+
+    @action(description="Pause", icon="pause", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
+    def pause(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        text = "Its events are held until it is resumed, for at most 30 days."
+        return self._turn(request, object_id, EndpointStatus.PAUSED, title="Pause it", text=text, said="Paused.")
+
+    @action(description="Resume", icon="play_arrow", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def resume(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        text = "What was held while it was paused is sent. A disabled webhook is recovered instead."
+        return self._turn(request, object_id, EndpointStatus.ENABLED, title="Resume it", text=text, said="Resumed.")
+
+    @action(description="Recover", icon="restart_alt", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def recover(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        endpoint = self.found(request, object_id)
+
+        def act(form: RecoverForm) -> HttpResponse:
+            answer = services.recover(
+                tenant_id=endpoint.tenant_id,
+                endpoint_id=endpoint.endpoint_id,
+                since=clock.now() - timedelta(hours=form.cleaned_data["hours"]),
+                actor=actors.person(request.user),
+            )
+            said = "" if isinstance(answer, Refusal) else f"Recovered: {answer.deliveries} deliveries are sent."
+            return self.done(request, endpoint, answer, said)
+
+        text = "All that was held or failed of that time is sent, in no order. A disabled webhook is enabled."
+        return confirm.page(
+            self,
+            request,
+            endpoint,
+            title="Recover webhook",
+            text=text,
+            submit="Recover",
+            form_class=RecoverForm,
+            act=act,
+        )
+
+    def _turn(
+        self, request: HttpRequest, object_id: str, status: EndpointStatus, *, title: str, text: str, said: str
+    ) -> HttpResponse:
+        endpoint = self.found(request, object_id)
+
+        def act(_form: forms.Form) -> HttpResponse:
+            answer = services.change(
+                tenant_id=endpoint.tenant_id,
+                endpoint_id=endpoint.endpoint_id,
+                actor=actors.person(request.user),
+                status=status,
+            )
+            return self.done(request, endpoint, answer, said)
+
+        return _confirmed(self, request, endpoint, title=title, text=text, act=act)
+
+
+class TriesOfDelivery(TabularInline):  # type: ignore[misc]  # unfold has no types
+    model = WebhookAttempt
+    fields = readonly_fields = ("at", "status_code", "ms", "error")
+    verbose_name_plural = "Tries"
+    extra = 0
+    can_delete = False
+    tab = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(_HookAdmin):
+    list_display = ("delivery_id", "event", "tenant", "label", "attempts", "next_attempt_at", "created_at")
+    list_filter = ("status",)
+    search_fields = ("=delivery_id", "=endpoint__endpoint_id", "=endpoint__tenant_id")
+    list_select_related = ("message", "endpoint")
+    fields = readonly_fields = (
+        *("delivery_id", "message_id", "event", "key", "tenant", "endpoint", "label", "reason", "attempts"),
+        *("next_attempt_at", "lease_until", "created_at", "ended_at"),
+    )
+    inlines = (TriesOfDelivery,)
+    actions_detail = ("send_again",)
+
+    @display(description="event")  # type: ignore[untyped-decorator]
+    def event(self, delivery: WebhookDelivery) -> str:
+        return delivery.message.event
+
+    @display(description="key")  # type: ignore[untyped-decorator]
+    def key(self, delivery: WebhookDelivery) -> str:
+        return delivery.message.key
+
+    @display(description="tenant")  # type: ignore[untyped-decorator]
+    def tenant(self, delivery: WebhookDelivery) -> str:
+        return delivery.endpoint.tenant_id
+
+    @display(description="status", ordering="status", label=STATUS_COLORS)  # type: ignore[untyped-decorator]
+    def label(self, delivery: WebhookDelivery) -> str:
+        return delivery.status
+
+    @action(description="Send again", icon="redo", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def send_again(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        delivery = self.found(request, object_id)
+
+        def act(_form: forms.Form) -> HttpResponse:
+            answer = services.redeliver(
+                tenant_id=delivery.endpoint.tenant_id,
+                delivery_id=delivery.delivery_id,
+                actor=actors.person(request.user),
+            )
+            return self.done(request, delivery, answer, "Sent again.")
+
+        text = "It goes out anew with the same webhook-id, by which its receiver knows it again."
+        return _confirmed(self, request, delivery, title="Send delivery again", text=text, act=act)
+
+
+def _confirmed(
+    page: _HookAdmin,
+    request: HttpRequest,
+    subject: Any,
+    *,
+    title: str,
+    text: str,
+    act: Callable[[forms.Form], HttpResponse],
+) -> HttpResponse:
+    return confirm.page(
+        page,
+        request,
+        subject,
+        title=title,
+        text=text,
+        submit=title.split(maxsplit=1)[0],
+        form_class=forms.Form,
+        act=act,
+    )

@@ -1,0 +1,118 @@
+"""Messages with their deliveries and tries go after 30 days, as do deleted webhooks; secrets go when they have ended.
+
+A message stays as long as it is held, and 30 days at most. One that was recovered on its last day is still sent: what
+is PENDING has the days of a whole schedule beyond them. In batches, each a transaction of its own: a death between two
+leaves the rest to the next pass.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from dpp_project import retention
+from dpp_project.constants import RETENTION_DAYS
+from dpp_project.jobs import deadline
+from dpp_project.jobs.registry import PassReport
+from dpp_project.retention import Period
+from tenants.webhooks.models import (
+    DeliveryStatus,
+    WebhookAttempt,
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookMessage,
+    WebhookSecret,
+)
+
+DELIVERIES: Final = "webhook_deliveries"
+WEBHOOKS: Final = "deleted_webhooks"
+SCHEDULE_AT_MOST: Final = timedelta(days=5)
+AT_ONCE: Final = 1_000
+
+PERIODS = (
+    Period(kind=DELIVERIES, days=RETENTION_DAYS, why="As far back as a webhook can be recovered; runs go then, too."),
+    Period(kind=WEBHOOKS, days=RETENTION_DAYS, why="As long as deliveries name it; its secrets go when it is deleted."),
+)
+
+
+def run_once(*, now: datetime, limit: int) -> PassReport:
+    left, detail = limit, {}
+    for kind, delete in _STEPS.items():
+        detail[kind] = _all_of(delete, now=now, limit=left)
+        left -= detail[kind]
+    return PassReport(seen=limit - left, changed=limit - left, detail=detail)
+
+
+def preview(*, now: datetime, limit: int) -> PassReport:
+    old = (_ended_secrets(now), _old_deliveries(now), _old_messages(now), _old_endpoints(now))
+    seen = min(limit, sum(rows.order_by()[:limit].count() for rows in old))
+    return PassReport(seen=seen, changed=seen)
+
+
+def _all_of(delete: Callable[[datetime, int], int], *, now: datetime, limit: int) -> int:
+    changed = 0
+    while changed < limit and not (changed and deadline.is_over()):
+        found = delete(now, min(AT_ONCE, limit - changed))
+        if not found:
+            break
+        changed += found
+    return changed
+
+
+def _delete_secrets(now: datetime, limit: int) -> int:
+    return _delete(_ended_secrets(now).order_by("pk"), limit)
+
+
+def _delete_deliveries(now: datetime, limit: int) -> int:
+    """What a sender or an act has in its hands is left for the next pass."""
+    with transaction.atomic():
+        old = _old_deliveries(now).order_by("created_at").select_for_update(skip_locked=True, of=("self",))
+        ids = list(old.values_list("pk", flat=True)[:limit])
+        WebhookAttempt.objects.filter(delivery_id__in=ids).delete()
+        WebhookDelivery.objects.filter(pk__in=ids).delete()
+    return len(ids)
+
+
+def _delete_messages(now: datetime, limit: int) -> int:
+    return _delete(_old_messages(now).order_by("at"), limit)
+
+
+def _delete_endpoints(now: datetime, limit: int) -> int:
+    return _delete(_old_endpoints(now).order_by("pk"), limit)
+
+
+def _delete(rows: QuerySet[Any], limit: int) -> int:
+    with transaction.atomic():
+        ids = list(rows.select_for_update(skip_locked=True, of=("self",)).values_list("pk", flat=True)[:limit])
+        rows.model.objects.filter(pk__in=ids).delete()
+    return len(ids)
+
+
+def _ended_secrets(now: datetime) -> QuerySet[WebhookSecret]:
+    return WebhookSecret.objects.filter(expires_at__lte=now)
+
+
+def _old_deliveries(now: datetime) -> QuerySet[WebhookDelivery]:
+    cutoff = retention.cutoff(DELIVERIES, now=now)
+    on_its_way = Q(status=DeliveryStatus.PENDING, created_at__gte=cutoff - SCHEDULE_AT_MOST)
+    return WebhookDelivery.objects.filter(~on_its_way, created_at__lt=cutoff)
+
+
+def _old_messages(now: datetime) -> QuerySet[WebhookMessage]:
+    named = WebhookDelivery.objects.filter(message_id=OuterRef("pk"))
+    return WebhookMessage.objects.filter(~Exists(named), at__lt=retention.cutoff(DELIVERIES, now=now))
+
+
+def _old_endpoints(now: datetime) -> QuerySet[WebhookEndpoint]:
+    named = WebhookDelivery.objects.filter(endpoint_id=OuterRef("pk"))
+    return WebhookEndpoint.objects.filter(~Exists(named), deleted_at__lt=retention.cutoff(WEBHOOKS, now=now))
+
+
+_STEPS: Final = {
+    "secrets": _delete_secrets,
+    "deliveries": _delete_deliveries,
+    "messages": _delete_messages,
+    "webhooks": _delete_endpoints,
+}
