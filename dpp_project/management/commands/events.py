@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dpp_project import actors
-from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
+from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, within_limit
 from dpp_project.outbox import redrive
 from dpp_project.outbox.models import EventDeadLetter
 from dpp_project.reasons import ReasonCode
@@ -43,14 +43,12 @@ class Command(OpsCommand):
 
 
 def _list(*, outbox_id: uuid.UUID | None, reason: str | None, limit: int) -> CommandAnswer:
-    if limit < 1:
-        raise CommandRefused(invalid("--limit", "must be 1 or more"))
     letters = EventDeadLetter.objects.all()
     if outbox_id is not None:
         letters = letters.filter(outbox_id=outbox_id)
     if reason is not None:
         letters = letters.filter(reason=reason)
-    found = list(letters[:limit])
+    found = list(letters[: within_limit(limit)])
     lines = [
         f"{letter.pk}  {letter.stored_at:%Y-%m-%d %H:%M:%S}  {letter.reason:18}  {letter.outbox_id or ''}"
         for letter in found
