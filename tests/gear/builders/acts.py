@@ -19,7 +19,6 @@ from dpp_project.settings import ENV
 from dpp_project.signin import totp
 from dpp_project.signin.models import SecondFactor
 from dpp_project.stores import redis
-from ops.auth_errors import clusters
 from ops.tickets.states import RequestType
 from runs.claims import Claim
 from runs.finish import finalization
@@ -28,7 +27,6 @@ from runs.models import Run
 from runs.operators import disputes
 from tenants import services
 from tenants.services import IssuedKey
-from tests.gear.builders import auth_errors as auth_error_gear
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as run_gear
 from tests.gear.builders import tickets as ticket_gear
@@ -527,38 +525,3 @@ def _(it: Scene) -> tuple[Act, Act]:
 def _(it: Scene) -> tuple[Act, Act]:
     path = "/api/tickets/reaper/run"
     return lambda: it.call(path, {"max_clean": 0}), lambda: it.call(path, {})
-
-
-@case("api POST api/auth-errors/<str:auth_error_id>/decisions")
-def _(it: Scene) -> tuple[Act, Act]:
-    early, error = auth_error_gear.requested(), auth_error_gear.analyzed()
-    body = {"decision": "RESOLVE"}
-    return (
-        lambda: it.call(f"/api/auth-errors/{early.pk}/decisions", body),
-        lambda: it.call(f"/api/auth-errors/{error.pk}/decisions", body),
-    )
-
-
-@case("api POST api/auth-errors/clusters/<str:cluster_id>/decisions")
-def _(it: Scene) -> tuple[Act, Act]:
-    path = f"/api/auth-errors/clusters/{auth_error_gear.analyzed().cluster_id}/decisions"
-    return lambda: it.call(path, {"decision": "RESET"}), lambda: it.call(path, {"decision": "RESOLVE"})
-
-
-@case("api POST api/auth-errors/clusters/<str:cluster_id>/merge")
-def _(it: Scene) -> tuple[Act, Act]:
-    one, other = (auth_error_gear.analyzed(name=name).cluster_id for name in ("One", "Other"))
-    path = f"/api/auth-errors/clusters/{one}/merge"
-    return lambda: it.call(path, {"into": str(one)}), lambda: it.call(path, {"into": str(other)})
-
-
-@case("api POST api/auth-errors/clusters/<str:cluster_id>/unmerge")
-def _(it: Scene) -> tuple[Act, Act]:
-    one, other = (auth_error_gear.analyzed(name=name).cluster_id for name in ("One", "Other"))
-    assert one is not None
-    assert other is not None
-    clusters.merge(source_id=one, into_id=other, by="operator:bob")
-    return (
-        lambda: it.call(f"/api/auth-errors/clusters/{other}/unmerge", {}),
-        lambda: it.call(f"/api/auth-errors/clusters/{one}/unmerge", {}),
-    )

@@ -20,14 +20,14 @@ from dpp_project.signin.sign_in import SIGNED_IN
 from tenants.permissions import requirement_of
 from tenants.scopes import OPERATOR_SCOPES
 from tests.acceptance.test_isolation_matrix import all_routes
-from tests.gear.builders import acts, webhook_acts
+from tests.gear.builders import acts, auth_error_acts, webhook_acts
 from tests.gear.builders.acts import OURS, Scene
 from tests.gear.builders.shop import Shop
 from tests.gear.builders.tenants import an_operator_key
 
 pytestmark = [pytest.mark.contract("DPP-97", "HRD-28")]
 
-CASES = acts.CASES | webhook_acts.CASES
+CASES = acts.CASES | auth_error_acts.CASES | webhook_acts.CASES
 READS = {
     "console budget.account prove",
     *("command ticket list", "command ticket show", "command dlq list", "command dlq show"),
