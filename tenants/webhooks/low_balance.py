@@ -61,7 +61,7 @@ def judge(line: BalanceLine, *, balance_micros: int, payload: dict[str, Any]) ->
         return bool(low.filter(low_balance_since__isnull=False).update(low_balance_since=None))
     if line.micros is None or balance_micros >= line.micros:
         return False
-    values = {"tenant_id": line.tenant_id, "crossings": line.crossings, "payload": Jsonb(payload)}
+    values: dict[str, Any] = {"tenant_id": line.tenant_id, "crossings": line.crossings, "payload": Jsonb(payload)}
     with connection.cursor() as cursor:
         cursor.execute(_CROSS, values)
         (crossed,) = cursor.fetchone()

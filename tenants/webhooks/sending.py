@@ -41,7 +41,7 @@ BUSY_SECONDS: Final = 0.02
 PAUSE_MAX_SECONDS: Final = 30.0
 END_SECONDS: Final = 5.0
 """How long the end waits for what is in flight."""
-UNSIGNED_WAITS: Final = timedelta(minutes=5)
+PUT_OFF: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,9 @@ class SenderReach:
 class _Came:
     claimed: ClaimedDelivery
     attempt: AttemptMade | None
-    """None: it was not made."""
+    """None: it was not made, or was cut off by our own end."""
+    has_failed: bool = False
+    """By a fault of ours, which may come again at once."""
 
 
 class WebhookSender:
@@ -128,15 +130,23 @@ class WebhookSender:
         again: list[_Came] = []
         while self._unmarked:
             came = self._unmarked[0]
-            if self._written(came) is Marked.BUSY:
-                again.append(came)
+            try:
+                if self._written(came) is Marked.BUSY:
+                    again.append(came)
+            except DATABASE_AWAY:
+                raise
+            except Exception as error:  # one that cannot be marked holds up no other; its lease runs out
+                log.exception("a mark failed", delivery_id=str(came.claimed.delivery_id), exc_info=error)
             self._unmarked.pop(0)  # only now: a database that goes away while it is marked leaves it here
         self._unmarked = again
         return bool(again)
 
     def _written(self, came: _Came) -> Marked:
         if came.attempt is None:
-            claims.give_back([came.claimed])
+            if came.has_failed:
+                _put_off(came.claimed)
+            else:
+                claims.give_back([came.claimed])
             return Marked.DONE
         marked = marks.mark(came.claimed, came.attempt)
         if marked is Marked.LOST:
@@ -163,6 +173,7 @@ class WebhookSender:
 
     async def _attempt(self, claimed: ClaimedDelivery, letter: SealedLetter, until: float) -> None:
         came: AttemptMade | None = None
+        has_failed = False
         try:
             # A sender that was frozen after its claim: the lease would end before the attempt does.
             if time.monotonic() < until:
@@ -170,10 +181,11 @@ class WebhookSender:
                 network = world.doubtful if claimed.doubtful else world.proven
                 came = await delivery.attempt(letter, rules=world.rules, network=network, tls=world.tls)
         except Exception as error:
+            has_failed = True
             log.exception("a webhook attempt failed", delivery_id=str(claimed.delivery_id), exc_info=error)
         finally:
             self._in_flight.pop(claimed, None)
-            self._came.put(_Came(claimed, came))
+            self._came.put(_Came(claimed, came, has_failed))
 
     # The end.
 
@@ -216,9 +228,9 @@ def _letter(claimed: ClaimedDelivery) -> SealedLetter | None:
 
 
 def _put_off(claimed: ClaimedDelivery) -> None:
-    """No attempt was made: the keys are missing, or wrong, and a person has to see to it."""
+    """No attempt was made, by a fault that a person has to see to: keys that are missing, or a fault of ours."""
     ours = WebhookDelivery.objects.filter(lease_token=claimed.lease_token, delivery_id=claimed.delivery_id)
-    ours.filter(next_attempt_at__isnull=False).update(next_attempt_at=Now() + UNSIGNED_WAITS)
+    ours.filter(next_attempt_at__isnull=False).update(next_attempt_at=Now() + PUT_OFF)
     claims.give_back([claimed])
 
 

@@ -50,7 +50,8 @@ def a_message(tenant_id: str, *, event: str = "run.completed", **payload: Any) -
 def messages(tenant_id: str, count: int, *, event: str = "run.completed", **payload: Any) -> list[WebhookMessage]:
     keys = [f"test:{next(_numbers)}:{secrets.token_hex(4)}" for _ in range(count)]
     WebhookMessage.objects.bulk_create(
-        [WebhookMessage(tenant_id=tenant_id, event=event, key=key, payload=payload or {"key": key}) for key in keys]
+        [WebhookMessage(tenant_id=tenant_id, event=event, key=key, payload=payload or {"key": key}) for key in keys],
+        batch_size=1_000,
     )
     return list(WebhookMessage.objects.filter(key__in=keys))
 
@@ -61,7 +62,7 @@ def deliveries_due(endpoint: WebhookEndpoint, count: int = 1, **columns: Any) ->
     made = messages(endpoint.tenant_id, count)
     WebhookMessage.objects.filter(fanned_out_at__isnull=True).update(fanned_out_at=Now())
     WebhookDelivery.objects.bulk_create(
-        [WebhookDelivery(message=message, endpoint=endpoint, **columns) for message in made]
+        [WebhookDelivery(message=message, endpoint=endpoint, **columns) for message in made], batch_size=1_000
     )
     return list(WebhookDelivery.objects.filter(endpoint=endpoint, message__in=made))
 

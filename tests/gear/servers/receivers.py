@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Taken:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    at: float
+    """When it was taken, by the wall clock."""
 
     @property
     def webhook_id(self) -> str:
@@ -62,7 +65,7 @@ class Receivers(Web):
             first, *lines = head.strip().split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
-            letter = Taken(first.split(" ")[1], headers, body)
+            letter = Taken(first.split(" ")[1], headers, body, time.time())
             self.letters.append(letter)
             self.at_work += 1
             self.most_at_work = max(self.most_at_work, self.at_work)
@@ -82,7 +85,8 @@ class Receivers(Web):
         elif name == "reset":
             writer.transport.abort()
         elif name == "hang":
-            await asyncio.to_thread(self.let_go.wait, 60)
+            while not self.let_go.is_set():  # noqa: ASYNC110  it is set by another thread
+                await asyncio.sleep(0.05)
             writer.write(HEAD + b"content-length: 0\r\n\r\n")
         elif name in ENDLESS:
             await _for_ever(writer, *ENDLESS[name])

@@ -17,7 +17,7 @@ from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection
 from tests.gear.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 
 
 # Fan-out.

@@ -20,7 +20,11 @@ from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection
 from tests.gear.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("HOOK-01")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.contract("HOOK-01"),
+    pytest.mark.usefixtures("valkey"),
+]
 
 ENDS: dict[str, tuple[Intent, str, dict[str, Any]]] = {
     "completed": (

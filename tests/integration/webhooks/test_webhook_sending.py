@@ -28,7 +28,7 @@ from tests.gear.servers.receivers import Receivers, a_sender, a_world
 from tests.gear.servers.web import PUBLIC, PUBLIC_2, PUBLIC_3, PUBLIC_4, PUBLIC_5, PUBLIC_V6, Loopback, unused_port
 from tests.gear.waiting import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 ATTACKS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "data" / "url_attacks.json").read_text(encoding="utf-8")
 )
@@ -365,6 +365,25 @@ def test_a_mark_does_not_wait_for_a_locked_endpoint(receivers: Receivers) -> Non
     assert mark_of(claimed, came) is Marked.DONE
 
 
+@pytest.mark.contract("HOOK-08")
+def test_hook_08_a_sender_that_froze_after_its_claim_sends_nothing(receivers: Receivers) -> None:
+    """Its lease would end before the attempt does, and another sender's attempt would run beside it."""
+    endpoint = hooks.an_endpoint(url=url("mine"))
+    hooks.deliveries_due(endpoint)
+    (claimed,) = claims.claim()
+    sender = sending.WebhookSender(a_world(receivers))
+    ((_, letter, until),) = sender._signed([claimed])
+    assert 14 < until - time.monotonic() <= 15
+    sender._loop.run_until_complete(sender._attempt(claimed, letter, time.monotonic() - 0.001))
+    came = sender._came.get(timeout=1)
+    assert came.attempt is None
+    assert sender._written(came) is Marked.DONE
+    sender._loop.close()
+    (left,) = WebhookDelivery.objects.all()
+    assert (left.status, left.attempts, left.lease_token) == ("PENDING", 0, None)
+    assert receivers.letters == []
+
+
 def test_told_to_end_it_gives_the_leases_back_of_what_it_cuts(
     receivers: Receivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +440,34 @@ def test_what_cannot_be_signed_is_put_off_and_counts_no_attempt(receivers: Recei
     assert (left.status, left.attempts, left.lease_token) == ("PENDING", 0, None)
     assert 290 < seconds_until(left) < 301
     assert [letter.path for letter in receivers.letters] == ["/well"]
+
+
+def test_a_fault_of_ours_in_one_attempt_or_mark_holds_up_no_other(
+    receivers: Receivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ill, worse, well = (hooks.an_endpoint(url=url(path)) for path in ("ill", "worse", "well"))
+    for endpoint in (ill, worse, well):
+        hooks.deliveries_due(endpoint)
+    attempt, mark = delivery.attempt, marks.mark
+
+    async def attempted(letter: SealedLetter, **world: Any) -> AttemptMade:
+        if letter.url == ill.url:
+            raise ValueError("a fault of ours")
+        return await attempt(letter, **world)
+
+    def marked(claimed: claims.ClaimedDelivery, came: AttemptMade) -> Marked:
+        if claimed.endpoint_id == worse.pk:
+            raise ValueError("a fault of ours")
+        return mark(claimed, came)
+
+    monkeypatch.setattr(delivery, "attempt", attempted)
+    monkeypatch.setattr(marks, "mark", marked)
+    with a_sender(a_world(receivers)):
+        wait_until(lambda: ended(well, "DELIVERED"), what="the other's delivery")
+        wait_until(lambda: WebhookDelivery.objects.filter(endpoint=ill, lease_token=None).exists(), what="it put off")
+    (left,) = WebhookDelivery.objects.filter(endpoint=ill)
+    assert (left.status, left.attempts) == ("PENDING", 0)
+    assert seconds_until(left) > 290
 
 
 @pytest.mark.contract("HOOK-04")
