@@ -13,6 +13,7 @@ from tests.proving.mutants import (
     of_recovery,
     of_runs,
     of_tickets,
+    of_webhooks,
 )
 from tests.proving.mutants.mutant import Mutant
 
@@ -27,4 +28,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_outbound.MUTANTS,
     *of_recovery.MUTANTS,
     *of_tickets.MUTANTS,
+    *of_webhooks.MUTANTS,
 )
