@@ -14,10 +14,35 @@ from unfold.decorators import action, display
 from dpp_project import actors
 from dpp_project.console import confirm
 from dpp_project.console.row_admin import ReadOnlyAdmin
+from dpp_project.outbox.models import EventDeadLetter
 from reaper import redrive
 from reaper.models import DeadLetter
 
+EVENTS_SHOWN = 10
 OUTCOME_COLORS = {"KEPT": "info", "REQUEUED": "success", "REFUNDED": "warning", "POISON": "danger"}
+
+
+def letters_of_events() -> dict[str, Any]:
+    letters = EventDeadLetter.objects.all()
+    rows = [
+        [
+            format_html(
+                '<a href="{}">{}</a>',
+                reverse("admin:outbox_eventdeadletter_change", args=[letter.pk]),
+                f"{letter.stored_at:%Y-%m-%d %H:%M:%S}",
+            ),
+            letter.reason,
+            letter.event_type,
+            letter.tenant_id or "",
+            "" if letter.redriven_at is None else f"sent again by {letter.redriven_by}",
+        ]
+        for letter in letters.defer("body")[:EVENTS_SHOWN]
+    ]
+    return {
+        "table": {"headers": ["Stored", "Reason", "Event", "Tenant", ""], "rows": rows},
+        "link": reverse("admin:outbox_eventdeadletter_changelist"),
+        "waiting": letters.filter(redriven_at__isnull=True).count(),
+    }
 
 
 @admin.register(DeadLetter)
@@ -32,6 +57,13 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         *("size_bytes", "sha256", "carried", "redriven_at", "redriven_by"),
     )
     actions_detail = ("send_again",)
+    list_before_template = "admin/dead_letters_of_events.html"
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """One page shows both kinds: what runs died of, and what events did."""
+        of_events = letters_of_events() if request.user.has_perm("outbox.view_eventdeadletter") else None
+        more: HttpResponse = super().changelist_view(request, {"letters_of_events": of_events, **(extra_context or {})})
+        return more
 
     @display(description="outcome", ordering="outcome", label=OUTCOME_COLORS)  # type: ignore[untyped-decorator]
     def label(self, letter: DeadLetter) -> str:

@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from dpp_project.console.dashboard import Figure, Panel, panel
 from dpp_project.jobs.models import JobReport
+from dpp_project.outbox.models import EventDeadLetter
 from reaper.models import DeadLetter
 from runs.reads import for_recovery
 
@@ -33,6 +34,12 @@ def recovery_panel() -> Panel:
                 label="Dead letters not sent again",
                 value=_counted(letters),
                 note="Stored for 30 days.",
+                link=reverse("admin:reaper_deadletter_changelist"),
+            ),
+            Figure(
+                label="Dead letters of events not sent again",
+                value=_counted(EventDeadLetter.objects.filter(redriven_at__isnull=True)),
+                note="On the same page.",
                 link=reverse("admin:reaper_deadletter_changelist"),
             ),
         ],

@@ -27,6 +27,7 @@ from runs.models import Run
 from runs.operators import disputes
 from tenants import services
 from tenants.services import IssuedKey
+from tests.gear.builders import events as event_gear
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as run_gear
 from tests.gear.builders import tickets as ticket_gear
@@ -296,6 +297,15 @@ def _(it: Scene) -> tuple[Act, Act]:
     )
 
 
+@case("console outbox.eventdeadletter send_again")
+def _(it: Scene) -> tuple[Act, Act]:
+    handled, letter = event_gear.a_letter(status="DONE"), event_gear.a_letter(status="DEAD")
+    return (
+        lambda: it.post(f"outbox/eventdeadletter/{handled.pk}/send_again/"),
+        lambda: it.post(f"outbox/eventdeadletter/{letter.pk}/send_again/"),
+    )
+
+
 @case("console tickets.ticket add")
 def _(it: Scene) -> tuple[Act, Act]:
     path = "tickets/ticket/add/"
@@ -451,6 +461,15 @@ def _(it: Scene) -> tuple[Act, Act]:
 def _(it: Scene) -> tuple[Act, Act]:
     ended, letter = ticket_gear.letter_of(it.settled()), ticket_gear.letter_of(it.queued())
     return lambda: it.command("dlq", "redrive", str(ended.pk)), lambda: it.command("dlq", "redrive", str(letter.pk))
+
+
+@case("command events redrive")
+def _(it: Scene) -> tuple[Act, Act]:
+    handled, letter = event_gear.a_letter(status="DONE"), event_gear.a_letter(status="DEAD")
+    return (
+        lambda: it.command("events", "redrive", str(handled.pk)),
+        lambda: it.command("events", "redrive", str(letter.pk)),
+    )
 
 
 @case("command ticket create")

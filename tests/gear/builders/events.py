@@ -11,11 +11,12 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 from django.db.models import F, Model
+from django.db.models.functions import Now
 
 from dpp_project import constants
 from dpp_project.aws import receipt_handles, sqs_sender
 from dpp_project.aws.sqs_sender import QueueMessage, Sender
-from dpp_project.outbox import ledger, writing
+from dpp_project.outbox import ledger, messages, writing
 from dpp_project.outbox.consumer import EventConsumer
 from dpp_project.outbox.events import Event, EventDescriptor, Handler, NewEvent
 from dpp_project.outbox.models import EventDeadLetter, OutboxMessage, ProcessedMessage
@@ -231,3 +232,29 @@ def claimed_by_another(event: OutboxMessage) -> UUID:
     ledger.ensure_row_exists(event.outbox_id)
     assert ledger.claim(event.outbox_id, token=token) == 0
     return token
+
+
+def a_letter(*, status: str) -> EventDeadLetter:
+    """Of an event that has died, or was handled since."""
+    event = written()
+    token = claimed_by_another(event)
+    OutboxMessage.objects.filter(pk=event.pk).update(status="PROCESSING", processing_owner=token, claimed_at=Now())
+    OutboxMessage.objects.filter(pk=event.pk).update(
+        status="PUBLISHED", processing_owner=None, claimed_at=None, published_at=Now()
+    )
+    if status == "DEAD":
+        assert ledger.dead(event.outbox_id, token=token, error="unknown")
+    else:
+        assert ledger.done(event.outbox_id, token=token) is not None
+    message = messages.of(event)
+    return EventDeadLetter.objects.create(
+        letter_key=uuid.uuid4().hex,
+        outbox_id=event.outbox_id,
+        tenant_id=event.tenant_id,
+        event_type=event.event_type,
+        reason="NOT_RETRYABLE",
+        detail="unknown",
+        body=message.body.encode(),
+        attributes=dict(message.attributes),
+        receives=1,
+    )
