@@ -24,7 +24,10 @@ from ops.tickets.selectors import RETRY_AFTER_SECONDS
 from ops.tickets.states import ENDED, RequestType, TicketStatus
 from ops.tickets.transitions import REAPER_ID
 from runs.bucket import storage
+from runs.claims import Claim
+from runs.finish.finalization import Committed, finish
 from runs.models import Run, RunHistory
+from runs.operators import disputes
 from runs.states import Stage, Status
 from tenants.models import ApiKey, Tenant
 from tests.gear.builders import tickets as gear
@@ -94,6 +97,14 @@ def _run(prepare: Callable[[Shop], Run]) -> Callable[[Shop], tuple[dict[str, Any
     return prepared
 
 
+def _disputed(shop: Shop) -> tuple[dict[str, Any], Run]:
+    run = scenes.left_settled(shop)
+    assert isinstance(finish(Claim.stored(run, actor="worker")), Committed)
+    opened = disputes.open_dispute(run_id=run.run_id, reason="it was wrong", actor="operator:ada")
+    assert isinstance(opened, Run)
+    return {"run_id": str(run.run_id), "reason": "it was wrong"}, opened
+
+
 # Where it shows.
 
 
@@ -121,6 +132,13 @@ def _woken(scene: TicketScene) -> int:
     return RunHistory.objects.filter(run_id=scene.run.run_id, status=Status.COMPLETED).count()
 
 
+def _refunded(scene: TicketScene) -> int:
+    assert scene.run is not None
+    back = LedgerEntry.objects.filter(run_id=scene.run.run_id, kind=LedgerEntry.Kind.ADJUST)
+    assert sum(entry.amount_usd_micros for entry in back) in {0, scene.run.actual_cost_usd_micros}
+    return back.count()
+
+
 def _any_number(_scene: TicketScene) -> None:
     return None
 
@@ -136,6 +154,7 @@ DEEDS: Final = (
     Deed("redrive", RequestType.DLQ_REDRIVE, _letter, _woken),
     Deed("cancel while queued", RequestType.RUN_CANCEL, _run(scenes.probe), _canceled),
     Deed("cancel at work", RequestType.RUN_CANCEL, _run(scenes.at_work), _canceled),
+    Deed("refund", RequestType.DISPUTE_REFUND, _disputed, _refunded),
 )
 
 
@@ -143,6 +162,8 @@ def begin(deed: Deed, shop: Shop) -> TicketScene:
     Tenant.objects.filter(pk=shop.tenant.pk).update(submits_enabled=True)
     runs_before = set(Run.objects.filter(tenant=shop.tenant).values_list("run_id", flat=True))
     payload, run = deed.prepare(shop)
+    if run is not None and run.finalize_stage == Stage.COMMITTED:
+        runs_before.add(run.run_id)  # it has ended: what its ticket does to it, the deed counts itself
     ticket = gear.opened(deed.request_type, payload)
     if PROCESSORS[deed.request_type].dangerous:
         assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)

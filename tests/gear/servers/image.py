@@ -233,8 +233,14 @@ def _mounts(tmpfs: Sequence[str]) -> list[dict[str, Any]]:
             {"destination": place, "type": "bind", "source": place, "options": ["rbind", "ro"]}
             for place in ("/etc/hosts", "/etc/resolv.conf")
         ),
-        *({"destination": place, "type": "tmpfs", "source": "tmpfs", "options": scratch} for place in tmpfs),
+        *(_scratch(*place.split(":", 1), options=scratch) for place in tmpfs),
     ]
+
+
+def _scratch(place: str, more: str = "", *, options: Sequence[str]) -> dict[str, Any]:
+    """A place as Compose writes it, with its options behind it."""
+    asked = [*options, *filter(None, more.split(","))]
+    return {"destination": place, "type": "tmpfs", "source": "tmpfs", "options": asked}
 
 
 def _docker_refusals() -> dict[str, Any]:
