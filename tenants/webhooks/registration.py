@@ -5,16 +5,22 @@ of the inside leads to is nobody's business: every way for a name not to lead to
 """
 
 import asyncio
+import threading
 from enum import StrEnum
 from typing import Final
 
 from dpp_project.outbound import connecting, locations
 from dpp_project.outbound.refusals import Blocked, Failure, Refused
+from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from tenants.webhooks import reach
 
 LOOKUP_SECONDS: Final = 3.0
 FIELD: Final = "url"
+AT_ONCE: Final = 2
+"""In a process: of its six threads, most are left to others, however many tenants register names that do not answer."""
+TURN_SECONDS: Final = 0.5
+_turns: Final = threading.BoundedSemaphore(AT_ONCE)
 _NOT_PUBLIC: Final = "its address is not a public one; give a name that leads to public addresses only"
 _CURES: Final[dict[StrEnum, str]] = {
     Failure.NON_HTTPS: "must be https",
@@ -36,14 +42,26 @@ def checked_url(url: str, *, tenant_id: str) -> str | Refusal:
         written = location.url
         if len(written) > locations.URL_CHARACTERS_MAX:
             return invalid(FIELD, _CURES[Failure.INVALID_URL])
-        asyncio.run(
-            connecting.check(
-                written, rules=reach.rules(), network=reach.network(), seconds=LOOKUP_SECONDS, caller=tenant_id
-            )
-        )
+        return written if _in_turn(written, tenant_id) else _busy()
     except Refused as refused:
         return invalid(FIELD, _said(refused))
-    return written
+
+
+def _in_turn(url: str, tenant_id: str) -> bool:
+    """False where others' lookups take too long to wait for. Raises Refused."""
+    if not _turns.acquire(timeout=TURN_SECONDS):
+        return False
+    try:
+        rules, network = reach.rules(), reach.network()
+        asyncio.run(connecting.check(url, rules=rules, network=network, seconds=LOOKUP_SECONDS, caller=tenant_id))
+    finally:
+        _turns.release()
+    return True
+
+
+def _busy() -> Refusal:
+    detail = "other names are being looked up, and are slow; try again"
+    return Refusal(ReasonCode.SERVICE_UNAVAILABLE, detail, retry_after_seconds=round(LOOKUP_SECONDS))
 
 
 def origin(url: str) -> str:

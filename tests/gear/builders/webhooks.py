@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -25,11 +26,14 @@ class NamesOfTests:
     def __init__(self, names: Mapping[str, Sequence[str]] | None = None) -> None:
         self.names = {"receiver.example": [PUBLIC], "other.example": [PUBLIC]} | dict(names or {})
         self.asked: list[tuple[str, str]] = []
+        self.let_go = threading.Event()
+        """Ends the wait for never.example."""
 
     async def resolve(self, host: str, *, caller: str) -> list[str]:
         self.asked.append((host, caller))
         if host == "never.example":
-            await asyncio.Event().wait()
+            while not self.let_go.is_set():  # noqa: ASYNC110  another thread sets it
+                await asyncio.sleep(0.01)
         if host not in self.names:
             raise OSError(socket.EAI_NONAME, "no such name")
         return list(self.names[host])

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +12,7 @@ from tenants.webhooks import reach, registration, services
 from tenants.webhooks.models import WebhookEndpoint, WebhookSecret
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.builders.webhooks import PUBLIC, NamesOfTests, registered
+from tests.gear.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.contract("HOOK-06")]
 
@@ -124,6 +126,25 @@ def test_hook_06_a_name_server_that_never_answers_is_waited_for_within_its_time(
     assert isinstance(refused, Refusal)
     assert "not resolved within" in refused.detail
     assert time.monotonic() - began < 2
+
+
+def test_hook_06_names_that_never_answer_hold_two_threads_of_a_process_and_no_more(
+    names: NamesOfTests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(registration, "LOOKUP_SECONDS", 5.0)
+    with ThreadPoolExecutor(registration.AT_ONCE) as slow:
+        asked = [
+            slow.submit(registration.checked_url, "https://never.example/", tenant_id=f"t_{number}")
+            for number in range(registration.AT_ONCE)
+        ]
+        wait_until(lambda: len(names.asked) == registration.AT_ONCE, what="all turns to be taken")
+        refused = registration.checked_url("https://receiver.example/", tenant_id="t_b")
+        assert isinstance(refused, Refusal)
+        assert (refused.reason.value, refused.retry_after_seconds) == ("SERVICE_UNAVAILABLE", 5)
+        names.let_go.set()
+        assert all(isinstance(one.result(10), Refusal) for one in asked)
+    assert registration.checked_url("https://receiver.example/", tenant_id="t_b") == "https://receiver.example/"
 
 
 def test_hook_06_lookups_are_counted_to_the_tenant_that_asks(names: NamesOfTests) -> None:

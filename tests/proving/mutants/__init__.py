@@ -14,6 +14,7 @@ from tests.proving.mutants import (
     of_runs,
     of_tickets,
     of_webhooks,
+    of_webhooks_edge,
 )
 from tests.proving.mutants.mutant import Mutant
 
@@ -29,4 +30,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_recovery.MUTANTS,
     *of_tickets.MUTANTS,
     *of_webhooks.MUTANTS,
+    *of_webhooks_edge.MUTANTS,
 )

@@ -1,0 +1,117 @@
+"""Faults at the edge of webhooks: what people register, rotate, hold, recover and read."""
+
+from typing import Final
+
+from tests.proving.mutants.mutant import In, Mutant
+
+REGISTRATION: Final = "tenants/webhooks/registration.py"
+SERVICES: Final = "tenants/webhooks/services.py"
+TRANSITIONS: Final = "tenants/webhooks/transitions.py"
+SIGNING: Final = "tenants/webhooks/signing.py"
+SECRETS: Final = "tenants/webhooks/signing_secrets.py"
+SELECTORS: Final = "tenants/webhooks/selectors.py"
+RETENTION: Final = "tenants/webhooks/retention.py"
+
+acts = In("integration/webhooks/test_webhook_acts")
+api = In("integration/webhooks/test_webhook_api")
+operators = In("integration/webhooks/test_webhook_operators")
+registration = In("integration/webhooks/test_webhook_registration")
+rivals = In("race/test_webhook_rivals")
+receiver = In("integration/webhooks/test_webhook_receiver")
+
+MUTANTS: Final = (
+    Mutant(
+        "creations of one tenant do not wait for each other",
+        SERVICES,
+        "Tenant.objects.select_for_update(no_key=True)",
+        "Tenant.objects",
+        rivals("test_hook_07_fifty_creations_at_once_make_ten", "test_hook_07_fifty_creations_under_one_key_make_one"),
+    ),
+    Mutant(
+        "a second rotation within the day ends a secret that is in use",
+        SERVICES,
+        "ending.filter(expires_at__gt=now).first()",
+        "ending.filter(expires_at__lt=now).first()",
+        acts("test_hook_07_a_rotation_leaves_two_live_for_a_day_and_no_third"),
+    ),
+    Mutant(
+        "a secret opens at any webhook",
+        SECRETS,
+        '    return b"webhook secret of " + endpoint_id.bytes\n',
+        '    return b"webhook secret of "\n',
+        acts("test_hook_07_a_secret_is_shown_once_and_lies_encrypted_bound_to_its_endpoint"),
+    ),
+    Mutant(
+        "the trail keeps the token of a URL",
+        SERVICES,
+        'facts | ({"url": registration.origin(facts["url"])} if "url" in facts else {})',
+        "facts",
+        acts("test_hook_07_a_secret_and_the_urls_token_stand_in_no_log_trail_or_repr"),
+    ),
+    Mutant(
+        "a pause takes a delivery out of its sender's hands",
+        TRANSITIONS,
+        "WebhookDelivery.objects.filter(~in_flight, endpoint_id",
+        "WebhookDelivery.objects.filter(endpoint_id",
+        acts("test_hook_05_a_pause_holds_what_waits_and_a_resume_sends_it"),
+    ),
+    Mutant(
+        "a recovery goes by when a delivery was made, not by when it happened",
+        TRANSITIONS,
+        "message__at__gte=since",
+        "created_at__gte=since",
+        acts("test_hook_05_a_disabled_one_is_recovered_with_what_it_missed_since"),
+    ),
+    Mutant(
+        "acts on one webhook do not wait for each other",
+        TRANSITIONS,
+        "WebhookEndpoint.objects.select_for_update(no_key=True)",
+        "WebhookEndpoint.objects.all()",
+        rivals(
+            "test_hook_07_of_two_rotations_at_once_one_gets_a_secret",
+            "test_hook_05_a_fan_out_that_read_paused_is_waited_for_by_the_resume",
+        ),
+    ),
+    Mutant(
+        "a caller learns which names lead inside",
+        REGISTRATION,
+        "    return _NOT_PUBLIC if refused.typed_ip is not None else _UNRESOLVED\n",
+        "    return _NOT_PUBLIC if refused.reason in set(Blocked) else _UNRESOLVED\n",
+        registration("test_hook_06_names_of_the_inside_have_one_answer_wherever_they_lead"),
+    ),
+    Mutant(
+        "names that do not answer take all threads of a process",
+        REGISTRATION,
+        "    if not _turns.acquire(timeout=TURN_SECONDS):\n",
+        "    if not _turns.acquire(timeout=60):\n",
+        registration("test_hook_06_names_that_never_answer_hold_two_threads_of_a_process_and_no_more"),
+    ),
+    Mutant(
+        "a delivery of another tenant is sent again",
+        SELECTORS,
+        "delivery_id=delivery_id, endpoint__tenant_id=tenant_id, endpoint__deleted_at__isnull=True",
+        "delivery_id=delivery_id, endpoint__deleted_at__isnull=True",
+        acts("test_hook_07_another_tenants_webhook_is_none"),
+    ),
+    Mutant(
+        "the page after one with two of a moment leaves one out",
+        SELECTORS,
+        "Q(created_at=after.at, delivery_id__lt=after.id)",
+        "Q(created_at__lt=after.at, delivery_id__lt=after.id)",
+        api("test_hook_07_deliveries_are_read_page_by_page_and_by_status"),
+    ),
+    Mutant(
+        "what was recovered on its last day is deleted on its way",
+        RETENTION,
+        "WebhookDelivery.objects.filter(~on_its_way, created_at__lt=cutoff)",
+        "WebhookDelivery.objects.filter(created_at__lt=cutoff)",
+        operators("test_hook_05_retention_keeps_what_may_still_be_sent_and_lets_the_rest_go"),
+    ),
+    Mutant(
+        "only the newest secret signs",
+        SIGNING,
+        "for secret in secrets)",
+        "for secret in secrets[:1])",
+        receiver("test_hook_02_the_receiver_of_the_page_verifies_and_does_each_thing_once"),
+    ),
+)
