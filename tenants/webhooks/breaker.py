@@ -5,6 +5,7 @@
     failing for five days     DISABLED, if it failed again twelve hours or more after the first failure
     410                       DISABLED at once
     a success                 forgets the failures
+    2 s or more for an answer, or for none    slow, until it has been quick for five minutes
 
 A pause does not end by the success of an attempt that was under way when it began.
 """
@@ -20,6 +21,9 @@ PAUSE_MAX: Final = timedelta(hours=1)
 GIVEN_UP_AFTER: Final = timedelta(days=5)
 FAILED_AGAIN_AFTER: Final = timedelta(hours=12)
 SLOW_MS: Final = 2_000
+SLOW_FOR: Final = timedelta(minutes=5)
+"""An endpoint that took long is slow until it has been quick for so long. One quick answer is cheap: with it alone an
+endpoint could hang with all its room again and again, and a few tenants with all of everybody's."""
 GONE: Final = 410
 SLOW_DOWN: Final = frozenset({429, 502, 504})
 _DOUBLINGS_MAX: Final = 16
@@ -46,16 +50,26 @@ class Health:
 
 def after_success(before: Health, *, now: datetime, ms: int) -> Health:
     still_paused = before.paused_until is not None and before.paused_until > now
+    slow_at = _slow_at(before, now=now, ms=ms)
     return Health(
         paused_until=before.paused_until if still_paused else None,
         last_success_at=now,
-        slow_at=now if ms > SLOW_MS else None,
+        slow_at=None if slow_at is None or now - slow_at >= SLOW_FOR else slow_at,
     )
 
 
-def after_failure(before: Health, *, now: datetime, status_code: int | None, retry_after: float) -> Health:
+def _slow_at(before: Health, *, now: datetime, ms: int) -> datetime | None:
+    return now if ms > SLOW_MS else before.slow_at
+
+
+def after_failure(before: Health, *, now: datetime, status_code: int | None, retry_after: float, ms: int) -> Health:
     since = before.failing_since or now
-    failed = replace(before, consecutive_failures=before.consecutive_failures + 1, failing_since=since)
+    failed = replace(
+        before,
+        consecutive_failures=before.consecutive_failures + 1,
+        failing_since=since,
+        slow_at=_slow_at(before, now=now, ms=ms),
+    )
     if failed.failed_again_at is None and now - since >= FAILED_AGAIN_AFTER:
         failed = replace(failed, failed_again_at=now)
     pause = max(_pause(failed.consecutive_failures, status_code), timedelta(seconds=retry_after))

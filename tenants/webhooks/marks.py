@@ -87,7 +87,9 @@ def mark(claimed: ClaimedDelivery, came: AttemptMade) -> Marked:
 def _health_after(before: Health, came: AttemptMade, *, now: datetime) -> Health:
     if came.is_success:
         return breaker.after_success(before, now=now, ms=came.ms)
-    return breaker.after_failure(before, now=now, status_code=came.status_code, retry_after=came.retry_after)
+    return breaker.after_failure(
+        before, now=now, status_code=came.status_code, retry_after=came.retry_after, ms=came.ms
+    )
 
 
 def _delivery_after(claimed: ClaimedDelivery, came: AttemptMade, *, now: datetime, is_open: bool) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class WebhookEndpoint(models.Model):
     """An address of a tenant, and how it has behaved. Deleted by a mark: what was delivered names it for 30 days.
 
     People write url, events and status. The sender writes the rest, under this row's lock:
-    new is `last_success_at IS NULL`, failing is `consecutive_failures > 0`, slow is `slow_at IS NOT NULL` (the last
-    success took over 2 s). `paused_until` is the breaker's and nobody else's.
+    new is `last_success_at IS NULL`, failing is `consecutive_failures > 0`, slow is `slow_at IS NOT NULL` (an attempt
+    took over 2 s, and none was quick five minutes or more after it). `paused_until` is the breaker's and nobody else's.
     """
 
     endpoint_id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -66,7 +66,7 @@ def failed(
 ) -> Health:
     health = before or Health(last_success_at=NOW - DAY)
     for _ in range(times):
-        health = breaker.after_failure(health, now=NOW, status_code=status_code, retry_after=retry_after)
+        health = breaker.after_failure(health, now=NOW, status_code=status_code, retry_after=retry_after, ms=9)
     return health
 
 
@@ -138,14 +138,33 @@ def test_hook_05_five_days_of_failing_give_it_up_and_one_outage_does_not(
 def test_hook_05_the_second_failure_counts_twelve_hours_after_the_first() -> None:
     first = failed(1)
     assert (first.failing_since, first.failed_again_at) == (NOW, None)
-    early = breaker.after_failure(first, now=NOW + 12 * HOUR - timedelta(seconds=1), status_code=500, retry_after=0)
+    early = breaker.after_failure(
+        first, now=NOW + 12 * HOUR - timedelta(seconds=1), status_code=500, retry_after=0, ms=9
+    )
     assert (early.failing_since, early.failed_again_at) == (NOW, None)
-    late = breaker.after_failure(early, now=NOW + 12 * HOUR, status_code=500, retry_after=0)
+    late = breaker.after_failure(early, now=NOW + 12 * HOUR, status_code=500, retry_after=0, ms=9)
     assert (late.failing_since, late.failed_again_at) == (NOW, NOW + 12 * HOUR)
-    assert breaker.after_failure(late, now=NOW + DAY, status_code=500, retry_after=0).failed_again_at == NOW + 12 * HOUR
+    assert (
+        breaker.after_failure(late, now=NOW + DAY, status_code=500, retry_after=0, ms=9).failed_again_at
+        == NOW + 12 * HOUR
+    )
 
 
 @pytest.mark.contract("HOOK-03")
 def test_hook_03_gone_is_given_up_at_once() -> None:
     assert breaker.given_up(Health(last_success_at=NOW), now=NOW, status_code=410) is GivenUp.GONE
     assert breaker.given_up(Health(last_success_at=NOW), now=NOW, status_code=404) is None
+
+
+@pytest.mark.contract("HOOK-04")
+def test_hook_04_what_was_slow_is_so_until_it_has_been_quick_for_five_minutes() -> None:
+    """One quick answer between hangings would give it all its room again."""
+    hung = breaker.after_failure(Health(last_success_at=NOW), now=NOW, status_code=None, retry_after=0, ms=15_000)
+    assert hung.slow_at == NOW
+    soon = NOW + timedelta(minutes=5) - timedelta(seconds=1)
+    quick = breaker.after_success(hung, now=soon, ms=10)
+    assert (quick.consecutive_failures, quick.slow_at) == (0, NOW)
+    failed_quickly = breaker.after_failure(quick, now=soon, status_code=500, retry_after=0, ms=10)
+    assert failed_quickly.slow_at == NOW
+    assert breaker.after_success(failed_quickly, now=NOW + timedelta(minutes=5), ms=10).slow_at is None
+    assert breaker.after_success(quick, now=soon, ms=2_001).slow_at == soon
