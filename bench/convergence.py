@@ -203,7 +203,7 @@ def leave_claims(stand: Stand, database: Database, customers: Customers) -> list
     stand.proxies["redis"].set(Mode.REFUSE)
     wait_for(database, run_ids, "finalize_stage = 'CLAIMED'")
     stand.kill("worker")
-    stand.second_worker(SIGKILL)
+    stand.second_ones(SIGKILL)
     stand.proxies["redis"].set(Mode.PASS)
     return run_ids
 

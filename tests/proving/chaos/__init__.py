@@ -1,8 +1,10 @@
 """Faults under load: the whole platform as `make up` starts it, customers who pay, and a deck of disasters.
 
 stand.py       the platform in a folder of its own: its processes, proxies before its services, a second worker
-customers.py   who submits, repeats, cancels, tops up and reads; each keeps the receipts
+customers.py   who submits, repeats, cancels, tops up, reports auth errors and reads; each keeps the receipts
+receiver.py    the receiver of a customer's webhooks, which keeps what it took
 faults.py      what can happen, dealt from a seed
 audit.py       what must be true at the end, read from Postgres, Redis, SQS and S3 themselves
+events_audit.py  and of each event: reports analysed once, each run's end told under one id
 page.py        docs/chaos.md
 """

@@ -12,9 +12,14 @@ import boto3
 import psycopg
 from psycopg.rows import dict_row
 
+from dpp_project.devstack import environment
+from tests.proving.chaos import events_audit
 from tests.proving.chaos.customers import Books, Order
+from tests.proving.chaos.events_audit import EventFindings
+from tests.proving.chaos.receiver import Receiver
 from tests.proving.chaos.stand import Stand
 
+MESSAGES: Final = ("", "NotVisible", "Delayed")
 FREED: Final = frozenset({"QUEUE_ENQUEUE_FAILED", "SUBMIT_ABANDONED"})
 
 _RUNS: Final = """
@@ -49,6 +54,7 @@ class Findings:
     deposits: int = 0
     results_read: int = 0
     dead_letters: int = 0
+    events: EventFindings = field(default_factory=EventFindings)
 
 
 def open_work(stand: Stand) -> list[str]:
@@ -57,20 +63,20 @@ def open_work(stand: Stand) -> list[str]:
         rows = connection.execute(_OPEN).fetchall()
         found = [f"{count} runs {status} {money} {stage or ''}".rstrip() for status, money, stage, count in rows]
         (pending,) = connection.execute("SELECT count(*) FROM pending_credits").fetchone() or (0,)
+        found += events_audit.open_events(connection)
     if pending:
         found.append(f"{pending} credits on their way")
     sqs = _client(stand, "sqs")
-    for name in ("DPP_QUEUE_URL", "DPP_DLQ_URL"):
+    for name in environment.QUEUES:
         attributes = sqs.get_queue_attributes(QueueUrl=stand.values[name], AttributeNames=["All"])["Attributes"]
-        count = int(attributes["ApproximateNumberOfMessages"]) + int(
-            attributes["ApproximateNumberOfMessagesNotVisible"]
-        )
+        count = sum(int(attributes.get(f"ApproximateNumberOfMessages{which}", 0)) for which in MESSAGES)
         if count:
             found.append(f"{count} messages in {name}")
     return found
 
 
-def audit(stand: Stand, books: Books) -> Findings:
+def audit(stand: Stand, books: Books, receiver: Receiver, *, told: str) -> Findings:
+    """`told` is the tenant that has a webhook."""
     findings = Findings(wrong=list(books.wrong))
     with psycopg.connect(stand.values["DATABASE_URL"], row_factory=dict_row) as connection:
         rows: dict[str, dict[str, Any]] = {row["run_id"]: row for row in connection.execute(_RUNS)}
@@ -78,6 +84,15 @@ def audit(stand: Stand, books: Books) -> Findings:
             "SELECT tenant_id, kind, reference, amount_usd_micros AS micros FROM ledger_entries"
         ).fetchall()
         letters = connection.execute("SELECT count(*) AS count FROM dead_letters").fetchone() or {"count": 0}
+        findings.wrong += events_audit.wrong_with_reports(connection, books, findings.events)
+        findings.wrong += events_audit.wrong_with_webhooks(
+            connection,
+            receiver,
+            [row for row in rows.values() if row["tenant_id"] == told],
+            tenant_id=told,
+            freed=FREED,
+            found=findings.events,
+        )
     findings.rows, findings.dead_letters = len(rows), int(letters["count"])
     for row in rows.values():
         findings.wrong += [f"{row['run_id']}: {what}" for what in _wrong_with(row)]
@@ -88,11 +103,11 @@ def audit(stand: Stand, books: Books) -> Findings:
     findings.wrong += _deposits_entered(books, entries, findings)
     findings.wrong += _nothing_left_in_redis(stand, books, entries)
     findings.wrong += [f"still open: {what}" for what in open_work(stand)]
-    proved, told = stand.proves_its_money()
+    proved, said = stand.proves_its_money()
     if not proved:
-        findings.wrong.append(f"money_verify: {told}")
-    if (code := stand.second_worker_ended()) is not None:
-        findings.wrong.append(f"the second worker, which nobody killed, ended with {code}")
+        findings.wrong.append(f"money_verify: {said}")
+    for name, code in stand.second_ones_ended().items():
+        findings.wrong.append(f"the second {name}, which nobody killed, ended with {code}")
     findings.wrong += _results_there(stand, rows.values(), findings)
     return findings
 

@@ -20,6 +20,7 @@ CEILING_USD: Final = "0.2500"
 ENDED: Final = frozenset({"COMPLETED", "FAILED"})
 LOOK_SECONDS: Final = 0.7
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 0.2, 2.0
+REPORT_KINDS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,22 @@ class Deposit:
 
 
 @dataclass
+class Report:
+    """An auth error of one of a few kinds: each falls into the cluster of its kind."""
+
+    account: Account
+    request_id: str
+    kind: int
+    auth_error_id: str | None = None
+
+
+@dataclass
 class Books:
     """What all customers together know."""
 
     orders: list[Order] = field(default_factory=list)
     deposits: list[Deposit] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -107,10 +119,15 @@ class Customers:
         self._buyers: list[threading.Thread] = []
         self._threads: list[threading.Thread] = []
 
-    def come(self, *, buyers: int = 5, watchers: int = 3) -> None:
+    def come(self, *, buyers: int = 5, watchers: int = 3, reporters: int = 0) -> None:
         for account in self._accounts:
             self._deposit(account, 2_000_000, random.Random(self._seed))  # noqa: S311
-        parts: list[Callable[[random.Random], None]] = [*itertools.repeat(self._buy, buyers), self._canary, self._fund]
+        parts: list[Callable[[random.Random], None]] = [
+            *itertools.repeat(self._buy, buyers),
+            *itertools.repeat(self._report, reporters),
+            self._canary,
+            self._fund,
+        ]
         for number, part in enumerate(parts):
             chance = random.Random(f"{self._seed} {number}")  # noqa: S311  repeatable, no secret
             self._buyers.append(threading.Thread(target=self._keep_on, args=(part, chance), daemon=True))
@@ -246,6 +263,28 @@ class Customers:
         )
         deposit.answered = answer is not None
 
+    # Reporting.
+
+    def _report(self, chance: random.Random) -> None:
+        """Until it is answered; now and then once more, which finds the first."""
+        report = Report(chance.choice(self._accounts), f"chaos-{uuid.uuid4().hex}", chance.randrange(REPORT_KINDS))
+        with self.books.guard:
+            self.books.reports.append(report)
+        body = _an_auth_error(report, chance)
+
+        def ask() -> HttpAnswer | None:
+            return self._call("POST", "/api/auth-errors", report.account.key, send=body)
+
+        answer = self._until_answered("report", ask, chance)
+        if answer is None:
+            return
+        report.auth_error_id = str(answer.body["auth_error_id"])
+        if chance.random() < 0.2:
+            again = self._until_answered("report again", ask, chance)
+            if again is not None and (again.status, again.body["auth_error_id"]) != (200, report.auth_error_id):
+                self.books.complain(f"{report.request_id} was answered {report.auth_error_id}, then {again.body}")
+        self._leaving.wait(chance.uniform(0.2, 1.4))
+
     # Reading and canceling.
 
     def _watch_later(self, order: Order, *, seconds: float = LOOK_SECONDS) -> None:
@@ -305,6 +344,21 @@ class Customers:
             return http.call(method, self._api + path, key=key, send=send, headers=headers)
         except (OSError, HTTPException, ValueError):
             return None
+
+
+def _an_auth_error(report: Report, chance: random.Random) -> dict[str, Any]:
+    """Messages, lines and addresses differ each time; classes and methods are its kind's."""
+    name = f"com.shop.auth.Kind{'ABCDEFGHIJ'[report.kind]}"
+    frames = (f"\tat {name}.step{part}(Filter.java:{chance.randrange(1, 900)})" for part in ["one", "two", "three"])
+    message = f"token {chance.getrandbits(64):x} of user {chance.randrange(10**6)} has expired"
+    return {
+        "requestId": report.request_id,
+        "occurredAt": "2026-03-01T12:00:00+09:00",
+        "httpStatus": 401,
+        "exceptionClass": f"{name}Exception",
+        "exceptionMessage": message,
+        "stacktrace": "\n".join([f"{name}Exception: {message}", *frames]),
+    }
 
 
 def _usd(micros: int) -> str:

@@ -157,7 +157,7 @@ def _queue(stand: Stand) -> "SQSClient":
 KINDS: Final = (
     *(Kind(f"{name} killed", _killed(name)) for name in (*APPS, *SERVICES)),
     Kind("some killed together", _some_killed),
-    Kind("all six killed together", _killed(*APPS, *SERVICES)),
+    Kind("all killed together", _killed(*APPS, *SERVICES)),
     Kind("redis flushed", _flushed),
     Kind("redis rolled back", _rolled_back),
     Kind("messages doubled ten times", _duplicated),
@@ -165,6 +165,7 @@ KINDS: Final = (
     *(_cut(name, "in a black hole", Mode.BLACK_HOLE) for name in SERVICES),
     _stopped("worker", (8.0, 14.0)),
     _stopped("api", (5.0, 10.0)),
+    _stopped("events", (8.0, 14.0)),
     _stopped("beat", (22.0, 28.0)),  # past the leases of its jobs
     *(_stopped(name, (3.0, 8.0)) for name in SERVICES),
     *(_clock(name) for name in APPS),
@@ -197,15 +198,15 @@ class Injector:
 
     def run(self, *, seconds: float) -> None:
         until = self._began + seconds
-        stopped = self._stop_second_worker() if seconds > PAST_THE_LEASE_SECONDS else None
+        stopped = self._stop_second_ones() if seconds > PAST_THE_LEASE_SECONDS else None
         for kind in itertools.takewhile(lambda _: time.monotonic() < until, deck(self._scenery.chance, self._kinds)):
             self._one(kind)
             if stopped is not None and time.monotonic() - self._began - stopped.at > PAST_THE_LEASE_SECONDS:
-                self._continue_second_worker(stopped)
+                self._continue_second_ones(stopped)
                 stopped = None
             time.sleep(self._scenery.chance.uniform(0.5, 3.0))
         if stopped is not None:
-            self._continue_second_worker(stopped)
+            self._continue_second_ones(stopped)
 
     def _one(self, kind: Kind) -> None:
         scenery, books = self._scenery, self._scenery.customers.books
@@ -227,19 +228,19 @@ class Injector:
                 books.complain(f"{BACK_WITHIN_SECONDS:.0f} s after {kind.name} ({what}) the platform {name} no run yet")
         print(f"{event.at:6.1f} s  {kind.name}: {what}{_said(event)}", flush=True)  # noqa: T201
 
-    def _stop_second_worker(self) -> Event:
-        """With runs in its hands, for longer than their lease: the reaper ends them, and it comes back to nothing."""
+    def _stop_second_ones(self) -> Event:
+        """With work in their hands, for longer than any lease: others end it, and they come back to nothing."""
         self._scenery.customers.order_long_ones(8)
         time.sleep(1.0)
-        self._scenery.stand.second_worker(SIGSTOP)
-        event = Event("second worker stopped past its leases", "SIGSTOP", time.monotonic() - self._began)
+        self._scenery.stand.second_ones(SIGSTOP)
+        event = Event("second worker and events stopped past their leases", "SIGSTOP", time.monotonic() - self._began)
         self.events.append(event)
         return event
 
-    def _continue_second_worker(self, event: Event) -> None:
-        self._scenery.stand.second_worker(SIGCONT)
+    def _continue_second_ones(self, event: Event) -> None:
+        self._scenery.stand.second_ones(SIGCONT)
         event.lasted = time.monotonic() - self._began - event.at
-        event.what = f"SIGSTOP for {event.lasted:.0f} s, the other worker went on"
+        event.what = f"SIGSTOP for {event.lasted:.0f} s, the others went on"
 
 
 def _said(event: Event) -> str:

@@ -1,4 +1,4 @@
-"""The platform under chaos: a devstack of its own, whose API, workers and beat reach their services through proxies."""
+"""The platform under chaos: a devstack of its own, whose processes reach their services through proxies."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, Signals
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -27,7 +27,9 @@ from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.waiting import wait_until
 
 SERVICES: Final = ("redis", "postgres", "aws")
-APPS: Final = ("api", "worker", "beat")
+APPS: Final = ("api", "worker", "beat", "events")
+TWICE: Final = ("worker", "events")
+"""Of these a large stand has a second one, that is never killed."""
 CLOCK: Final = "DPP_CLOCK_OFFSET_SECONDS"
 BACK_SECONDS: Final = 90.0
 LARGE: Final = {"DPP_WORKER_CONCURRENCY": "4", "DPP_API_WORKERS": "2"}
@@ -37,11 +39,12 @@ SMALL: Final = {"DPP_WORKER_CONCURRENCY": "2", "DPP_API_WORKERS": "1"}
 class Stand:
     """`with` brings it up, and takes it down with everything it holds; a stand that found a fault keeps its logs.
 
-    A small one has fewer processes, and no second worker.
+    A small one has fewer processes, and no second worker. `environ` is for the platform.
     """
 
-    def __init__(self, *, small: bool = False) -> None:
+    def __init__(self, *, small: bool = False, environ: Mapping[str, str] = MappingProxyType({})) -> None:
         self._small = small
+        self._environ = environ
         self.folder = Folder(Path(tempfile.mkdtemp(prefix="dpp-chaos-")))
         self.proxies: dict[str, Proxy] = {}
         self.values: dict[str, str] = {}
@@ -49,18 +52,22 @@ class Stand:
         self.keep = False
         self._image = self.folder.root / "image"
         self._past = self.folder.root / "past"
-        self._second: subprocess.Popen[bytes] | None = None
+        self._seconds: dict[str, subprocess.Popen[bytes]] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self._stack.callback(_become, dict(os.environ))
-        _become(_without_ours(os.environ) | {"DPP_ENABLE_PROBE_PACK": "1"} | (SMALL if self._small else LARGE))
+        _become(
+            _without_ours(os.environ)
+            | {"DPP_ENABLE_PROBE_PACK": "1", **self._environ}
+            | (SMALL if self._small else LARGE)
+        )
         try:
             up_down.up(self.folder)
             self.values = env_file.read(self.folder.env)
             self._put_proxies_between()
             if not self._small:
-                self._start_second_worker()
+                self._start_seconds()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -69,10 +76,10 @@ class Stand:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._second is not None:
-            self.second_worker(SIGCONT)
-            self.second_worker(SIGKILL)
-            self._second.wait()
+        for number in (SIGCONT, SIGKILL):
+            self.second_ones(number)
+        for second in self._seconds.values():
+            second.wait()
         up_down.down(self.folder, now=True)
         self._stack.close()
         if self.keep:
@@ -130,14 +137,14 @@ class Stand:
             self.kills[name] += 1
             self.signal(name, SIGKILL)
 
-    def second_worker(self, number: Signals) -> None:
-        if self._second is not None:
+    def second_ones(self, number: Signals) -> None:
+        for second in self._seconds.values():
             with suppress(ProcessLookupError):
-                os.killpg(self._second.pid, number)
+                os.killpg(second.pid, number)
 
-    def second_worker_ended(self) -> int | None:
-        """Its exit code, where it ended by itself: nobody kills that one."""
-        return None if self._second is None else self._second.poll()
+    def second_ones_ended(self) -> dict[str, int]:
+        """Exit codes of those that ended by themselves: nobody kills them."""
+        return {name: code for name, second in self._seconds.items() if (code := second.poll()) is not None}
 
     def set_clock(self, name: str, offset_seconds: int) -> None:
         """From now on this program's clock goes wrong by so much; it is killed for it."""
@@ -211,7 +218,7 @@ class Stand:
             proxy.set(Mode.PASS)
         for name in (*APPS, *SERVICES):
             self.signal_group(name, SIGCONT)
-        self.second_worker(SIGCONT)
+        self.second_ones(SIGCONT)
         for name in APPS:
             if CLOCK in env_file.read(self.folder.drill(name)):
                 self.set_clock(name, 0)
@@ -245,7 +252,7 @@ class Stand:
 
     def _routes(self) -> dict[str, str]:
         routed = {}
-        for key in ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL", "DPP_QUEUE_URL", "DPP_DLQ_URL"):
+        for key in ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL", *environment.QUEUES):
             service = {"DATABASE_URL": "postgres", "REDIS_URL": "redis"}.get(key, "aws")
             proxy = self.proxies[service]
             routed[key] = (
@@ -255,11 +262,12 @@ class Stand:
             )
         return routed
 
-    def _start_second_worker(self) -> None:
-        environ = environment.for_programs(os.environ, self.values) | self._routes() | {"DPP_SERVICE": "worker"}
-        with self.folder.log("second").open("ab") as output:
-            command = [sys.executable, "-m", "dpp_project.serve", "worker"]
-            self._second = spawn(command, environ=environ, output=output)
+    def _start_seconds(self) -> None:
+        for name in TWICE:
+            environ = environment.for_programs(os.environ, self.values) | self._routes() | {"DPP_SERVICE": name}
+            with self.folder.log(f"second-{name}").open("ab") as output:
+                command = [sys.executable, "-m", "dpp_project.serve", name]
+                self._seconds[name] = spawn(command, environ=environ, output=output)
 
     def customer_key(self, tenant_id: str) -> str:
         """A new tenant's key; nobody limits its rate here."""
