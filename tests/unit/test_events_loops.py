@@ -118,6 +118,25 @@ def test_a_loop_that_asks_nothing_hangs_after_the_bound_and_one_that_waits_never
     assert seen(10 * HANG_SECONDS) == (True, False), "an ended one is silent in order"
 
 
+def test_a_process_that_slept_has_watched_its_loops_for_two_looks_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched:
+        stop = StopEvent()
+        gets_on, hangs = True, False
+
+        def look(self, *, seconds: float) -> None:
+            seen.append(seconds)
+
+    seen: list[float] = []
+    host = EventsHost([])
+    host._loops = [Watched()]  # type: ignore[list-item]
+    told = iter([False, False, False, True])
+    monkeypatch.setattr(host, "_is_told", lambda **_given: next(told))
+    now = iter([0.0, 1.0, 1.0, 601.0, 601.0, 602.0, 602.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    assert host._watch() == []
+    assert seen == [1.0, 2.0, 1.0]
+
+
 def test_two_loops_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two loops are called good"):
         EventsHost([Loop("good", a_failure), Loop("good", a_failure)])

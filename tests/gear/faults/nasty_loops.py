@@ -41,6 +41,12 @@ def hangs(stop: threading.Event) -> None:
     threading.Event().wait()
 
 
+def gives_back_late(stop: threading.Event) -> None:
+    stop.wait()
+    time.sleep(0.5)
+    log.info("late gave back")
+
+
 def is_slow_to_stop(stop: threading.Event) -> None:
     stop.wait()
     log.info("slow to stop")

@@ -39,12 +39,12 @@ def test_a_loop_that_raises_exits_or_returns_takes_no_other_along_and_is_counted
 
 
 def test_a_loop_that_hangs_ends_the_process_and_the_others_give_back(tmp_path: Path) -> None:
-    with an_events_process(tmp_path, *NASTY, "hangs", GEAR_HANG_SECONDS="0.5") as events:
+    with an_events_process(tmp_path, *NASTY, "hangs", "gives_back_late", GEAR_HANG_SECONDS="0.5") as events:
         assert events.wait_exit() == 70
         (said,) = events.lines("a loop hangs, the process ends")
         assert said["loops"] == ["hangs"]
         assert any("nasty_loops.py" in frame and frame.endswith(" hangs") for frame in said["threads"]["events hangs"])
-        assert len(events.lines("good gave back")) == 1
+        assert [len(events.lines(f"{name} gave back")) for name in ("good", "late")] == [1, 1]
         assert not ProcessHeartbeat.objects.exists()
 
 

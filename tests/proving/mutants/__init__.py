@@ -7,6 +7,7 @@ from tests.proving.mutants import (
     of_box,
     of_console,
     of_door,
+    of_events_server,
     of_hosts,
     of_money,
     of_outbound,
@@ -21,6 +22,7 @@ from tests.proving.mutants.mutant import Mutant
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_console.MUTANTS,
     *of_door.MUTANTS,
+    *of_events_server.MUTANTS,
     *of_hosts.MUTANTS,
     *of_runs.MUTANTS,
     *of_money.MUTANTS,
