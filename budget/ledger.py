@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import BigIntegerField, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
-from budget.models import LedgerEntry, PendingCredit
+from budget.models import BalanceSnapshot, LedgerEntry, PendingCredit
 
 CHUNK: Final = 2_000
 
@@ -250,3 +251,20 @@ def balance_before(tenant_id: str, entry: LedgerEntry) -> int:
         tenant_id=tenant_id, created_at=entry.created_at, entry_id__lt=entry.entry_id
     ).values_list("amount_usd_micros", flat=True)
     return sums_of(tenant_id, before=entry.created_at).total_micros + sum(at_the_same_instant)
+
+
+def sum_between(tenant_id: str, first: LedgerEntry, last: LedgerEntry) -> int:
+    """The sum of what stands between two entries, without either, in the statement's order."""
+    behind = Q(created_at__gt=first.created_at) | Q(entry_id__gt=first.entry_id)
+    before = Q(created_at__lt=last.created_at) | Q(entry_id__lt=last.entry_id)
+    chosen = LedgerEntry.objects.filter(
+        behind, before, tenant_id=tenant_id, created_at__gte=first.created_at, created_at__lte=last.created_at
+    )
+    found: int = chosen.aggregate(total=Coalesce(Sum("amount_usd_micros"), 0, output_field=BigIntegerField()))["total"]
+    return found
+
+
+def snapshots_between(tenant_id: str, first: datetime, last: datetime) -> list[datetime]:
+    """The ends of the daily sums behind the first instant, to the last one."""
+    ends = BalanceSnapshot.objects.filter(tenant_id=tenant_id, through__gt=first, through__lte=last)
+    return list(ends.order_by("through").values_list("through", flat=True))

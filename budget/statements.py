@@ -1,5 +1,6 @@
 """A tenant's budget and statement. Every sum shown adds up to the micro by construction."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -107,13 +108,21 @@ def statement(
 
 
 def _with_balances(tenant_id: str, shown: list[LedgerEntry], *, gapless: bool) -> tuple[StatementLine, ...]:
-    if not gapless:
-        return tuple(StatementLine(it, ledger.balance_before(tenant_id, it) + it.amount_usd_micros) for it in shown)
-    balance = ledger.balance_before(tenant_id, shown[-1])
-    lines = []
+    """From each entry to the next by what stands between them, and from a daily sum where one ends between them.
+
+    So no entry is added up for more than one line, however long its day was.
+    """
+    oldest, newest = shown[-1], shown[0]
+    sums_end = () if gapless else ledger.snapshots_between(tenant_id, oldest.created_at, newest.created_at)
+    balance, lines, last = ledger.balance_before(tenant_id, oldest), list[StatementLine](), oldest
     for it in reversed(shown):
+        if not gapless and it is not oldest:
+            starts_anew = bisect_right(sums_end, last.created_at) < bisect_right(sums_end, it.created_at)
+            between = None if starts_anew else ledger.sum_between(tenant_id, last, it)
+            balance = ledger.balance_before(tenant_id, it) if between is None else balance + between
         balance += it.amount_usd_micros
         lines.append(StatementLine(it, balance))
+        last = it
     return tuple(reversed(lines))
 
 

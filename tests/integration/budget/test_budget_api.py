@@ -12,7 +12,7 @@ import redis
 from django.db import transaction
 from django.test import Client
 
-from budget import entries, services
+from budget import entries, ledger, services
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.outcomes import Settled
 from budget.rebuild import rebuild
@@ -249,6 +249,34 @@ def test_entries_can_be_chosen_by_kind(owner: Caller, quarter: list[LedgerEntry]
     assert body["entries"][1]["balance_after_usd_micros"] == 3_000_000 - 40_010
     more = owner.get(ENTRIES, kind="TOPUP", limit=2, cursor=body["next_cursor"]).json()
     assert [it["amount_usd_micros"] for it in more["entries"]] == [1_000_000]
+
+
+@pytest.mark.contract("HRD-12")
+def test_hrd_12_entries_of_one_kind_are_added_up_once_for_all_lines(
+    owner: Caller, tenant_id: str, quarter: list[LedgerEntry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of charges of a busy day added that day up for each of its lines: 17 million rows."""
+    at = JANUARY.replace(month=3, day=20)
+    for micros in (500, -3, -4, 600, -5):
+        entered(tenant_id, micros, at)
+    walked, total = {}, 0
+    for entry in LedgerEntry.objects.filter(tenant_id=tenant_id).order_by("created_at", "entry_id"):
+        total += entry.amount_usd_micros
+        walked[str(entry.entry_id)] = total
+    anew: list[LedgerEntry] = []
+    balance_before = ledger.balance_before
+
+    def counted(tenant_id: str, entry: LedgerEntry) -> int:
+        anew.append(entry)
+        return balance_before(tenant_id, entry)
+
+    monkeypatch.setattr(ledger, "balance_before", counted)
+    for kind, lines in (("CHARGE", 15), ("TOPUP", 5)):
+        anew.clear()
+        shown = owner.get(ENTRIES, kind=kind, limit=200).json()["entries"]
+        assert len(shown) == lines
+        assert {it["entry_id"]: it["balance_after_usd_micros"] for it in shown}.items() <= walked.items()
+        assert len(anew) == 2, "at the oldest line, and behind the one daily sum"
 
 
 def test_an_empty_period_says_what_stands(owner: Caller, quarter: list[LedgerEntry]) -> None:

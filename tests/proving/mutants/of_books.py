@@ -154,6 +154,20 @@ MUTANTS: Final = (
         entries("test_a_tickets_reference_is_the_tickets_alone"),
     ),
     Mutant(
+        "each line of one kind adds its day up anew",
+        "budget/statements.py",
+        "            starts_anew = bisect_right(sums_end, last.created_at) < bisect_right(sums_end, it.created_at)\n",
+        "            starts_anew = True\n",
+        In("integration/budget/test_budget_api")("test_hrd_12_entries_of_one_kind_are_added_up_once_for_all_lines"),
+    ),
+    Mutant(
+        "what stands between two lines counts for both",
+        "budget/ledger.py",
+        "    before = Q(created_at__lt=last.created_at) | Q(entry_id__lt=last.entry_id)\n",
+        "    before = Q(created_at__lt=last.created_at) | Q(entry_id__lte=last.entry_id)\n",
+        In("integration/budget/test_budget_api")("test_hrd_12_entries_of_one_kind_are_added_up_once_for_all_lines"),
+    ),
+    Mutant(
         "a page ends before an entry that is still written",
         "budget/statements.py",
         "found[limit - 1].created_at >= until",
