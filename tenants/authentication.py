@@ -13,6 +13,7 @@ from dpp_project.http.refused_by_server import PROVEN
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores.postgres import DATABASE_AWAY
 from tenants import keys, metrics
+from tenants.failures import FailureBuffer
 from tenants.last_used import LastUsed
 from tenants.models import ApiKey, Tenant
 from tenants.principals import Finding, Principal, PrincipalCache, RefusedKey
@@ -31,6 +32,7 @@ _DETAILS: Final = {
 
 memory = PrincipalCache()
 last_used = LastUsed()
+failures = FailureBuffer()
 
 
 class ApiKeyAuthentication(BaseAuthentication):
@@ -40,14 +42,30 @@ class ApiKeyAuthentication(BaseAuthentication):
         header = request.headers.get("Authorization")
         if header is None:
             return None
-        principal = authenticate_header(header)
+        principal = self._principal(request, header)
         request._request.dpp_principal = principal  # type: ignore[attr-defined]  # noqa: SLF001  for the request line
         request.META[PROVEN] = principal.tenant_id
         return principal, principal
 
+    def _principal(self, request: Request, header: str) -> Principal:
+        """What fails of ours is noted; a refused key is none of it."""
+        try:
+            return authenticate_header(header)
+        except Problem as problem:
+            if problem.status >= 500 and problem.__context__ is not None:
+                _note_failure(request, problem.__context__, problem.status)
+            raise
+        except Exception as error:
+            _note_failure(request, error, 500)
+            raise
+
     def authenticate_header(self, request: Request) -> str:
         del request
         return CHALLENGE
+
+
+def _note_failure(request: Request, error: BaseException, http_status: int) -> None:
+    failures.note(error, http_status=http_status, path=request.path, method=request.method or "")
 
 
 def authenticate_header(header: str) -> Principal:

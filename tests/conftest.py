@@ -59,6 +59,8 @@ def _front_door_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test meets a key that another one used, and no timer writes `last_used_at` behind a test's back."""
     authentication.memory.forget()
     monkeypatch.setattr(authentication.last_used, "_run_later", lambda _seconds, _flush: None)
+    authentication.failures.forget()
+    monkeypatch.setattr(authentication.failures, "_run_later", lambda _seconds, _flush: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 from importlib import import_module
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 
 
 class AuthErrorsConfig(AppConfig):
@@ -10,3 +10,6 @@ class AuthErrorsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("ops.auth_errors.checks")
+        if apps.is_installed("rest_framework"):  # where requests are authenticated
+            platform_reports = import_module("ops.auth_errors.platform_reports")
+            import_module("tenants.authentication").failures.register(platform_reports.take)
