@@ -122,3 +122,34 @@ def _a_rule() -> int:
     )
     assert isinstance(rule, DecisionRule), rule
     return rule.pk
+
+
+@case("command auth_errors decide")
+def _(it: Scene) -> tuple[Act, Act]:
+    common = ("auth_errors", "decide", str(auth_error_gear.analyzed().pk), "--by", "bob")
+    return lambda: it.command(*common), lambda: it.command(*common, "--decision", "RESOLVE")
+
+
+@case("command auth_errors merge")
+def _(it: Scene) -> tuple[Act, Act]:
+    one, other = (str(auth_error_gear.analyzed(name=name).cluster_id) for name in ("One", "Other"))
+    common = ("auth_errors", "merge", one, "--by", "bob", "--into")
+    return lambda: it.command(*common, one), lambda: it.command(*common, other)
+
+
+@case("command auth_errors unmerge")
+def _(it: Scene) -> tuple[Act, Act]:
+    one, other = (auth_error_gear.analyzed(name=name).cluster_id for name in ("One", "Other"))
+    assert one is not None
+    assert other is not None
+    clusters.merge(source_id=one, into_id=other, by="operator:bob")
+    return (
+        lambda: it.command("auth_errors", "unmerge", str(other), "--by", "bob"),
+        lambda: it.command("auth_errors", "unmerge", str(one), "--by", "bob"),
+    )
+
+
+@case("command auth_errors rules")
+def _(it: Scene) -> tuple[Act, Act]:
+    common = ("auth_errors", "rules", "--add", "bots", "--decision", "IGNORE", "--by", "bob")
+    return lambda: it.command(*common), lambda: it.command(*common, "--path", "/login")

@@ -31,6 +31,7 @@ CASES = acts.CASES | auth_error_acts.CASES | webhook_acts.CASES
 READS = {
     "console budget.account prove",
     *("command ticket list", "command ticket show", "command dlq list", "command dlq show"),
+    *("command auth_errors list", "command auth_errors show"),
     *("command events list", "command events show"),
     *("command emergency_stop status", "command submits status"),
     *("command webhooks list", "command webhooks show"),
