@@ -3,28 +3,35 @@
 import base64
 import io
 import json
+import re
+import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
+from dpp_project import clock as clock_module
 from dpp_project import encryption, env, retention
+from dpp_project.audit.models import AuditEntry
 from dpp_project.clock import FixedClock
 from dpp_project.process_env import ENV
-from tenants.webhooks import checks, reach, services, signing_secrets
+from tenants.webhooks import checks, encrypting, reach, services, signing_secrets, transitions
 from tenants.webhooks import retention as webhook_retention
+from tenants.webhooks.dashboard import webhooks_panel
+from tenants.webhooks.encrypting import Reencrypted
 from tenants.webhooks.models import (
     DeliveryStatus,
     WebhookAttempt,
     WebhookDelivery,
     WebhookEndpoint,
     WebhookMessage,
+    WebhookSecret,
 )
 from tests.gear.builders.console import page
 from tests.gear.builders.tenants import a_tenant
-from tests.gear.builders.webhooks import URL, a_delivery, a_message, an_endpoint, registered
+from tests.gear.builders.webhooks import URL, URL_SHOWN, a_delivery, a_message, an_endpoint, registered
 
 pytestmark = [pytest.mark.django_db, pytest.mark.contract("HOOK-07")]
 
@@ -66,6 +73,163 @@ def test_hook_07_the_command_does_what_the_api_does(clock: FixedClock) -> None:
     assert signing_secrets.live(made.endpoint.pk, now=clock.now()) == [secret, made.secret]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pause", "none"], "no such webhook"),
+        (["show"], "no such webhook"),
+        (["redeliver", "none"], "no such delivery"),
+        (["redeliver", str(uuid.uuid4())], "no such delivery"),
+        (["recover", "ID"], "--since: must be a moment with an offset"),
+        (["recover", "ID", "--since", "2026-03-01T00:00:00"], "--since: must be a moment with an offset"),
+        (["recover", "ID", "--since", "2001-03-01T00:00:00Z"], "30 days"),
+        (["list", "--limit", "0"], "--limit"),
+    ],
+)
+def test_hook_07_a_wrong_command_says_why_and_changes_nothing(arguments: list[str], said: str) -> None:
+    endpoint = an_endpoint()
+    before = list(WebhookEndpoint.objects.values()), AuditEntry.objects.count()
+    words = [str(endpoint.pk) if word == "ID" else word for word in arguments]
+    with pytest.raises(CommandError, match=re.escape(said)):
+        call_command("webhooks", *words, stdout=io.StringIO(), stderr=io.StringIO())
+    assert (list(WebhookEndpoint.objects.values()), AuditEntry.objects.count()) == before
+
+
+def test_hook_07_no_command_and_no_page_shows_a_secret_or_what_follows_a_urls_host(console: Client) -> None:
+    made = registered()
+    delivery = a_delivery(made.endpoint, FAILED)
+    WebhookAttempt.objects.create(delivery=delivery, status_code=503, ms=41)
+    out = io.StringIO()
+    for arguments in (["list"], ["show", str(made.endpoint.pk)], ["pause", str(made.endpoint.pk), "--dry-run"]):
+        call_command("webhooks", *arguments, stdout=out, stderr=out)
+        call_command("webhooks", *arguments, "--json", stdout=out, stderr=out)
+    shown = out.getvalue()
+    for path in (
+        "webhooks/webhookendpoint/",
+        f"webhooks/webhookendpoint/{made.endpoint.pk}/change/",
+        "webhooks/webhookdelivery/",
+        f"webhooks/webhookdelivery/{delivery.pk}/change/",
+    ):
+        shown += page(console, f"/admin/{path}")
+    assert made.secret is not None
+    for secret in (made.secret.removeprefix("whsec_"), "hunter2", "whsec_"):
+        assert secret not in shown
+    assert shown.count(URL_SHOWN) >= 6
+    assert ">503<" in shown.replace("\n", "").replace(" ", "")
+    for path in ("webhooks/webhooksecret/", "webhooks/webhookmessage/"):
+        assert console.get(f"/admin/{path}").status_code == 404
+
+
+@pytest.mark.contract("HOOK-05")
+def test_hook_05_the_console_pauses_resumes_recovers_and_sends_again(console: Client) -> None:
+    endpoint = an_endpoint()
+    a_delivery(endpoint)
+    failed = a_delivery(endpoint, FAILED)
+
+    def press(path: str, **values: str) -> None:
+        where = f"/admin/webhooks/{path}/"
+        assert console.get(where).status_code == 200
+        assert console.post(where, values).status_code == 302
+
+    def states() -> list[str]:
+        return sorted(WebhookDelivery.objects.values_list("status", flat=True))
+
+    press(f"webhookendpoint/{endpoint.pk}/pause")
+    assert states() == ["FAILED", "HELD"]
+    press(f"webhookendpoint/{endpoint.pk}/resume")
+    assert states() == ["FAILED", "PENDING"]
+    press(f"webhookdelivery/{failed.pk}/send_again")
+    assert states() == ["PENDING", "PENDING"]
+    assert transitions.disable(endpoint.pk, reason="410", now=clock_module.now())
+    press(f"webhookendpoint/{endpoint.pk}/recover", hours="24")
+    assert states() == ["PENDING", "PENDING"]
+    assert WebhookEndpoint.objects.get(pk=endpoint.pk).status == "ENABLED"
+    acts = AuditEntry.objects.filter(actor="operator:ada", subject=f"webhook {endpoint.pk}").order_by("pk")
+    assert [one.act for one in acts] == [
+        "webhook paused",
+        "webhook resumed",
+        "webhook delivery sent again",
+        "webhook recovered",
+    ]
+
+
+def test_hook_07_secrets_move_to_the_first_key_and_the_old_one_may_go(
+    monkeypatch: pytest.MonkeyPatch, clock: FixedClock
+) -> None:
+    made = [registered() for _ in range(3)]
+    services.rotate(tenant_id=made[0].endpoint.tenant_id, endpoint_id=made[0].endpoint.pk, actor="test")
+
+    def live() -> list[list[str]]:
+        return [signing_secrets.live(one.endpoint.pk, now=clock.now()) for one in made]
+
+    before = live()
+    keyed(monkeypatch, NEW, OLD)
+    assert live() == before
+    assert encrypting.reencrypt(actor="test", dry_run=True) == Reencrypted(4)
+    assert signing_secrets.under_older_keys().count() == 4
+    assert encrypting.reencrypt(actor="test") == Reencrypted(4)
+    assert encrypting.reencrypt(actor="test") == Reencrypted(0)
+    assert AuditEntry.objects.filter(act="webhook secrets encrypted anew").count() == 1
+    keyed(monkeypatch, NEW)
+    assert live() == before
+
+
+def test_hook_07_a_killed_run_has_done_what_it_did_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(5):
+        registered()
+    keyed(monkeypatch, NEW, OLD)
+    real, left = signing_secrets.encrypted_anew, [3]
+
+    def dies(row: WebhookSecret) -> bytes:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return real(row)
+
+    monkeypatch.setattr(encrypting, "AT_ONCE", 2)
+    monkeypatch.setattr(signing_secrets, "encrypted_anew", dies)
+    with pytest.raises(KeyboardInterrupt):
+        encrypting.reencrypt(actor="test")
+    assert signing_secrets.under_older_keys().count() == 2
+    left[0] = 99
+    assert encrypting.reencrypt(actor="test") == Reencrypted(2)
+
+
+def test_hook_07_a_secret_that_was_rotated_meanwhile_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = registered()
+    keyed(monkeypatch, NEW, OLD)
+    real = signing_secrets.encrypted_anew
+
+    def overtaken(row: WebhookSecret) -> bytes:
+        WebhookSecret.objects.filter(pk=row.pk).update(ciphertext=b"another")
+        return real(row)
+
+    monkeypatch.setattr(signing_secrets, "encrypted_anew", overtaken)
+    assert encrypting.reencrypt(actor="test") == Reencrypted(0)
+    assert bytes(WebhookSecret.objects.get(endpoint=made.endpoint).ciphertext) == b"another"
+
+
+def test_hook_07_a_secret_that_no_key_opens_is_named_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed(monkeypatch, OTHER)
+    lost = registered().endpoint
+    keyed(monkeypatch, OLD)
+    registered()
+    keyed(monkeypatch, NEW, OLD)
+    assert [one.id for one in checks.signing_secrets_can_be_read(None)] == ["dpp.E015"]
+    row = WebhookSecret.objects.get(endpoint=lost)
+    assert encrypting.reencrypt(actor="test") == Reencrypted(1, [str(lost.pk)])
+    assert bytes(WebhookSecret.objects.get(pk=row.pk).ciphertext) == bytes(row.ciphertext)
+    with pytest.raises(SystemExit) as ended:
+        call_command("webhooks", "reencrypt", stdout=io.StringIO(), stderr=io.StringIO())
+    assert ended.value.code == 1
+    keyed(monkeypatch, OTHER, NEW)
+    assert checks.signing_secrets_can_be_read(None) == []
+    keyed(monkeypatch)
+    assert [one.id for one in checks.signing_secrets_can_be_read(None)] == ["dpp.E015"]
+    assert [one.id for one in checks.webhooks_can_be_registered(None)] == ["dpp.W009"]
+
+
+@pytest.mark.contract("HOOK-06")
 @pytest.mark.parametrize(
     ("hosts", "https", "found"), [(None, "on", 0), ("a=127.0.0.1:1", "off", 0), ("a=127.0.0.1:1", "on", 1)]
 )
@@ -143,3 +307,28 @@ def test_hook_07_a_url_of_the_console_is_searched_by_its_host(console: Client) -
     made = registered(url=URL)
     assert str(made.endpoint.pk) in page(console, "/admin/webhooks/webhookendpoint/?q=receiver.example")
     assert str(made.endpoint.pk) not in page(console, "/admin/webhooks/webhookendpoint/?q=other.example")
+
+
+@pytest.mark.contract("HOOK-05")
+def test_hook_05_the_consoles_first_page_names_those_in_trouble(console: Client, clock: FixedClock) -> None:
+    well, disabled = an_endpoint(), an_endpoint()
+    failing = an_endpoint(consecutive_failures=3, failing_since=clock.now() - DAY)
+    for _ in range(2):
+        a_delivery(disabled)
+    assert transitions.disable(disabled.pk, reason="it answered 410 Gone", now=clock.now())
+    panel = webhooks_panel()
+    assert {one.label: one.value for one in panel.figures} == {
+        "Webhooks": "3",
+        "Disabled": "1",
+        "Paused": "0",
+        "Failing": "1",
+        "Held": "2",
+        "On their way": "0",
+    }
+    assert [(row[0], row[2], row[4]) for row in panel.rows] == [
+        (failing.pk, "ENABLED", 3),
+        (disabled.pk, "DISABLED", 0),
+    ]
+    shown = page(console, "/admin/")
+    assert str(disabled.pk) in shown
+    assert str(well.pk) not in shown

@@ -108,6 +108,20 @@ MUTANTS: Final = (
         operators("test_hook_05_retention_keeps_what_may_still_be_sent_and_lets_the_rest_go"),
     ),
     Mutant(
+        "a secret that was rotated meanwhile is put back",
+        "tenants/webhooks/encrypting.py",
+        "WebhookSecret.objects.filter(pk=secret.pk, ciphertext=secret.ciphertext)",
+        "WebhookSecret.objects.filter(pk=secret.pk)",
+        operators("test_hook_07_a_secret_that_was_rotated_meanwhile_is_left"),
+    ),
+    Mutant(
+        "the console shows a URL whole",
+        "tenants/webhooks/admin.py",
+        "        return registration.origin(endpoint.url)\n",
+        "        return endpoint.url\n",
+        operators("test_hook_07_no_command_and_no_page_shows_a_secret_or_what_follows_a_urls_host"),
+    ),
+    Mutant(
         "only the newest secret signs",
         SIGNING,
         "for secret in secrets)",
