@@ -14,6 +14,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import structlog
 from django.db import connection, transaction
 
 from tenants.webhooks import breaker, messages, metrics, schedule, transitions
@@ -21,6 +22,8 @@ from tenants.webhooks.breaker import GivenUp, Health
 from tenants.webhooks.claims import ClaimedDelivery
 from tenants.webhooks.delivery import AttemptMade
 from tenants.webhooks.models import DeliveryStatus, EndpointStatus
+
+log = structlog.get_logger("dpp.webhooks")
 
 NO_ATTEMPTS_LEFT: Final = "no attempt was answered with success"
 _HEALTH: Final = tuple(Health.__slots__)
@@ -115,4 +118,9 @@ def _disable(claimed: ClaimedDelivery, why: GivenUp, *, now: datetime) -> None:
     if not transitions.disable(claimed.endpoint_id, reason=why.value, now=now):
         return  # a person paused it meanwhile; it stays with them
     messages.tell_disabled(claimed.endpoint_id)
-    transaction.on_commit(lambda: metrics.ENDPOINTS_DISABLED.labels(why.name.lower()).inc())
+    transaction.on_commit(lambda: _disabled(claimed, why))
+
+
+def _disabled(claimed: ClaimedDelivery, why: GivenUp) -> None:
+    metrics.ENDPOINTS_DISABLED.labels(why.name.lower()).inc()
+    log.info("webhook disabled", endpoint_id=str(claimed.endpoint_id), tenant_id=claimed.tenant_id, reason=why.value)

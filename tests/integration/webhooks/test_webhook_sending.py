@@ -2,11 +2,12 @@
 
 import asyncio
 import base64
+import dataclasses
 import json
 import time
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
 from dpp_project.outbound import addresses
-from tenants.webhooks import claims, delivery, marks, sending, signing_secrets, transitions
+from tenants.webhooks import claims, delivery, marks, sending, signing, signing_secrets, transitions
 from tenants.webhooks.delivery import AttemptMade, SealedLetter
 from tenants.webhooks.fanout import fan_out
 from tenants.webhooks.marks import Marked
@@ -24,7 +25,7 @@ from tests.gear.builders import runs as gear
 from tests.gear.builders import webhook_sending as hooks
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection
-from tests.gear.servers.receivers import Receivers, a_sender, a_world
+from tests.gear.servers.receivers import NAMES, Receivers, a_sender, a_world
 from tests.gear.servers.web import PUBLIC, PUBLIC_2, PUBLIC_3, PUBLIC_4, PUBLIC_5, PUBLIC_V6, Loopback, unused_port
 from tests.gear.waiting import wait_until
 
@@ -65,14 +66,17 @@ def came_to(endpoint: WebhookEndpoint, count: int = 1) -> list[tuple[int | None,
 
 @pytest.mark.contract("HOOK-01")
 def test_hook_01_the_end_of_a_run_reaches_its_receiver_signed(receivers: Receivers) -> None:
-    webhooks = pytest.importorskip("standardwebhooks.webhooks")
     endpoint = hooks.an_endpoint(url=url("mine"))
     secrets = signing_secrets.live(endpoint.pk, now=endpoint.created_at)
     run = gear.committed(tenant_id=endpoint.tenant_id)
     with a_sender(a_world(receivers)):
         wait_until(lambda: ended(endpoint, "DELIVERED"), what="its delivery")
     (letter,) = receivers.letters
-    assert webhooks.Webhook(secrets[0]).verify(letter.body, dict(letter.headers))["data"]["run_id"] == str(run.run_id)
+    at = datetime.fromtimestamp(int(letter.headers["webhook-timestamp"]), tz=UTC)
+    assert abs((at - db_now()).total_seconds()) < 30  # the attempt's
+    signed = signing.headers(webhook_id=letter.webhook_id, at=at, body=letter.body, secrets=secrets)
+    assert {name: letter.headers[name] for name, _ in signed} == dict(signed)
+    assert letter.told["data"]["run_id"] == str(run.run_id)
     message = WebhookMessage.objects.get()
     assert letter.webhook_id == f"msg_{message.message_id.hex}"
     assert (letter.told["type"], letter.headers["content-type"]) == ("run.completed", "application/json")
@@ -440,6 +444,21 @@ def test_what_cannot_be_signed_is_put_off_and_counts_no_attempt(receivers: Recei
     assert (left.status, left.attempts, left.lease_token) == ("PENDING", 0, None)
     assert 290 < seconds_until(left) < 301
     assert [letter.path for letter in receivers.letters] == ["/well"]
+
+
+@pytest.mark.contract("HOOK-04")
+def test_hook_04_a_dead_name_server_of_a_new_endpoint_takes_no_lookup_from_a_proven_one(receivers: Receivers) -> None:
+    """A lookup keeps its thread long after its attempt has ended, and is counted until then: so theirs are apart."""
+    new = hooks.an_endpoint(url="https://slowdns.example/new")
+    proven = hooks.an_endpoint(url=url("proven"), proven=True)
+    hooks.deliveries_due(new)
+    hooks.deliveries_due(proven)
+    world = a_world(receivers)
+    doubtful = Loopback(receivers, NAMES)
+    with a_sender(dataclasses.replace(world, doubtful=doubtful)):
+        wait_until(lambda: ended(proven, "DELIVERED") and doubtful.asked, what="both to be asked for")
+    assert isinstance(world.proven, Loopback)
+    assert (doubtful.asked, world.proven.asked) == (["slowdns.example"], ["good.example"])
 
 
 def test_a_fault_of_ours_in_one_attempt_or_mark_holds_up_no_other(
