@@ -171,6 +171,13 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=104,
     ),
     Proof(
+        name="traces",
+        shows="a fault has one hash in a thousand mutations of each golden trace, and no text is read in square time",
+        command=(*PYTEST, "-n", "2", "tests/unit/test_auth_errors_grouping.py", "tests/unit/test_auth_errors_worst.py"),
+        least_cases=108_400,
+        measured_seconds=60,
+    ),
+    Proof(
         name="mutants",
         shows="each planted fault is found by the tests that it names",
         command=(sys.executable, "-m", "tests.proving.mutants"),

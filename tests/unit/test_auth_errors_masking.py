@@ -241,6 +241,10 @@ def test_aut_01_traces_without_secrets_are_unchanged() -> None:
     assert changed == ["vite-query"], "a query's value is masked, also `?t=1699999999999` behind a script"
 
 
+def test_aut_01_of_two_secrets_that_overlap_both_are_masked() -> None:
+    assert masked("password=Cookie=one two three\nkept") == f"password={MASK}\nkept"
+
+
 def test_aut_01_more_secrets_than_a_trace_can_have_are_masked_with_all_behind_them() -> None:
     text = masked("password=abc1 " * 3_000 + "the end")
     assert text.endswith(f"password={MASK}")

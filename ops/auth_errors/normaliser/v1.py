@@ -56,7 +56,7 @@ _PYTHON_NUMBERED: Final = re.compile(r"^\d+(?=\.|$)|(?<=ipykernel_)\d+|\d{5,}|\b
 _NUMBERED: Final = re.compile(r"(?<![A-Za-z])\d+(?![A-Za-z])|\b(?=[a-f]*\d)[0-9a-f]{7,}\b")
 _JAVASCRIPT_PLACE: Final = re.compile(r"^[a-z-]+:(?://[^/]*)?/*(?:\([\w-]+\)/)?(?:\./)*")
 _JAVASCRIPT_HASH: Final = re.compile(
-    r"[-.~_](?=[A-Za-z_]*(?:\d|[a-z][A-Z]))(?:[0-9a-f]{6,40}|\w{8,10}|[\w-]{20,24})(?=\.|$)"
+    r"[-.~_](?:[0-9a-f]{8,40}|(?=[A-Za-z_]*(?:\d|[a-z][A-Z]))(?:[0-9a-f]{6,7}|\w{8,10}|[\w-]{20,24}))(?=\.|$)"
 )
 _JAVASCRIPT_OWNER: Final = re.compile(r"^(?:Object|Module|Function|exports|module\.exports)\.(?=[\w$<])")
 _JAVASCRIPT_CALLEE: Final = re.compile(r"_callee\d*\$|_loop_?\d*$")
