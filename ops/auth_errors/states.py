@@ -27,6 +27,14 @@ TERMINAL: Final = frozenset(
     {AuthErrorStatus.PROCESSED, AuthErrorStatus.FAILED, AuthErrorStatus.RESOLVED, AuthErrorStatus.IGNORED}
 )
 
+BEFORE_DECISION: Final = (
+    AuthErrorStatus.NEW,
+    AuthErrorStatus.ANALYSIS_REQUESTED,
+    AuthErrorStatus.RETRY,
+    AuthErrorStatus.ANALYSIS_COMPLETED,
+)
+"""In the order they come."""
+
 STATUS_OF: Final = {
     DecisionType.RESOLVE: AuthErrorStatus.RESOLVED,
     DecisionType.IGNORE: AuthErrorStatus.IGNORED,

@@ -12,7 +12,10 @@ from dpp_project import discovery
 from dpp_project.http.metrics import KNOWN_METHODS
 from dpp_project.jobs import registry as jobs
 from dpp_project.observe import metrics
+from dpp_project.outbox import handlers
 from dpp_project.reasons import ReasonCode
+from ops.auth_errors import deciding
+from ops.auth_errors.states import BEFORE_DECISION, DecisionType
 from ops.tickets.states import RequestType
 from runs.packs import registry as packs
 from tenants.principals import RefusedKey
@@ -48,9 +51,10 @@ def allowed() -> dict[str, set[str]]:
         # Another test in this process may have asked the addresses that the tests add to the product's own.
         "route": {*routes(get_resolver().url_patterns), *routes(urls_of_tests.urlpatterns), "unmatched"},
         "status": {f"{n}xx" for n in range(1, 6)}
-        | {"QUEUED", "PROCESSING", "COMPLETED", "FAILED", "EXPIRED", "CANCELED", "OPEN", "IN_PROGRESS"},
+        | {"QUEUED", "PROCESSING", "COMPLETED", "FAILED", "EXPIRED", "CANCELED", "OPEN", "IN_PROGRESS"}
+        | {status.value for status in BEFORE_DECISION},
         "kind": {kind.value for kind in RefusedKey},
-        "bucket": {"poll", "submit", "address"},
+        "bucket": {"poll", "submit", "report", "address"},
         "mode": {"open", "closed"},
         "money_state": {"NONE", "RESERVED", "SETTLED", "REFUNDED", "CHARGED", "RELEASED", "DISPUTED"},
         "stage": {"", "CLAIMED", "COMMITTED"},
@@ -65,6 +69,9 @@ def allowed() -> dict[str, set[str]]:
         "name": set(metrics._collectors),
         "request_type": {kind.value for kind in RequestType},
         "scope": {"all", "one", "tenant"},
+        "event_type": set(handlers.handlers()),
+        "decision": set(DecisionType),
+        "by": {deciding.OPERATOR, deciding.RULE, deciding.CLUSTER},
     }
 
 

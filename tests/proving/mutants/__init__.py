@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.proving.mutants import (
+    of_auth_errors,
     of_books,
     of_box,
     of_console,
@@ -21,6 +22,7 @@ from tests.proving.mutants import (
 from tests.proving.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *of_auth_errors.MUTANTS,
     *of_console.MUTANTS,
     *of_door.MUTANTS,
     *of_events_server.MUTANTS,
