@@ -137,6 +137,24 @@ def test_a_process_that_slept_has_watched_its_loops_for_two_looks_at_most(monkey
     assert seen == [1.0, 2.0, 1.0]
 
 
+def test_the_heartbeats_progress_stands_still_while_one_loop_does_not_get_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = EventsHost([Loop("good", a_failure), Loop("silent", a_failure)])
+    good, silent = host._loops
+
+    def looked_at(*, silent_seconds: float) -> int:
+        told = iter([False, True])
+        monkeypatch.setattr(host, "_is_told", lambda **_given: next(told))
+        monkeypatch.setattr(silent, "look", lambda **_given: setattr(silent, "silent_seconds", silent_seconds))
+        assert host._watch() == []
+        return host._progress
+
+    good.stop.is_set()
+    assert looked_at(silent_seconds=GETS_ON_SECONDS - 1) == 1
+    good.stop.is_set()
+    assert looked_at(silent_seconds=GETS_ON_SECONDS) == 1
+    assert looked_at(silent_seconds=0) == 2
+
+
 def test_two_loops_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two loops are called good"):
         EventsHost([Loop("good", a_failure), Loop("good", a_failure)])

@@ -64,7 +64,12 @@ def an_events_process(
     folder: Path, *command: str, name: str = "events", ready: str = "events ready", **environ: str
 ) -> Iterator[EventsProcess]:
     """Running and ready; killed at the end if it still lives. `command` is for loops of a test's own."""
-    values = {"DATABASE_URL": database_url(), "DPP_SERVICE": "events", "DPP_METRICS_DIR": str(folder / "metrics")}
+    values = {
+        "DATABASE_URL": database_url(),
+        "DPP_SERVICE": "events",
+        "DPP_METRICS_DIR": str(folder / "metrics"),
+        "DPP_SQS_WAIT_SECONDS": "1",
+    }
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 import redis as redis_library
 
+from dpp_project.heartbeats import processes
 from dpp_project.heartbeats.models import ProcessHeartbeat
 from dpp_project.observe import metrics
 from tests.gear.servers.events_process import SERVED, an_events_process
@@ -83,6 +84,7 @@ def test_two_as_they_are_served_live_and_say_goodbye_one_of_them_without_queues(
             lambda: rows if len(rows := list(ProcessHeartbeat.objects.filter(service="events"))) == 2 else None,
             what="both heartbeats",
         )
+        assert processes.counts() == {"events": {"alive": 2, "stale": 0}}, "what /readyz shows"
         assert {row.pid for row in found} == {events.process.pid, second.process.pid}
         (ready,) = events.lines("events ready")
         assert {row.slots for row in found} == {len(ready["loops"])}
