@@ -68,6 +68,10 @@ class WebhookEndpoint(models.Model):
     updated_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
     deleted_at = models.DateTimeField(null=True, editable=False)
 
+    release_since = models.DateTimeField(null=True, editable=False)
+    """Set while what was held since then is being let go; `release_failed_until`: what had failed by then, too."""
+    release_failed_until = models.DateTimeField(null=True, editable=False)
+
     consecutive_failures = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     failing_since = models.DateTimeField(null=True, editable=False)
     failed_again_at = models.DateTimeField(null=True, editable=False)

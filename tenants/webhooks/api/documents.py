@@ -129,7 +129,7 @@ class RecoveredWebhook(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     webhook: Webhook
-    deliveries: int = Field(description="How many are sent now.", examples=[12])
+    deliveries: int = Field(description="How many are sent now; of over 5,000 the rest follows.", examples=[12])
 
 
 class WebhookTry(BaseModel):

@@ -14,6 +14,7 @@ RETENTION: Final = "tenants/webhooks/retention.py"
 
 acts = In("integration/webhooks/test_webhook_acts")
 api = In("integration/webhooks/test_webhook_api")
+releasing = In("integration/webhooks/test_webhook_releasing")
 operators = In("integration/webhooks/test_webhook_operators")
 registration = In("integration/webhooks/test_webhook_registration")
 rivals = In("race/test_webhook_rivals")
@@ -58,8 +59,8 @@ MUTANTS: Final = (
     Mutant(
         "a recovery goes by when a delivery was made, not by when it happened",
         TRANSITIONS,
-        "message__at__gte=since",
-        "created_at__gte=since",
+        "message__at__gte=endpoint.release_since",
+        "created_at__gte=endpoint.release_since",
         acts("test_hook_05_a_disabled_one_is_recovered_with_what_it_missed_since"),
     ),
     Mutant(
@@ -120,6 +121,27 @@ MUTANTS: Final = (
         "        return registration.origin(endpoint.url)\n",
         "        return endpoint.url\n",
         operators("test_hook_07_no_command_and_no_page_shows_a_secret_or_what_follows_a_urls_host"),
+    ),
+    Mutant(
+        "a recovery lets go of what fails after it, again and again",
+        TRANSITIONS,
+        "Q(status=DeliveryStatus.FAILED, ended_at__lte=endpoint.release_failed_until)",
+        "Q(status=DeliveryStatus.FAILED)",
+        releasing("test_hook_05_a_recovery_lets_go_once_of_what_had_failed_by_then"),
+    ),
+    Mutant(
+        "a recovery during a resume forgets what is older",
+        TRANSITIONS,
+        'Least("release_since", Value(since))',
+        "Value(since)",
+        releasing("test_hook_05_a_recovery_during_a_resume_leaves_nothing_behind"),
+    ),
+    Mutant(
+        "a resume forgets the rest of many",
+        TRANSITIONS,
+        "    if released < AT_ONCE:\n",
+        "    if released <= AT_ONCE:\n",
+        releasing("test_hook_05_a_resume_lets_go_of_the_first_and_the_job_of_the_rest"),
     ),
     Mutant(
         "only the newest secret signs",

@@ -1,0 +1,74 @@
+"""Lets go of what a resume or a recovery began to, and ends what a deletion began to: the rest of many deliveries.
+
+Each step is a transaction under the endpoint's row lock, so a pause in between ends the release, and two passes at
+once share the work. A death leaves the mark, and the next pass goes on.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from dpp_project.jobs import deadline
+from dpp_project.jobs.registry import PassReport
+from tenants.webhooks import transitions
+from tenants.webhooks.models import EndpointStatus, WebhookDelivery, WebhookEndpoint
+
+ENDPOINTS_AT_ONCE: Final = 1_000
+
+
+def run_once(*, now: datetime, limit: int) -> PassReport:
+    released = _all_of(_releasing(), _release, now=now, limit=limit)
+    ended = _all_of(_deleted_with_some_waiting(), _end, now=now, limit=limit - released)
+    changed = released + ended
+    return PassReport(seen=changed, changed=changed, detail={"released": released, "ended": ended})
+
+
+def preview(*, now: datetime, limit: int) -> PassReport:
+    """How many webhooks it would see to."""
+    del now
+    seen = min(limit, _releasing().count() + _deleted_with_some_waiting().count())
+    return PassReport(seen=seen, changed=seen)
+
+
+def _all_of(
+    endpoints: QuerySet[WebhookEndpoint], step: Callable[[UUID, datetime], int], *, now: datetime, limit: int
+) -> int:
+    """One step of each in turn, until none has more: a webhook with a million does not keep the others waiting."""
+    changed = 0
+    waiting = list(endpoints.order_by("pk").values_list("pk", flat=True)[:ENDPOINTS_AT_ONCE])
+    while waiting and changed < limit:
+        left = []
+        for endpoint_id in waiting:
+            if changed and deadline.is_over():
+                return changed
+            moved = step(endpoint_id, now)
+            changed += moved
+            if moved == transitions.AT_ONCE:
+                left.append(endpoint_id)
+        waiting = left
+    return changed
+
+
+def _release(endpoint_id: UUID, now: datetime) -> int:
+    with transaction.atomic():
+        return 0 if transitions.locked(endpoint_id) is None else transitions.release_some(endpoint_id, now=now)
+
+
+def _end(endpoint_id: UUID, now: datetime) -> int:
+    with transaction.atomic():
+        return transitions.end_some(endpoint_id, now=now)
+
+
+def _releasing() -> QuerySet[WebhookEndpoint]:
+    return WebhookEndpoint.objects.filter(
+        release_since__isnull=False, status=EndpointStatus.ENABLED, deleted_at__isnull=True
+    )
+
+
+def _deleted_with_some_waiting() -> QuerySet[WebhookEndpoint]:
+    waiting = WebhookDelivery.objects.filter(endpoint_id=OuterRef("pk"), status__in=transitions.WAITING)
+    return WebhookEndpoint.objects.filter(Exists(waiting), deleted_at__isnull=False)
