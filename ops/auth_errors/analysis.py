@@ -5,12 +5,13 @@ and counted there, or nothing of it happened.
 """
 
 import uuid
+from itertools import islice
 
 import structlog
 
 from ops.auth_errors import clusters, deciding, metrics, rules, transitions
 from ops.auth_errors.models import AuthError, Cluster, ClusterDecision
-from ops.auth_errors.normaliser import traces, versions
+from ops.auth_errors.normaliser import frameworks, traces, versions
 from ops.auth_errors.states import ClusterStatus, DecisionType
 from ops.auth_errors.transitions import StepOutcome
 
@@ -56,9 +57,10 @@ def _resolved_with(error: AuthError, root_id: uuid.UUID) -> ClusterDecision | No
 
 
 def top_frame(trace: traces.Trace) -> str:
-    """Where the cause was raised, for people."""
-    for exception in trace["exceptions"]:
-        for frame in exception["frames"]:
-            place = ".".join(part for part in (frame["module"], frame["function"]) if part)
-            return (place or frame["file"])[:TOP_FRAME_LENGTH_MAX]
+    """Where the cause was raised, for people: the application's own place, where the chain has one."""
+    frames = [frame for exception in trace["exceptions"] for frame in exception["frames"]]
+    own = (frame for frame in frames if frameworks.in_app(trace["language"], frame))
+    for frame in (*islice(own, 1), *frames[:1]):
+        place = ".".join(part for part in (frame["module"], frame["function"]) if part)
+        return (place or frame["file"])[:TOP_FRAME_LENGTH_MAX]
     return ""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ops.auth_errors.analysis import top_frame
 from ops.auth_errors.normaliser import v1
 from ops.auth_errors.normaliser.frameworks import in_app
 from ops.auth_errors.normaliser.traces import EXCEPTIONS_MAX, FRAMES_MAX, NAME_LENGTH_MAX, SUPPRESSED, Trace
@@ -185,6 +186,7 @@ SAME_PLACES = [
     ("at a.B.c(B.java:1)\n\tat java.base/java.lang.Thread.run(Thread.java:8)", "at a.B.c(B.java:1)"),
     ("at a.B$$EnhancerBySpringCGLIB$$1f.c(<generated>)", "at a.B$$SpringCGLIB$$0.c(<generated>)"),
     ("at a.B$1.run(B.java:1)", "at a.B$3.run(B.java:9)"),
+    ("at a.B.c(SourceFile:1)\n\tat a.B$$ExternalSyntheticLambda0.run(Unknown Source:4)", "at a.B.c(SourceFile:7)"),
     ("at a.B.lambda$c$0(B.java:1)", "at a.B.lambda$c$11(B.java:9)"),
     ("at a.B.access$000(B.java:1)", "at a.B.access$100(B.java:9)"),
     ("at a.B$MockitoMock$12.c(Unknown Source)", "at a.B$MockitoMock$77.c(Unknown Source)"),
@@ -203,6 +205,13 @@ SAME_PLACES = [
 @pytest.mark.parametrize(("one", "other"), SAME_PLACES)
 def test_aut_10_two_ways_to_print_one_place(one: str, other: str) -> None:
     assert stack_hash(read(f"Error: x\n\t{one}", "Error")) == stack_hash(read(f"Error: y\n\t{other}", "Error"))
+
+
+def test_aut_10_a_trace_whose_line_ends_were_escaped_once_too_often_is_the_same() -> None:
+    for name in ("spring-jwt-expired@jdk-17", "chain-from@3.13", "express-middleware", "http-nil-session@go-1.21"):
+        escaped = json.dumps(BY_NAME[name].stacktrace, ensure_ascii=False)[1:-1].replace('\\"', '"')
+        assert "\n" not in escaped
+        assert stack_hash(of(BY_NAME[name], escaped)) == PINNED[name]
 
 
 def test_aut_10_a_text_without_frames_is_its_chain_of_classes() -> None:
@@ -286,3 +295,10 @@ def test_aut_10_the_registry_has_each_version_under_its_number() -> None:
     assert grouped(of(GOLDEN[0]), lambda _: False).own == VersionedHash(1, PINNED[GOLDEN[0].name])
     with pytest.raises(KeyError):
         stack_hash(TRACE, 99)
+
+
+def test_aut_10_a_cluster_is_named_by_the_applications_place() -> None:
+    assert top_frame(of(BY_NAME["spring-jwt-expired@jdk-17"])) == "com.acme.security.JwtTokenProvider.validate"
+    framework_only = "org.springframework.security.authentication.dao"
+    assert top_frame(of(BY_NAME["spring-framework-only@native-reflection"])).startswith(framework_only)
+    assert top_frame(TRACE) == ""

@@ -49,6 +49,7 @@ _JAVA_REFLECTION: Final = ("java.lang.reflect.", "java.lang.invoke.", "jdk.inter
 """How a method was called by reflection changes while a process runs: natively at first, by generated code later.
 Lambdas have a class of their own, which newer releases do not show.
 """
+_JAVA_LAMBDA: Final = re.compile(r"\$\$(?:Lambda|ExternalSynthetic)")
 _PYTHON_COMPREHENSIONS: Final = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>"})
 """Frames of their own up to Python 3.11, and none since."""
 _PYTHON_PLACE: Final = re.compile(r".*[/\\](?:(?:site|dist)-packages|lib(?:64)?/(?:python|pypy)\d[\w.]*)[/\\]")
@@ -96,7 +97,7 @@ def _exception(one: TracedException, language: str, *, own_only: bool) -> list[s
 def comes_and_goes(language: str, frame: TracedFrame) -> bool:
     """A frame that the same fault has in one release of its language, or in one hour, and not in another."""
     if language == JAVA:
-        return frame["module"].startswith(_JAVA_REFLECTION) or "$$Lambda" in frame["module"]
+        return frame["module"].startswith(_JAVA_REFLECTION) or _JAVA_LAMBDA.search(frame["module"]) is not None
     return language == PYTHON and frame["function"] in _PYTHON_COMPREHENSIONS
 
 

@@ -31,6 +31,8 @@ def read(text: str, exception_class: str, root_cause_class: str | None) -> Trace
     """`text` masked and whole. What it does not name, the reported classes do: a stack of Firefox has no class in it,
     and a stack may end before the root cause.
     """
+    if "\n" not in text:
+        text = text.replace("\\n", "\n").replace("\\t", "\t")  # escaped once too often on its way
     language = _language(text)
     found = (java.read if language == UNKNOWN else READERS[language][1])(text)
     if language == UNKNOWN:

@@ -8,9 +8,12 @@ from ops.auth_errors.normaliser.traces import CAUSE, EXCEPTIONS_MAX, SUPPRESSED,
 from ops.auth_errors.reports.patterns import linear
 from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
 
+_WHERE: Final = (
+    r"[^()\n:]+\.(?:java|kt|kts|scala|groovy|clj)(?::-?\d+)?|Native Method|Unknown Source(?::\d+)?|<generated>"
+    r"|(?:SourceFile|r8-map-id-\w+):\d+"
+)
 FIRST_FRAME: Final = linear(
-    r"(?m)^[ \t]*at (?:[\w.@-]*/){0,2}[\w$.]+(?:/(?:0x)?[0-9a-f]+)?\.[\w$<>-]+"
-    r"\((?:[^()\n:]+\.(?:java|kt|kts|scala|groovy|clj)(?::-?\d+)?|Native Method|Unknown Source|<generated>)\)"
+    rf"(?m)^[ \t]*at (?:[\w.@-]*/){{0,2}}[\w$.]+(?:/(?:0x)?[0-9a-f]+)?\.[\w$<>-]+\((?:{_WHERE})\)"
 )
 _FRAME: Final = linear(r"(?m)^[ \t]*at ([^\s(][^\n(]*)\([^\n()]*\)")
 _MARKER: Final = re.compile(

@@ -81,8 +81,8 @@ MUTANTS: Final = (
     Mutant(
         "a trace is grouped by how reflection called its methods",
         V1,
-        'return frame["module"].startswith(_JAVA_REFLECTION) or "$$Lambda" in frame["module"]',
-        'return "$$Lambda" in frame["module"]',
+        'return frame["module"].startswith(_JAVA_REFLECTION) or _JAVA_LAMBDA',
+        "return _JAVA_LAMBDA",
         grouping(
             "test_aut_10_each_fault_has_a_hash_of_its_own_and_its_variants_share_it",
             "test_aut_10_a_golden_trace_keeps_its_hash",
