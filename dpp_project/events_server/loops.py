@@ -1,17 +1,19 @@
 """One loop in a thread of its own, started again where it fails, and watched for whether it gets on.
 
-A loop is given an event that says when to stop. Each question it puts to that event says that it gets on, and one that
-waits on it waits in order; so a loop needs no further word to be watched (jobs/deadline.py does the same for a pass).
-One that asks nothing for HANG_SECONDS hangs: every wait of a loop's is bounded (Postgres 20 s, SQS 4 s and its long
-poll 5 s, an endpoint 15 s), so that this is a fault of ours, or of the machine.
+A loop is given an event that says when to stop. Each question it puts to that event says that it gets on, as does each
+statement of its thread, so that a turn of many statements under a slow Postgres is none that hangs; one that waits on
+the event waits in order. So a loop needs no further word to be watched (jobs/deadline.py does the same for a pass). One
+that asks nothing for HANG_SECONDS hangs: every wait of a loop's is bounded (Postgres 20 s, SQS 4 s and its long poll,
+5 s), so that this is a fault of ours, or of the machine.
 """
 
 import threading
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import structlog
-from django.db import connections
+from django.db import connection, connections
 
 from dpp_project.events_server.metrics import FAILURES
 from dpp_project.outbox.events import Loop
@@ -98,12 +100,17 @@ class SupervisedLoop:
 
     def _run_once(self) -> BaseException | None:
         try:
-            self._loop.run(self.stop)
+            with connection.execute_wrapper(self._counted):
+                self._loop.run(self.stop)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the thread's end would take the loop along, unseen
             return error
         finally:
             self._give_connections_back()
         return None
+
+    def _counted(self, execute: Callable[..., Any], *asked: Any) -> Any:
+        self.stop.questions += 1
+        return execute(*asked)
 
     def _give_connections_back(self) -> None:
         try:

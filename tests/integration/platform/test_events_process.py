@@ -1,15 +1,19 @@
 """The process `events`: its loops do not harm each other, a hung one ends it, a signal ends it in order."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Final
 
 import pytest
 import redis as redis_library
+from django.db import connection
 
+from dpp_project.events_server.loops import HANG_SECONDS, SupervisedLoop
 from dpp_project.heartbeats import processes
 from dpp_project.heartbeats.models import ProcessHeartbeat
 from dpp_project.observe import metrics
+from dpp_project.outbox.events import Loop
 from tests.gear.servers.events_process import SERVED, an_events_process
 from tests.gear.waiting import wait_until
 
@@ -37,6 +41,34 @@ def test_a_loop_that_raises_exits_or_returns_takes_no_other_along_and_is_counted
             assert f'dpp_events_loop_failures_total{{loop="{name}"}} ' in page
         events.terminate()
         assert events.wait_exit() == 0
+
+
+def test_a_turn_of_many_statements_is_none_that_hangs() -> None:
+    """A Postgres that takes seconds for each: the loop comes to its next question late, and gets on all the same."""
+    asks, asked, ends = threading.Event(), threading.Event(), threading.Event()
+
+    def run(_stop: threading.Event) -> None:
+        asks.wait()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        asked.set()
+        ends.wait()
+
+    loop = SupervisedLoop(Loop("slow", run))
+    loop.start()
+    try:
+        wait_until(lambda: loop.stop.questions == 1, what="the thread's own question")
+        for seconds in (1, HANG_SECONDS):
+            loop.look(seconds=seconds)
+        assert loop.hangs
+        asks.set()
+        assert asked.wait(10)
+        loop.look(seconds=1)
+        assert not loop.hangs
+    finally:
+        loop.stop.set()
+        ends.set()
+        assert loop.ended(seconds=10)
 
 
 def test_a_loop_that_hangs_ends_the_process_and_the_others_give_back(tmp_path: Path) -> None:

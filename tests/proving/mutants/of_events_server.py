@@ -40,6 +40,13 @@ MUTANTS: Final = (
         loops("test_a_loop_that_asks_nothing_hangs_after_the_bound_and_one_that_waits_never"),
     ),
     Mutant(
+        "a slow Postgres is taken for a loop that hangs",
+        LOOPS,
+        "        self.stop.questions += 1\n        return execute(*asked)\n",
+        "        return execute(*asked)\n",
+        process("test_a_turn_of_many_statements_is_none_that_hangs"),
+    ),
+    Mutant(
         "a process that was frozen finds its loops hung",
         HOST,
         "            seconds = min(time.monotonic() - looked_at, 2 * LOOK_SECONDS)\n",
