@@ -95,10 +95,13 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         name="events",
-        shows="two processes killed at any moment, again and again: each event has its effect once, and none is lost",
-        command=(*PYTEST, "tests/integration/outbox/test_outbox_processes.py"),
-        least_cases=2_000,
-        measured_seconds=72,
+        shows="killed at each request and any moment, thrice delivered: each event has its effect once, none is lost",
+        command=(
+            *(*PYTEST, "tests/integration/outbox/test_outbox_processes.py", "tests/crash/test_outbox_crashes.py"),
+            *("tests/race/test_outbox_many.py", "tests/integration/outbox/test_outbox_snapshots.py"),
+        ),
+        least_cases=4_500,
+        measured_seconds=115,
     ),
     Proof(
         name="backlog",

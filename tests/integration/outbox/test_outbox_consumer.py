@@ -346,6 +346,23 @@ def test_aut_07_a_malformed_copy_leaves_an_event_that_is_done_or_at_work_alone(w
 
 
 @pytest.mark.contract("AUT-07")
+def test_aut_07_a_lease_lost_before_the_letter_leaves_none(world: EventWorld) -> None:
+    """Another consumer has handled the event by then: what the first one found does not count."""
+    event = delivered(world)
+
+    def overtaken(_event: Event) -> None:
+        world.handle = gear.enter
+        gear.aged_beside(event, seconds=61)
+        world.deliver(messages.of(event))
+        beside(lambda: gear.consumes(world, 1))
+        raise NotRetryable("unknown")
+
+    world.handle = overtaken
+    world.consume()
+    assert (gear.letters(), standing(event), gear.effects(), world.waiting()) == ([], ("DONE", 0, ""), ["a"], (0, 0))
+
+
+@pytest.mark.contract("AUT-07")
 def test_aut_07_a_letter_is_stored_once_however_often_its_message_comes(world: EventWorld) -> None:
     """The consumer dies between the letter and the delete."""
     world.deliver(QueueMessage("{}"))
