@@ -21,12 +21,12 @@ LETTERS = Counter("dpp_event_letters_total", "Dead letters of events, by their r
 
 COUNTED_MAX = 10_000
 _WAITING = """
-SELECT 'unpublished', (SELECT count(*) FROM (SELECT 1 FROM outbox_message WHERE status = 'PENDING' LIMIT %s) AS some)
+SELECT 'unpublished', (SELECT count(*) FROM (SELECT 1 FROM outbox_message WHERE status = 'PENDING' LIMIT %s) AS counted)
 UNION ALL
-SELECT 'claimed', (SELECT count(*) FROM (SELECT 1 FROM outbox_message WHERE status = 'PROCESSING' LIMIT %s) AS some)
+SELECT 'claimed', (SELECT count(*) FROM (SELECT 1 FROM outbox_message WHERE status = 'PROCESSING' LIMIT %s) AS counted)
 UNION ALL
 SELECT 'unhandled', (SELECT count(*) FROM (
-    SELECT 1 FROM outbox_message WHERE status = 'PUBLISHED' AND handled_at IS NULL LIMIT %s) AS some)
+    SELECT 1 FROM outbox_message WHERE status = 'PUBLISHED' AND handled_at IS NULL LIMIT %s) AS counted)
 """
 _OLDEST = """
 SELECT coalesce(greatest(0, extract(epoch FROM now() - min(next_retry_at))), 0)
