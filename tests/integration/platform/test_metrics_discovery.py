@@ -47,5 +47,16 @@ def test_dpp_74_every_metric_is_given_by_a_process_that_imported_no_dashboard(aw
         DOCUMENTED.findall((ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"))
     )
     sources = re.findall(r'^dpp_collector_failed\{name="(\w+)"\} (\S+)', page, re.MULTILINE)
-    known = ("budget", "events_queues", "jobs", "processes", "queues", "runs", "tickets")
+    known = (
+        "auth_errors",
+        "budget",
+        "events",
+        "events_queues",
+        "jobs",
+        "processes",
+        "queues",
+        "runs",
+        "tickets",
+        "webhooks",
+    )
     assert sources == [(name, "0.0") for name in known]
