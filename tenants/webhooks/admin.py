@@ -6,9 +6,11 @@ URLs are shown without what follows the host: a token of their owner's may stand
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from unfold.admin import TabularInline
@@ -156,7 +158,8 @@ class TriesOfDelivery(TabularInline):  # type: ignore[misc]  # unfold has no typ
 class WebhookDeliveryAdmin(_HookAdmin):
     list_display = ("delivery_id", "event", "tenant", "label", "attempts", "next_attempt_at", "created_at")
     list_filter = ("status",)
-    search_fields = ("=delivery_id", "=endpoint__endpoint_id", "=endpoint__tenant_id")
+    search_fields = ("delivery_id", "endpoint__tenant_id")
+    search_help_text = "A delivery's, message's or webhook's id, or a tenant's."
     list_select_related = ("message", "endpoint")
     fields = readonly_fields = (
         *("delivery_id", "message_id", "event", "key", "tenant", "endpoint", "label", "reason", "attempts"),
@@ -164,6 +167,19 @@ class WebhookDeliveryAdmin(_HookAdmin):
     )
     inlines = (TriesOfDelivery,)
     actions_detail = ("send_again",)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[WebhookDelivery], search_term: str
+    ) -> tuple[QuerySet[WebhookDelivery], bool]:
+        """By whole ids, each of which has an index; a webhook-id header has `msg_` before the message's."""
+        text = search_term.strip()
+        if not text:
+            return queryset, False
+        try:
+            name = UUID(text.removeprefix("msg_"))
+        except ValueError:
+            return queryset.filter(endpoint__tenant_id=text), False
+        return queryset.filter(Q(delivery_id=name) | Q(endpoint_id=name) | Q(message_id=name)), False
 
     @display(description="event")  # type: ignore[untyped-decorator]
     def event(self, delivery: WebhookDelivery) -> str:

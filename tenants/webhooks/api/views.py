@@ -126,10 +126,11 @@ class WebhookView(ApiView):
 
         A DISABLED webhook takes another URL and other events, and is enabled by `recover`.
         """
+        endpoint_id = _id(webhook_id)
         body = read_body(request, WebhookChange)
         answer = services.change(
             tenant_id=principal_of(request).tenant_id,
-            endpoint_id=_id(webhook_id),
+            endpoint_id=endpoint_id,
             actor=_owner(request),
             url=body.url,
             events=body.events,
@@ -241,10 +242,11 @@ class RecoverView(ApiView):
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         """All events since then that were held or failed are sent, in no order. A DISABLED webhook is enabled."""
+        endpoint_id = _id(webhook_id)
         body = read_body(request, RecoverRequest)
         answer = services.recover(
             tenant_id=principal_of(request).tenant_id,
-            endpoint_id=_id(webhook_id),
+            endpoint_id=endpoint_id,
             since=body.since,
             actor=_owner(request),
         )

@@ -332,3 +332,13 @@ def test_hook_05_the_consoles_first_page_names_those_in_trouble(console: Client,
     shown = page(console, "/admin/")
     assert str(disabled.pk) in shown
     assert str(well.pk) not in shown
+
+
+def test_hook_07_the_console_finds_deliveries_by_each_of_their_ids(console: Client) -> None:
+    found, other = a_delivery(an_endpoint()), a_delivery(an_endpoint())
+    terms = (found.pk, found.endpoint_id, found.message_id, f"msg_{found.message_id.hex}", found.endpoint.tenant_id)
+    for term in terms:
+        shown = page(console, f"/admin/webhooks/webhookdelivery/?q={term}")
+        assert str(found.pk) in shown, term
+        assert str(other.pk) not in shown, term
+    assert str(found.pk) not in page(console, "/admin/webhooks/webhookdelivery/?q=t_none")
