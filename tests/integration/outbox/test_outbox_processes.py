@@ -82,6 +82,22 @@ def test_aut_06_two_processes_killed_at_any_moment_again_and_again_do_each_effec
     proofs.report(cases=1_000)
 
 
+def test_aut_06_without_queues_events_wait_and_are_handled_once_there_are_some(
+    tmp_path: Path, world: EventWorld
+) -> None:
+    written_many(5)
+    none = {"DPP_EVENTS_QUEUE_URL": "", "DPP_EVENTS_DLQ_URL": ""}
+    with an_events_process(tmp_path, *PROGRAM, name="without", **none) as events:
+        assert events.lines("DPP_EVENTS_QUEUE_URL is not set: events wait in Postgres until it is")
+        events.terminate()
+        assert events.wait_exit() == 0
+    assert set(OutboxMessage.objects.values_list("status", "retry_count", "handled_at")) == {("PENDING", 0, None)}
+    assert (ProcessedMessage.objects.count(), effects()) == (0, [])
+    with a_process(tmp_path, world, "with"):
+        wait_until(all_handled, seconds=30, what="every event's end")
+    each_once(5)
+
+
 def test_aut_05_sigterm_with_work_in_hand_finishes_it_and_gives_every_claim_back(
     tmp_path: Path, world: EventWorld
 ) -> None:
