@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ops.auth_errors.analysis import top_frame
 from ops.auth_errors.normaliser import v1
@@ -302,3 +304,27 @@ def test_aut_10_a_cluster_is_named_by_the_applications_place() -> None:
     framework_only = "org.springframework.security.authentication.dao"
     assert top_frame(of(BY_NAME["spring-framework-only@native-reflection"])).startswith(framework_only)
     assert top_frame(TRACE) == ""
+
+
+LINES = [
+    "a.B: x", "Caused by: a.C: y", "\tSuppressed: a.D", "\tat a.B.c(B.java:1)", "\t... 3 more", "Error: x",
+    "    at f (/x.js:1:2)", "    at async Promise.all (index 0)", "f@https://h/x.js:1:2", "  [cause]: TypeError: z",
+    "  [errors]: [", "  }", "    ValueError: q", "Traceback (most recent call last):", '  File "x.py", line 1, in f',
+    "    f()", "ValueError: x", "KeyError", "  + Exception Group Traceback (most recent call last):",
+    '  |   File "y.py", line 2, in g', "  | ExceptionGroup: e (1 sub-exception)",
+    "  +-+---------------- 1 ----------------", "    | Traceback (most recent call last):",
+    "    +------------------------------------",
+    "During handling of the above exception, another exception occurred:", "panic: x", "goroutine 1 [running]:",
+    "main.f(0x1)", "\t/src/main.go:1 +0x1", "created by main.g in goroutine 1", "fatal error: y", "", " ",
+    "password=hunter2", "***", "(", "|", "at ",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=25).map("\n".join))
+@settings(max_examples=300, deadline=None)
+def test_aut_10_any_mixture_of_lines_is_read_and_what_is_kept_of_it_reads_the_same(text: str) -> None:
+    report = clean_report({"requestId": "r-1", "exceptionClass": "a.E", "stacktrace": text + "\nz"}, key=KEY)
+    assert not report.truncated
+    assert len(stack_hash(report.frames)) == 64
+    assert read(report.stacktrace, "a.E") == report.frames
+    assert read(text.replace("\n", "\r\n") + "\r\nz", "a.E") == report.frames

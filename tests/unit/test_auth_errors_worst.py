@@ -31,7 +31,8 @@ REPEATED = [
     "panic: ", "main.f()\n\t/x.go:1 +0x1\n", "created by ", "password=", "pwd=a ", 'password="', "password='\\",
     "token token=", "?a=b&", "://a@", "Cookie: a\n", "bearer token ", "basic aaaa ", "<password>", "--password x ",
     "[password", "-----BEGIN PRIVATE"+" KEY-----\n", "-----END PRIVATE"+" KEY-----", "dpp_abcdefgh_", "gh"+"p_",
-    "a:b@tcp(", "\\u0026a=", "\x1b[", "\x1b[1m", "\0", "\r", "\u2028", "e\u0301", "\ud83d", "가", "0x", "1", "-",
+    "a:b@tcp(", "\\u0026a=", "\x1b[", "\x1b[1m", "\0", "\r", "\u2028", "e\u0301", "\ud83d", "가", "\\n",
+    "\\n\\tat a.B.c(B.java:1)", "0x", "1", "-",
 ]  # fmt: skip
 ONCE = [
     "Authorization: {}", "password={}", 'password="{}', "Bearer {}1", "Basic {}1", "https://{}@h", "https://h/?a={}",

@@ -3,7 +3,7 @@ node prints them.
 """
 
 import re
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
 
 from ops.auth_errors.normaliser.traces import CAUSE, EXCEPTIONS_MAX, MEMBER, TracedFrame
@@ -52,8 +52,7 @@ def _group(text: str) -> list[FoundException]:
     if not errors:
         return [_section(text, CAUSE)]
     starts = [head.start() for head in islice(_MEMBER.finditer(members), EXCEPTIONS_MAX)]
-    ends = [*starts[1:], len(members)]
-    found = [_section(members[start:end], MEMBER) for start, end in zip(starts, ends, strict=True)]
+    found = [_section(members[start:end], MEMBER) for start, end in pairwise([*starts, len(members)])]
     return [*found[: EXCEPTIONS_MAX - 1], _section(own, CAUSE)]
 
 
