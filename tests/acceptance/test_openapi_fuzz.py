@@ -112,6 +112,8 @@ class Caller:
     delivery: WebhookDelivery
     auth_error_id: str
     cluster_id: str
+    others: dict[str, str]
+    """By what is done to a cluster, one to which it can be done; the rest is done to `cluster_id`."""
 
     def headers(self, method: str, path: str) -> dict[str, str]:
         if (method, path) == ("post", "/api/auth-errors"):
@@ -120,24 +122,24 @@ class Caller:
 
     def aim(self, case: Any, *, at_own: bool) -> None:
         """Random ids are unknown ids; half of the requests name what there is."""
-        if at_own and "run_id" in (case.path_parameters or {}):
-            case.path_parameters["run_id"] = self.run_id
-        if at_own and "name" in (case.path_parameters or {}):
-            case.path_parameters |= {"run_id": self.run_id_with_a_file, "name": FILE}
-        if at_own and "request_id" in (case.path_parameters or {}):
-            case.path_parameters["request_id"] = self.ticket_id
-        if at_own and "webhook_id" in (case.path_parameters or {}):
-            case.path_parameters["webhook_id"] = str(self.delivery.endpoint_id)
-        if at_own and "delivery_id" in (case.path_parameters or {}):
-            case.path_parameters["delivery_id"] = str(self.delivery.pk)
-        if at_own and isinstance(case.body, dict):
-            case.body |= {name: make() for name, make in LIKELY.items() if name in case.body}
-        if at_own and "auth_error_id" in (case.path_parameters or {}):
-            case.path_parameters["auth_error_id"] = self.auth_error_id
-        if at_own and "cluster_id" in (case.path_parameters or {}):
-            case.path_parameters["cluster_id"] = self.cluster_id
-        if at_own and "tenant_id" in (case.path_parameters or {}):
-            case.path_parameters["tenant_id"] = self.shop.tenant.tenant_id
+        if not at_own:
+            return
+        own = {
+            "run_id": self.run_id,
+            "request_id": self.ticket_id,
+            "webhook_id": str(self.delivery.endpoint_id),
+            "delivery_id": str(self.delivery.pk),
+            "auth_error_id": self.auth_error_id,
+            "cluster_id": self.others.get(case.path.rpartition("/")[2], self.cluster_id),
+            "tenant_id": self.shop.tenant.tenant_id,
+        }
+        asked = case.path_parameters or {}
+        if "name" in asked:
+            own |= {"run_id": self.run_id_with_a_file, "name": FILE}
+        asked |= {name: value for name, value in own.items() if name in asked}
+        if isinstance(case.body, dict):
+            likely = {name: make() for name, make in LIKELY.items()} | {"into": self.cluster_id}
+            case.body |= {name: value for name, value in likely.items() if name in case.body}
 
 
 def _with_a_file(tenant: Tenant) -> str:
@@ -159,7 +161,7 @@ def caller(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Caller:
     Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)
     reaper.run()
     delivery = webhooks.a_delivery(webhooks.an_endpoint(shop.tenant), DeliveryStatus.FAILED)
-    error, merged = auth_errors.analyzed(), auth_errors.analyzed(name="Merged")
+    error, merged, other = (auth_errors.analyzed(name=name) for name in ("Open", "Merged", "Other"))
     assert error.cluster_id is not None
     assert merged.cluster_id is not None
     clusters.merge(source_id=merged.cluster_id, into_id=error.cluster_id, by="operator:ada")
@@ -171,7 +173,8 @@ def caller(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Caller:
         ticket_id=str(tickets.opened().pk),
         delivery=delivery,
         auth_error_id=str(error.pk),
-        cluster_id=str(merged.cluster_id),
+        cluster_id=str(error.cluster_id),
+        others={"merge": str(other.cluster_id), "unmerge": str(merged.cluster_id)},
     )
 
 

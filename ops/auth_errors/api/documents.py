@@ -38,7 +38,9 @@ Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "
 
 def _plain(value: Any) -> Any:
     """Before it is measured: what Postgres cannot hold is gone, and a blank text is empty."""
-    return (plain_text(value) or "") if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return value.strip() if value.isascii() and "\0" not in value else plain_text(value) or ""
 
 
 _Plain: Final = BeforeValidator(_plain)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from ops.auth_errors.reports.patterns import linear
+from ops.auth_errors.reports.patterns import any_of, linear
 from runs.packs.shared.secret_marks import MARKED, PRIVATE_KEY
 
 MASK: Final = "***"
@@ -171,9 +171,20 @@ FORMS: Final = (
 )
 
 
+_PERHAPS: Final = any_of(
+    [
+        *(form.pattern.pattern for form in FORMS if isinstance(form, _Form)),
+        _PrivateKeys.head.pattern,
+    ]
+)
+"""Each form in one: a text that it finds nothing in has no secret, and costs a tenth."""
+
+
 def masked(text: str) -> str:
     """The text without its secrets; itself where there are none."""
     data = text.encode()
+    if _PERHAPS.search(data) is None:
+        return text
     for _ in range(ROUNDS_MAX):
         after = _once(data)
         if after == data:
