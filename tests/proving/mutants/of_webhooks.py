@@ -78,6 +78,20 @@ MUTANTS: Final = (
         sending("test_hook_08_a_sender_that_froze_after_its_claim_sends_nothing"),
     ),
     Mutant(
+        "one quick answer gives a webhook that hangs its room back",
+        BREAKER,
+        "now - slow_at >= SLOW_FOR",
+        "slow_at < now",
+        steps("test_hook_04_what_was_slow_is_so_until_it_has_been_quick_for_five_minutes"),
+    ),
+    Mutant(
+        "names of new webhooks take lookups from the others",
+        SENDING,
+        "network = world.doubtful if claimed.doubtful else world.proven",
+        "network = world.proven",
+        sending("test_hook_04_a_dead_name_server_of_a_new_endpoint_takes_no_lookup_from_a_proven_one"),
+    ),
+    Mutant(
         "one outage disables a webhook that is seldom used",
         BREAKER,
         "now - since >= FAILED_AGAIN_AFTER",
