@@ -64,6 +64,7 @@ def test_aut_04_the_analysis_finds_hash_and_cluster() -> None:
     ]
 
 
+@pytest.mark.contract("AUT-12")
 @pytest.mark.contract("AUT-04")
 @pytest.mark.parametrize("handle", [gear.handle_recorded, gear.handle_analysis])
 @pytest.mark.parametrize("decision", [one for one in DecisionType if STATUS_OF[one] in TERMINAL])

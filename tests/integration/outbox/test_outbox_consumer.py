@@ -69,6 +69,7 @@ def test_aut_06_the_handler_gets_what_was_written(world: EventWorld) -> None:
     ]
 
 
+@pytest.mark.contract("AUT-12")
 def test_aut_06_a_message_that_comes_again_is_deleted_without_effect(world: EventWorld) -> None:
     event = delivered(world)
     for _ in range(2):
@@ -114,6 +115,7 @@ def test_aut_06_a_loser_deletes_the_message_for_done_and_dead_alone(
     assert (gear.effects(), world.waiting()) == ([], (0, 0) if is_deleted else (0, 1))
 
 
+@pytest.mark.contract("AUT-12")
 def test_aut_06_a_lease_that_is_over_is_taken_and_the_first_consumer_rolls_back(world: EventWorld) -> None:
     """It froze in the middle of its handler; the second did the work meanwhile."""
     event = delivered(world)

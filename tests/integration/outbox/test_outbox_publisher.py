@@ -146,6 +146,7 @@ def test_aut_05_a_claim_that_was_taken_over_finalizes_nothing(world: EventWorld)
     assert (row.status, row.processing_owner, row.published_at) == ("PROCESSING", held["token"], None)
 
 
+@pytest.mark.contract("AUT-12")
 def test_aut_05_takeover_is_by_elapsed_time_alone(world: EventWorld) -> None:
     young, old = gear.written(gear.an_event("a")), gear.written(gear.an_event("b"))
     publisher = world.publisher()
