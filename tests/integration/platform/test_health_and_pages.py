@@ -317,7 +317,7 @@ def test_dpp_71_the_openapi_document_is_3_1_and_documents_every_reason(client: C
     assert reasons["enum"] == [code.value for code in REASONS]
     assert all(f"`{code}`: {reason.cause}" in reasons["description"] for code, reason in REASONS.items())
     for path, operations in document["paths"].items():
-        assert path.startswith(("/v1/", "/api/tickets"))
+        assert path.startswith(("/v1/", "/api/tickets", "/api/auth-errors"))
         for operation in operations.values():
             refusals = {status for status in operation["responses"] if status >= "400"}
             assert refusals >= {"400", "401", "403", "422", "429", "500", "503"}
