@@ -74,7 +74,7 @@ def test_aut_01_a_header_ends_at_any_line_end() -> None:
         assert clean(exceptionMessage=f"Cookie: a=b{end}kept").exception_message == f"Cookie: {MASK}\nkept"
 
 
-@pytest.mark.parametrize("inside", ["\0", "\x1b[31m", "\x1b[0;1m"])
+@pytest.mark.parametrize("inside", ["\0", "\x1b[31m", "\x1b[0;1m", "\x1b"])
 def test_aut_01_what_is_removed_cannot_hide_a_secret(inside: str) -> None:
     report = clean(exceptionMessage=f"pass{inside}word={inside}hunt{inside}er2{inside} x")
     assert report.exception_message == f"password={MASK} x"

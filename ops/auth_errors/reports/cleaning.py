@@ -117,7 +117,7 @@ def plain_text(value: str | None) -> str | None:
         return None
     value = _LINE_ENDS.sub("\n", value).replace("\0", "")
     if "\x1b" in value:
-        value = _COLOURS.sub("", value)
+        value = _COLOURS.sub("", value).replace("\x1b", "")
     try:
         value.encode()
     except UnicodeEncodeError:  # halves of surrogate pairs: joined where both are there, else replaced
