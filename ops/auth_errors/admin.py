@@ -170,13 +170,13 @@ class ClusterAdmin(DecidedAdmin):
     @admin.display(description="14 days")
     def trend(self, cluster: Cluster) -> SafeString:
         counts = list(_summary(cluster).trend.values())
-        return format_html('<span title="{}">{}</span>', ", ".join(map(str, counts)), bars(counts))
+        return format_html('<code title="{}">{}</code>', ", ".join(map(str, counts)), bars(counts))
 
     @admin.display(description="14 days (UTC)")
     def trend_days(self, cluster: Cluster) -> SafeString:
         days = _summary(cluster).trend
         rows = format_html_join("", "{} {}<br>", ((f"{day:%m-%d}", count) for day, count in days.items() if count))
-        return format_html("{}<br>{}", bars(list(days.values())), rows)
+        return format_html("<code>{}</code><br>{}", bars(list(days.values())), rows)
 
     @admin.display(description="tenants")
     def tenants(self, cluster: Cluster) -> str:
@@ -184,8 +184,8 @@ class ClusterAdmin(DecidedAdmin):
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "-"
 
     @admin.display(description="first seen")
-    def first_seen(self, cluster: Cluster) -> Any:
-        return _summary(cluster).first_seen_at
+    def first_seen(self, cluster: Cluster) -> str:
+        return f"{_summary(cluster).first_seen_at:%Y-%m-%d %H:%M:%S} UTC"
 
     @admin.display(description="newest error")
     def newest(self, cluster: Cluster) -> SafeString | str:
@@ -295,10 +295,9 @@ class AuthErrorAdmin(DecidedAdmin):
     sortable_by = ()
     list_per_page = 50
     fields = readonly_fields = (
-        *("auth_error_id", "tenant_id", "label", "dedup_key", "recorded_at", "occurred_at", "http_status"),
-        *("exception_class", "exception_message", "root_cause_class", "root_cause_message", "request_uri"),
-        *("http_method", "client_ip", "user_agent", "session_hash", "user_id", "in_cluster", "retry_count"),
-        *("next_retry_at", "life", "trace"),
+        *("label", "tenant_id", "in_cluster", "life", "exception_class", "exception_message", "root_cause_class"),
+        *("root_cause_message", "trace", "http_status", "request_uri", "http_method", "occurred_at", "dedup_key"),
+        *("auth_error_id", "client_ip", "user_agent", "session_hash", "user_id", "retry_count", "next_retry_at"),
     )
 
     @display(description="status", label=STATUS_COLORS)  # type: ignore[untyped-decorator]
