@@ -21,6 +21,9 @@ AT_ONCE: Final = 2
 """In a process: of its six threads, most are left to others, however many tenants register names that do not answer."""
 TURN_SECONDS: Final = 0.5
 _turns: Final = threading.BoundedSemaphore(AT_ONCE)
+_asking: Final[set[str]] = set()
+_asking_lock: Final = threading.Lock()
+"""Of one tenant one lookup at a time, and its others wait for no turn: it could keep all turns from everybody."""
 _NOT_PUBLIC: Final = "its address is not a public one; give a name that leads to public addresses only"
 _CURES: Final[dict[StrEnum, str]] = {
     Failure.NON_HTTPS: "must be https",
@@ -42,9 +45,21 @@ def checked_url(url: str, *, tenant_id: str) -> str | Refusal:
         written = location.url
         if len(written) > locations.URL_CHARACTERS_MAX:
             return invalid(FIELD, _CURES[Failure.INVALID_URL])
-        return written if _in_turn(written, tenant_id) else _busy()
+        return written if _alone(written, tenant_id) else _busy()
     except Refused as refused:
         return invalid(FIELD, _said(refused))
+
+
+def _alone(url: str, tenant_id: str) -> bool:
+    with _asking_lock:
+        if tenant_id in _asking:
+            return False
+        _asking.add(tenant_id)
+    try:
+        return _in_turn(url, tenant_id)
+    finally:
+        with _asking_lock:
+            _asking.discard(tenant_id)
 
 
 def _in_turn(url: str, tenant_id: str) -> bool:

@@ -168,3 +168,24 @@ def test_hook_06_a_registration_asks_and_dials_nothing(names: NamesOfTests) -> N
     with pytest.raises(AssertionError, match="dialled"):
         asyncio.run(names.connect(PUBLIC, 443))
     assert registration.checked_url("https://receiver.example/", tenant_id="t_a") == "https://receiver.example/"
+
+
+def test_hook_06_one_tenant_takes_one_turn_and_its_others_wait_for_none(
+    names: NamesOfTests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could keep every turn, one request after the other, and no other tenant would register anything."""
+    monkeypatch.setattr(registration, "TURN_SECONDS", 10.0)
+    monkeypatch.setattr(registration, "LOOKUP_SECONDS", 10.0)
+    with ThreadPoolExecutor(1) as slow:
+        asked = slow.submit(registration.checked_url, "https://never.example/", tenant_id="t_greedy")
+        wait_until(lambda: len(names.asked) == 1, what="its first lookup")
+        began = time.monotonic()
+        refused = registration.checked_url("https://receiver.example/", tenant_id="t_greedy")
+        assert isinstance(refused, Refusal)
+        assert refused.reason.value == "SERVICE_UNAVAILABLE"
+        assert registration.checked_url("https://receiver.example/", tenant_id="t_b") == "https://receiver.example/"
+        assert time.monotonic() - began < 5
+        assert names.asked == [("never.example", "t_greedy"), ("receiver.example", "t_b")]
+        names.let_go.set()
+        assert isinstance(asked.result(10), Refusal)
+    assert registration.checked_url("https://receiver.example/", tenant_id="t_greedy") == "https://receiver.example/"
