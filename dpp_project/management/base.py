@@ -8,6 +8,7 @@ The answer goes to stdout, everything said about it to stderr, so that a script 
 import json
 import os
 import pwd
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,6 +30,8 @@ Made = TypeVar("Made")
 EXIT_REFUSED: Final = 1
 EXIT_UNAVAILABLE: Final = 3
 LIMIT_MAX: Final = 1_000_000
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""But tab and line end; and what turns the direction of writing."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class OpsCommand(BaseCommand):
             for remark in (*(["dry run: nothing was changed"] if dry_run else []), *answer.remarks):
                 self.stderr.write(remark)
             for line in answer.lines:
-                self.stdout.write(line)
+                self.stdout.write(_without_controls(line))
         if answer.exit_code:
             raise SystemExit(answer.exit_code)
 
@@ -123,7 +126,12 @@ class OpsCommand(BaseCommand):
         return type(self).__module__.rpartition(".")[2]
 
     def _print_json(self, document: dict[str, Any]) -> None:
-        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+        self.stdout.write(_without_controls(json.dumps(document, ensure_ascii=False, indent=2, default=str)))
+
+
+def _without_controls(text: str) -> str:
+    """As JSON writes them. What strangers sent may be printed: a terminal must not take it for its own commands."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _refuse_what_is_no_text(options: Mapping[str, Any]) -> None:

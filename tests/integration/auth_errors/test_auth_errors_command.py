@@ -17,10 +17,14 @@ pytestmark = [pytest.mark.django_db, pytest.mark.contract("AUT-11")]
 
 
 def command(*arguments: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(printed(*arguments))
+    return answer
+
+
+def printed(*arguments: str) -> str:
     out = io.StringIO()
     call_command("auth_errors", *arguments, "--json", stdout=out)
-    answer: dict[str, Any] = json.loads(out.getvalue())
-    return answer
+    return out.getvalue()
 
 
 def told(*arguments: str) -> str:
@@ -124,3 +128,16 @@ def test_aut_11_a_dry_run_changes_nothing(arguments: list[str]) -> None:
     assert not (ClusterAlias.objects.exists())
     assert not (DecisionRule.objects.exists())
     assert not (AuditEntry.objects.exists())
+
+
+def test_aut_11_a_tenants_words_are_neither_commands_of_the_terminal_nor_lines_of_others() -> None:
+    """A report is a stranger's text: it could set the clipboard of who reads it, or write the line of another error."""
+    hostile = "a.B\n\x1b]52;c;Y3VybA==\x07forged\x9b2J\u202egpj"
+    one = gear.analyzed(exceptionClass=hostile, stacktrace=f"{hostile}\n\tat a.B.c(B.java:1)")
+    texts = [told("list"), told("list", "--clusters"), told("show", str(one.pk)), told("show", str(one.cluster_id))]
+    for text in (*texts, printed("show", str(one.pk))):
+        assert not {"\x1b", "\x07", "\x9b", "\r", "\u202e"} & set(text)
+    assert [text.count("\n") for text in texts[:2]] == [1, 1]
+    assert "a.B \\u001b]52" in texts[0]
+    assert "\tat a.B.c(B.java:1)" in texts[2]
+    assert command("show", str(one.pk))["exception_class"] == hostile

@@ -73,7 +73,8 @@ def _errors(options: dict[str, Any]) -> CommandAnswer:
     errors = reads.error_page(wanted, limit=limit).errors
     documents = [AuthErrorAnswer.in_a_list(one, for_operator=True).model_dump(mode="json") for one in errors]
     lines = [
-        f"{one.pk}  {one.recorded_at:%Y-%m-%d %H:%M:%S}  {one.status:18}  {one.tenant_id}  {one.exception_class}"
+        f"{one.pk}  {one.recorded_at:%Y-%m-%d %H:%M:%S}  {one.status:18}  {one.tenant_id}  "
+        f"{_on_one_line(one.exception_class)}"
         for one in errors
     ]
     return CommandAnswer({"auth_errors": documents}, lines or ["There are no such auth errors."])
@@ -85,7 +86,7 @@ def _clusters(options: dict[str, Any]) -> CommandAnswer:
     lines = [
         f"{one.cluster.pk}  {one.cluster.last_seen_at:%Y-%m-%d %H:%M:%S}  "
         f"{'REGRESSED' if one.cluster.regressed_at else one.cluster.status:9}  {one.occurrences:6}  "
-        f"{one.cluster.exception_class}  {one.cluster.top_frame}"
+        f"{_on_one_line(one.cluster.exception_class)}  {_on_one_line(one.cluster.top_frame)}"
         for one in found
     ]
     documents = [ClusterAnswer.of(one).model_dump(mode="json") for one in found]
@@ -234,6 +235,11 @@ def _document(subject: AuthError | Cluster) -> dict[str, Any]:
         return AuthErrorAnswer.whole(subject, for_operator=True).model_dump(mode="json")
     (summary,) = reads.summaries([Cluster.objects.get(pk=subject.pk)], today=clock.now().date())
     return ClusterAnswer.of(summary).model_dump(mode="json")
+
+
+def _on_one_line(reported: str) -> str:
+    """A tenant chose it, and could write the line of another error with it."""
+    return " ".join(reported.split())
 
 
 def _listed(document: dict[str, Any]) -> CommandAnswer:
