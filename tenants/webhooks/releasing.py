@@ -70,5 +70,7 @@ def _releasing() -> QuerySet[WebhookEndpoint]:
 
 
 def _deleted_with_some_waiting() -> QuerySet[WebhookEndpoint]:
-    waiting = WebhookDelivery.objects.filter(endpoint_id=OuterRef("pk"), status__in=transitions.WAITING)
-    return WebhookEndpoint.objects.filter(Exists(waiting), deleted_at__isnull=False)
+    """Status by status: each has an index of its own, and both at once have none but the whole table."""
+    of_it = WebhookDelivery.objects.filter(endpoint_id=OuterRef("pk"))
+    pending, held = (Exists(of_it.filter(status=status)) for status in transitions.WAITING)
+    return WebhookEndpoint.objects.filter(pending | held, deleted_at__isnull=False)
