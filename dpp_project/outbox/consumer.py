@@ -39,7 +39,7 @@ from dpp_project.outbox.models import OutboxMessage
 from dpp_project.outbox.pauses import Pauses
 from dpp_project.outbox.policy import POLICY, RetryPolicy
 from dpp_project.process_env import ENV
-from dpp_project.stores.postgres import DATABASE_AWAY
+from dpp_project.stores import postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +51,6 @@ VISIBILITY_SECONDS: Final = 30
 """For what is received and waits its turn; a consumer that died keeps a message from the others no longer."""
 VISIBILITY_SECONDS_MAX: Final = 43_000
 """SQS takes twelve hours at most."""
-_CONNECTION_LOST: Final = ("08", "53", "57P")
-"""What Postgres says with a connection that it ends or does not give: classes of its error codes."""
 TURN_SECONDS: Final = 10
 """What has waited so long behind a slow one is given back, for another consumer."""
 
@@ -169,7 +167,7 @@ class EventConsumer:
             return True
         except Exception as error:  # whatever a handler raises is its event's alone
             log.warning("event not handled", outbox_id=str(row.outbox_id), event_type=row.event_type, exc_info=error)
-            if _is_away(error):
+            if postgres.is_away(error):
                 return self._hand_back(message, row, token)
             return self._failed(message, row, token=token, retries=retries, error=type(error).__name__)
         metrics.DELIVERED.labels(outcome="done").inc()
@@ -225,15 +223,6 @@ class EventConsumer:
 
 class NoHandler(LookupError):  # noqa: N818  named for the finding
     """No app of this release handles the event."""
-
-
-def _is_away(error: Exception) -> bool:
-    """The connection was lost, not a statement refused: a lock that is not given is an OperationalError too.
-
-    Django has opened another one by now, where it could, so that the connection itself no longer tells.
-    """
-    state = getattr(error.__cause__, "sqlstate", None)
-    return isinstance(error, DATABASE_AWAY) and (state is None or state.startswith(_CONNECTION_LOST))
 
 
 def _read(message: Received) -> OutboxMessage:

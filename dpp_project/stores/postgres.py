@@ -29,8 +29,19 @@ _LOOK_SECONDS: Final = 0.1
 DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalError)
 """What a statement raises when Postgres does not answer: what it asked may have been done, and asking again later is
 right. Psycopg's own come from outside Django's cursor: the pool, and a connection that is given up."""
+_CONNECTION_LOST: Final = ("08", "53", "57P")
+"""What Postgres says with a connection that it ends or does not give: classes of its error codes."""
 
 Answered = TypeVar("Answered")
+
+
+def is_away(error: BaseException) -> bool:
+    """Of DATABASE_AWAY: the connection was lost, not one statement refused, as for a lock that is not given in time.
+
+    Django has opened another one by now, where it could, so that the connection itself no longer tells.
+    """
+    state = getattr(error.__cause__, "sqlstate", None)
+    return isinstance(error, DATABASE_AWAY) and (state is None or state.startswith(_CONNECTION_LOST))
 
 
 def session_settings(*, bounded: bool) -> str:

@@ -1,8 +1,9 @@
 """What an attempt came to, written down: the delivery, the attempt, the endpoint's health, all in one transaction.
 
 The mark is a compare-and-set on the lease's token. Who lost the lease (it ran out and another sender has it; a person
-deleted the endpoint, or sent the delivery anew) marks nothing at all. A death between answer and mark leaves the lease
-to run out: the message is sent again under the same webhook-id, and its receiver tells by it.
+deleted the endpoint, or sent the delivery anew; the database was restored to before it) marks nothing at all. A death
+between answer and mark leaves the lease to run out: the message is sent again under the same webhook-id, and its
+receiver tells by it.
 
 The endpoint's row is locked first, as everywhere; where it is locked already the mark comes with the next turn, so that
 one locked row holds up nobody else's marks.
@@ -21,7 +22,7 @@ from tenants.webhooks import breaker, messages, metrics, schedule, transitions
 from tenants.webhooks.breaker import GivenUp, Health
 from tenants.webhooks.claims import ClaimedDelivery
 from tenants.webhooks.delivery import AttemptMade
-from tenants.webhooks.models import DeliveryStatus, EndpointStatus
+from tenants.webhooks.models import DeliveryStatus, EndpointStatus, WebhookEndpoint
 
 log = structlog.get_logger("dpp.webhooks")
 
@@ -62,7 +63,7 @@ def mark(claimed: ClaimedDelivery, came: AttemptMade) -> Marked:
         cursor.execute(_LOOK, [claimed.endpoint_id])
         row = cursor.fetchone()
         if row is None:
-            return Marked.BUSY
+            return Marked.BUSY if WebhookEndpoint.objects.filter(pk=claimed.endpoint_id).exists() else Marked.LOST
         status, now, *health = row
         before = Health(**dict(zip(_HEALTH, health, strict=True)))
         given_up = None if came.is_success else breaker.given_up(before, now=now, status_code=came.status_code)

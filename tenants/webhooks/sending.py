@@ -26,6 +26,7 @@ from django.db.models.functions import Now
 from dpp_project import clock, encryption
 from dpp_project.outbound.connecting import Rules
 from dpp_project.outbound.network import Internet, Network
+from dpp_project.stores import postgres
 from dpp_project.stores.postgres import DATABASE_AWAY
 from tenants.webhooks import bodies, claims, delivery, marks, metrics, reach, signing_secrets
 from tenants.webhooks.claims import ClaimedDelivery
@@ -133,9 +134,9 @@ class WebhookSender:
             try:
                 if self._written(came) is Marked.BUSY:
                     again.append(came)
-            except DATABASE_AWAY:
-                raise
             except Exception as error:  # one that cannot be marked holds up no other; its lease runs out
+                if postgres.is_away(error):
+                    raise
                 log.exception("a mark failed", delivery_id=str(came.claimed.delivery_id), exc_info=error)
             self._unmarked.pop(0)  # only now: a database that goes away while it is marked leaves it here
         self._unmarked = again

@@ -358,6 +358,47 @@ def test_hook_08_who_lost_the_lease_marks_nothing(receivers: Receivers, what: st
     assert everything() == before
 
 
+@pytest.mark.contract("HOOK-04")
+def test_hook_04_a_mark_that_postgres_refuses_holds_up_no_other(receivers: Receivers) -> None:
+    gone, well = hooks.an_endpoint(url=url("status/410"), proven=True), hooks.an_endpoint(url=url("mine"))
+    hooks.deliveries_due(gone)
+    hooks.deliveries_due(well)
+    sender = sending.WebhookSender(a_world(receivers))
+    claimed = sorted(claims.claim(), key=lambda one: one.endpoint_id != gone.pk)
+    for one in claimed:
+        sender._came.put(sending._Came(one, sent(a_world(receivers), one)))
+    (waits,) = hooks.deliveries_due(gone)
+
+    def mark_all() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '100ms'")
+        try:
+            return sender._mark()
+        finally:
+            connection.close()
+
+    with transaction.atomic():  # its disabling wants to hold this one, which another has in its hands
+        WebhookDelivery.objects.select_for_update().get(pk=waits.pk)
+        assert OnAnotherConnection(mark_all).answer() is False
+    sender._loop.close()
+    assert hooks.statuses(well) == {"DELIVERED": 1}
+    assert (hooks.row(gone).status, hooks.statuses(gone)) == ("ENABLED", {"PENDING": 2})
+    WebhookDelivery.objects.filter(lease_until__isnull=False).update(lease_until=Now())
+    one_attempt(a_world(receivers))
+    assert hooks.row(gone).status == "DISABLED"
+
+
+@pytest.mark.contract("HOOK-08")
+def test_hook_08_a_mark_of_an_endpoint_that_a_restored_database_lacks_is_lost(receivers: Receivers) -> None:
+    endpoint = hooks.an_endpoint(url=url("mine"))
+    hooks.deliveries_due(endpoint)
+    (claimed,) = claims.claim()
+    came = sent(a_world(receivers), claimed)
+    for table in (WebhookDelivery, WebhookSecret, WebhookEndpoint):
+        table.objects.all().delete()
+    assert mark_of(claimed, came) is Marked.LOST
+
+
 def test_a_mark_does_not_wait_for_a_locked_endpoint(receivers: Receivers) -> None:
     endpoint = hooks.an_endpoint(url=url("mine"))
     hooks.deliveries_due(endpoint)

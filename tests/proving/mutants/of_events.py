@@ -6,6 +6,7 @@ from tests.proving.mutants.mutant import In, Mutant
 
 PUBLISHER: Final = "dpp_project/outbox/publisher.py"
 CONSUMER: Final = "dpp_project/outbox/consumer.py"
+POSTGRES: Final = "dpp_project/stores/postgres.py"
 LEDGER: Final = "dpp_project/outbox/ledger.py"
 RESENDING: Final = "dpp_project/outbox/resending.py"
 WRITING: Final = "dpp_project/outbox/writing.py"
@@ -71,7 +72,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a database that goes counts as an attempt",
-        CONSUMER,
+        POSTGRES,
         "return isinstance(error, DATABASE_AWAY) and (state is None or state.startswith(_CONNECTION_LOST))",
         "return isinstance(error, DATABASE_AWAY) and state is None",
         consumer("test_aut_06_a_database_that_goes_counts_no_attempt"),
