@@ -221,7 +221,10 @@ def send_test(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> WebhookD
             fanned_out_at=now,
         )
         delivery = WebhookDelivery.objects.create(
-            message=message, endpoint=endpoint, status=DeliveryStatus.PENDING, next_attempt_at=now
+            message=message,
+            endpoint=endpoint,
+            status=DeliveryStatus.PENDING,
+            next_attempt_at=transitions.not_ahead(now),
         )
         _record("webhook test sent", endpoint, actor, after={"delivery_id": delivery.delivery_id})
     return delivery

@@ -12,13 +12,15 @@ a status that has just changed (it reads the row FOR SHARE). Held is what must n
 A claim asks for an endpoint that is ENABLED and not deleted; a PENDING delivery of another is not sent. So no act has
 to move every row: beyond AT_ONCE, what was PENDING stays so and waits, and what is to be let go is marked on the
 endpoint (`release_since`) until releasing.py has let go of it all. A death in between leaves the mark.
+
+A process whose clock is ahead puts nothing off: what is sent is due by the database's clock at the latest.
 """
 
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q, QuerySet, Value
+from django.db.models import DateTimeField, Q, QuerySet, Value
 from django.db.models.functions import Least, Now
 
 from tenants.webhooks.models import DeliveryStatus, EndpointStatus, WebhookDelivery, WebhookEndpoint
@@ -62,7 +64,7 @@ def _set_aside(endpoint_id: UUID, status: EndpointStatus, reason: str, *, now: d
     )
     if not changed:
         return False
-    in_flight = Q(lease_token__isnull=False, lease_until__gt=now)
+    in_flight = Q(lease_token__isnull=False, lease_until__gt=not_ahead(now))
     waiting = WebhookDelivery.objects.filter(~in_flight, endpoint_id=endpoint_id, status=DeliveryStatus.PENDING)
     _some(waiting).update(status=DeliveryStatus.HELD, next_attempt_at=None, **_UNLEASED)
     return True
@@ -149,5 +151,9 @@ def _endpoint(endpoint_id: UUID, *statuses: EndpointStatus) -> QuerySet[WebhookE
 
 def _send_anew(deliveries: QuerySet[WebhookDelivery], *, now: datetime, **anew: int) -> int:
     return deliveries.update(
-        status=DeliveryStatus.PENDING, next_attempt_at=now, ended_at=None, reason="", **_UNLEASED, **anew
+        status=DeliveryStatus.PENDING, next_attempt_at=not_ahead(now), ended_at=None, reason="", **_UNLEASED, **anew
     )
+
+
+def not_ahead(now: datetime) -> Least:
+    return Least(Value(now), Now(), output_field=DateTimeField())

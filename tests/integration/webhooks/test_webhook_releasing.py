@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from dpp_project.clock import FixedClock
 from tenants.webhooks import releasing, services, transitions
@@ -36,6 +37,26 @@ def paused(count: int) -> WebhookEndpoint:
     for _ in range(count):
         a_delivery(endpoint, DeliveryStatus.HELD, attempts=3)
     return endpoint
+
+
+def test_hook_05_a_process_whose_clock_is_ahead_puts_nothing_off(clock: FixedClock) -> None:
+    endpoint = paused(1)
+    clock.advance(seconds=10 * 365 * 86_400)
+    services.change(**of(endpoint), status=EndpointStatus.ENABLED)
+    services.send_test(**of(endpoint))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT next_attempt_at <= clock_timestamp() FROM webhook_delivery")
+        assert cursor.fetchall() == [(True,), (True,)]
+
+
+def test_hook_07_what_deleted_webhooks_left_is_found_by_indexes(clock: FixedClock) -> None:
+    """Of the whole table it would be asked every 30 s, however large that is."""
+    endpoint = an_endpoint(deleted_at=clock.now())
+    a_delivery(endpoint, DeliveryStatus.HELD)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    plan = releasing._deleted_with_some_waiting().explain()
+    assert [name in plan for name in ("idx_webhook_delivery_due", "idx_webhook_delivery_held")] == [True, True], plan
 
 
 def is_releasing(endpoint: WebhookEndpoint) -> bool:
