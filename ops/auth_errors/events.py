@@ -3,6 +3,8 @@
     auth.error.recorded.v1             NEW -> ANALYSIS_REQUESTED, and the next event
     auth.error.analysis.requested.v1   ANALYSIS_REQUESTED -> ANALYSIS_COMPLETED: hash, cluster, rules
 
+When a retry is due, the ledger's row alone decides, by the database's clock: no event of it is claimed earlier.
+
 A terminal error is skipped, whatever comes and in whatever order; so is one that has come further than its event. The
 row is locked first: what is decided about it meanwhile waits, or is seen here.
 """
@@ -21,10 +23,6 @@ from ops.auth_errors.states import TERMINAL, AuthErrorStatus
 from ops.auth_errors.transitions import StepOutcome
 
 log = structlog.get_logger("dpp.ops")
-
-
-class TooEarly(Exception):  # noqa: N818  an outcome: the event comes again
-    """Its retry is not due; `next_retry_at` of the row decides."""
 
 
 def on_recorded(event: Event) -> None:
@@ -50,8 +48,6 @@ def on_analysis_requested(event: Event) -> None:
     if error.status in TERMINAL or error.status == AuthErrorStatus.ANALYSIS_COMPLETED:
         _skip(error, event)
         return
-    if error.status == AuthErrorStatus.RETRY and error.next_retry_at > clock.now():  # type: ignore[operator]  # constraint
-        raise TooEarly(str(error.pk))
     if (
         error.status != AuthErrorStatus.ANALYSIS_REQUESTED
         and transitions.request_analysis(auth_error_id=error.pk) is StepOutcome.LOST

@@ -27,7 +27,10 @@ PERIODS = (
     ),
 )
 
-_ERRORS: Final = "SELECT auth_error_id FROM auth_error WHERE auth_error_id < %s ORDER BY auth_error_id LIMIT %s"
+# By id, which finds them, and by the database's own time: an id is made by the clock of the process that recorded it.
+_ERRORS: Final = (
+    "SELECT auth_error_id FROM auth_error WHERE auth_error_id < %s AND recorded_at < %s ORDER BY auth_error_id LIMIT %s"
+)
 _DELETE_ERRORS: Final = (
     "DELETE FROM auth_error_decision WHERE auth_error_id = ANY(%s)",
     "DELETE FROM auth_error_cluster_member WHERE auth_error_id = ANY(%s)",
@@ -57,7 +60,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     oldest = retention.cutoff(KIND, now=now)
     errors = clusters = 0
     while errors < limit and not deadline.is_over():
-        count = _forget(_ERRORS, [uuid7.first_at(oldest), min(BATCH, limit - errors)], _DELETE_ERRORS)
+        count = _forget(_ERRORS, [uuid7.first_at(oldest), oldest, min(BATCH, limit - errors)], _DELETE_ERRORS)
         errors += count
         if count < BATCH:
             break
@@ -71,8 +74,9 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:
+    oldest = retention.cutoff(KIND, now=now)
     with connection.cursor() as cursor:
-        cursor.execute(_ERRORS, [uuid7.first_at(retention.cutoff(KIND, now=now)), limit])
+        cursor.execute(_ERRORS, [uuid7.first_at(oldest), oldest, limit])
         seen = len(cursor.fetchall())
     return PassReport(seen=seen, changed=seen)
 

@@ -2,6 +2,7 @@
 
 The event's key comes from the error's id, so there is one event for all its analyses: its ledger row is set back to
 wait, and its outbox row to be sent, both until the retry is due. An event that retention has deleted is written anew.
+The database's clock says when it is due, whatever this process's says; the error's own `next_retry_at` is for people.
 """
 
 from datetime import datetime, timedelta
@@ -31,12 +32,17 @@ def send_again(error: AuthError, *, now: datetime) -> None:
         return
     if event is not None:  # its analysis has committed, so no consumer is at it but one whose message came twice
         raise RuntimeError("the event of an analysis that is complete is being handled")
-    writing.insert(
-        event_types.analysis_requested(
-            auth_error_id=error.pk,
-            request_id=error.dedup_key,
-            occurred_at=error.occurred_at,
-            requested_at=now,
-            tenant_id=error.tenant_id,
-        )
+    _write_anew(error, now=now, after_seconds=step.delay_seconds)
+
+
+def _write_anew(error: AuthError, *, now: datetime, after_seconds: float) -> None:
+    anew = event_types.analysis_requested(
+        auth_error_id=error.pk,
+        request_id=error.dedup_key,
+        occurred_at=error.occurred_at,
+        requested_at=now,
+        tenant_id=error.tenant_id,
     )
+    writing.insert(anew)
+    event = OutboxMessage.objects.get(idempotency_key=event_types.ANALYSIS_REQUESTED.key(error.pk))
+    resending.handle_anew(event.pk, after_seconds=after_seconds)

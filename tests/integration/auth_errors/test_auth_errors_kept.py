@@ -63,6 +63,18 @@ def test_aut_11_a_fault_that_a_rule_or_a_merge_names_is_kept() -> None:
     assert Cluster.objects.count() == 3
 
 
+def test_aut_11_an_error_that_a_process_with_a_wrong_clock_recorded_is_kept(clock: FixedClock) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now()")
+        (now,) = cursor.fetchone()
+    clock.advance(seconds=-400 * 86_400)
+    error = gear.recorded()
+    assert error.pk < uuid7.first_at(now - timedelta(days=200))
+    assert retention.preview(now=now, limit=100).changed == 0
+    assert retention.run_once(now=now, limit=100).changed == 0
+    assert AuthError.objects.get().pk == error.pk
+
+
 def test_aut_11_a_scrape_tells_how_many_wait_and_how_long(clock: FixedClock) -> None:
     gear.recorded()
     gear.requested()
