@@ -1,12 +1,15 @@
 """Auth errors for tests: reported as a tenant reports them, and brought to each status by their own handlers."""
 
 import uuid
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from django.db import transaction
 from django.test import Client
 
+from dpp_project import clock
 from dpp_project.outbox.events import Event
 from dpp_project.outbox.models import OutboxMessage
 from ops.auth_errors import events, recording
@@ -93,3 +96,10 @@ def _handle(key: str) -> None:
 
 def row(auth_error_id: uuid.UUID) -> AuthError:
     return AuthError.objects.get(pk=auth_error_id)
+
+
+@contextmanager
+def later(*, seconds: int) -> Iterator[None]:
+    """So much time has passed for this process."""
+    with clock.use(clock.SystemClock(timedelta(seconds=seconds))):
+        yield
