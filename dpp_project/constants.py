@@ -20,7 +20,7 @@ MINIMUM_FEE_CAP_MICROS: Final = 100_000
 QUEUE_VISIBILITY_SECONDS: Final = 120
 QUEUE_MAX_RECEIVES: Final = 3
 EVENTS_VISIBILITY_SECONDS: Final = 90
-"""Longer than a consumer's lease of 60 s: the message of a consumer that died comes when it can be claimed."""
+"""Of a receive that names none, as a person's does: longer than a lease of 60 s. Consumers name their own."""
 EVENTS_MAX_RECEIVES: Final = 100
 """A net only. A message that comes early, and one whose claim is lost, count as receives of an event that is well."""
 EVENTS_RETENTION_SECONDS: Final = 14 * 86_400

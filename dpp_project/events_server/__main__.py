@@ -10,10 +10,11 @@ import django
 
 def main() -> int:
     django.setup()
+    from dpp_project import discovery
     from dpp_project.events_server.host import EventsHost
-    from dpp_project.outbox import handlers
 
-    return EventsHost(list(handlers.loops().values())).run()
+    loops = [loop for module in discovery.modules("events") for loop in getattr(module, "LOOPS", ())]
+    return EventsHost(loops).run()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -36,6 +37,9 @@ LATE_CODE: Final = 1
 
 class EventsHost:
     def __init__(self, loops: Sequence[Loop]) -> None:
+        twice = [name for name, count in Counter(loop.name for loop in loops).items() if count > 1]
+        if twice:
+            raise ValueError(f"two loops are called {', '.join(twice)}")
         self._loops = [SupervisedLoop(loop) for loop in loops]
         self._told: SimpleQueue[int] = SimpleQueue()
         self._stops = False

@@ -3,15 +3,12 @@
 import threading
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 
-from dpp_project import discovery
 from dpp_project.events_server.host import EventsHost
 from dpp_project.events_server.loops import GETS_ON_SECONDS, HANG_SECONDS, StopEvent, SupervisedLoop
 from dpp_project.events_server.metrics import FAILURES
-from dpp_project.outbox import handlers
 from dpp_project.outbox.events import Loop
 from tests.gear.waiting import wait_until
 
@@ -158,8 +155,6 @@ def test_the_heartbeats_progress_stands_still_while_one_loop_does_not_get_on(mon
     assert looked_at(silent_seconds=0) == 2
 
 
-def test_two_loops_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    twice = SimpleNamespace(LOOPS=(Loop("good", a_failure), Loop("good", a_failure)))
-    monkeypatch.setattr(discovery, "modules", lambda _name: [twice])
+def test_two_loops_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two loops are called good"):
-        handlers.loops()
+        EventsHost([Loop("good", a_failure), Loop("good", a_failure)])
