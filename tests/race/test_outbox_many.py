@@ -22,19 +22,23 @@ CONSUMERS = 8
 
 
 def everybody_at_it(world: EventWorld, *, until: int) -> None:
-    """The loops as the process runs them, each on its thread, until so many events have ended."""
+    """The loops as the process runs them, each on its thread, until so many events have ended and no message waits.
+
+    A copy whose claim was lost to the one at work stays invisible for the length of a lease: it was received, and what
+    becomes of it when it comes again is shown elsewhere.
+    """
+
+    def look() -> bool:
+        ended = ProcessedMessage.objects.filter(status__in=["DONE", "DEAD"]).count()
+        return ended == until and world.waiting()[0] == 0
+
     stop = threading.Event()
     loops = [*(world.publisher().run for _ in range(PUBLISHERS)), *(world.consumer().run for _ in range(CONSUMERS))]
     threads = [threading.Thread(target=loop, args=(stop,)) for loop in loops]
     for thread in threads:
         thread.start()
     try:
-        wait_until(
-            lambda: ProcessedMessage.objects.filter(status__in=["DONE", "DEAD"]).count() == until and world.is_empty(),
-            seconds=180,
-            pause_seconds=0.1,
-            what="all events end, and their messages are deleted",
-        )
+        wait_until(look, seconds=180, pause_seconds=0.1, what="all events end, and their messages are received")
     finally:
         stop.set()
         for thread in threads:

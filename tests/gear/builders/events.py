@@ -167,9 +167,6 @@ class EventWorld:
         """Visible and in flight."""
         return self.queues.counts(self.queues.runs_url)
 
-    def is_empty(self) -> bool:
-        return self.waiting() == (0, 0) and self.delayed() == 0
-
     def delayed(self) -> int:
         found = self.queues.sqs.get_queue_attributes(
             QueueUrl=self.queues.runs_url, AttributeNames=["ApproximateNumberOfMessagesDelayed"]
