@@ -20,10 +20,11 @@ FIELD: Final = "url"
 AT_ONCE: Final = 2
 """In a process: of its six threads, most are left to others, however many tenants register names that do not answer."""
 TURN_SECONDS: Final = 0.5
+OWN_SECONDS: Final = 0.5
 _turns: Final = threading.BoundedSemaphore(AT_ONCE)
 _asking: Final[set[str]] = set()
-_asking_lock: Final = threading.Lock()
-"""Of one tenant one lookup at a time, and its others wait for no turn: it could keep all turns from everybody."""
+_asked: Final = threading.Condition()
+"""Of one tenant one lookup at a time; its others wait for it and for no turn: they could keep all from everybody."""
 _NOT_PUBLIC: Final = "its address is not a public one; give a name that leads to public addresses only"
 _CURES: Final[dict[StrEnum, str]] = {
     Failure.NON_HTTPS: "must be https",
@@ -51,15 +52,16 @@ def checked_url(url: str, *, tenant_id: str) -> str | Refusal:
 
 
 def _alone(url: str, tenant_id: str) -> bool:
-    with _asking_lock:
-        if tenant_id in _asking:
+    with _asked:
+        if not _asked.wait_for(lambda: tenant_id not in _asking, timeout=OWN_SECONDS):
             return False
         _asking.add(tenant_id)
     try:
         return _in_turn(url, tenant_id)
     finally:
-        with _asking_lock:
+        with _asked:
             _asking.discard(tenant_id)
+            _asked.notify_all()
 
 
 def _in_turn(url: str, tenant_id: str) -> bool:

@@ -175,6 +175,7 @@ def test_hook_06_one_tenant_takes_one_turn_and_its_others_wait_for_none(
 ) -> None:
     """It could keep every turn, one request after the other, and no other tenant would register anything."""
     monkeypatch.setattr(registration, "TURN_SECONDS", 10.0)
+    monkeypatch.setattr(registration, "OWN_SECONDS", 0.05)
     monkeypatch.setattr(registration, "LOOKUP_SECONDS", 10.0)
     with ThreadPoolExecutor(1) as slow:
         asked = slow.submit(registration.checked_url, "https://never.example/", tenant_id="t_greedy")
