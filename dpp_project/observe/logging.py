@@ -26,12 +26,13 @@ _TELLING = re.compile(
 )
 _SECRETS = (
     (re.compile(r"\b(dpp_[A-Za-z0-9]{8})_[A-Za-z0-9_\-]{20,}"), rf"\1_{MASK}"),
+    (re.compile(r"\bwhsec_[A-Za-z0-9+/_\-]{16,}=*"), f"whsec_{MASK}"),
     (re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)=)[^&\s\"']+", re.IGNORECASE), rf"\1{MASK}"),
     (re.compile(r"(://[^:/@\s]*:)[^@/\s]+@"), rf"\1{MASK}@"),
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
 )
 # What every one of the above begins with: most texts have none of it, and each line has a dozen texts.
-_SUSPECT = re.compile(r"dpp_|x-amz-|://|bearer|basic", re.IGNORECASE)
+_SUSPECT = re.compile(r"dpp_|whsec_|x-amz-|://|bearer|basic", re.IGNORECASE)
 _INFRASTRUCTURE = ("psycopg", "psycopg_pool", "redis", "botocore", "urllib3", "kombu", "django.db.utils", "pycurl")
 MAX_FRAMES = 25
 

@@ -27,6 +27,7 @@ SHOWN_MAX = 7
 RANDOM = "q8Zr1Tk2LmP0x7Vb9Nc3Wd5Ef6Gh4Jy" * 4
 MARKED = [
     "dpp" + "_abcdefgh_" + RANDOM[:43],
+    "wh" + "sec_" + RANDOM[:31] + "/" + RANDOM[:11] + "=",
     "ey" + "JhbGciOiJSUzI1NiJ9.eyJzdWIiOiI0MiJ9." + RANDOM[:40],
     "ey" + "JhbGciOiJkaXIifQ..x1." + RANDOM[:30] + ".y2",
     "gh" + "p_" + RANDOM[:36],

@@ -85,6 +85,7 @@ def test_dpp_73_fields_with_telling_names_are_masked(lines: Lines, name: str) ->
     ("text", "kept"),
     [
         (f"key {KEY} used", "dpp_Ab3dEf9h_[redacted]"),
+        ("signed with whsec_" + "C2FVs/cr3t+" * 3 + "=", "signed with whsec_[redacted]"),
         (f"https://s3/x?X-Amz-Credential={CANARY}&X-Amz-Signature={CANARY}&n=1", "&n=1"),
         (f"postgresql://dpp:{CANARY}@db/x", "postgresql://dpp:[redacted]@db/x"),
         (f"Authorization: Bearer {CANARY}{CANARY}", "Bearer [redacted]"),

@@ -146,7 +146,9 @@ _JWT: Final = (
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}"
 )
 _PLATFORM_KEY: Final = r"dpp_[0-9A-Za-z]{8}_[0-9A-Za-z]{16,}"
-_MARKS: Final = "|".join((_JWT, _PLATFORM_KEY, *(form for kind, form in MARKED.items() if kind != PRIVATE_KEY)))
+_WHSEC: Final = r"\bwhsec_[A-Za-z0-9+/_-]{16,}={0,2}"
+"""Of our webhooks, and of all that sign as they do."""
+_MARKS: Final = "|".join((_JWT, _PLATFORM_KEY, _WHSEC, *(form for kind, form in MARKED.items() if kind != PRIVATE_KEY)))
 
 FORMS: Final = (
     _Form(linear(_MARKS)),
