@@ -7,6 +7,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, mod
 
 from dpp_project.http.cursors import CursorParameter
 from dpp_project.outbound.locations import URL_CHARACTERS_MAX
+from dpp_project.outbound.refusals import Blocked, Failure
 from tenants.webhooks import bodies, selectors
 from tenants.webhooks.event_names import EventName
 from tenants.webhooks.models import DeliveryStatus, EndpointStatus, WebhookAttempt, WebhookDelivery, WebhookEndpoint
@@ -144,7 +145,12 @@ class WebhookTry(BaseModel):
 
     @classmethod
     def of(cls, attempt: WebhookAttempt) -> Self:
-        return cls(at=attempt.at, status_code=attempt.status_code, ms=attempt.ms, error=attempt.error)
+        return cls(at=attempt.at, status_code=attempt.status_code, ms=attempt.ms, error=_told(attempt.error))
+
+
+def _told(error: str) -> str:
+    """Where a name leads inside is nobody's business: as at registration, it does not lead to a public address."""
+    return Failure.DNS_ERROR.value if error in Blocked else error
 
 
 class Delivery(BaseModel):

@@ -182,6 +182,18 @@ def test_hook_06_deliveries_show_what_came_of_each_try_and_never_an_answer(shop:
     assert (twice.status_code, twice.json()["reason_code"]) == (409, "CONFLICT")
 
 
+def test_hook_06_a_try_tells_no_one_where_a_name_leads_inside(shop: Shop, clock: FixedClock) -> None:
+    """As at registration: a name that leads nowhere and one that leads inside, by now, are answered alike."""
+    endpoint = an_endpoint(shop.tenant)
+    delivery = a_delivery(endpoint)
+    kept = ["DNS_ERROR", "PRIVATE_IP", "LOOPBACK", "LINK_LOCAL", "RESERVED_IP", "CONNECT_ERROR"]
+    for number, error in enumerate(kept):
+        WebhookAttempt.objects.create(delivery=delivery, at=clock.now(), status_code=None, ms=number, error=error)
+    (shown,) = shop.get(f"{HOOKS}/{endpoint.pk}/deliveries").json()["deliveries"]
+    assert [one["error"] for one in reversed(shown["tries"])] == ["DNS_ERROR"] * 5 + ["CONNECT_ERROR"]
+    assert list(WebhookAttempt.objects.order_by("pk").values_list("error", flat=True)) == kept  # for operators
+
+
 def test_hook_07_deliveries_are_read_page_by_page_and_by_status(shop: Shop, clock: FixedClock) -> None:
     endpoint, beside = an_endpoint(shop.tenant), an_endpoint(shop.tenant)
     a_delivery(beside)
