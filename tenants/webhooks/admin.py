@@ -146,6 +146,7 @@ class TriesOfDelivery(TabularInline):  # type: ignore[misc]  # unfold has no typ
     extra = 0
     can_delete = False
     tab = False
+    per_page = 50  # one that its owner sent again and again has thousands
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -342,3 +342,14 @@ def test_hook_07_the_console_finds_deliveries_by_each_of_their_ids(console: Clie
         assert str(found.pk) in shown, term
         assert str(other.pk) not in shown, term
     assert str(found.pk) not in page(console, "/admin/webhooks/webhookdelivery/?q=t_none")
+
+
+def test_hook_07_the_console_shows_the_tries_of_a_delivery_by_the_page(console: Client) -> None:
+    """Its owner can have it sent again for weeks; all of it at once would be the process's memory."""
+    found = a_delivery(registered().endpoint)
+    WebhookAttempt.objects.bulk_create(
+        WebhookAttempt(delivery=found, status_code=500, ms=70_000 + number) for number in range(120)
+    )
+    where = f"/admin/webhooks/webhookdelivery/{found.pk}/change/"
+    shown = [number for number in range(120) if str(70_000 + number) in page(console, where)]
+    assert shown == list(range(70, 120))
