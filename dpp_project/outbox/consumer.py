@@ -123,8 +123,7 @@ class EventConsumer:
         try:
             row = _read(message)
         except Malformed as wrong:
-            self._refuse(message, wrong)
-            return True
+            return self._refuse(message, wrong)
         token = uuid7.new()
         ledger.ensure_row_exists(row.outbox_id)
         retries = ledger.claim(row.outbox_id, token=token)
@@ -136,7 +135,7 @@ class EventConsumer:
             except LeaseLost:
                 return self._not_ours(message, ledger.standing(row.outbox_id))
 
-    def _refuse(self, message: Received, wrong: Malformed) -> None:
+    def _refuse(self, message: Received, wrong: Malformed) -> bool:
         """A row that another consumer works on, or that has ended, is left as it is: this message alone is wrong."""
         token, outbox_id = uuid7.new(), message.outbox_id
         if outbox_id is None or not OutboxMessage.objects.filter(pk=outbox_id).exists():
@@ -144,8 +143,12 @@ class EventConsumer:
         else:
             ledger.ensure_row_exists(outbox_id)
             claimed = None if isinstance(ledger.claim(outbox_id, token=token), Standing) else token
-        letters.give_up(message, reason=wrong.reason, detail=str(wrong), token=claimed)
+        try:
+            letters.give_up(message, reason=wrong.reason, detail=str(wrong), token=claimed)
+        except LeaseLost:  # this consumer froze for a minute: the message comes again, and finds how the event stands
+            return False
         metrics.DELIVERED.labels(outcome="dead").inc()
+        return True
 
     def _not_ours(self, message: Received, standing: Standing) -> bool:
         if standing.has_ended:

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,7 @@ from django.db import OperationalError, connection, connections
 
 from dpp_project.aws.sqs_sender import QueueMessage, Unreachable
 from dpp_project.outbox import consumer as consumer_module
-from dpp_project.outbox import ledger, messages, resending
+from dpp_project.outbox import ledger, letters, messages, resending
 from dpp_project.outbox.events import Event, EventDescriptor, NotRetryable
 from dpp_project.outbox.models import EventDeadLetter, OutboxMessage, ProcessedMessage
 from tests.gear.builders import events as gear
@@ -362,6 +363,23 @@ def test_aut_07_a_lease_lost_before_the_letter_leaves_none(world: EventWorld) ->
     world.handle = overtaken
     world.consume()
     assert (gear.letters(), standing(event), gear.effects(), world.waiting()) == ([], ("DONE", 0, ""), ["a"], (0, 0))
+
+
+@pytest.mark.contract("AUT-07")
+def test_aut_07_a_lease_lost_before_a_malformed_messages_letter_leaves_the_message(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event, give_up = gear.written(gear.an_event("a")), letters.give_up
+
+    def late(*arguments: Any, **options: Any) -> None:
+        gear.aged(event, seconds=61)
+        gear.claimed_by_another(event)
+        give_up(*arguments, **options)
+
+    monkeypatch.setattr(letters, "give_up", late)
+    world.deliver(QueueMessage("nonsense", attributes=messages.of(event).attributes))
+    assert world.consume() == 1
+    assert (gear.letters(), standing(event), world.waiting()) == ([], ("PROCESSING", 0, ""), (0, 1))
 
 
 @pytest.mark.contract("AUT-07")
