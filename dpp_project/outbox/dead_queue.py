@@ -1,10 +1,11 @@
 """Empties the queue behind the events': messages that a hundred receives did not finish, which is a net only.
 
-    store    the letter, and the ledger row DEAD in the same transaction, unless the event has ended or is at work
+    store    the letter, and in the same transaction the ledger row DEAD, where its last consumer left it PROCESSING
     delete   from the queue
 
 A death in between brings the message back, which finds its letter. A handler that kills its process each time ends
-here; an event that is well comes here only by its copies, and goes on by the resend.
+here. An event that waits, or that nobody has begun, comes here by its copies or by an outage (a full disk: Postgres
+answers, and no row can be claimed), which is none of its own fault: it goes on by the resend.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -63,7 +64,7 @@ def _see_to(message: Received) -> bool:
     claimed = None
     if outbox_id is not None and OutboxMessage.objects.filter(pk=outbox_id).exists():
         ledger.ensure_row_exists(outbox_id)
-        standing = ledger.claim(outbox_id, token=token)
+        standing = ledger.claim(outbox_id, token=token, only_abandoned=True)
         if not isinstance(standing, Standing):
             claimed = token
         elif standing.has_ended:

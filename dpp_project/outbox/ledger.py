@@ -25,6 +25,11 @@ WHERE outbox_id = %s AND (
     OR status = 'PROCESSING' AND lease_until < now())
 RETURNING retry_count
 """
+_CLAIM_ABANDONED: Final = """
+UPDATE processed_message SET lease_owner = %s, lease_until = now() + make_interval(secs => %s)
+WHERE outbox_id = %s AND status = 'PROCESSING' AND lease_until < now()
+RETURNING retry_count
+"""
 _STANDING: Final = """
 SELECT status, coalesce(greatest(0, extract(epoch FROM coalesce(lease_until, next_retry_at) - now())), 0)
 FROM processed_message WHERE outbox_id = %s
@@ -65,10 +70,10 @@ def ensure_row_exists(outbox_id: UUID) -> None:
     _rows(_ENSURE, outbox_id)
 
 
-def claim(outbox_id: UUID, *, token: UUID) -> int | Standing:
-    """How often it was retried, where the row is now ours."""
+def claim(outbox_id: UUID, *, token: UUID, only_abandoned: bool = False) -> int | Standing:
+    """How often it was retried, where the row is now ours. Abandoned: its consumer died, or lost its database."""
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, [token, LEASE_SECONDS, outbox_id])
+        cursor.execute(_CLAIM_ABANDONED if only_abandoned else _CLAIM, [token, LEASE_SECONDS, outbox_id])
         won = cursor.fetchone()
     return standing(outbox_id) if won is None else int(won[0])
 

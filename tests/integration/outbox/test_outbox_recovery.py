@@ -235,6 +235,24 @@ def test_aut_07_a_copy_in_the_dead_queue_ends_no_event_that_is_well(world: Event
 
 
 @pytest.mark.contract("AUT-07")
+def test_aut_07_an_outage_that_outlasts_a_hundred_receives_ends_no_event(world: EventWorld) -> None:
+    """Consumers received them again and again, and could claim none: their rows are due, or not there at all."""
+    unknown, due = (gear.written(gear.an_event(thing)) for thing in "ab")
+    world.publish()
+    ledger.wait(due.outbox_id, token=gear.claimed_by_another(due), retry_count=1, delay_seconds=0, error="x")
+    world.empty()
+    for event in (unknown, due):
+        given_up(world, messages.of(event))
+    assert dead_queue.drain(world.queues.dlq_url, limit=10) == (2, 0)
+    for event in (unknown, due):
+        gear.aged(event, seconds=601)
+    assert run("events_overdue") == (2, 2)
+    world.publish()
+    world.consume()
+    assert gear.effects() == ["a", "b"]
+
+
+@pytest.mark.contract("AUT-07")
 def test_aut_07_the_command_lists_shows_and_redrives(world: EventWorld, capsys: pytest.CaptureFixture[str]) -> None:
     event = died(world)
     number = EventDeadLetter.objects.get().pk
