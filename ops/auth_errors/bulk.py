@@ -113,12 +113,16 @@ def _says_it(latest: ClusterDecision, decision: DecisionType, cluster: Cluster, 
 def run_once(*, now: datetime, limit: int) -> PassReport:
     """Go on with each decision that is not finished, oldest first."""
     del now
-    seen = changed = 0
+    seen = changed = errors = 0
     for pk in _unfinished(limit):
         seen += 1
-        while not deadline.is_over() and (count := _batch(pk)) is not None:
-            changed += count
-    return PassReport(seen=seen, changed=changed)
+        try:
+            while not deadline.is_over() and (count := _batch(pk)) is not None:
+                changed += count
+        except Exception as error:  # one that cannot go on holds up no other; it comes again
+            errors += 1
+            log.exception("a decision about a cluster waits", decision=pk, exc_info=error)
+    return PassReport(seen=seen, changed=changed, errors=errors)
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 
 from dpp_project.audit.models import AuditEntry
@@ -169,6 +169,30 @@ def test_aut_11_a_large_cluster_is_decided_batch_by_batch(monkeypatch: pytest.Mo
     assert gear.row(late.pk).status == "ANALYSIS_COMPLETED"
     assert ErrorDecision.objects.count() == 5
     assert bulk.run_once(now=now(), limit=5).seen == 0
+
+
+@pytest.mark.contract("AUT-11")
+def test_aut_11_a_decision_that_cannot_go_on_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "BATCH", 1)
+    decisions = []
+    for name in ("Stuck", "Well"):
+        errors = [gear.analyzed(name=name) for _ in range(3)]
+        decisions.append(decide_cluster(cluster_of(errors[0]), DecisionType.IGNORE).decision)
+    stuck, well = decisions
+    real = bulk._decide_all
+
+    def refuses(decision: ClusterDecision, ids: Any) -> int:
+        if decision.pk == stuck.pk:
+            raise OperationalError("a lock was not given")
+        return real(decision, ids)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk, "_decide_all", refuses)
+        report = bulk.run_once(now=now(), limit=5)
+    assert (report.seen, report.changed, report.errors) == (2, 2, 1)
+    assert ClusterDecision.objects.get(pk=well.pk).finished_at is not None
+    assert bulk.run_once(now=now(), limit=5).changed == 2
+    assert not ClusterDecision.objects.filter(finished_at__isnull=True).exists()
 
 
 @pytest.mark.contract("AUT-11")
