@@ -226,6 +226,7 @@ def send_test(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> WebhookD
             status=DeliveryStatus.PENDING,
             next_attempt_at=transitions.not_ahead(now),
         )
+        delivery.refresh_from_db(fields=["next_attempt_at"])  # of Postgres's clock
         _record("webhook test sent", endpoint, actor, after={"delivery_id": delivery.delivery_id})
     return delivery
 
