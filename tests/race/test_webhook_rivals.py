@@ -1,5 +1,6 @@
 """Two at one webhook, or fifty at one tenant: ten are made, two secrets live, and what is held is sent or held."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -11,7 +12,7 @@ from django.db import connection
 from dpp_project import clock
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
-from tenants.webhooks import reach, services, signing_secrets
+from tenants.webhooks import reach, registration, services, signing_secrets
 from tenants.webhooks.models import (
     DeliveryStatus,
     EndpointStatus,
@@ -29,7 +30,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("HOO
 
 @pytest.fixture(autouse=True)
 def _names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked up by each as if in a process of its own: within one, a tenant's lookups wait for each other."""
     monkeypatch.setattr(reach, "network", NamesOfTests)
+    monkeypatch.setattr(registration, "_alone", registration._in_turn)
+    monkeypatch.setattr(registration, "_turns", threading.BoundedSemaphore(50))
 
 
 def at_once(count: int, call: Any) -> list[Any]:
