@@ -91,7 +91,7 @@ bench-ocr: setup ## Character error rate by kind of page, and pages a minute (SE
 
 prove: setup ## Every slow proof, each with its count (P=devstack for one)
 	@sh dpp_project/devstack/setup_image.sh --may
-	@$(AROUND) $(PY) -m tests.proving.proofs $(P)
+	@$(PY) -m tests.proving.proofs $(P)
 
 mutants: setup ## Plant small faults, one after the other; the suite must find each (M=gate for some)
 	@$(AROUND) $(PY) -m tests.proving.mutants $(M)

@@ -1,26 +1,33 @@
-"""`make prove`: every slow proof in turn, each telling its cases, seed and seconds, and failing on a short count.
+"""`make prove`: every slow proof, two at a time, each telling its cases, seed and seconds, failing on a short count.
 
 A proof is a command that calls `report` once or more. A proof that ran less than it promises has failed, whatever its
 exit code says: a check that quietly checked nothing is worse than none.
+
+Most proofs wait more than they compute, so two share the machine, each with services of its own; what measures one
+thing against another runs alone, at the end. The longest start first.
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 REPORT_VARIABLE = "DPP_PROOF_REPORT"
 BUDGET_SECONDS = 85 * 60
+LANES = 2
 LIMIT_PERCENT = 130
 """Of what was measured. A proof that has grown by a third is looked at; what is still to come needs the rest."""
 SKIPPED = 77
 """What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
+WITH_SERVICES = (sys.executable, "-m", "dpp_project.devstack", "with-services", "--")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
 FUZZ_CASES = 20_000
 FUZZ = (sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/acceptance/test_openapi_fuzz.py")
@@ -33,7 +40,9 @@ class Proof:
     command: Sequence[str]
     least_cases: int
     measured_seconds: int
-    """What it took alone on two quiet cores."""
+    """What it took in a whole `make prove` on two quiet cores."""
+    alone: bool = False
+    """It compares times within its run, and a neighbour would be measured too."""
 
     @property
     def limit_seconds(self) -> int:
@@ -165,6 +174,7 @@ PROOFS: tuple[Proof, ...] = (
         command=(*PYTEST, "tests/race/test_siege.py"),
         least_cases=600,
         measured_seconds=95,
+        alone=True,
     ),
     Proof(
         name="fuzz",
@@ -215,20 +225,43 @@ def verdict(proof: Proof, *, exit_code: int, told: Told, seconds: float) -> str 
 
 
 def run(proof: Proof) -> str | None:
-    print(f"== {proof.name}: {proof.shows}", flush=True)  # noqa: T201
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+    """Why it failed, or None. What it printed comes in one piece, when it has ended."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as told_file, tempfile.TemporaryFile("w+") as said_file:
         started = time.monotonic()
-        environ = os.environ | {REPORT_VARIABLE: file.name}
-        exit_code = subprocess.run(proof.command, env=environ, check=False).returncode
+        environ = os.environ | {REPORT_VARIABLE: told_file.name}
+        command = (*WITH_SERVICES, *proof.command)
+        ran = subprocess.run(command, env=environ, stdout=said_file, stderr=subprocess.STDOUT, check=False)
         seconds = time.monotonic() - started
-        told = read_report(Path(file.name))
-    if exit_code == SKIPPED:
-        print(f"== {proof.name}: SKIPPED, shown is nothing; the reason stands above", flush=True)  # noqa: T201
-        return None
-    failed = verdict(proof, exit_code=exit_code, told=told, seconds=seconds)
-    said = f"cases={told.cases} seed={','.join(told.seeds) or 'none'} seconds={seconds:.0f}"
-    print(f"== {proof.name}: {said} {'FAILED: ' + failed if failed else 'holds'}", flush=True)  # noqa: T201
+        told = read_report(Path(told_file.name))
+        said_file.seek(0)
+        output = said_file.read()
+    if ran.returncode == SKIPPED:
+        failed, ending = None, "SKIPPED, shown is nothing; the reason stands above"
+    else:
+        failed = verdict(proof, exit_code=ran.returncode, told=told, seconds=seconds)
+        said = f"cases={told.cases} seed={','.join(told.seeds) or 'none'} seconds={seconds:.0f}"
+        ending = f"{said} {'FAILED: ' + failed if failed else 'holds'}"
+    print(f"== {proof.name}: {proof.shows}\n{output}== {proof.name}: {ending}", flush=True)  # noqa: T201
     return failed
+
+
+def in_turns(chosen: Iterable[Proof]) -> Iterator[list[Proof]]:
+    """What runs beside each other, then each that must be alone."""
+    beside, alone = [], []
+    for proof in sorted(chosen, key=lambda proof: -proof.measured_seconds):
+        (alone if proof.alone else beside).append(proof)
+    return itertools.chain([beside], ([proof] for proof in alone))
+
+
+def most_seconds(chosen: Iterable[Proof]) -> int:
+    """What they take, each at its limit, with the next begun in the lane that is free first."""
+    total = 0
+    for turn in in_turns(chosen):
+        lanes = [0] * LANES
+        for proof in turn:
+            lanes[lanes.index(min(lanes))] += proof.limit_seconds
+        total += max(lanes)
+    return total
 
 
 def main() -> int:
@@ -238,12 +271,15 @@ def main() -> int:
     chosen = parser.parse_args().only or names
     if unknown := set(chosen) - set(names):
         parser.error(f"no proof is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    started = time.monotonic()
-    failed = [proof.name for proof in PROOFS if proof.name in chosen and run(proof) is not None]
+    started, failed = time.monotonic(), []
+    for turn in in_turns(proof for proof in PROOFS if proof.name in chosen):
+        with ThreadPoolExecutor(LANES) as lanes:
+            ends = {lanes.submit(run, proof): proof.name for proof in turn}
+            failed += [ends[end] for end in as_completed(ends) if end.result() is not None]
     seconds = time.monotonic() - started
     if seconds > BUDGET_SECONDS:
         failed.append(f"all proofs together took {seconds:.0f} s, allowed are {BUDGET_SECONDS}")
-    print(f"prove: {'FAILED: ' + ', '.join(failed) if failed else 'all hold'}")  # noqa: T201
+    print(f"prove: {'FAILED: ' + ', '.join(failed) if failed else f'all hold, in {seconds:.0f} s'}")  # noqa: T201
     return 1 if failed else 0
 
 

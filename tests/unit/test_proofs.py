@@ -1,6 +1,7 @@
 """The runner behind `make prove` fails a proof that ran too little, took too long, or failed."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,10 @@ def proof(code: str, *, least_cases: int = 2) -> Proof:
         ("report(cases=5); raise SystemExit(3)", "exit code 3"),
     ],
 )
-def test_a_proof_is_judged_by_what_it_ran(code: str, failed: str | None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_proof_is_judged_by_what_it_ran(
+    code: str, failed: str | None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proofs, "WITH_SERVICES", ())  # it needs none
     assert proofs.run(proof(code)) == failed
     said = capfd.readouterr().out
     assert "== sample: cases=" in said
@@ -49,8 +53,16 @@ def test_outside_of_make_prove_a_report_goes_nowhere(monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_run_beside_each_other_the_longest_first_and_what_compares_times_alone() -> None:
+    short, long = replace(proof("pass"), name="short", measured_seconds=10), replace(proof("pass"), name="long")
+    alone = replace(proof("pass"), name="alone", measured_seconds=600, alone=True)
+    turns = [[each.name for each in turn] for turn in proofs.in_turns([short, alone, long])]
+    assert turns == [["long", "short"], ["alone"]]
+    assert proofs.most_seconds([short, alone, long]) == 78 + 780
+
+
 def test_all_proofs_fit_into_their_time() -> None:
-    assert sum(each.limit_seconds for each in proofs.PROOFS) <= proofs.BUDGET_SECONDS
+    assert proofs.most_seconds(proofs.PROOFS) <= proofs.BUDGET_SECONDS
     assert len({each.name for each in proofs.PROOFS}) == len(proofs.PROOFS)
 
 
