@@ -353,3 +353,18 @@ def test_hook_07_the_console_shows_the_tries_of_a_delivery_by_the_page(console: 
     where = f"/admin/webhooks/webhookdelivery/{found.pk}/change/"
     shown = [number for number in range(120) if str(70_000 + number) in page(console, where)]
     assert shown == list(range(70, 120))
+
+
+def test_hook_07_the_tries_of_a_delivery_go_in_batches_too(clock: FixedClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_retention, "TRIES_AT_ONCE", 3)
+    endpoint = an_endpoint()
+    for tries in (0, 8, 2):
+        found = a_delivery(endpoint, FAILED)
+        WebhookAttempt.objects.bulk_create(WebhookAttempt(delivery=found, status_code=500, ms=1) for _ in range(tries))
+    WebhookDelivery.objects.update(created_at=clock.now() - timedelta(days=31))
+    assert webhook_retention._delete_deliveries(clock.now(), 10) == 3
+    assert WebhookAttempt.objects.count() == 7
+    assert WebhookDelivery.objects.exists()
+    webhook_retention.run_once(now=clock.now(), limit=100)
+    assert not WebhookAttempt.objects.exists()
+    assert not WebhookDelivery.objects.exists()
