@@ -105,7 +105,7 @@ SAFETY: Final = (
         "event-given-up",
         "failed too often, refused, or given up by the queue",
         "outbox",
-        "RAISES=2 REFUSALS=1 LETTERS=1 OUTAGES=1 STEALS=0",
+        "RAISES=2 REFUSALS=1 LETTERS=1 OUTAGES=1 STEALS=0 CRASHES=2",
     ),
     _sound(
         "event-redriven",

@@ -499,7 +499,7 @@ idle:
   :: atomic {                                              /* dpp_project/outbox/dead_queue.py */
        dlq ->
        if
-       :: CLAIMABLE || ledger == ABSENT -> claim()
+       :: LEASE_IS_OVER -> claim()
        :: else -> dlq = 0; goto idle                       /* it has ended, or goes on without this message */
        fi
      }
