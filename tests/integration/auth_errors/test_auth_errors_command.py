@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from dpp_project.audit.models import AuditEntry
+from dpp_project.management.base import CommandAnswer, OpsCommand
 from ops.auth_errors.models import AuthError, ClusterAlias, DecisionRule
 from tests.gear.builders import auth_errors as gear
 
@@ -132,12 +133,31 @@ def test_aut_11_a_dry_run_changes_nothing(arguments: list[str]) -> None:
 
 def test_aut_11_a_tenants_words_are_neither_commands_of_the_terminal_nor_lines_of_others() -> None:
     """A report is a stranger's text: it could set the clipboard of who reads it, or write the line of another error."""
-    hostile = "a.B\n\x1b]52;c;Y3VybA==\x07forged\x9b2J\u202egpj"
+    hostile = "a.B\n]52;c;Y3VybA==\x07forged\x9b2J\u202egpj"
     one = gear.analyzed(exceptionClass=hostile, stacktrace=f"{hostile}\n\tat a.B.c(B.java:1)")
     texts = [told("list"), told("list", "--clusters"), told("show", str(one.pk)), told("show", str(one.cluster_id))]
     for text in (*texts, printed("show", str(one.pk))):
         assert not {"\x1b", "\x07", "\x9b", "\r", "\u202e"} & set(text)
     assert [text.count("\n") for text in texts[:2]] == [1, 1]
-    assert "a.B \\u001b]52" in texts[0]
     assert "\tat a.B.c(B.java:1)" in texts[2]
     assert command("show", str(one.pk))["exception_class"] == hostile
+
+
+class Said(OpsCommand):
+    """Prints what a stranger sent, wherever it was kept."""
+
+    text = "a\x1b]52;c;Y3VybA==\x07\x9b2J\u202eb\r\n\tc"
+
+    def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
+        del dry_run, options
+        return CommandAnswer({"text": self.text}, [self.text])
+
+
+def test_aut_11_no_command_prints_controls_of_a_terminal() -> None:
+    out = io.StringIO()
+    call_command(Said(), stdout=out)
+    assert out.getvalue() == "a\\u001b]52;c;Y3VybA==\\u0007\\u009b2J\\u202eb\\u000d\n\tc\n"
+    out = io.StringIO()
+    call_command(Said(), "--json", stdout=out)
+    assert not {"\x1b", "\x07", "\x9b", "\r", "\u202e"} & set(out.getvalue())
+    assert json.loads(out.getvalue()) == {"text": Said.text}
