@@ -150,7 +150,7 @@ class WebhookTry(BaseModel):
 
 def _told(error: str) -> str:
     """Where a name leads inside is nobody's business: as at registration, it does not lead to a public address."""
-    return Failure.DNS_ERROR.value if error in Blocked else error
+    return Failure.DNS_ERROR.value if error in Blocked.__members__ else error
 
 
 class Delivery(BaseModel):
