@@ -1,13 +1,14 @@
 """Auth errors and clusters as they are read: pages from one range of one index each, and the life of one error.
 
-The order of ids is the order of recording, so a page begins below an id, and `since` is an id too. A filter by
-cluster takes what is merged into it along.
+The order of ids is the order of recording, so a page begins below an id. `since` is the database's time of recording;
+ids carry the recorder's, which only bounds what is read, with room for clocks that differ. A filter by cluster takes
+what is merged into it along.
 """
 
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection
@@ -22,6 +23,8 @@ from ops.auth_errors.states import AuthErrorStatus, ClusterStatus
 
 TREND_DAYS: Final = 14
 TENANTS_SHOWN: Final = 50
+CLOCKS_DIFFER: Final = timedelta(minutes=5)
+_FIRST_DAY: Final = datetime(1970, 1, 2, tzinfo=UTC)
 UNSHOWN: Final = ("stacktrace", "frames", "exception_message", "root_cause_message")
 """Of an error in a list."""
 
@@ -73,7 +76,8 @@ def _chosen(wanted: Wanted) -> QuerySet[AuthError]:
     if wanted.exception_class is not None:
         rows = rows.filter(exception_class=wanted.exception_class)
     if wanted.since is not None:
-        rows = rows.filter(auth_error_id__gte=uuid7.first_at(wanted.since))
+        bound = uuid7.first_at(max(wanted.since, _FIRST_DAY) - CLOCKS_DIFFER)
+        rows = rows.filter(auth_error_id__gte=bound, recorded_at__gte=wanted.since)
     if wanted.below is not None:
         rows = rows.filter(auth_error_id__lt=wanted.below)
     return rows

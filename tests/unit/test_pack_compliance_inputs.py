@@ -1,6 +1,7 @@
 """A rule that could never work is refused at submit, and the error names its field."""
 
 import socket
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -81,13 +82,19 @@ def test_dpp_64_a_wrong_rule_is_named(inputs: dict[str, Any], place: tuple[Any, 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the API compiles of a request."""
     made: list[str] = []
-    for of in (regexes, schemas, expressions):
 
-        def count(*arguments: Any, _of: Any = of, _compile: Any = of.compiled, **options: Any) -> Any:
-            made.append(_of.__name__.rpartition(".")[2])
-            return _compile(*arguments, **options)
+    def count(of: ModuleType, name: str) -> None:
+        compiles = getattr(of, name)
 
-        monkeypatch.setattr(of, "compiled", count)
+        def counting(*arguments: Any, **options: Any) -> Any:
+            made.append(of.__name__.rpartition(".")[2])
+            return compiles(*arguments, **options)
+
+        monkeypatch.setattr(of, name, counting)
+
+    count(regexes, "compiled")
+    count(schemas, "compiled_schema")
+    count(expressions, "compiled_expression")
     return made
 
 

@@ -100,7 +100,13 @@ class AuthErrorsQuery(BaseModel):
     status: Annotated[AuthErrorStatus | None, Field(description="Only such.")] = None
     cluster: Annotated[uuid.UUID | None, Field(description="Only of this cluster and what is merged into it.")] = None
     exception_class: Annotated[
-        str | None, Field(alias="class", max_length=300, description="Only with this exception class.")
+        str | None,
+        Field(
+            alias="class",
+            max_length=300,
+            pattern=r"^[^\x00-\x1f\x7f-\x9f\ufffd]+$",
+            description="Only with this class.",
+        ),
     ] = None
     since: Annotated[Moment | None, Field(description="Only recorded at that time or later, with its offset.")] = None
 

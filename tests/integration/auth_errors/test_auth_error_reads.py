@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from django.db import connection
 from django.test import Client
 from django.utils.dateparse import parse_datetime
 
+from dpp_project import clock as clock_module
+from dpp_project.clock import FixedClock
 from ops.auth_errors import clusters, deciding, reads
 from ops.auth_errors.models import AuthError
 from ops.auth_errors.reads import Wanted
@@ -72,6 +75,14 @@ def test_aut_11_an_operator_reads_all_by_each_filter(client: Client) -> None:
     whole = read(client, f"/{first.pk}").json()
     assert (whole["cluster_id"], whole["stack_hash"]) == (str(first.cluster_id), first.stack_hash)
     assert whole["stacktrace"] == first.stacktrace
+
+
+def test_aut_11_since_is_the_databases_time_whatever_clock_made_the_id(client: Client) -> None:
+    with clock_module.use(FixedClock(clock_module.now() - timedelta(minutes=1))):
+        late = gear.recorded(tenant_id="t_a")
+    assert ids(read(client, since=late.recorded_at.isoformat())) == [str(late.pk)]
+    assert ids(read(client, since=(late.recorded_at + timedelta(microseconds=1)).isoformat())) == []
+    assert ids(read(client, since="1970-01-01T00:00:00Z")) == [str(late.pk)]
 
 
 @pytest.mark.parametrize(
