@@ -1,6 +1,6 @@
 """The API against its own document: right and wrong requests by the thousand; no 5xx, no undocumented status or body.
 
-`make test` sends at least 2,000, always the same ones. `make fuzz` and `make prove` send DPP_FUZZ_CASES (20,000), other
+`make test` sends at least 1,500, always the same ones. `make fuzz` and `make prove` send DPP_FUZZ_CASES (20,000), other
 ones each time; DPP_FUZZ_SEED=<n> sends those of an earlier time again.
 """
 
@@ -44,7 +44,7 @@ from tests.proving import proofs
 
 pytestmark = [pytest.mark.contract("DPP-02", "DPP-03", "DPP-71"), pytest.mark.timeout(900)]
 
-LEAST_CASES: Final = 2_000
+LEAST_CASES: Final = 1_500
 CASES: Final = int(os.environ.get("DPP_FUZZ_CASES", LEAST_CASES))
 CHECKS: Final[list[Any]] = [
     not_a_server_error,
@@ -54,7 +54,9 @@ CHECKS: Final[list[Any]] = [
     response_schema_conformance,
 ]
 FILE: Final = "text.md"
-# Of a hundred cases so many go to each. An address without anything to vary is called once.
+AT_LEAST: Final = 40
+"""To each address with something to vary; fewer may all be refused."""
+# How the cases are shared out. An address without anything to vary is called once.
 SHARES: Final = {
     ("post", "/v1/runs"): 18,
     ("get", "/v1/runs"): 12,
@@ -188,13 +190,13 @@ def operations() -> dict[tuple[str, str], Any]:
 
 def test_openapi_fuzz_every_operation_has_its_share() -> None:
     assert set(operations()) == set(SHARES)
-    assert sum(SHARES.values()) >= 100
 
 
 @pytest.mark.parametrize(("method", "path"), SHARES)
 def test_openapi_fuzz_no_answer_leaves_the_document(caller: Caller, method: str, path: str) -> None:
     operation = operations()[method, path]
-    wanted = -(-CASES * SHARES[method, path] // 100)
+    share = SHARES[method, path]
+    wanted = max(AT_LEAST, -(-CASES * share // sum(SHARES.values()))) if share else 0
     counted: dict[int, int] = {}
 
     @settings(

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, connections
 
 from dpp_project.aws import clients, sqs_sender
-from dpp_project.outbox import pauses, queue
+from dpp_project.outbox import consumer, pauses, queue
 from dpp_project.outbox.models import EventDeadLetter, OutboxMessage, ProcessedMessage
 from dpp_project.settings import ENV
 from tests.gear.builders import events as gear
@@ -91,6 +91,8 @@ def test_aut_05_events_wait_while_the_queue_is_away(
             patch.setattr(clients, "sqs", lambda: client)
             world.senders.append(sqs_sender.to(world.queues.runs_url))
         monkeypatch.setattr(queue, "poller", lambda: client)
+        # A message whose answer was cut stays invisible for so long.
+        monkeypatch.setattr(consumer, "VISIBILITY_SECONDS", 2)
         with loops(world):
             gear.written_many(EVENTS)
             with proxy.outage(mode):

@@ -351,7 +351,8 @@ def test_hook_07_the_console_shows_the_tries_of_a_delivery_by_the_page(console: 
         WebhookAttempt(delivery=found, status_code=500, ms=70_000 + number) for number in range(120)
     )
     where = f"/admin/webhooks/webhookdelivery/{found.pk}/change/"
-    shown = [number for number in range(120) if str(70_000 + number) in page(console, where)]
+    text = page(console, where)
+    shown = [number for number in range(120) if str(70_000 + number) in text]
     assert shown == list(range(70, 120))
 
 
