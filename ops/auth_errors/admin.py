@@ -318,7 +318,7 @@ class AuthErrorAdmin(DecidedAdmin):
                 for line in reads.life_of(error)
             ),
         )
-        return format_html("<table><tbody>{}</tbody></table>", rows)
+        return format_html('<div class="dpp-steps"><table><tbody>{}</tbody></table></div>', rows)
 
     @admin.display(description="stacktrace")
     def trace(self, error: AuthError) -> SafeString:
