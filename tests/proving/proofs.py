@@ -29,6 +29,8 @@ SKIPPED = 77
 """What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
 WITH_SERVICES = (sys.executable, "-m", "dpp_project.devstack", "with-services", "--")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
+WAITING = (*PYTEST, "-n", "3", "--dist", "worksteal")
+"""For what waits for processes that it starts and kills."""
 FUZZ_CASES = 20_000
 FUZZ = (sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/acceptance/test_openapi_fuzz.py")
 
@@ -98,7 +100,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         name="crash",
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
-        command=(*PYTEST, "tests/crash/test_reaper_cutpoints.py"),
+        command=(*WAITING, "tests/crash/test_reaper_cutpoints.py"),
         least_cases=1_500,
         measured_seconds=545,
     ),
@@ -122,7 +124,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         name="tickets",
         shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
-        command=(*PYTEST, "tests/crash/test_tickets_crashes.py"),
+        command=(*WAITING, "tests/crash/test_tickets_crashes.py"),
         least_cases=1_300,
         measured_seconds=223,
     ),
