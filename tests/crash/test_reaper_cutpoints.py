@@ -29,7 +29,7 @@ pytestmark = [
 ]
 __all__ = ["forge", "quick_surroundings", "rich_shop"]
 
-SPREAD: Final = 4
+SPREAD: Final = 8
 """The fast tests strike each action at every fourth of its requests."""
 
 every_situation = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)

@@ -33,7 +33,7 @@ pytestmark = [
 ]
 __all__ = ["forge", "quick_seconds", "quick_surroundings", "rich_shop"]
 
-SPREAD: Final = 12
+SPREAD: Final = 20
 every_deed = pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
 
 
