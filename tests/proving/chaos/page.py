@@ -23,7 +23,7 @@ receipts. Then the faults end, recovery has its time, and everything is counted:
   `manage.py money_verify` proves it; nothing is open, queued or on its way;
 - each result that was sold can be had, with the hash that was sealed;
 - each auth error that a customer reported stands once, was analysed once and is in the cluster of its kind; no event
-  was given up; the end of each run was told to its tenant's webhook under one id, signed, and taken at least once.
+  was given up; the end of each run reached its tenant's webhook under one id, signed, and was taken at least once.
 """
 
 
@@ -56,7 +56,7 @@ def _summary(day: Day) -> list[str]:
         f"- {found.deposits:,} top-ups of {found.credited_micros:,} micros, {found.charged_micros:,} micros charged.",
         f"- {found.results_read:,} results read back, each with the hash that was sealed.",
         f"- {found.events.reports:,} auth errors reported, each analysed once, in {found.events.clusters} clusters.",
-        f"- {found.events.messages:,} webhooks came {found.events.letters:,} times, {found.events.doubled:,} again.",
+        f"- {found.events.messages:,} webhooks came {found.events.letters:,} times, {found.events.doubled:,} doubled.",
         f"- Dead letters stored: {found.dead_letters}.",
         *(f"- WRONG: {what}" for what in found.wrong),
         "",
