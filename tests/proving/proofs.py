@@ -249,7 +249,8 @@ def run(proof: Proof) -> str | None:
 
 def in_turns(chosen: Iterable[Proof]) -> Iterator[list[Proof]]:
     """What runs beside each other, then each that must be alone."""
-    beside, alone = [], []
+    beside: list[Proof] = []
+    alone: list[Proof] = []
     for proof in sorted(chosen, key=lambda proof: -proof.measured_seconds):
         (alone if proof.alone else beside).append(proof)
     return itertools.chain([beside], ([proof] for proof in alone))
