@@ -7,7 +7,7 @@ however long the ledger grows.
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 
 from django.db import connection
@@ -23,21 +23,23 @@ _ENTRIES_OF_ENDED_RUN: Final = """,
         SELECT *, %s::bigint AS taken_micros FROM ended
     ),
     ledger_charge AS (
-        INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, actor)
-        SELECT gen_random_uuid(), tenant_id, run_id, 'CHARGE', -taken_micros, actor
+        INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, actor, lineage_id, spend_day)
+        SELECT gen_random_uuid(), tenant_id, run_id, 'CHARGE', -taken_micros, actor, lineage_id, spend_day
           FROM taken WHERE taken_micros > 0
     ),
     ledger_adjust AS (
-        INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, reference, reason, actor)
+        INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, reference, reason, actor,
+                                    lineage_id, spend_day)
         SELECT gen_random_uuid(), tenant_id, run_id, 'ADJUST', taken_micros - due_micros, 'run:' || run_id,
-               'more was taken than the run was to cost', actor
+               'more was taken than the run was to cost', actor, lineage_id, spend_day
           FROM taken WHERE taken_micros > due_micros
         RETURNING entry_id, tenant_id, amount_usd_micros
     ),
     ledger_refund AS (
-        INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, reference, reason, actor)
+        INSERT INTO ledger_entries (entry_id, tenant_id, run_id, kind, amount_usd_micros, reference, reason, actor,
+                                    lineage_id, spend_day)
         SELECT gen_random_uuid(), taken.tenant_id, run_id, 'ADJUST', least(taken_micros, due_micros),
-               'refund:' || run_id, 'it failed on our side: ' || own_failure, actor
+               'refund:' || run_id, 'it failed on our side: ' || own_failure, actor, lineage_id, spend_day
           FROM taken JOIN tenants USING (tenant_id)
          WHERE own_failure IS NOT NULL AND tenants.refund_own_failures AND least(taken_micros, due_micros) > 0
         RETURNING entry_id, tenant_id, amount_usd_micros
@@ -54,12 +56,13 @@ GIVEN_BACK: Final = "coalesce((SELECT amount_usd_micros FROM ledger_refund), 0)"
 def end_run_with_entries(ended: str, values: Sequence[Any], *, taken_micros: int, beside: str = "") -> int:
     """Ends a run and appends its entries in one statement: no crash lies between the two. The number of runs it ended.
 
-    `ended` is the UPDATE that ends the run, RETURNING tenant_id, run_id, due_micros, actor and own_failure; the loser
-    of its compare-and-set appends nothing. `taken_micros` is what the receipt says, `due_micros` what the run was to
-    cost: CHARGE = what was taken, and what was taken too much goes back as an ADJUST, which waits in pending_credits
-    until it has reached the balance. `own_failure` names a failure of the platform's: a tenant that is given those back
-    gets what the run cost as a further ADJUST, in the same statement. `beside` are further CTEs without values of their
-    own, which tell others of the end: they read `ended`, and must be such that they cannot fail.
+    `ended` is the UPDATE that ends the run, RETURNING tenant_id, run_id, due_micros, actor, own_failure, and lineage_id
+    and spend_day, where its entries count; the loser of its compare-and-set appends nothing. `taken_micros` is what the
+    receipt says, `due_micros` what the run was to cost: CHARGE = what was taken, and what was taken too much goes back
+    as an ADJUST, which waits in pending_credits until it has reached the balance. `own_failure` names a failure of the
+    platform's: a tenant that is given those back gets what the run cost as a further ADJUST, in the same statement.
+    `beside` are further CTEs without values of their own, which tell others of the end: they read `ended`, and must be
+    such that they cannot fail.
     """
     told = f",{beside}" if beside else ""
     sql = f"WITH ended AS ({ended}){_ENTRIES_OF_ENDED_RUN}{told}\nSELECT count(*) FROM ended"
@@ -150,8 +153,13 @@ def append_credit(
     reason: str,
     actor: str,
     run_id: uuid.UUID | None = None,
+    lineage_id: uuid.UUID | None = None,
+    spend_day: date | None = None,
 ) -> LedgerEntry:
-    """A top-up or adjustment and its pending credit; to be called inside a transaction."""
+    """A top-up or adjustment and its pending credit; to be called inside a transaction.
+
+    One of a run carries its lineage and date: what goes back goes back to the windows that counted it.
+    """
     entry = LedgerEntry.objects.create(
         entry_id=uuid.uuid4(),
         tenant_id=tenant_id,
@@ -161,6 +169,8 @@ def append_credit(
         reference=reference,
         reason=reason,
         actor=actor,
+        lineage_id=lineage_id,
+        spend_day=spend_day,
     )
     PendingCredit.objects.create(entry=entry, tenant_id=tenant_id, amount_usd_micros=amount_micros)
     return entry

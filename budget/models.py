@@ -27,6 +27,9 @@ class LedgerEntry(models.Model):
     reference = models.TextField(null=True)  # noqa: DJ001  absent for charges, unique otherwise
     reason = models.TextField(default="", db_default="")
     actor = models.TextField()
+    lineage_id = models.UUIDField(null=True)
+    spend_day = models.DateField(null=True)
+    """Of a CHARGE, and of an ADJUST of a run: where the run counts. NULL counts in no day and under no cap."""
     # The moment itself, not the start of the transaction: entries of one tenant line up as they were written.
     created_at = models.DateTimeField(
         db_default=Func(function="clock_timestamp", output_field=models.DateTimeField()), editable=False
@@ -63,6 +66,10 @@ class LedgerEntry(models.Model):
                 name="ledger_entries_kind_fits",
             ),
             models.CheckConstraint(condition=~Q(reference=""), name="ledger_entries_reference_given"),
+            models.CheckConstraint(
+                condition=Q(spend_day__isnull=True) | ~Q(kind="TOPUP") & Q(run_id__isnull=False),
+                name="ledger_entries_spend_day_of_a_run",
+            ),
             models.CheckConstraint(condition=~Q(actor=""), name="ledger_entries_actor_given"),
         ]
 
@@ -108,6 +115,35 @@ class BalanceSnapshot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} before {self.through:%Y-%m-%d}: {self.total_usd_micros}"
+
+
+class SpendDay(models.Model):
+    """What a tenant's runs of one date came to, of the entries before its last daily sum. Written with that sum."""
+
+    spend_day_id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    lineage_id = models.UUIDField(null=True)
+    spend_day = models.DateField()
+    pack_type = models.TextField()
+    reason = models.TextField(db_default="")
+    """Why the runs failed; empty where they completed."""
+    charged_usd_micros = models.BigIntegerField()
+    credited_usd_micros = models.BigIntegerField()
+    runs = models.BigIntegerField()
+    tokens = models.BigIntegerField()
+
+    class Meta:
+        db_table = "spend_days"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "spend_day", "lineage_id", "pack_type", "reason"],
+                name="spend_days_once",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} on {self.spend_day}: {self.charged_usd_micros - self.credited_usd_micros}"
 
 
 class Account(Tenant):

@@ -81,6 +81,10 @@ class Run(models.Model):
     dead_lettered_at = models.DateTimeField(null=True)
     last_actor = models.TextField()
     trace_id = models.TextField(null=True)  # noqa: DJ001
+    lineage_id = models.UUIDField(null=True)
+    """Of the key that submitted it; NULL where no key did."""
+    spend_day = models.DateField(null=True)
+    """Whose day, week and month it counts in: the tenant's date when it was accepted. NULL: accepted before 0.2."""
     created_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
     updated_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
 

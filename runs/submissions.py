@@ -1,8 +1,13 @@
 """What a tenant asks for with one submit, checked and normalised: the row and its inputs are made of it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
+
+from budget.money import minimum_fee_micros
+from dpp_project.constants import RETENTION_DAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,5 +26,29 @@ class Submission:
     min_reliability_score: float
     inline: bool
     trace_id: str | None
+    lineage_id: UUID | None = None
+    """Of the key that asks."""
     may_start: bool = True
     """False while an operator has turned off the tenant's new runs; a run that stands is answered all the same."""
+
+
+def values_of(asked: Submission, /, **beside: object) -> dict[str, Any]:
+    """What the statement that accepts it takes."""
+    return {
+        "tenant_id": asked.tenant_id,
+        "pack_type": asked.pack_type,
+        "profile_version": asked.profile_version,
+        "idempotency_key": asked.idempotency_key,
+        "payload_hash": asked.payload_hash,
+        "reserved": asked.reserved_micros,
+        "minimum_fee": minimum_fee_micros(asked.reserved_micros),
+        "retention_days": RETENTION_DAYS,
+        "inputs": json.dumps(asked.inputs, ensure_ascii=False),
+        "artifacts": None if asked.artifacts is None else json.dumps(asked.artifacts, ensure_ascii=False),
+        "timebox_sec": asked.timebox_sec,
+        "min_reliability_score": asked.min_reliability_score,
+        "inline": asked.inline,
+        "trace_id": asked.trace_id,
+        "lineage_id": asked.lineage_id,
+        **beside,
+    }

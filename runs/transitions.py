@@ -7,20 +7,18 @@ one can do no harm.
 `docs/state_machine.md` lists the edges; a test compares.
 """
 
-import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection, transaction
-from django.db.models import BigIntegerField, Case, DurationField, F, Q, When
-from django.db.models.functions import Least, Now
+from django.db.models import BigIntegerField, Case, DateField, DurationField, F, Q, When
+from django.db.models.functions import Greatest, Least, Now
 
 from budget import ledger
-from budget.money import minimum_fee_micros
-from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS, RETENTION_DAYS
+from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS
 from dpp_project.reasons import ReasonCode
 from runs import telling, timing
 from runs.claims import LOST, Claim, Claimed, Lost, Moved, SeenRun, Won, new_token
@@ -28,12 +26,12 @@ from runs.compiled_update import CompiledUpdate, Given, compared
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
 from runs.states import MoneyState, Stage, Status
-from runs.submissions import Submission
+from runs.submissions import Submission, values_of
 
 FREES_ITS_KEY: Final = (ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED)
+"""A run that ended so never reached its caller: the same Idempotency-Key may be used again."""
 OWN_FAILURES: Final = (ReasonCode.WORKER_TIMEOUT, ReasonCode.RESULT_LOST)
 """Ends that the platform, not the work, is at fault for. They cost the minimum fee; a tenant may be given it back."""
-"""A run that ended so never reached its caller: the same Idempotency-Key may be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,7 @@ class Accepted:
 
     run_id: uuid.UUID
     created_at: datetime
+    spend_day: date
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,48 +93,38 @@ _ACCEPT: Final = """
 WITH made AS (
     INSERT INTO runs (run_id, tenant_id, pack_type, profile_version, status, money_state, idempotency_key,
                       payload_hash, reservation_max_cost_usd_micros, minimum_fee_usd_micros, retention_until,
-                      trace_id, last_actor)
+                      trace_id, last_actor, lineage_id, spend_day)
     VALUES (%(run_id)s, %(tenant_id)s, %(pack_type)s, %(profile_version)s, 'QUEUED', 'NONE', %(idempotency_key)s,
             %(payload_hash)s, %(reserved)s, %(minimum_fee)s, now() + make_interval(days => %(retention_days)s),
-            %(trace_id)s, %(actor)s)
+            %(trace_id)s, %(actor)s, %(lineage_id)s,
+            (SELECT greatest((now() AT TIME ZONE zone)::date, %(not_before)s::date)
+               FROM tenants WHERE tenant_id = %(tenant_id)s))
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-    RETURNING run_id, created_at
+    RETURNING run_id, created_at, spend_day
 ), sent AS (
     INSERT INTO run_inputs (run_id, inputs, artifacts, timebox_sec, min_reliability_score, inline)
     SELECT run_id, %(inputs)s::jsonb, %(artifacts)s::jsonb, %(timebox_sec)s, %(min_reliability_score)s, %(inline)s
       FROM made
 )
-SELECT run_id, created_at, NULL::text FROM made
+SELECT run_id, created_at, NULL::text, spend_day FROM made
 UNION ALL
-SELECT run_id, created_at, payload_hash FROM runs
+SELECT run_id, created_at, payload_hash, NULL FROM runs
  WHERE tenant_id = %(tenant_id)s AND idempotency_key = %(idempotency_key)s AND NOT EXISTS (SELECT FROM made)
 """
 
 
-def accept(*, run_id: uuid.UUID, asked: Submission, actor: str) -> Accepted | AlreadyAccepted:
+def accept(
+    *, run_id: uuid.UUID, asked: Submission, actor: str, not_before: date | None = None
+) -> Accepted | AlreadyAccepted:
     """INSERT the run and what was sent, in one statement; the tenant's key is taken by it.
+
+    The database dates the run, in the tenant's zone: whose day, week and month it counts in. `not_before` is the latest
+    date that this process has met, so that a clock that was set back dates no run into a window that has ended.
 
     Of two at once the second waits for the first and is answered the first's id. The row the second met may be dropped
     (402) before it is read: then the statement is asked again, and inserts.
     """
-    values: dict[str, Any] = {
-        "run_id": run_id,
-        "tenant_id": asked.tenant_id,
-        "pack_type": asked.pack_type,
-        "profile_version": asked.profile_version,
-        "idempotency_key": asked.idempotency_key,
-        "payload_hash": asked.payload_hash,
-        "reserved": asked.reserved_micros,
-        "minimum_fee": minimum_fee_micros(asked.reserved_micros),
-        "retention_days": RETENTION_DAYS,
-        "inputs": json.dumps(asked.inputs, ensure_ascii=False),
-        "artifacts": None if asked.artifacts is None else json.dumps(asked.artifacts, ensure_ascii=False),
-        "timebox_sec": asked.timebox_sec,
-        "min_reliability_score": asked.min_reliability_score,
-        "inline": asked.inline,
-        "trace_id": asked.trace_id,
-        "actor": actor,
-    }
+    values = values_of(asked, run_id=run_id, actor=actor, not_before=not_before)
     with connection.cursor() as cursor:
         while True:
             cursor.execute(_ACCEPT, values)
@@ -143,9 +132,9 @@ def accept(*, run_id: uuid.UUID, asked: Submission, actor: str) -> Accepted | Al
             if row is None:
                 # Met in the index, but committed after this statement's snapshot: the next one sees it, or its place.
                 continue
-            found_id, created_at, found_hash = row
+            found_id, created_at, found_hash, spend_day = row
             if found_hash is None:
-                return Accepted(found_id, created_at)
+                return Accepted(found_id, created_at, spend_day)
             return AlreadyAccepted(found_id, found_hash)
 
 
@@ -155,12 +144,18 @@ def drop(*, run_id: uuid.UUID, version: int) -> Won | Lost:
     return _won(changed)
 
 
-_RESUME: Final = CompiledUpdate(Run.objects.filter(_SEEN, _UNHELD), **_STEP)
+_RESUME: Final = CompiledUpdate(
+    Run.objects.filter(_SEEN, _UNHELD), spend_day=Greatest(F("spend_day"), Given("not_before", DateField())), **_STEP
+)
 
 
-def resume(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
-    """A retry of the same key takes the row over before it reserves: the first handler can then do neither step."""
-    return _moved(_RESUME(run_id=run_id, version=version, actor=actor), version)
+def resume(*, run_id: uuid.UUID, version: int, actor: str, not_before: date | None = None) -> Moved | Lost:
+    """A retry of the same key takes the row over before it reserves: the first handler can then do neither step.
+
+    `not_before` dates the row anew. Only a hold that was refused for the row's date may ask for it: that refusal proves
+    that nothing is held under the earlier date.
+    """
+    return _moved(_RESUME(run_id=run_id, version=version, actor=actor, not_before=not_before), version)
 
 
 _RESERVE: Final = CompiledUpdate(
@@ -436,7 +431,7 @@ _COMMIT: Final = CompiledUpdate(
     **_STEP,
 )
 _ENDED: Final = (
-    f"RETURNING {telling.COLUMNS}, intent_charge_usd_micros AS due_micros, last_actor AS actor, "
+    f"RETURNING {telling.COLUMNS}, intent_charge_usd_micros AS due_micros, last_actor AS actor, lineage_id, spend_day, "
     f"CASE WHEN last_error_reason_code IN ({telling.listed(OWN_FAILURES)}) "
     "THEN last_error_reason_code END AS own_failure"
 )

@@ -3,7 +3,7 @@
 from typing import Any, Final, NoReturn
 
 import structlog
-from django.db.models import Exists
+from django.db.models import Exists, OuterRef, Subquery
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
@@ -15,7 +15,7 @@ from dpp_project.stores.postgres import DATABASE_AWAY
 from tenants import keys, metrics
 from tenants.failures import FailureBuffer
 from tenants.last_used import LastUsed
-from tenants.models import ApiKey, Tenant
+from tenants.models import ApiKey, SpendCap, Tenant
 from tenants.principals import Finding, Principal, PrincipalCache, RefusedKey
 from tenants.scopes import OPERATOR_TENANT_ID, Scope
 
@@ -97,7 +97,12 @@ def _look_up(prefix: str, key_hash: str) -> Finding:
     metrics.AUTH_LOOKUPS.inc()
     try:
         stopped = Exists(Tenant.objects.filter(tenant_id=OPERATOR_TENANT_ID, submits_enabled=False))
-        keys_found = ApiKey.objects.select_related("tenant").annotate(all_submits_stopped=stopped)
+        caps = SpendCap.objects.filter(tenant_id=OuterRef("tenant_id")).values("revision")
+        keys_found = ApiKey.objects.select_related("tenant").annotate(
+            all_submits_stopped=stopped,
+            tenant_caps_revision=Subquery(caps.filter(lineage_id__isnull=True)),
+            lineage_caps_revision=Subquery(caps.filter(lineage_id=OuterRef("lineage_id"))),
+        )
         row = keys_found.filter(prefix=prefix).first()
     except DATABASE_AWAY as error:
         log.warning("key not looked up, the database does not answer", prefix=prefix, exc_info=error)
@@ -128,4 +133,7 @@ def _judge(row: Any, key_hash: str) -> Finding:
         poll_rate_per_minute=row.tenant.poll_rate_per_minute,
         submit_rate_per_minute=row.tenant.submit_rate_per_minute,
         submits_enabled=row.tenant.submits_enabled and not row.all_submits_stopped,
+        lineage_id=row.lineage_id,
+        tenant_caps_revision=row.tenant_caps_revision or 0,
+        lineage_caps_revision=row.lineage_caps_revision or 0,
     )

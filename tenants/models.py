@@ -3,19 +3,23 @@
 import uuid
 
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.functions import TransactionNow
+from django.contrib.postgres.functions import RandomUUID, TransactionNow
 from django.db import models
 from django.db.models import Q
 
 from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
 from tenants.scopes import OPERATOR_SCOPES, OPERATOR_TENANT_ID, TENANT_SCOPES
 
+ZONE_PATTERN = r"^[A-Za-z0-9_+/-]{1,64}$"
 TENANT_ID_PATTERN = r"^t_[a-z0-9_]{1,60}$"
 RATE_PER_MINUTE_MAX = 1_000_000
 _A_RATE = (1, RATE_PER_MINUTE_MAX)
 LOW_BALANCE_MICROS_MAX = 9_007_199_254_740_991
 """The greatest whole number that every reader of JSON reads exactly."""
 _AN_AMOUNT = (1, LOW_BALANCE_MICROS_MAX)
+ZONE_DEFAULT = "UTC"
+CAP_MICROS_MAX = LOW_BALANCE_MICROS_MAX
+_A_CAP = (0, CAP_MICROS_MAX)
 _OPERATOR_SCOPES = sorted(scope.value for scope in OPERATOR_SCOPES)
 _TENANT_SCOPES = sorted(scope.value for scope in TENANT_SCOPES)
 
@@ -53,6 +57,8 @@ class Tenant(models.Model):
     )
     low_balance_since = models.DateTimeField(null=True, editable=False)
     low_balance_crossings = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    zone = models.TextField(default=ZONE_DEFAULT, db_default=ZONE_DEFAULT, editable=False)
+    """Whose midnight ends a day, a week and a month of spending. Postgres and zoneinfo both know it."""
 
     class Meta:
         db_table = "tenants"
@@ -72,6 +78,7 @@ class Tenant(models.Model):
                 condition=Q(low_balance_usd_micros__isnull=True) | Q(low_balance_usd_micros__range=_AN_AMOUNT),
                 name="tenants_low_balance_range",
             ),
+            models.CheckConstraint(condition=Q(zone__regex=ZONE_PATTERN), name="tenants_zone_form"),
         ]
 
     def __str__(self) -> str:
@@ -103,6 +110,8 @@ class ApiKey(models.Model):
     replaced_by = models.OneToOneField(
         "self", on_delete=models.PROTECT, null=True, editable=False, related_name="replaces"
     )
+    lineage_id = models.UUIDField(default=uuid.uuid4, db_default=RandomUUID(), editable=False)
+    """One for a key and all its rotations: what they spend is counted, and capped, together."""
 
     class Meta:
         db_table = "api_keys"
@@ -127,3 +136,46 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"dpp_{self.prefix}"
+
+
+class SpendCap(models.Model):
+    """What a tenant, or one of its keys with its rotations, may spend in a day, a week, a month and ever.
+
+    A row is made with the first cap and stays, its limits taken away or not: from then on Redis counts for its scope.
+    A limit that is not there is no limit. Each change raises the revision, by which a late process knows the newer.
+    """
+
+    cap_id = models.UUIDField(primary_key=True, default=uuid.uuid4, db_default=RandomUUID(), editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="caps", db_index=False)
+    lineage_id = models.UUIDField(null=True)
+    """NULL: the tenant itself."""
+    day_usd_micros = models.BigIntegerField(null=True)
+    week_usd_micros = models.BigIntegerField(null=True)
+    month_usd_micros = models.BigIntegerField(null=True)
+    total_usd_micros = models.BigIntegerField(null=True)
+    revision = models.BigIntegerField()
+    actor = models.TextField()
+    changed_at = models.DateTimeField(db_default=TransactionNow())
+    told = models.JSONField(default=dict, db_default={})
+    """For each period, the window and the percent that the last alert of this revision named."""
+
+    class Meta:
+        db_table = "spend_caps"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "lineage_id"], name="spend_caps_one_per_scope", nulls_distinct=False
+            ),
+            *(
+                models.CheckConstraint(
+                    condition=Q(**{f"{period}_usd_micros__isnull": True})
+                    | Q(**{f"{period}_usd_micros__range": _A_CAP}),
+                    name=f"spend_caps_{period}_range",
+                )
+                for period in ("day", "week", "month", "total")
+            ),
+            models.CheckConstraint(condition=Q(revision__gt=0), name="spend_caps_revision_positive"),
+            models.CheckConstraint(condition=~Q(actor=""), name="spend_caps_actor_given"),
+        ]
+
+    def __str__(self) -> str:
+        return f"caps of {self.tenant_id}{'' if self.lineage_id is None else f' {self.lineage_id}'}"

@@ -29,6 +29,11 @@ class Principal:
     poll_rate_per_minute: int
     submit_rate_per_minute: int
     submits_enabled: bool = True
+    lineage_id: UUID | None = None
+    """Of the key and its rotations; what they spend is counted together."""
+    tenant_caps_revision: int = 0
+    lineage_caps_revision: int = 0
+    """The revision of the caps as it was looked up; 0 where there never was a cap."""
 
     @property
     def is_authenticated(self) -> bool:

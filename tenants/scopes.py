@@ -18,6 +18,7 @@ class Scope(StrEnum):
     UPLOADS_WRITE = "uploads:write"
     ERRORS_WRITE = "errors:write"
     WEBHOOKS_WRITE = "webhooks:write"
+    KEYS_WRITE = "keys:write"
     OPERATOR_READ = "operator:read"
     OPERATOR_WRITE = "operator:write"
 

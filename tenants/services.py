@@ -205,6 +205,7 @@ def rotate_key(*, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, actor: st
             scopes=old.scopes,
             label=old.label,
             expires_at=None if lifetime is None else now + lifetime,
+            lineage_id=old.lineage_id,
         )
         ends_at = now + grace if old.expires_at is None else min(old.expires_at, now + grace)
         ApiKey.objects.filter(key_id=key_id).update(expires_at=ends_at, replaced_by=issued.key)
@@ -257,7 +258,14 @@ def _rotation_fault(old: ApiKey | None, now: datetime) -> Refusal | None:
     return None
 
 
-def _store_new_key(*, tenant_id: str, scopes: list[str], label: str | None, expires_at: datetime | None) -> IssuedKey:
+def _store_new_key(
+    *,
+    tenant_id: str,
+    scopes: list[str],
+    label: str | None,
+    expires_at: datetime | None,
+    lineage_id: uuid.UUID | None = None,
+) -> IssuedKey:
     """Store the key; if its prefix (one of 62^8) is taken already, make another."""
     for attempt in range(3):
         new = keys.make()
@@ -270,6 +278,7 @@ def _store_new_key(*, tenant_id: str, scopes: list[str], label: str | None, expi
                     scopes=scopes,
                     label=label,
                     expires_at=expires_at,
+                    lineage_id=lineage_id or uuid.uuid4(),
                 )
         except IntegrityError:
             if attempt == 2 or not ApiKey.objects.filter(prefix=new.prefix).exists():

@@ -156,6 +156,7 @@ def _submission(request: Request, key: str) -> Submission:
         min_reliability_score=body.reservation.min_reliability_score,
         inline=bool(body.options.inline),
         trace_id=tracing.current(),
+        lineage_id=principal.lineage_id,
         may_start=principal.submits_enabled,
     )
 

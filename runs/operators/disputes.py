@@ -90,6 +90,8 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | Non
                 reference=f"dispute:{run_id}",
                 reason=reason,
                 actor=actor,
+                lineage_id=run.lineage_id,
+                spend_day=run.spend_day,
             )
         _record(run, moved, RunDispute.Step.REFUNDED, reason, actor)
     for pending in PendingCredit.objects.filter(entry__run_id=run_id):

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS money_test_runs (
     run_id uuid PRIMARY KEY, tenant_id text NOT NULL, reserved bigint NOT NULL, version bigint NOT NULL DEFAULT 0,
     money text NOT NULL DEFAULT 'NONE', stage text, charge bigint, due bigint,
-    ended_at timestamptz
+    ended_at timestamptz, lineage_id uuid, spend_day date
 )
 """
 _COMMIT = """
@@ -25,7 +25,7 @@ _COMMIT = """
            money = CASE WHEN %s > 0 THEN 'SETTLED' ELSE 'REFUNDED' END
      WHERE run_id = %s AND version = %s AND stage = 'CLAIMED'
     RETURNING tenant_id, run_id, %s::bigint AS due_micros, 'test'::text AS actor,
-              NULL::text AS own_failure
+              NULL::text AS own_failure, lineage_id, spend_day
 """
 
 
@@ -42,13 +42,18 @@ class RunsTable:
         self._do(_TABLE)
         self._do("TRUNCATE money_test_runs")
 
-    def accept(self, tenant_id: str, reserved_micros: int) -> str:
+    def accept(
+        self, tenant_id: str, reserved_micros: int, *, lineage_id: uuid.UUID | None = None, day: date | None = None
+    ) -> str:
         run_id = str(uuid.uuid4())
         self._do(
-            "INSERT INTO money_test_runs (run_id, tenant_id, reserved) VALUES (%s, %s, %s)",
+            "INSERT INTO money_test_runs (run_id, tenant_id, reserved, lineage_id, spend_day)"
+            " VALUES (%s, %s, %s, %s, %s)",
             run_id,
             tenant_id,
             reserved_micros,
+            lineage_id,
+            day,
         )
         return run_id
 

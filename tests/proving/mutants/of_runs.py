@@ -93,8 +93,8 @@ MUTANTS: Final = (
     Mutant(
         "a submit resumes a row whose money is held",
         TRANSITIONS,
-        "_RESUME: Final = CompiledUpdate(Run.objects.filter(_SEEN, _UNHELD)",
-        "_RESUME: Final = CompiledUpdate(Run.objects.filter(_SEEN, _UNCLAIMED)",
+        "_RESUME: Final = CompiledUpdate(\n    Run.objects.filter(_SEEN, _UNHELD)",
+        "_RESUME: Final = CompiledUpdate(\n    Run.objects.filter(_SEEN, _UNCLAIMED)",
         edges(f"{EACH_EDGE}[resume-reserved]"),
     ),
     Mutant(
