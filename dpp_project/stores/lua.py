@@ -1,15 +1,17 @@
 """Lua scripts that stand in `.lua` files beside their callers."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import redis
 from redis.client import Pipeline
 from redis.exceptions import NoScriptError
 
 Argument = str | int
+_INCLUDE: Final = re.compile(r"^-- include ([a-z_]+\.lua)\n", re.MULTILINE)
 
 
 class LuaScript:
@@ -17,10 +19,15 @@ class LuaScript:
 
     A server that has lost it (a restart, SCRIPT FLUSH) says NOSCRIPT and has run nothing: then it is loaded and
     called again.
+
+    A line `-- include NAME.lua` stands for the text of that file beside it: what more than one script needs is written
+    once, and the server runs each script as one text.
     """
 
     def __init__(self, path: Path) -> None:
-        self.text = path.read_text(encoding="utf-8")
+        self.text = _INCLUDE.sub(
+            lambda line: path.with_name(line[1]).read_text(encoding="utf-8"), path.read_text(encoding="utf-8")
+        )
         self._sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, client: redis.Redis, *, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:

@@ -49,3 +49,19 @@ def test_an_error_in_a_script_is_raised_and_not_tried_again(tmp_path: Path, valk
     with pytest.raises(redis.ResponseError, match="ERR_LIMIT no"):
         LuaScript(path)(valkey, keys=["calls"])
     assert valkey.get("calls") == "1"
+
+
+def test_a_line_that_includes_a_file_stands_for_its_text(tmp_path: Path, valkey: redis.Redis) -> None:
+    tmp_path.joinpath("double.lua").write_text("local function double(n) return 2 * n end\n", encoding="utf-8")
+    path = tmp_path / "asks.lua"
+    path.write_text("-- A header.\n\n-- include double.lua\nreturn double(tonumber(ARGV[1]))", encoding="utf-8")
+    script = LuaScript(path)
+    assert script.text.startswith("-- A header.\n\nlocal function double")
+    assert script(valkey, keys=[], args=[21]) == 42
+
+
+def test_a_file_that_is_to_be_included_must_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "asks.lua"
+    path.write_text("-- include absent.lua\nreturn 1", encoding="utf-8")
+    with pytest.raises(FileNotFoundError, match=r"absent\.lua"):
+        LuaScript(path)
