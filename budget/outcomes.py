@@ -1,12 +1,14 @@
 """What a money operation can answer, each as its own type. A refusal is an answer, not an exception.
 
-A script's answer says where the tenant's money is lost: HoldLost, NoHold, Unavailable(BALANCE). The services rebuild it
-then, and their outcome is AskAgain, or Unavailable(BALANCE) where it could not be rebuilt now.
+A script's answer says where the tenant's money is lost: HoldLost, NoHold, Unavailable(BALANCE), Unavailable(CAPS). The
+services rebuild it then, and their outcome is AskAgain, or the Unavailable where it could not be rebuilt now.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
+from typing import Literal
 
 
 class Closed(StrEnum):
@@ -15,6 +17,7 @@ class Closed(StrEnum):
     EPOCH = "epoch"  # Redis lost or may have lost data, and is being rebuilt from the ledger
     GATE = "gate"  # this tenant alone is being rebuilt or verified
     BALANCE = "balance"  # this tenant's balance key is lost or was never written; a service could not rebuild it now
+    CAPS = "caps"  # a scope of this run is lost, or older than its caller knows; a service could not rebuild it now
     REDIS = "redis"  # no answer: the operation may or may not have happened
 
 
@@ -43,6 +46,35 @@ class HoldLost:
 @dataclass(frozen=True)
 class Insufficient:
     balance_micros: int
+
+
+@dataclass(frozen=True)
+class CapReached:
+    """The window of `period` that `day` lies in has no room for the run. Nothing was held."""
+
+    scope: Literal["tenant", "key"]
+    period: Literal["day", "week", "month", "total"]
+    limit_micros: int
+    counted_micros: int
+    """What runs of the window hold and were charged; above the limit where that was lowered since."""
+    used_micros: int
+    """What they were charged."""
+    day: date
+
+    @property
+    def held_micros(self) -> int:
+        return self.counted_micros - self.used_micros
+
+    @property
+    def left_micros(self) -> int:
+        return max(0, self.limit_micros - self.counted_micros)
+
+
+@dataclass(frozen=True)
+class DateBehind:
+    """A window after the run's date has begun, and nothing of the run is held: it is to be dated `day` at least."""
+
+    day: date
 
 
 @dataclass(frozen=True)
@@ -99,6 +131,18 @@ class LimitPassed:
 
 
 @dataclass(frozen=True)
+class CapsInForce:
+    """Every hold from here on meets these limits, or those of the later change whose `revision` this is."""
+
+    revision: int
+
+
+@dataclass(frozen=True)
+class CapsAbsent:
+    """The scope does not stand, and nothing changed: a rebuild of the tenant counts it."""
+
+
+@dataclass(frozen=True)
 class Written:
     """A batch of a rebuild stands."""
 
@@ -108,13 +152,14 @@ class Superseded:
     """The gate is no longer closed by this rebuild; what it wrote may be gone."""
 
 
-HoldAnswer = Held | AlreadyHeld | HoldLost | Insufficient | RunClosed | Unavailable
+HoldAnswer = Held | AlreadyHeld | HoldLost | Insufficient | CapReached | DateBehind | RunClosed | Unavailable
 SettleAnswer = Settled | NoHold | Unavailable
 RefundAnswer = Refunded | NoHold | Unavailable
 CreditAnswer = Credited | LimitPassed | Unavailable
 WriteAnswer = Written | Superseded
+CapsAnswer = CapsInForce | CapsAbsent | Unavailable
 
-HoldOutcome = Held | AlreadyHeld | Insufficient | RunClosed | AskAgain | Unavailable
+HoldOutcome = Held | AlreadyHeld | Insufficient | CapReached | DateBehind | RunClosed | AskAgain | Unavailable
 SettleOutcome = Settled | AskAgain | Unavailable
 RefundOutcome = Refunded | AskAgain | Unavailable
 
@@ -135,6 +180,16 @@ def hold_answer(words: Sequence[str]) -> HoldAnswer:
             return Insufficient(int(balance))
         case ["ERR_CLOSED", charge]:
             return RunClosed(int(charge))
+    return _outside_the_caps(words)
+
+
+def _outside_the_caps(words: Sequence[str]) -> CapReached | DateBehind | Unavailable:
+    match words:
+        case ["ERR_CAP", "tenant" | "key" as scope, "day" | "week" | "month" | "total" as period, *numbers, day]:
+            limit, counted, used = (int(number) for number in numbers)
+            return CapReached(scope, period, limit, counted, used, _date_in(day))
+        case ["ERR_DATE", day]:
+            return DateBehind(_date_in(day))
     return _unavailable(words)
 
 
@@ -174,6 +229,22 @@ def write_answer(words: Sequence[str]) -> WriteAnswer:
         case ["ERR_SUPERSEDED"]:
             return Superseded()
     raise ScriptRefused(" ".join(words))
+
+
+def caps_answer(words: Sequence[str], *, revision: int) -> CapsAnswer:
+    match words:
+        case ["OK"]:
+            return CapsInForce(revision)
+        case ["ERR_OLD", later]:
+            return CapsInForce(int(later))
+        case ["ERR_ABSENT"]:
+            return CapsAbsent()
+    return _unavailable(words)
+
+
+def _date_in(number: str) -> date:
+    """The first half of the scripts' word for a date; see budget/redis/windows.py."""
+    return date.fromisoformat(number[:8])
 
 
 def _unavailable(words: Sequence[str]) -> Unavailable:

@@ -4,21 +4,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from budget.redis import keys
+from budget.redis.view import SeenCaps
+from budget.redis.windows import PERIODS, UNDATED, date_number
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildItem:
-    """`hold`, `none` (an open run without a hold), `receipt` or `credit`; the numbers as in `lua/rebuild.lua`."""
+    """`hold`, `none` (an open run without a hold), `receipt`, `credit` or `caps`; the rest as in `lua/rebuild.lua`."""
 
     kind: str
     id: str
-    first: int = 0
+    first: int | str = 0
     second: int = 0
 
-    def key_pair(self) -> tuple[str, str]:
+    def key_pair(self, tenant_id: str) -> tuple[str, str]:
+        if self.kind == "caps":
+            scope = keys.caps(tenant_id, self.id or None)
+            return scope, scope
         if self.kind == "credit":
             return keys.credit(self.id), keys.credit(self.id)
         return keys.reserve(self.id), keys.receipt(self.id)
+
+
+def caps_item(lineage_id: str | None, caps: SeenCaps | None) -> RebuildItem:
+    """A scope as it must stand; None drops it."""
+    return RebuildItem("caps", lineage_id or "", "" if caps is None else _numbers(caps))
+
+
+def _numbers(caps: SeenCaps) -> str:
+    words = [str(caps.revision), date_number(caps.day) or UNDATED]
+    for period in PERIODS:
+        limit = caps.limits[period]
+        words += ["-" if limit is None else str(limit), str(caps.counted[period]), str(caps.used[period])]
+    return " ".join(words)
 
 
 @dataclass(frozen=True, slots=True)

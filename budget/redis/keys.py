@@ -49,6 +49,16 @@ def receipt(run_id: str) -> str:
     return f"receipt:{run_id}"
 
 
+def caps(tenant_id: str, lineage_id: str | None = None) -> str:
+    """The limits and counters of a scope: the tenant, or the lineage of one of its keys. It never expires."""
+    return f"caps:{tenant_id}" if lineage_id is None else f"caps:{tenant_id}:{lineage_id}"
+
+
+def scopes(tenant_id: str, lineage_id: str | None) -> list[str]:
+    """Where a run of this lineage counts: the tenant first."""
+    return [caps(tenant_id)] if lineage_id is None else [caps(tenant_id), caps(tenant_id, lineage_id)]
+
+
 def credit(entry_id: str) -> str:
     """That a top-up or adjustment has reached the balance."""
     return f"credit:{entry_id}"

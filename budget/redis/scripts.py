@@ -4,7 +4,7 @@ Redis not answering is `Unavailable(REDIS)`: the script may have run, and asking
 answers a repeated call with its first result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -14,6 +14,7 @@ import structlog
 from budget import outcomes
 from budget.money import checked_credit_micros, checked_micros
 from budget.outcomes import (
+    CapsAnswer,
     Closed,
     CreditAnswer,
     HoldAnswer,
@@ -27,6 +28,7 @@ from budget.outcomes import (
 from budget.redis import connection, keys
 from budget.redis.gate import Gate, GateClosed
 from budget.redis.items import Batch
+from budget.redis.windows import NO_CAPS_KNOWN, NOWHERE, PERIODS, CapPeriod, Counted, LeastRevisions, date_number
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores.lua import LuaScript
 
@@ -38,6 +40,7 @@ SETTLE: Final = LuaScript(_LUA.joinpath("settle.lua"))
 REFUND_FULL: Final = LuaScript(_LUA.joinpath("refund_full.lua"))
 CREDIT: Final = LuaScript(_LUA.joinpath("credit.lua"))
 REBUILD: Final = LuaScript(_LUA.joinpath("rebuild.lua"))
+CAPS: Final = LuaScript(_LUA.joinpath("caps.lua"))
 
 TypedAnswer = TypeVar("TypedAnswer")
 
@@ -49,35 +52,50 @@ class Scripts:
         self.client = client
         self.gate = gate
 
-    def reserve(self, *, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: int) -> HoldAnswer:
+    def reserve(
+        self,
+        *,
+        tenant_id: str,
+        run_id: str,
+        reserved_micros: int,
+        created_at_ms: int,
+        counted: Counted = NOWHERE,
+        least: LeastRevisions = NO_CAPS_KNOWN,
+    ) -> HoldAnswer:
         amount = str(checked_micros(reserved_micros))
+        caps = [date_number(counted.day), str(least.tenant), str(least.key)]
         return self._call(
             RESERVE,
-            _run_keys(tenant_id, run_id),
-            lambda epoch: [tenant_id, amount, str(created_at_ms), run_id, epoch],
+            [*_run_keys(tenant_id, run_id), *keys.scopes(tenant_id, counted.lineage_id)],
+            lambda epoch: [tenant_id, amount, str(created_at_ms), run_id, epoch, *caps],
             outcomes.hold_answer,
         )
 
-    def settle(self, *, tenant_id: str, run_id: str, charge_micros: int) -> SettleAnswer:
+    def settle(self, *, tenant_id: str, run_id: str, charge_micros: int, counted: Counted = NOWHERE) -> SettleAnswer:
         charge = str(checked_micros(charge_micros, least=0))
         return self._call(
             SETTLE,
-            _end_keys(tenant_id, run_id),
-            lambda epoch: [charge, tenant_id, run_id, epoch],
+            [*_end_keys(tenant_id, run_id), *_moved(tenant_id, counted)],
+            lambda epoch: [charge, tenant_id, run_id, epoch, date_number(counted.day)],
             outcomes.settle_answer,
         )
 
-    def refund_full(self, *, tenant_id: str, run_id: str, was_held: bool) -> RefundAnswer:
+    def refund_full(self, *, tenant_id: str, run_id: str, was_held: bool, counted: Counted = NOWHERE) -> RefundAnswer:
         held = "held" if was_held else ""
         return self._call(
             REFUND_FULL,
-            _end_keys(tenant_id, run_id),
-            lambda epoch: [tenant_id, run_id, epoch, held],
+            [*_end_keys(tenant_id, run_id), *_moved(tenant_id, counted)],
+            lambda epoch: [tenant_id, run_id, epoch, held, date_number(counted.day)],
             outcomes.refund_answer,
         )
 
-    def credit(self, *, tenant_id: str, entry_id: str, amount_micros: int, epoch: str) -> CreditAnswer:
-        """`epoch` was read before the pending row was: it is never renewed here, a newer one may have counted it."""
+    def credit(
+        self, *, tenant_id: str, entry_id: str, amount_micros: int, epoch: str, counted: Counted = NOWHERE
+    ) -> CreditAnswer:
+        """`counted` is the run's whose charge the entry gives back; an entry without a run counts nowhere.
+
+        `epoch` was read before the pending row was: it is never renewed here, a newer one may have counted it.
+        """
         amount = str(checked_credit_micros(amount_micros))
         names = [
             keys.balance(tenant_id),
@@ -86,12 +104,35 @@ class Scripts:
             keys.seq(tenant_id),
             keys.gate(tenant_id),
             keys.EVIDENCE,
+            *_moved(tenant_id, counted),
         ]
         try:
-            words = CREDIT(self.client, keys=names, args=[tenant_id, amount, entry_id, epoch])
+            words = CREDIT(self.client, keys=names, args=[tenant_id, amount, entry_id, epoch, date_number(counted.day)])
         except redis.RedisError:
             return Unavailable(Closed.REDIS)
         return outcomes.credit_answer(words)
+
+    def put_caps(
+        self,
+        *,
+        tenant_id: str,
+        lineage_id: str | None,
+        revision: int,
+        limits: Mapping[CapPeriod, int | None],
+        new: bool,
+    ) -> CapsAnswer:
+        """Put the limits of a committed change in force. Key: the revision; asked again it changes nothing.
+
+        `new`: no run of this scope can exist yet, as of a key that is not shown yet. Else an absent scope is
+        CapsAbsent. Dying before this leaves the change to the next hold that brings its revision.
+        """
+        words = ["" if (limit := limits[period]) is None else str(checked_micros(limit, least=0)) for period in PERIODS]
+        return self._call(
+            CAPS,
+            [keys.caps(tenant_id, lineage_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)],
+            lambda epoch: [tenant_id, epoch, str(revision), *words, "new" if new else "known"],
+            lambda answer: outcomes.caps_answer(answer, revision=revision),
+        )
 
     def let_credit_expire(self, entry_id: str) -> None:
         """Its pending row is gone: the receipt is kept for a late double of its credit, and then no longer.
@@ -148,7 +189,7 @@ class Scripts:
 def _batch_keys(batch: Batch) -> list[str]:
     tenant_id = batch.tenant_id
     names = [keys.balance(tenant_id), keys.holds(tenant_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)]
-    return names + [name for item in batch.items for name in item.key_pair()]
+    return names + [name for item in batch.items for name in item.key_pair(tenant_id)]
 
 
 def _batch_arguments(batch: Batch, token: str) -> list[str]:
@@ -172,6 +213,11 @@ def _run_keys(tenant_id: str, run_id: str) -> list[str]:
 
 def _end_keys(tenant_id: str, run_id: str) -> list[str]:
     return [*_run_keys(tenant_id, run_id), keys.EVIDENCE]
+
+
+def _moved(tenant_id: str, counted: Counted) -> list[str]:
+    """The scopes that what happens to a run moves; none where it counts nowhere."""
+    return [] if counted.day is None else keys.scopes(tenant_id, counted.lineage_id)
 
 
 @PerProcess

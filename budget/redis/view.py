@@ -4,8 +4,10 @@ Every script that changes a tenant's money raises its sequence. What was read fr
 same mark (epoch, gate and sequence) belongs to the state in between.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final
 
 import redis
@@ -13,6 +15,7 @@ from redis.client import Pipeline
 
 from budget.money import stored_micros
 from budget.redis import keys
+from budget.redis.windows import PERIODS, CapPeriod, day_of
 
 CHUNK: Final = 1_000
 
@@ -53,6 +56,61 @@ class SeenMoney(SeenBalance):
 class SeenReceipt:
     charge_micros: int
     refund_micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCaps:
+    """A scope as it stands: its limits, and what its runs hold and were charged in the windows that `day` lies in."""
+
+    revision: int
+    day: date | None
+    """None before its first run."""
+    limits: Mapping[CapPeriod, int | None]
+    counted: Mapping[CapPeriod, int]
+    used: Mapping[CapPeriod, int]
+
+    def held(self, period: CapPeriod) -> int:
+        return self.counted[period] - self.used[period]
+
+
+_CAPS_FIELDS: Final = (
+    "revision",
+    "date",
+    *(f"{period}_{what}" for what in ("limit", "counted", "used") for period in PERIODS),
+)
+_WHOLE: Final = re.compile(r"(?=.{1,18}$)(0|-?[1-9][0-9]*)", re.ASCII)
+
+
+def queue_caps(pipe: Pipeline, tenant_id: str, lineage_id: str | None = None) -> None:
+    """Put a look at a scope into a pipeline of other commands; read its answer with `seen_caps`."""
+    pipe.hmget(keys.caps(tenant_id, lineage_id), _CAPS_FIELDS)
+
+
+def seen_caps(answer: Sequence[str | None]) -> SeenCaps | None:
+    """None where the scope is absent, or is not what the scripts write: it is lost then, and never zero."""
+    revision, number, *rest = answer
+    limits, counters = rest[:4], [revision, *rest[4:]]
+    if not number or not all(text is not None and _WHOLE.fullmatch(text) for text in counters):
+        return None
+    if not all(text is None or _WHOLE.fullmatch(text) for text in limits):
+        return None
+    try:
+        day = day_of(number)
+    except ValueError:
+        return None
+    first, *moved = [int(text or "") for text in counters]
+    return SeenCaps(
+        first,
+        day,
+        {period: None if text is None else int(text) for period, text in zip(PERIODS, limits, strict=True)},
+        dict(zip(PERIODS, moved[:4], strict=True)),
+        dict(zip(PERIODS, moved[4:], strict=True)),
+    )
+
+
+def look_at_caps(client: redis.Redis, tenant_id: str, lineage_id: str | None = None) -> SeenCaps | None:
+    found: Any = client.hmget(keys.caps(tenant_id, lineage_id), _CAPS_FIELDS)
+    return seen_caps(found)
 
 
 def queue_balance(pipe: Pipeline, tenant_id: str) -> None:

@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
-Period = Literal["day", "week", "month", "total"]
+CapPeriod = Literal["day", "week", "month", "total"]
 
-PERIODS: Final[tuple[Period, ...]] = ("day", "week", "month", "total")
+PERIODS: Final[tuple[CapPeriod, ...]] = ("day", "week", "month", "total")
 
 UNDATED: Final = "0" * 16
 """What a scope's date is before its first run: earlier than every date."""
 
-_PARTS: Final[Mapping[Period, slice]] = MappingProxyType(
+_PARTS: Final[Mapping[CapPeriod, slice]] = MappingProxyType(
     {"day": slice(0, 8), "week": slice(8, 16), "month": slice(0, 6), "total": slice(0, 0)}
 )
 
@@ -71,14 +71,14 @@ def day_of(number: str) -> date | None:
     return day
 
 
-def window(number: str, period: Period) -> str:
+def window(number: str, period: CapPeriod) -> str:
     """The window of this period that a date lies in: two dates share it where these are equal."""
     return number[_PARTS[period]]
 
 
-def window_start(day: date, period: Period) -> date | None:
+def window_start(day: date, period: CapPeriod) -> date | None:
     """The first date of the window; None for all time."""
-    starts: dict[Period, date | None] = {
+    starts: dict[CapPeriod, date | None] = {
         "day": day,
         "week": monday_of(day),
         "month": day.replace(day=1),
@@ -87,12 +87,12 @@ def window_start(day: date, period: Period) -> date | None:
     return starts[period]
 
 
-def resets_at(day: date, period: Period, zone: str) -> datetime | None:
+def resets_at(day: date, period: CapPeriod, zone: str) -> datetime | None:
     """When the window of this date ends: at local midnight. Shown, and nothing is decided by it; None for all time.
 
     A day has 23 or 25 hours where the zone's clocks change. Where they skip midnight itself, the day begins later.
     """
-    next_start: dict[Period, date | None] = {
+    next_start: dict[CapPeriod, date | None] = {
         "day": day + timedelta(days=1),
         "week": monday_of(day) + timedelta(days=7),
         "month": (day.replace(day=1) + timedelta(days=32)).replace(day=1),

@@ -19,7 +19,6 @@ from tests.gear.reference.money import (
     RUN,
     SCRIPTS,
     TENANT,
-    ModelSide,
     ScriptSide,
     Side,
     balance_of,
@@ -29,11 +28,11 @@ from tests.gear.reference.money import (
     rebuild,
     rebuild_keys,
     refund,
+    refused,
     reserve,
     run_keys,
     settle,
 )
-from tests.gear.reference.money_model import Model
 
 pytestmark = pytest.mark.contract("DPP-51", "DPP-52", "DPP-53")
 
@@ -59,23 +58,6 @@ WRONG_AMOUNTS = [
     ),
     *("9007199254740992", "9007199254740993", "9999999999999999", "10000000000000000", "1" * 400, "１"),  # noqa: RUF001
 ]
-
-
-@pytest.fixture(params=["scripts", "model"])
-def side(request: pytest.FixtureRequest) -> Side:
-    if request.param == "model":
-        made: Side = ModelSide(Model())
-    else:
-        made = ScriptSide(request.getfixturevalue("valkey"))
-    open_tenant(made)
-    return made
-
-
-def refused(side: Side, ask: Callable[[], list[str]]) -> list[str]:
-    before = side.state()
-    answer = ask()
-    assert side.state() == before
-    return answer
 
 
 def held_run(side: Side, micros: int = 250_000) -> None:

@@ -1,9 +1,12 @@
--- Bring a ledger entry (top-up or adjustment) to the balance, once.
+-- Bring a ledger entry (top-up or adjustment) to the balance, once; what it gives back of a run's charge, also to the
+-- windows of the run's date.
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 credit:{entry}
 --       3 budget:epoch   4 budget:{tenant}:seq   5 budget:{tenant}:gate   6 budget:evidence
+--       7 caps:{tenant}   8 caps:{tenant}:{lineage}; of a run's entry only, and left out as in reserve.lua
 -- ARGV  1 tenant_id   2 amount_usd_micros, signed   3 entry_id
 --       4 the epoch read before the entry's pending row was: a rebuild in between has counted the entry
+--       5 the run's date, as in reserve.lua; of a run's entry only
 --
 -- OK <new_balance> first|again            again: the first answer, nothing changed
 -- ERR_LIMIT <balance>                     the balance would pass 9007199254740991 either way
@@ -12,8 +15,11 @@
 -- ERR_ARGUMENT <name>
 -- The receipt, "<amount> <balance> <tenant_id>", stays until its pending row is gone, and 86400 s longer: the caller that
 -- deletes the row lets the receipt expire. Every answer but OK first has changed nothing.
+-- Counted and used move where the run and the scope share the window; a scope that is absent or lost is left to a rebuild.
 
-local tenant, amount, entry, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- include counters.lua
+
+local tenant, amount, entry, epoch, date = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
 
 local function amount_is_valid(text)
   return text and #text <= 17 and string.match(text, '^%-?[1-9][0-9]*$') and math.abs(tonumber(text)) <= 9007199254740991
@@ -23,7 +29,8 @@ if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not amount_is_valid(amount) then return {'ERR_ARGUMENT', 'amount_usd_micros'} end
 if not entry or entry == '' then return {'ERR_ARGUMENT', 'entry_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if #KEYS ~= 6 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
+if date ~= '' and not is_date(date) then return {'ERR_ARGUMENT', 'date'} end
+if #KEYS < 6 or not are_scopes(7, tenant) or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
   or KEYS[3] ~= 'budget:epoch' or KEYS[4] ~= 'budget:' .. tenant .. ':seq'
   or KEYS[5] ~= 'budget:' .. tenant .. ':gate' or KEYS[6] ~= 'budget:evidence' then
   return {'ERR_ARGUMENT', 'keys'}
@@ -50,4 +57,5 @@ balance = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant)
 redis.call('LPUSH', KEYS[6], 'entry:' .. entry)
 redis.call('LTRIM', KEYS[6], 0, 999)
+move_in_scopes(7, date, -tonumber(amount), -tonumber(amount))
 return {'OK', balance, 'first'}

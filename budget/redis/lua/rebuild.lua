@@ -2,7 +2,8 @@
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 holds:{tenant}
 --       3 budget:epoch   4 budget:{tenant}:seq   5 budget:{tenant}:gate
---       then two for each item: reserve:{run} and receipt:{run}; for a credit, credit:{entry} twice
+--       then two for each item: reserve:{run} and receipt:{run}; for a credit, credit:{entry} twice;
+--       for a scope, caps:{tenant} or caps:{tenant}:{lineage} twice
 -- ARGV  1 tenant_id   2 the token one of the two gates was closed with   3 balance, signed   4 begin|more
 --       then four for each item:
 --         hold     run_id    micros    created_at_ms    open in the database: held again, its receipt void
@@ -10,15 +11,42 @@
 --         receipt  run_id    charge    refund           ended in the database: its receipt, no hold
 --         credit   entry_id  amount    0|1              counted in the balance: its receipt; 1: its row is pending, and
 --                                                       the receipt does not expire
+--         caps     lineage   numbers   0                a scope, as counters.lua says; of the tenant itself where the
+--                                                       lineage is empty. The numbers are 14 words with a space between
+--                                                       each: revision, date, then for day, week, month and total its
+--                                                       limit (`-`: none), counted and used. Empty: the scope is dropped
 --
 -- OK                     written; `begin` has first dropped the tenant's holds and set the balance
 -- ERR_SUPERSEDED         all money is not closed by this token, nor is it open and this tenant closed by it: nothing changed
 -- ERR_ARGUMENT <name>    nothing changed
 
+-- include counters.lua
+
 local tenant, token, balance, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local function digits(text)
   return text and #text <= 16 and string.match(text, '^[0-9]+$') and tonumber(text) <= 9007199254740991
+end
+
+-- The fields of a scope as HSET takes them; nil where the words are not those of one.
+local function fields_of(numbers)
+  local words = {}
+  for word in string.gmatch(numbers, '[^ ]+') do words[#words + 1] = word end
+  if #words ~= 14 or table.concat(words, ' ') ~= numbers then return nil end
+  local fields = {'revision', words[1], 'date', words[2]}
+  if not digits(words[1]) or not is_whole(words[1]) then return nil end
+  if not is_date(words[2]) and words[2] ~= UNDATED then return nil end
+  for period, name in ipairs(PERIODS) do
+    local limit, counted, used = unpack(words, 3 * period, 3 * period + 2)
+    if limit ~= '-' then
+      if not digits(limit) or not is_whole(limit) then return nil end
+      fields[#fields + 1], fields[#fields + 2] = name .. '_limit', limit
+    end
+    if not is_whole(counted) or not is_whole(used) then return nil end
+    fields[#fields + 1], fields[#fields + 2] = name .. '_counted', counted
+    fields[#fields + 1], fields[#fields + 2] = name .. '_used', used
+  end
+  return fields
 end
 
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
@@ -36,6 +64,10 @@ for item = 1, (#KEYS - 5) / 2 do
   if kind == 'credit' then
     if key ~= 'credit:' .. id or other ~= key then return {'ERR_ARGUMENT', 'keys'} end
     first = string.gsub(first, '^%-', '')
+  elseif kind == 'caps' then
+    if key ~= 'caps:' .. tenant .. (id == '' and '' or ':' .. id) or other ~= key then return {'ERR_ARGUMENT', 'keys'} end
+    if first ~= '' and not fields_of(first) then return {'ERR_ARGUMENT', 'item'} end
+    first = '0'
   elseif kind == 'hold' or kind == 'none' or kind == 'receipt' then
     if key ~= 'reserve:' .. id or other ~= 'receipt:' .. id then return {'ERR_ARGUMENT', 'keys'} end
   else
@@ -73,6 +105,8 @@ for item = 1, (#KEYS - 5) / 2 do
     if second == '0' then
       redis.call('EXPIRE', key, 86400)
     end
+  elseif kind == 'caps' and first ~= '' then
+    redis.call('HSET', key, unpack(fields_of(first)))
   end
 end
 return {'OK'}

@@ -1,10 +1,12 @@
--- Give a whole hold back; where there is none, make sure none can come. (DPP-51 and DPP-53; docs/money.md)
+-- Give a whole hold back; where there is none, make sure none can come.
+-- (DPP-51, DPP-53 and CAP-08; docs/money.md)
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate
---       8 budget:evidence
+--       8 budget:evidence   9 caps:{tenant}   10 caps:{tenant}:{lineage}; left out as in reserve.lua
 -- ARGV  1 tenant_id   2 run_id   3 the epoch the caller knows
 --       4 `held` where the run's row says that its price was held: then a hold that is not there was lost
+--       5 the date it was held for, as in reserve.lua
 --
 -- OK <refund> <new_balance> <charge> first|tombstone|again
 --                                         tombstone: no hold was there, and a late reserve will be refused
@@ -14,13 +16,17 @@
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
 -- ERR_ARGUMENT <name>
 -- The receipt, "0 <refund> <balance> <tenant_id>", lives 86400 s. Every answer but OK first and OK tombstone has changed nothing.
+-- Counted moves where the run and the scope share the window; a scope that is absent or lost is left to a rebuild.
 
-local tenant, run, epoch, was_held = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == 'held'
+-- include counters.lua
+
+local tenant, run, epoch, was_held, date = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == 'held', ARGV[5] or ''
 
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if #KEYS ~= 8 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if date ~= '' and not is_date(date) then return {'ERR_ARGUMENT', 'date'} end
+if #KEYS < 8 or not are_scopes(9, tenant) or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
   or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate'
   or KEYS[8] ~= 'budget:evidence' then
@@ -62,4 +68,5 @@ if was_held then
   redis.call('LPUSH', KEYS[8], 'end:' .. run)
   redis.call('LTRIM', KEYS[8], 0, 999)
 end
+move_in_scopes(9, date, -tonumber(held), 0)
 return {'OK', held, balance, '0', outcome}

@@ -1,23 +1,70 @@
--- Hold money for a run: off the balance, onto the tenant's holds. (DPP-51 and DPP-52; docs/money.md)
+-- Hold money for a run: off the balance, onto the tenant's holds, within the caps of its tenant and its key.
+-- (DPP-51, DPP-52 and CAP-02; docs/money.md)
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate
+--       8 caps:{tenant}   9 caps:{tenant}:{lineage}; left out: the run counts for no key, or nowhere
 -- ARGV  1 tenant_id   2 reserved_usd_micros   3 created_at_ms                           as documented
 --       4 run_id   5 the epoch the caller knows
+--       6 the run's date, YYYYMMDD and then YYYYMMDD of its Monday; empty: the run counts nowhere
+--       7, 8 the least revision of KEYS 8 and 9 that the caller knows of; empty or 0: it knows of no cap
 --
 -- OK <new_balance>                        held; the reserve key lives 3600 s, the hold until it is settled or refunded
 -- ERR_INSUFFICIENT <balance>
+-- ERR_CAP tenant|key total|month|week|day <limit> <counted> <used> <date>
+--                                         the run's window has no room: <counted> is <used> and what is held
+-- ERR_DATE <date>                         a window after the run's has begun, in which nothing of it is held: a later date
 -- ERR_ALREADY_RESERVED <held>             <held> is 0 when the reserve key stands without a hold: the holds were lost
 -- ERR_CLOSED <charge>                     the run was settled or refunded, or a refund came first
--- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
+-- ERR_UNAVAILABLE epoch|gate|balance|caps the money is being rebuilt, this tenant's is, or its balance or a scope is lost
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
 -- ERR_ARGUMENT <name>
--- Every answer but OK has changed nothing.
+-- Of several refusals the first: balance, caps lost, date, then the tenant's before the key's, the longest window first.
+-- Every answer but OK has changed nothing. A scope is what counters.lua says.
 
-local tenant, amount, created, run, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- include counters.lua
+
+local tenant, amount, created, run, epoch, date = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
+local least = {ARGV[7] or '', ARGV[8] or ''}
 
 local function amount_is_valid(text)
   return text and #text <= 16 and string.match(text, '^[1-9][0-9]*$') and tonumber(text) <= 9007199254740991
+end
+
+local function is_revision(text)
+  return #text <= 16 and not string.find(text, '[^0-9]')
+end
+
+-- A later date ends the windows that it does not lie in: those begin at nothing.
+local function begin_windows(scope, day)
+  for period = 1, 3 do
+    if not shared(period, day, scope[2]) then
+      scope[2 + period], scope[6 + period] = '0', '0'
+    end
+  end
+end
+
+-- The longest window without room for so much. Limits are below 2^53, and what is counted past it is above them all.
+local function first_full(scope, micros)
+  for period = 4, 1, -1 do
+    local limit = scope[10 + period]
+    if limit and tonumber(limit) - tonumber(scope[2 + period]) < micros then return period end
+  end
+end
+
+local function count_hold(key, scope, day, micros)
+  local fields = {}
+  if scope[2] ~= day then
+    fields = {'date', day}
+    for period = 1, 3 do
+      if not shared(period, day, scope[2]) then
+        fields[#fields + 1] = PERIODS[period] .. '_used'
+        fields[#fields + 1] = '0'
+      end
+    end
+  end
+  for period = 1, 4 do add(key, fields, PERIODS[period] .. '_counted', scope[2 + period], micros) end
+  if #fields > 0 then redis.call('HSET', key, unpack(fields)) end
 end
 
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
@@ -25,7 +72,9 @@ if not amount_is_valid(amount) then return {'ERR_ARGUMENT', 'reserved_usd_micros
 if not created or #created > 16 or not string.match(created, '^[0-9]+$') then return {'ERR_ARGUMENT', 'created_at_ms'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if #KEYS ~= 7 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if date ~= '' and not is_date(date) then return {'ERR_ARGUMENT', 'date'} end
+if not is_revision(least[1]) or not is_revision(least[2]) then return {'ERR_ARGUMENT', 'least_revision'} end
+if #KEYS < 7 or not are_scopes(8, tenant) or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
   or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate' then
   return {'ERR_ARGUMENT', 'keys'}
@@ -50,6 +99,32 @@ if held or owner then return {'ERR_ALREADY_RESERVED', held or '0'} end
 
 -- A balance beyond 2^53 is compared inexactly, and is above every valid amount all the same.
 if tonumber(balance) < tonumber(amount) then return {'ERR_INSUFFICIENT', balance} end
+
+local scopes, newest = {}, date
+for at = 8, #KEYS do
+  local scope = scope_of(KEYS[at])
+  local known = tonumber(least[at - 7]) or 0
+  if scope == false or known > 0 and (not scope or tonumber(scope[1]) < known) then return {'ERR_UNAVAILABLE', 'caps'} end
+  scopes[at] = scope
+  if scope and scope[2] > newest then newest = scope[2] end
+end
+if date ~= '' then
+  if newest ~= date then return {'ERR_DATE', newest} end
+  for at = 8, #KEYS do
+    if scopes[at] then
+      begin_windows(scopes[at], date)
+      local period = first_full(scopes[at], tonumber(amount))
+      if period then
+        local scope = scopes[at]
+        return {'ERR_CAP', at == 8 and 'tenant' or 'key', PERIODS[period], scope[10 + period], scope[2 + period],
+          scope[6 + period], date}
+      end
+    end
+  end
+  for at = 8, #KEYS do
+    if scopes[at] then count_hold(KEYS[at], scopes[at], date, tonumber(amount)) end
+  end
+end
 
 redis.call('INCR', KEYS[6])
 local left = redis.call('DECRBY', KEYS[1], amount)

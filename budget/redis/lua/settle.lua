@@ -1,10 +1,11 @@
--- End a hold: take the charge, never more than was held, give the rest back. (DPP-51 and DPP-53; docs/money.md)
+-- End a hold: take the charge, never more than was held, give the rest back, also to the windows it was held in.
+-- (DPP-51, DPP-53 and CAP-08; docs/money.md)
 --
 -- KEYS  1 budget:{tenant}:balance_usd_micros   2 reserve:{run}                          as documented
 --       3 holds:{tenant}   4 receipt:{run}   5 budget:epoch   6 budget:{tenant}:seq   7 budget:{tenant}:gate
---       8 budget:evidence
+--       8 budget:evidence   9 caps:{tenant}   10 caps:{tenant}:{lineage}; left out as in reserve.lua
 -- ARGV  1 charge_usd_micros                                                             as documented
---       2 tenant_id   3 run_id   4 the epoch the caller knows
+--       2 tenant_id   3 run_id   4 the epoch the caller knows   5 the date it was held for, as in reserve.lua
 --
 -- OK <charge> <refund> <new_balance> first|again   again: the first settle's or refund's answer, nothing changed
 -- ERR_NO_RESERVE                          neither hold nor receipt
@@ -12,8 +13,11 @@
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
 -- ERR_ARGUMENT <name>
 -- The receipt, "<charge> <refund> <balance> <tenant_id>", lives 86400 s. Every answer but OK first has changed nothing.
+-- Counted and used move where the run and the scope share the window; a scope that is absent or lost is left to a rebuild.
 
-local charge, tenant, run, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- include counters.lua
+
+local charge, tenant, run, epoch, date = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
 
 local function charge_is_valid(text)
   return text == '0'
@@ -24,7 +28,8 @@ if not charge_is_valid(charge) then return {'ERR_ARGUMENT', 'charge_usd_micros'}
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if #KEYS ~= 8 or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if date ~= '' and not is_date(date) then return {'ERR_ARGUMENT', 'date'} end
+if #KEYS < 8 or not are_scopes(9, tenant) or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
   or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate'
   or KEYS[8] ~= 'budget:evidence' then
@@ -63,4 +68,5 @@ redis.call('SET', KEYS[4], charge .. ' ' .. refund .. ' ' .. balance .. ' ' .. t
 -- Its caller has claimed the run: Postgres must know of that from now on.
 redis.call('LPUSH', KEYS[8], 'end:' .. run)
 redis.call('LTRIM', KEYS[8], 0, 999)
+move_in_scopes(9, date, -tonumber(refund), tonumber(charge))
 return {'OK', charge, refund, balance, 'first'}

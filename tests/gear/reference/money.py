@@ -1,7 +1,7 @@
 """Two sides that keep the money's contract: the Lua scripts on a real server, and the pure model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -9,6 +9,7 @@ import redis
 
 from budget.redis import keys, scripts
 from budget.redis.items import RebuildItem
+from budget.redis.windows import PERIODS, CapPeriod, Counted, date_number
 from tests.gear.reference.money_model import Model
 
 # What a key holds, and the seconds it has left, up to the next ten: None for a key that stays.
@@ -93,6 +94,7 @@ SCRIPTS: Final = {
     "refund_full": scripts.REFUND_FULL,
     "credit": scripts.CREDIT,
     "rebuild": scripts.REBUILD,
+    "caps": scripts.CAPS,
 }
 
 
@@ -160,33 +162,105 @@ def end_keys(tenant: str = TENANT, run: str = RUN) -> list[str]:
     return [*run_keys(tenant, run), keys.EVIDENCE]
 
 
+def refused(side: Side, ask: Callable[[], list[str]]) -> list[str]:
+    """The answer of what must change nothing."""
+    before = side.state()
+    answer = ask()
+    assert side.state() == before
+    return answer
+
+
+def scopes(tenant: str, counted: Counted | None) -> list[str]:
+    """None: as a process asks that knows of no caps, without their keys."""
+    return [] if counted is None else keys.scopes(tenant, counted.lineage_id)
+
+
+def dated(counted: Counted | None) -> list[str]:
+    return [] if counted is None else [date_number(counted.day)]
+
+
 def reserve(
-    side: Side, amount: str | int, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH, created: str = "1"
+    side: Side,
+    amount: str | int,
+    *,
+    tenant: str = TENANT,
+    run: str = RUN,
+    epoch: str = EPOCH,
+    created: str = "1",
+    counted: Counted | None = None,
+    least: Sequence[int] = (),
 ) -> list[str]:
-    return side.call("reserve", run_keys(tenant, run), [tenant, str(amount), created, run, epoch])
+    names = [*run_keys(tenant, run), *scopes(tenant, counted)]
+    more = [*dated(counted), *(str(revision) for revision in least)]
+    return side.call("reserve", names, [tenant, str(amount), created, run, epoch, *more])
 
 
-def settle(side: Side, charge: str | int, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH) -> list[str]:
-    return side.call("settle", end_keys(tenant, run), [str(charge), tenant, run, epoch])
+def settle(
+    side: Side,
+    charge: str | int,
+    *,
+    tenant: str = TENANT,
+    run: str = RUN,
+    epoch: str = EPOCH,
+    counted: Counted | None = None,
+) -> list[str]:
+    names = [*end_keys(tenant, run), *scopes(tenant, counted)]
+    return side.call("settle", names, [str(charge), tenant, run, epoch, *dated(counted)])
 
 
 def refund(
-    side: Side, *, tenant: str = TENANT, run: str = RUN, epoch: str = EPOCH, was_held: bool = False
+    side: Side,
+    *,
+    tenant: str = TENANT,
+    run: str = RUN,
+    epoch: str = EPOCH,
+    was_held: bool = False,
+    counted: Counted | None = None,
 ) -> list[str]:
-    return side.call("refund_full", end_keys(tenant, run), [tenant, run, epoch, *(["held"] if was_held else [])])
+    names = [*end_keys(tenant, run), *scopes(tenant, counted)]
+    held = ["held" if was_held else ""] if was_held or counted else []
+    return side.call("refund_full", names, [tenant, run, epoch, *held, *dated(counted)])
 
 
 def credit_keys(tenant: str = TENANT, entry: str = ENTRY) -> list[str]:
     return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant), keys.EVIDENCE]
 
 
-def credit(side: Side, amount: str | int, *, tenant: str = TENANT, entry: str = ENTRY, epoch: str = EPOCH) -> list[str]:
-    return side.call("credit", credit_keys(tenant, entry), [tenant, str(amount), entry, epoch])
+def credit(
+    side: Side,
+    amount: str | int,
+    *,
+    tenant: str = TENANT,
+    entry: str = ENTRY,
+    epoch: str = EPOCH,
+    counted: Counted | None = None,
+) -> list[str]:
+    names = [*credit_keys(tenant, entry), *scopes(tenant, counted)]
+    return side.call("credit", names, [tenant, str(amount), entry, epoch, *dated(counted)])
+
+
+def caps_keys(tenant: str = TENANT, lineage: str | None = None) -> list[str]:
+    return [keys.caps(tenant, lineage), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+
+
+def put_caps(
+    side: Side,
+    revision: int,
+    *,
+    tenant: str = TENANT,
+    lineage: str | None = None,
+    new: bool = False,
+    limits: Mapping[CapPeriod, int] | None = None,
+) -> list[str]:
+    """Limits that are not named are taken away."""
+    words = [str((limits or {}).get(period, "")) for period in PERIODS]
+    arguments = [tenant, EPOCH, str(revision), *words, "new" if new else "known"]
+    return side.call("caps", caps_keys(tenant, lineage), arguments)
 
 
 def rebuild_keys(items: Sequence[RebuildItem], tenant: str = TENANT) -> list[str]:
     fixed = [keys.balance(tenant), keys.holds(tenant), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
-    return fixed + [key for item in items for key in item.key_pair()]
+    return fixed + [key for item in items for key in item.key_pair(tenant)]
 
 
 def rebuild(

@@ -11,10 +11,13 @@ from typing import Final, NamedTuple
 
 from budget.money import MAX_MICROS
 from budget.redis import keys
+from budget.redis.windows import PERIODS, UNDATED
+from tests.gear.reference.caps_model import Lost, Scope, count_hold, is_date, is_scope, scope_in
 
 _AMOUNT: Final = re.compile(r"[1-9][0-9]*", re.ASCII)
 _DIGITS: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
 _BALANCE: Final = re.compile(r"(?=.{1,18}$)-?[0-9]+", re.ASCII)
+_REVISION: Final = re.compile(r"[0-9]{0,16}", re.ASCII)
 
 Answer = list[str]
 
@@ -56,30 +59,29 @@ class Model:
     # The scripts.
 
     def reserve(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
-        tenant, amount, created, run, epoch = _five(arguments)
+        tenant, amount, created, run, epoch, date, *least = _words(arguments, 8)
         wrong = _first_wrong(
             ("tenant_id", bool(tenant)),
             ("reserved_usd_micros", _is_amount(amount)),
             ("created_at_ms", bool(_DIGITS.fullmatch(created))),
             ("run_id", bool(run)),
             ("epoch", bool(epoch)),
-            ("keys", list(names) == _run_keys(tenant, run)),
+            ("date", is_date(date)),
+            ("least_revision", all(_REVISION.fullmatch(text) for text in least)),
+            ("keys", _are(names, _run_keys(tenant, run), tenant)),
         )
         closed = wrong or self._closed(tenant, epoch)
         if closed:
             return closed
-        receipt = self._receipt(run)
-        if receipt:
-            return ["ERR_CLOSED", receipt.charge] if receipt.tenant_id == tenant else _MISMATCH
-        reserve = self.hashes.get(keys.reserve(run))
-        if reserve and reserve["tenant_id"] != tenant:
-            return _MISMATCH
-        held = self._held(tenant, run)
-        if held is not None or reserve:
-            return ["ERR_ALREADY_RESERVED", held or "0"]
+        known = self._known_of(tenant, run)
+        if known:
+            return known
         balance = int(self.strings[keys.balance(tenant)])
         if balance < int(amount):
             return ["ERR_INSUFFICIENT", str(balance)]
+        refusal = self._count_hold(names[7:], int(amount), date, least)
+        if refusal:
+            return refusal
         self._raise_seq(tenant)
         self._set_balance(tenant, balance - int(amount))
         self.hashes.setdefault(keys.holds(tenant), {})[run] = amount
@@ -87,13 +89,14 @@ class Model:
         return ["OK", str(balance - int(amount))]
 
     def settle(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
-        charge, tenant, run, epoch, _ = _five(arguments)
+        charge, tenant, run, epoch, date = _words(arguments, 5)
         wrong = _first_wrong(
             ("charge_usd_micros", charge == "0" or _is_amount(charge)),
             ("tenant_id", bool(tenant)),
             ("run_id", bool(run)),
             ("epoch", bool(epoch)),
-            ("keys", list(names) == _end_keys(tenant, run)),
+            ("date", is_date(date)),
+            ("keys", _are(names, _end_keys(tenant, run), tenant)),
         )
         closed = wrong or self._closed(tenant, epoch)
         if closed:
@@ -107,15 +110,17 @@ class Model:
             return _MISMATCH if reserve and reserve["tenant_id"] != tenant else ["ERR_NO_RESERVE"]
         taken = min(int(charge), int(held))
         self._tell(f"end:{run}")
+        self._move(names[8:], date, counted=taken - int(held), used=taken)
         return _settled(self._end(tenant, run, charge=taken, refund=int(held) - taken), "first")
 
     def refund_full(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
-        tenant, run, epoch, was_held, _ = _five(arguments)
+        tenant, run, epoch, was_held, date = _words(arguments, 5)
         wrong = _first_wrong(
             ("tenant_id", bool(tenant)),
             ("run_id", bool(run)),
             ("epoch", bool(epoch)),
-            ("keys", list(names) == _end_keys(tenant, run)),
+            ("date", is_date(date)),
+            ("keys", _are(names, _end_keys(tenant, run), tenant)),
         )
         closed = wrong or self._closed(tenant, epoch)
         if closed:
@@ -133,17 +138,19 @@ class Model:
             return ["ERR_NO_RESERVE"]
         if was_held == "held":
             self._tell(f"end:{run}")
+        self._move(names[8:], date, counted=-int(held or 0), used=0)
         ended = self._end(tenant, run, charge=0, refund=int(held or 0))
         return _refunded(ended, "tombstone" if held is None else "first")
 
     def credit(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
-        tenant, amount, entry, epoch, _ = _five(arguments)
+        tenant, amount, entry, epoch, date = _words(arguments, 5)
         wrong = _first_wrong(
             ("tenant_id", bool(tenant)),
             ("amount_usd_micros", _is_amount(amount.removeprefix("-"))),
             ("entry_id", bool(entry)),
             ("epoch", bool(epoch)),
-            ("keys", list(names) == _credit_keys(tenant, entry)),
+            ("date", is_date(date)),
+            ("keys", _are(names, _credit_keys(tenant, entry), tenant)),
         )
         closed = wrong or self._closed(tenant, epoch)
         if closed:
@@ -159,10 +166,45 @@ class Model:
         self._set_balance(tenant, before + int(amount))
         self._write_credit(tenant, entry, amount, str(before + int(amount)))
         self._tell(f"entry:{entry}")
+        self._move(names[6:], date, counted=-int(amount), used=-int(amount))
         return ["OK", str(before + int(amount)), "first"]
 
+    def caps(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
+        tenant, epoch, revision, *limits, mode = _words(arguments, 8)
+        scope_key = names[0] if names else ""
+        wrong = _first_wrong(
+            ("tenant_id", bool(tenant)),
+            ("epoch", bool(epoch)),
+            ("revision", _is_amount(revision)),
+            *((f"{it}_limit", text in {"", "0"} or _is_amount(text)) for it, text in zip(PERIODS, limits, strict=True)),
+            ("mode", mode in {"new", "known"}),
+            (
+                "keys",
+                list(names[1:]) == [keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+                and (scope_key == keys.caps(tenant) or _is_of_a_lineage(scope_key, tenant)),
+            ),
+        )
+        if wrong:
+            return wrong
+        if self.strings.get(keys.EPOCH) != epoch:
+            return ["ERR_UNAVAILABLE", "epoch"]
+        if keys.gate(tenant) in self.strings:
+            return ["ERR_UNAVAILABLE", "gate"]
+        scope = self._scope_or_none(scope_key)
+        if scope is None and mode == "known":
+            return ["ERR_ABSENT"]
+        if scope is not None and scope.revision >= int(revision):
+            return ["ERR_OLD", str(scope.revision)]
+        self._raise_seq(tenant)
+        scope = scope or Scope(0, UNDATED, {}, dict.fromkeys(PERIODS, 0), dict.fromkeys(PERIODS, 0))
+        scope.revision = int(revision)
+        scope.limits = {it: int(text) if text else None for it, text in zip(PERIODS, limits, strict=True)}
+        self._delete(scope_key)
+        self.hashes[scope_key] = scope.fields()
+        return ["OK"]
+
     def rebuild(self, names: Sequence[str], arguments: Sequence[str]) -> Answer:
-        tenant, token, balance, mode, _ = _five(arguments[:4])
+        tenant, token, balance, mode = _words(arguments[:4], 4)
         items = [tuple(arguments[at : at + 4]) for at in range(4, len(arguments), 4)]
         wrong = _first_wrong(
             ("tenant_id", bool(tenant)),
@@ -170,7 +212,7 @@ class Model:
             ("balance", _is_size(balance.removeprefix("-"))),
             ("mode", mode in {"begin", "more"}),
             ("keys", list(names[:5]) == _rebuild_keys(tenant) and len(names) == 5 + 2 * len(items)),
-        ) or _first_wrong_item(items, names[5:])
+        ) or _first_wrong_item(tenant, items, names[5:])
         if wrong:
             return wrong
         epoch = self.strings.get(keys.EPOCH, keys.CLOSED_PREFIX)
@@ -211,6 +253,47 @@ class Model:
 
     # What the scripts are made of.
 
+    def _known_of(self, tenant: str, run: str) -> Answer | None:
+        """Why a run cannot be held that has been heard of."""
+        receipt = self._receipt(run)
+        if receipt:
+            return ["ERR_CLOSED", receipt.charge] if receipt.tenant_id == tenant else _MISMATCH
+        reserve = self.hashes.get(keys.reserve(run))
+        if reserve and reserve["tenant_id"] != tenant:
+            return _MISMATCH
+        held = self._held(tenant, run)
+        return ["ERR_ALREADY_RESERVED", held or "0"] if held is not None or reserve else None
+
+    def _scope(self, key: str) -> Scope | None:
+        if key in self.strings or key in self.lists:
+            raise Lost
+        return Scope.of(self.hashes.get(key, {}))
+
+    def _scope_or_none(self, key: str) -> Scope | None:
+        try:
+            return self._scope(key)
+        except Lost:
+            return None
+
+    def _count_hold(self, names: Sequence[str], micros: int, date: str, least: Sequence[str]) -> Answer | None:
+        """Count a hold in every scope that stands, or say why it may not be: then nothing has changed."""
+        try:
+            scopes = [self._scope(name) for name in names]
+        except Lost:
+            return ["ERR_UNAVAILABLE", "caps"]
+        refusal = count_hold(scopes, micros, date, [int(text or "0") for text in least])
+        for name, scope in zip(names, scopes, strict=True):
+            if refusal is None and scope is not None:
+                self.hashes[name] |= scope.fields()
+        return refusal
+
+    def _move(self, names: Sequence[str], date: str, *, counted: int, used: int) -> None:
+        for name in names if date else ():
+            scope = self._scope_or_none(name)
+            if scope is not None:
+                scope.move(date, counted=counted, used=used)
+                self.hashes[name] |= scope.fields()
+
     def _closed(self, tenant: str, epoch: str) -> Answer | None:
         if self.strings.get(keys.EPOCH) != epoch:
             return ["ERR_UNAVAILABLE", "epoch"]
@@ -239,6 +322,12 @@ class Model:
             self._write_credit(tenant, name, first, balance)
             if second == "0":
                 self.expires_in[keys.credit(name)] = keys.RECEIPT_TTL_SECONDS
+            return
+        if kind == "caps":
+            key = keys.caps(tenant, name or None)
+            self._delete(key)
+            if first:
+                self.hashes[key] = scope_in(first).fields()
             return
         self._delete(keys.reserve(name))
         self._delete(keys.receipt(name))
@@ -289,10 +378,24 @@ class Model:
 _MISMATCH: Final = ["ERR_TENANT_MISMATCH"]
 
 
-def _five(arguments: Sequence[str]) -> tuple[str, str, str, str, str]:
-    """The arguments, absent ones as empty: absent and empty are refused alike."""
-    one, two, three, four, five, *_ = (*arguments, "", "", "", "", "")
-    return one, two, three, four, five
+def _words(arguments: Sequence[str], count: int) -> list[str]:
+    """The arguments, absent ones as empty: absent and empty are taken alike."""
+    return [*arguments, *[""] * count][:count]
+
+
+def _are(names: Sequence[str], fixed: Sequence[str], tenant: str) -> bool:
+    """These keys; after them, or not, the tenant's scope, and after that, or not, one of its lineages'."""
+    scopes = names[len(fixed) :]
+    return (
+        list(names[: len(fixed)]) == list(fixed)
+        and len(scopes) <= 2
+        and all(name == keys.caps(tenant) for name in scopes[:1])
+        and all(_is_of_a_lineage(name, tenant) for name in scopes[1:])
+    )
+
+
+def _is_of_a_lineage(name: str, tenant: str) -> bool:
+    return name.startswith(keys.caps(tenant, "")) and name != keys.caps(tenant, "")
 
 
 def _is_amount(text: str) -> bool:
@@ -307,16 +410,21 @@ def _first_wrong(*checks: tuple[str, bool]) -> Answer | None:
     return next((["ERR_ARGUMENT", name] for name, right in checks if not right), None)
 
 
-def _first_wrong_item(items: Sequence[tuple[str, ...]], names: Sequence[str]) -> Answer | None:
+def _first_wrong_item(tenant: str, items: Sequence[tuple[str, ...]], names: Sequence[str]) -> Answer | None:
     for (kind, name, first, second), pair in zip(items, zip(names[::2], names[1::2], strict=True), strict=True):
         expected = {
             "credit": (keys.credit(name), keys.credit(name)),
+            "caps": (keys.caps(tenant, name or None), keys.caps(tenant, name or None)),
             **dict.fromkeys(("hold", "none", "receipt"), (keys.reserve(name), keys.receipt(name))),
         }.get(kind)
         if expected is None:
             return ["ERR_ARGUMENT", "item"]
         if pair != expected:
             return ["ERR_ARGUMENT", "keys"]
+        if kind == "caps":
+            if not is_scope(first) or not _is_size(second):
+                return ["ERR_ARGUMENT", "item"]
+            continue
         size = first.removeprefix("-") if kind == "credit" else first
         if not _is_size(size) or not _is_size(second) or (kind == "hold" and first == "0"):
             return ["ERR_ARGUMENT", "item"]

@@ -1,0 +1,191 @@
+"""Faults in the caps: what is counted where, and what a hold may pass."""
+
+from typing import Final
+
+from tests.proving.mutants.mutant import In, Mutant
+
+scripts = In("contract/test_caps_scripts")
+
+AGAIN: Final = scripts("test_what_is_asked_again_is_counted_once")
+MIDNIGHT: Final = scripts("test_what_was_held_before_midnight_moves_its_own_windows_only")
+
+
+def script(name: str) -> str:
+    return f"budget/redis/lua/{name}.lua"
+
+
+MUTANTS: Final = (
+    # Reserve.
+    Mutant(
+        "a hold ignores the least revision its caller knows",
+        script("reserve"),
+        "if scope == false or known > 0 and (not scope or tonumber(scope[1]) < known) then",
+        "if scope == false or known > 0 and not scope then",
+        scripts("test_a_scope_older_than_its_caller_knows_holds_nothing"),
+    ),
+    Mutant(
+        "a scope that is absent counts as one at zero",
+        script("reserve"),
+        "if scope == false or known > 0 and (not scope or tonumber(scope[1]) < known) then",
+        "if scope == false or known > 0 and scope and tonumber(scope[1]) < known then",
+        scripts("test_an_absent_scope_is_lost_for_who_knows_of_its_caps"),
+    ),
+    Mutant(
+        "a scope that is cut holds nothing back",
+        script("reserve"),
+        "if scope == false or known > 0",
+        "if known > 0",
+        scripts("test_a_scope_that_is_cut_is_lost_and_never_zero"),
+    ),
+    Mutant(
+        "a hold of an earlier date is taken",
+        script("reserve"),
+        "  if newest ~= date then return {'ERR_DATE', newest} end\n",
+        "",
+        scripts("test_a_date_before_the_scopes_own_opens_no_window_again"),
+    ),
+    Mutant(
+        "a later date leaves the windows before it standing",
+        script("reserve"),
+        "      begin_windows(scopes[at], date)\n",
+        "",
+        scripts("test_a_later_date_ends_the_windows_it_does_not_lie_in"),
+    ),
+    Mutant(
+        "a window that has begun keeps what the one before had used",
+        script("reserve"),
+        "        fields[#fields + 1] = PERIODS[period] .. '_used'\n        fields[#fields + 1] = '0'\n",
+        "",
+        scripts("test_a_later_date_ends_the_windows_it_does_not_lie_in"),
+    ),
+    Mutant(
+        "the key's caps are asked before the tenant's",
+        script("reserve"),
+        "  for at = 8, #KEYS do\n    if scopes[at] then\n",
+        "  for at = #KEYS, 8, -1 do\n    if scopes[at] then\n",
+        scripts("test_the_first_of_several_refusals_is_told"),
+    ),
+    Mutant(
+        "the shortest window is told first",
+        script("reserve"),
+        "for period = 4, 1, -1 do",
+        "for period = 1, 4 do",
+        scripts("test_the_first_of_several_refusals_is_told"),
+    ),
+    Mutant(
+        "a hold may pass its cap by one micro",
+        script("reserve"),
+        "- tonumber(scope[2 + period]) < micros then",
+        "- tonumber(scope[2 + period]) + 1 < micros then",
+        scripts("test_the_last_micro_can_be_held_and_not_one_more"),
+    ),
+    Mutant(
+        "caps count what was used and not what is held",
+        script("reserve"),
+        "- tonumber(scope[2 + period]) < micros then",
+        "- tonumber(scope[6 + period]) < micros then",
+        scripts("test_the_last_micro_can_be_held_and_not_one_more"),
+    ),
+    # Settle, refund and credit.
+    Mutant(
+        "a settle that is asked again counts again",
+        script("settle"),
+        "  return {'OK', charged, refunded, left_then, 'again'}\n",
+        "  move_in_scopes(9, date, -tonumber(refunded), tonumber(charged))\n"
+        "  return {'OK', charged, refunded, left_then, 'again'}\n",
+        AGAIN,
+    ),
+    Mutant(
+        "a refund that is asked again counts again",
+        script("refund_full"),
+        "  return {'OK', refunded, left_then, charged, 'again'}\n",
+        "  move_in_scopes(9, date, -tonumber(refunded), 0)\n  return {'OK', refunded, left_then, charged, 'again'}\n",
+        AGAIN,
+    ),
+    Mutant(
+        "a credit that is asked again counts again",
+        script("credit"),
+        "  return {'OK', left_then, 'again'}\n",
+        "  move_in_scopes(7, date, -tonumber(amount), -tonumber(amount))\n  return {'OK', left_then, 'again'}\n",
+        AGAIN,
+    ),
+    Mutant(
+        "what a credit gives back of a charge stays used",
+        script("credit"),
+        "move_in_scopes(7, date, -tonumber(amount), -tonumber(amount))\n",
+        "move_in_scopes(7, date, -tonumber(amount), 0)\n",
+        MIDNIGHT,
+    ),
+    Mutant(
+        "what a run did not use goes to a window of another date",
+        script("counters"),
+        "    if shared(period, date, scope[2]) then\n",
+        "    if true then\n",
+        MIDNIGHT,
+    ),
+    Mutant(
+        "a week begins anew with its month",
+        script("counters"),
+        "string.sub(one, 9, 16) == string.sub(other, 9, 16)",
+        "string.sub(one, 1, 6) == string.sub(other, 1, 6)",
+        scripts("test_a_later_date_ends_the_windows_it_does_not_lie_in"),
+    ),
+    Mutant(
+        "a counter past 2^53 is rounded",
+        script("counters"),
+        "  if math.abs(before) <= EXACT and math.abs(after) <= EXACT then\n",
+        "  if true then\n",
+        scripts("test_counting_is_exact_to_the_limit_and_past_it"),
+    ),
+    Mutant(
+        "a scope without one of its counters stands",
+        script("counters"),
+        "    elseif at <= 10 then\n",
+        "    elseif at <= 2 then\n",
+        scripts("test_a_scope_that_is_cut_is_lost_and_never_zero"),
+    ),
+    # Limits.
+    Mutant(
+        "limits of a scope that is lost begin at nothing",
+        script("caps"),
+        "if not scope and mode == 'known' then return {'ERR_ABSENT'} end\n",
+        "",
+        scripts("test_limits_of_a_scope_that_does_not_stand_are_refused"),
+    ),
+    Mutant(
+        "an older change of limits comes after a newer one",
+        script("caps"),
+        "if scope and tonumber(scope[1]) >= tonumber(revision) then return {'ERR_OLD', scope[1]} end\n",
+        "",
+        scripts("test_a_change_is_in_force_at_once_and_touches_no_counter"),
+    ),
+    Mutant(
+        "limits change while the tenant is being rebuilt",
+        script("caps"),
+        "if known[2] then return {'ERR_UNAVAILABLE', 'gate'} end\n",
+        "",
+        scripts("test_no_limit_changes_behind_a_closed_gate"),
+    ),
+    Mutant(
+        "a limit that was taken away stays",
+        script("caps"),
+        "    redis.call('HDEL', KEYS[1], name .. '_limit')\n",
+        "",
+        scripts("test_a_change_is_in_force_at_once_and_touches_no_counter"),
+    ),
+    # Rebuild.
+    Mutant(
+        "a rebuild leaves the limits that were taken away",
+        script("rebuild"),
+        "  redis.call('DEL', key, other)\n",
+        "  if kind ~= 'caps' then redis.call('DEL', key, other) end\n",
+        scripts("test_a_rebuild_writes_a_scope_whole_or_drops_it"),
+    ),
+    Mutant(
+        "a rebuild takes fewer numbers than a scope has",
+        script("rebuild"),
+        "  if #words ~= 14 or table.concat(words, ' ') ~= numbers then return nil end\n",
+        "",
+        scripts("test_a_rebuild_refuses_a_wrong_scope_whole"),
+    ),
+)
