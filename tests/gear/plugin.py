@@ -4,6 +4,7 @@ Postgres, SQS and S3 are shared servers with a database, queues and a bucket per
 names them in the environment.
 """
 
+import gc
 import os
 import shutil
 import subprocess
@@ -55,6 +56,16 @@ def _prepare() -> subprocess.Popen[bytes]:
 
 
 VALKEY = _prepare()
+
+# All tests at once are a million objects that stay. Looked through again and again, and written to by it, they cost
+# each process that collects, counts memory or forks up to a second a time; so no collection is to meet them.
+gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:
