@@ -106,6 +106,8 @@ class BalanceSnapshot(models.Model):
     through = models.DateTimeField()
     total_usd_micros = models.BigIntegerField()
     credited_usd_micros = models.BigIntegerField()
+    has_spend_days = models.BooleanField(default=False, db_default=False)
+    """False where a process of a release before 0.2 wrote it: the next one adds its entries to the days as well."""
 
     class Meta:
         db_table = "balance_snapshots"
@@ -126,7 +128,7 @@ class SpendDay(models.Model):
     spend_day = models.DateField()
     pack_type = models.TextField()
     reason = models.TextField(db_default="")
-    """Why the runs failed; empty where they completed."""
+    """Why the runs failed; empty where they completed. Both are empty where the run's row had gone."""
     charged_usd_micros = models.BigIntegerField()
     credited_usd_micros = models.BigIntegerField()
     runs = models.BigIntegerField()

@@ -149,6 +149,12 @@ class CommittedRuns(Protocol):
     def kept_for(self) -> timedelta:
         """How long after its creation a run's row stands at least; the ledger's entries stand for ever."""
 
+    def sold(self) -> str:
+        """A SELECT of run_id, pack_type, reason ('' of one that completed) and tokens, without values.
+
+        For a statement that takes entries and their runs from one view: it is joined there, by run_id.
+        """
+
 
 class NoCommittedRuns:
     """A platform that sells nothing yet."""
@@ -163,6 +169,9 @@ class NoCommittedRuns:
 
     def kept_for(self) -> timedelta:
         return timedelta()
+
+    def sold(self) -> str:
+        return "SELECT NULL::uuid AS run_id, '' AS pack_type, '' AS reason, 0::bigint AS tokens WHERE false"
 
 
 _committed: list[CommittedRuns] = []

@@ -18,6 +18,10 @@ from runs.transitions import OWN_FAILURES
 KEPT_FOR: Final = timedelta(days=RETENTION_DAYS + timing.TOMBSTONE_DAYS)
 """A row goes a year after its retention, which began when it was accepted."""
 
+_SOLD: Final = """
+SELECT run_id, pack_type, coalesce(last_error_reason_code, '') AS reason, tokens_consumed AS tokens FROM runs
+"""
+
 
 class CommittedRunsOfTheTable:
     """Pages are found by key: a tenant's ten-millionth run costs what its first did."""
@@ -34,6 +38,9 @@ class CommittedRunsOfTheTable:
 
     def kept_for(self) -> timedelta:
         return KEPT_FOR
+
+    def sold(self) -> str:
+        return _SOLD
 
 
 def _committed(runs: QuerySet[Run]) -> list[CommittedRun]:
