@@ -45,14 +45,15 @@ def stored_micros(text: str | None) -> int | None:
     return int(text) if text is not None and text.removeprefix("-").isdecimal() else None
 
 
-def parse_usd(text: object) -> int:
-    """Micros of `"0.2500"`: a string, exactly four decimals, above zero, within the limit."""
+def parse_usd(text: object, *, least: int = 1) -> int:
+    """Micros of `"0.2500"`: a string, exactly four decimals, above zero unless `least` is 0, within the limit."""
     found = _FOUR_DECIMALS.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise AmountInvalid('an amount is a string with exactly four decimals, such as "0.2500"')
     micros = int(found[1]) * MICROS_PER_USD + int(found[2]) * MICROS_PER_STEP
-    if not 1 <= micros <= MAX_MICROS:
-        raise AmountInvalid(f'an amount lies between "0.0001" and "{format_usd(MAX_MICROS)}"')
+    if not least <= micros <= MAX_MICROS:
+        lowest = "0.0001" if least else "0.0000"
+        raise AmountInvalid(f'an amount lies between "{lowest}" and "{format_usd(MAX_MICROS)}"')
     return micros
 
 

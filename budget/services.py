@@ -91,13 +91,13 @@ def _rebuilt(tenant_id: str) -> AskAgain | Unavailable:
 
 
 def _counted(operation: str, ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
-    answer = _asked_while_gated(ask)
+    answer = asked_while_gated(ask)
     label = answer.closed.value if isinstance(answer, Unavailable) else type(answer).__name__
     metrics.OPERATIONS.labels(operation, label).inc()
     return answer
 
 
-def _asked_while_gated(ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
+def asked_while_gated(ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
     """A tenant that is only being verified is open again within VERIFY_GATE_MS: the caller is not told of it."""
     for _ in range(GATE_TRIES):
         answer = ask()

@@ -10,6 +10,7 @@ from enum import StrEnum
 class ReasonCode(StrEnum):
     AUTH_INVALID = "AUTH_INVALID"
     SCOPE_MISSING = "SCOPE_MISSING"
+    CAPS_PROTECTED = "CAPS_PROTECTED"
     EXECUTION_DISABLED = "EXECUTION_DISABLED"
     APPROVAL_REQUIRED = "APPROVAL_REQUIRED"
     MALFORMED_REQUEST = "MALFORMED_REQUEST"
@@ -69,6 +70,13 @@ REASONS: dict[ReasonCode, Reason] = {
         "Key lacks the scope",
         "The key is valid, but its scopes do not cover this operation.",
         "Use a key that carries the scope named in `detail`.",
+    ),
+    ReasonCode.CAPS_PROTECTED: Reason(
+        403,
+        "Caps are protected from this key",
+        "The key carries `keys:write`, but it would change caps of its own, or it has a spend cap itself. Nothing was"
+        " changed.",
+        "Use another key with `keys:write` that has no cap, or ask your operator.",
     ),
     ReasonCode.EXECUTION_DISABLED: Reason(
         403,

@@ -162,6 +162,7 @@ class TenantAdmin(_ManagedAdmin):
             submit_rate_per_minute=obj.submit_rate_per_minute,
             refund_own_failures=obj.refund_own_failures,
             low_balance_usd_micros=obj.low_balance_usd_micros,
+            zone=obj.zone,
             actor=actors.person(request.user),
         )
         _require_done(answer)

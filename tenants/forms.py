@@ -28,7 +28,7 @@ class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptabl
         model = Tenant
         fields = [
             *("tenant_id", "display_name", "poll_rate_per_minute", "submit_rate_per_minute"),
-            *("refund_own_failures", "low_balance_usd_micros"),
+            *("refund_own_failures", "low_balance_usd_micros", "zone"),
         ]
         help_texts = {"tenant_id": "t_ and 1 to 60 of a-z, 0-9 and _. It never changes."}
 
@@ -42,6 +42,8 @@ class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptabl
             if (rate := found.get(field)) is not None:
                 _complain(self, services.rate_fault(field, rate))
         _complain(self, services.low_balance_fault(found.get("low_balance_usd_micros")))
+        found["zone"] = found.get("zone") or self.instance.zone
+        _complain(self, services.zone_fault(found["zone"]))
         return found
 
 

@@ -57,8 +57,14 @@ class Tenant(models.Model):
     )
     low_balance_since = models.DateTimeField(null=True, editable=False)
     low_balance_crossings = models.PositiveIntegerField(default=0, db_default=0, editable=False)
-    zone = models.TextField(default=ZONE_DEFAULT, db_default=ZONE_DEFAULT, editable=False)
-    """Whose midnight ends a day, a week and a month of spending. Postgres and zoneinfo both know it."""
+    zone = models.TextField(
+        "time zone",
+        blank=True,
+        default=ZONE_DEFAULT,
+        db_default=ZONE_DEFAULT,
+        help_text="Its midnight ends a day, a week and a month of spending: UTC, or a name such as Europe/Berlin.",
+    )
+    """Postgres and zoneinfo both know it."""
 
     class Meta:
         db_table = "tenants"

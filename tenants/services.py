@@ -8,14 +8,15 @@ reaches every process within 5 s of its commit (see `tenants.principals.Principa
 
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from dpp_project import clock
 from dpp_project.audit import trail
@@ -23,7 +24,15 @@ from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from tenants import keys
-from tenants.models import LOW_BALANCE_MICROS_MAX, RATE_PER_MINUTE_MAX, TENANT_ID_PATTERN, ApiKey, Tenant
+from tenants.models import (
+    LOW_BALANCE_MICROS_MAX,
+    RATE_PER_MINUTE_MAX,
+    TENANT_ID_PATTERN,
+    ZONE_DEFAULT,
+    ZONE_PATTERN,
+    ApiKey,
+    Tenant,
+)
 from tenants.scopes import OPERATOR_TENANT_ID, Scope, allowed_for
 
 log = structlog.get_logger("dpp.tenants")
@@ -31,6 +40,8 @@ log = structlog.get_logger("dpp.tenants")
 TEXT_LENGTH_MAX: Final = 200
 GRACE_DEFAULT: Final = timedelta(hours=24)
 GRACE_MAX: Final = timedelta(days=30)
+_NO_PLACES: Final = ("posix/", "right/", "posixrules", "localtime", "Factory")
+"""Files beside the zones; `localtime` differs from machine to machine."""
 KEY_ISSUED: Final = "key issued"
 KEY_ROTATED: Final = "key rotated"
 
@@ -54,6 +65,7 @@ def create_tenant(
     submit_rate_per_minute: int = RATE_LIMIT_PER_MINUTE_DEFAULT,
     refund_own_failures: bool = False,
     low_balance_usd_micros: int | None = None,
+    zone: str = ZONE_DEFAULT,
     actor: str,
 ) -> Tenant | Refusal:
     """A new ACTIVE tenant without money or keys. Its id is the idempotency key: a second call with it is refused."""
@@ -63,6 +75,7 @@ def create_tenant(
         or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
         or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
         or low_balance_fault(low_balance_usd_micros)
+        or zone_fault(zone)
     )
     if fault is not None:
         return fault
@@ -72,6 +85,7 @@ def create_tenant(
         "submit_rate_per_minute": submit_rate_per_minute,
         "refund_own_failures": refund_own_failures,
         "low_balance_usd_micros": low_balance_usd_micros,
+        "zone": zone,
     }
     with transaction.atomic():
         tenant, is_new = Tenant.objects.get_or_create(tenant_id=tenant_id, defaults=values)
@@ -89,9 +103,12 @@ def update_tenant(
     submit_rate_per_minute: int,
     refund_own_failures: bool = False,
     low_balance_usd_micros: int | None = None,
+    zone: str | None = None,
     actor: str,
 ) -> Tenant | Refusal:
     """Change the name, the rates, whether failures of ours are given back, and below what the balance is low.
+
+    The zone stays where none is given.
 
     Each process follows when it reads the principal again (within 5 s)."""
     fault = (
@@ -99,6 +116,7 @@ def update_tenant(
         or rate_fault("poll_rate_per_minute", poll_rate_per_minute)
         or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
         or low_balance_fault(low_balance_usd_micros)
+        or (None if zone is None else zone_fault(zone))
     )
     if fault is not None:
         return fault
@@ -109,7 +127,27 @@ def update_tenant(
         "refund_own_failures": refund_own_failures,
         "low_balance_usd_micros": low_balance_usd_micros,
     }
-    return _change("tenant changed", actor, tenant_id, values)
+    return _change("tenant changed", actor, tenant_id, values if zone is None else values | {"zone": zone})
+
+
+BudgetSetting = Literal["zone", "low_balance_usd_micros"]
+
+
+def change_budget_settings(*, tenant_id: str, changes: Mapping[BudgetSetting, Any], actor: str) -> Tenant | Refusal:
+    """Change whose midnight ends a day of spending, or below what the balance is low; what is not named stays.
+
+    A run that was accepted keeps its date. A zone further west opens no window again: the date of a scope in Redis,
+    and the one a process remembers, never go back.
+    """
+    fault = low_balance_fault(changes.get("low_balance_usd_micros"))
+    if fault is None and "zone" in changes:
+        fault = zone_fault(changes["zone"])
+    if fault is not None:
+        return fault
+    if tenant_id == OPERATOR_TENANT_ID:
+        return invalid("tenant_id", f"{tenant_id} runs the platform and holds no money")
+    values = {str(setting): value for setting, value in changes.items()}
+    return _change("budget settings changed", actor, tenant_id, values)
 
 
 def suspend_tenant(*, tenant_id: str, actor: str) -> Tenant | Refusal:
@@ -186,9 +224,12 @@ def issue_key(
     return issued
 
 
-def rotate_key(*, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, actor: str) -> IssuedKey | Refusal:
+def rotate_key(
+    *, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, ends_by: datetime | None = None, actor: str
+) -> IssuedKey | Refusal:
     """A successor with the same scopes, label and lifetime; the old key ends `grace` from now, or earlier if it was to.
 
+    What the two spend is counted together, and capped together. The successor ends at `ends_by` at the latest.
     One transaction under a lock on the old row: of two rotations at once, one gets a key and one KEY_REPLACED.
     """
     if not timedelta() <= grace <= GRACE_MAX:
@@ -200,11 +241,12 @@ def rotate_key(*, key_id: uuid.UUID, grace: timedelta = GRACE_DEFAULT, actor: st
         if old is None or fault is not None:
             return fault or _key_unknown()
         lifetime = None if old.expires_at is None else old.expires_at - old.created_at
+        ends = [] if lifetime is None else [now + lifetime]
         issued = _store_new_key(
             tenant_id=old.tenant_id,
             scopes=old.scopes,
             label=old.label,
-            expires_at=None if lifetime is None else now + lifetime,
+            expires_at=min([*ends, *([] if ends_by is None else [ends_by])], default=None),
             lineage_id=old.lineage_id,
         )
         ends_at = now + grace if old.expires_at is None else min(old.expires_at, now + grace)
@@ -316,6 +358,23 @@ def low_balance_fault(micros: int | None) -> Refusal | None:
     if micros is None or 1 <= micros <= LOW_BALANCE_MICROS_MAX:
         return None
     return invalid("low_balance_usd_micros", f"must be a whole number from 1 to {LOW_BALANCE_MICROS_MAX}, or empty")
+
+
+def zone_fault(zone: str) -> Refusal | None:
+    """Postgres dates runs by it, and Python says when their windows end: both must know it."""
+    if re.fullmatch(ZONE_PATTERN, zone, re.ASCII) and not zone.startswith(_NO_PLACES) and _both_know(zone):
+        return None
+    return invalid("zone", "is no time zone known here; give one of the IANA names, such as Europe/Berlin or UTC")
+
+
+def _both_know(zone: str) -> bool:
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: it names a folder of zones, such as Europe
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_timezone_names WHERE name = %s)", [zone])
+        return bool(cursor.fetchone()[0])
 
 
 def tenant_id_fault(tenant_id: str) -> Refusal | None:

@@ -15,6 +15,7 @@ def tenant_document(tenant: Tenant) -> dict[str, Any]:
         "status": tenant.status,
         "poll_rate_per_minute": tenant.poll_rate_per_minute,
         "submit_rate_per_minute": tenant.submit_rate_per_minute,
+        "zone": tenant.zone,
     }
 
 

@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='tenant',
             name='zone',
-            field=models.TextField(db_default='UTC', default='UTC', editable=False),
+            field=models.TextField(blank=True, db_default='UTC', default='UTC', help_text='Its midnight ends a day, a week and a month of spending: UTC, or a name such as Europe/Berlin.', verbose_name='time zone'),
         ),
         migrations.AddConstraint(
             model_name='apikey',

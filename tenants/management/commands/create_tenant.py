@@ -9,6 +9,7 @@ from dpp_project.constants import RATE_LIMIT_PER_MINUTE_DEFAULT
 from dpp_project.management.base import CommandAnswer, OpsCommand, changes_undone_if, unless_refused
 from tenants import services
 from tenants.management.base import tenant_document
+from tenants.models import ZONE_DEFAULT
 
 
 class Command(OpsCommand):
@@ -28,6 +29,12 @@ class Command(OpsCommand):
             help="submissions a minute (default %(default)s)",
         )
 
+        parser.add_argument(
+            "--zone",
+            default=ZONE_DEFAULT,
+            help="whose midnight ends its days of spending, such as Europe/Berlin (default %(default)s)",
+        )
+
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         with changes_undone_if(dry_run):
             tenant = unless_refused(
@@ -36,6 +43,7 @@ class Command(OpsCommand):
                     display_name=options["tenant_id"] if options["name"] is None else options["name"],
                     poll_rate_per_minute=options["poll_rate"],
                     submit_rate_per_minute=options["submit_rate"],
+                    zone=options["zone"],
                     actor=actors.COMMAND,
                 )
             )

@@ -35,6 +35,7 @@ def test_tenants_create_tenant_makes_one() -> None:
         "status": "ACTIVE",
         "poll_rate_per_minute": 600,
         "submit_rate_per_minute": 60,
+        "zone": "UTC",
         "dry_run": False,
     }
     assert Tenant.objects.get(pk="t_acme").display_name == "Acme"
@@ -55,6 +56,7 @@ def test_tenants_all_scopes_are_those_the_tenant_may_have() -> None:
     assert run_json("create_api_key", tenant.tenant_id, "--all-scopes")["scopes"] == [
         "budget:read",
         "errors:write",
+        "keys:write",
         "runs:read",
         "runs:write",
         "uploads:write",

@@ -66,6 +66,8 @@ def test_tenants_an_id_is_taken_once() -> None:
         ({"display_name": "x" * 201}, "display_name"),
         ({"poll_rate_per_minute": 0}, "poll_rate_per_minute"),
         ({"submit_rate_per_minute": 1_000_001}, "submit_rate_per_minute"),
+        *[({"zone": zone}, "zone") for zone in ("Europe/Bonn", "Europe", "CEST", "europe/berlin", "../etc/passwd", "")],
+        *[({"zone": zone}, "zone") for zone in ("localtime", "posix/UTC", "right/UTC", "UTC\n", "+02:00", "Z" * 65)],
     ],
 )
 def test_tenants_wrong_fields_are_named(values: dict[str, Any], field: str) -> None:
@@ -80,6 +82,28 @@ def test_tenants_updated_in_name_and_rates() -> None:
     )
     assert isinstance(changed, Tenant)
     assert (changed.display_name, changed.poll_rate_per_minute, changed.submit_rate_per_minute) == ("New", 7, 8)
+
+
+@pytest.mark.contract("CAP-01")
+def test_tenants_of_a_zone_that_postgres_and_python_know() -> None:
+    tenant = services.create_tenant(tenant_id="t_acme", display_name="Acme", zone="Europe/Berlin", actor="test")
+    assert isinstance(tenant, Tenant)
+    arguments: Any = {"tenant_id": "t_acme", "display_name": "New", "actor": "test"}
+    rates: Any = {"poll_rate_per_minute": 7, "submit_rate_per_minute": 8}
+    services.update_tenant(**arguments, **rates)
+    assert Tenant.objects.get(pk="t_acme").zone == "Europe/Berlin", "not named, so it stays"
+    services.update_tenant(**arguments, **rates, zone="Asia/Kathmandu")
+    assert Tenant.objects.get(pk="t_acme").zone == "Asia/Kathmandu"
+    changed = services.change_budget_settings(
+        tenant_id="t_acme", changes={"zone": "America/St_Johns", "low_balance_usd_micros": 5}, actor="test"
+    )
+    assert isinstance(changed, Tenant)
+    assert (changed.zone, changed.low_balance_usd_micros, changed.poll_rate_per_minute) == ("America/St_Johns", 5, 7)
+    refused(
+        lambda: services.change_budget_settings(tenant_id="t_acme", changes={"zone": "Nowhere"}, actor="test"),
+        ReasonCode.VALIDATION_FAILED,
+        "zone",
+    )
 
 
 def test_tenants_suspended_and_resumed_and_both_safe_to_repeat() -> None:

@@ -1,0 +1,51 @@
+"""The rows of caps as they stand. They are written by setting.py and new_keys.py alone."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from budget.redis.windows import PERIODS, CapPeriod
+from tenants.models import ApiKey, SpendCap
+
+CapLimits = Mapping[CapPeriod, int | None]
+
+NO_LIMITS: Final[CapLimits] = dict.fromkeys(PERIODS)
+
+
+def row_of(tenant_id: str, lineage_id: uuid.UUID | None) -> SpendCap | None:
+    rows = SpendCap.objects.filter(tenant_id=tenant_id)
+    if lineage_id is None:
+        return rows.filter(lineage_id__isnull=True).first()
+    return rows.filter(lineage_id=lineage_id).first()
+
+
+def rows_of(tenant_id: str) -> dict[uuid.UUID | None, SpendCap]:
+    """Every scope of the tenant that ever had a cap; None is the tenant itself."""
+    return {row.lineage_id: row for row in SpendCap.objects.filter(tenant_id=tenant_id)}
+
+
+def limits_of(row: SpendCap | None) -> dict[CapPeriod, int | None]:
+    return dict(NO_LIMITS) if row is None else {period: getattr(row, column(period)) for period in PERIODS}
+
+
+def column(period: CapPeriod) -> str:
+    return f"{period}_usd_micros"
+
+
+def columns(limits: CapLimits) -> dict[str, Any]:
+    return {column(period): limits[period] for period in PERIODS}
+
+
+def is_capped(tenant_id: str, lineage_id: uuid.UUID | None) -> bool:
+    """Whether this lineage has a limit of its own; the tenant's is everybody's."""
+    if lineage_id is None:
+        return False
+    return any(limit is not None for limit in limits_of(row_of(tenant_id, lineage_id)).values())
+
+
+def scope_name(tenant_id: str, lineage_id: uuid.UUID | None) -> str:
+    """The scope as the audit trail and logs name it: a lineage by its newest key."""
+    if lineage_id is None:
+        return f"caps of tenant {tenant_id}"
+    newest = ApiKey.objects.filter(tenant_id=tenant_id, lineage_id=lineage_id).order_by("-created_at", "-key_id")
+    return f"caps of key {newest[0]}"
