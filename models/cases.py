@@ -114,6 +114,47 @@ SAFETY: Final = (
         "FAILURES=2 REDRIVES=1 CRASHES=0 STEALS=0",
     ),
     _sound("event-unsendable", "content that the queue does not take", "outbox", "UNSENDABLE=1 REDRIVES=1"),
+    _sound(
+        "caps-clock",
+        "two days end, the clock goes back, money is rebuilt",
+        "caps",
+        "NIGHTS=2 CLOCK_GOES_BACK=1 REBUILDS=1 CRASHES=0 STEALS=0",
+    ),
+    _sound("caps-changed", "a limit removed, another set, a crash", "caps", "CHANGES=2 NIGHTS=0 STEALS=0"),
+    _sound("caps-overtaken", "a handler wakes up late, money rebuilt", "caps", "SLOW=1 REBUILDS=1 CRASHES=0 STEALS=0"),
+    _sound("caps-rebuilt", "money rebuilt, a day ends, a crash", "caps", "REBUILDS=1 STEALS=0"),
+    _sound(
+        "caps-changed-twice",
+        "two changes at once",
+        "caps",
+        "CHANGES=2 CHANGERS=2 NIGHTS=0 CRASHES=0 STEALS=0",
+    ),
+    _sound("caps-first", "the first cap of a busy key, a crash", "caps", "BEGINS=0 CHANGES=1 NIGHTS=0 STEALS=0"),
+    _sound(
+        "caps-changed-lost",
+        "a value lost while its limits change",
+        "caps",
+        "CHANGES=1 LOST_CAPS=1 NIGHTS=0 CRASHES=0 STEALS=0",
+    ),
+    _sound(
+        "caps-late",
+        "a handler wakes up late, the clock goes back, a crash",
+        "caps",
+        "SLOW=1 CLOCK_GOES_BACK=1 STEALS=0",
+    ),
+    _sound("caps-lost", "a value lost, a day ends, a crash", "caps", "LOST_CAPS=1 STEALS=0"),
+    _sound(
+        "caps-finished",
+        "two crashes, a claim stolen, a result lost, a dispute",
+        "caps",
+        "CRASHES=2 DISPUTES=1 LOST_RESULTS=1",
+    ),
+    _sound(
+        "caps-disputed-rebuilt",
+        "a dispute and a stolen claim while money is rebuilt",
+        "caps",
+        "DISPUTES=1 REBUILDS=1 CRASHES=0 NIGHTS=0",
+    ),
 )
 
 LIVENESS: Final = (
@@ -271,14 +312,59 @@ BROKEN_EVENTS: Final = (
 )
 QUICK_EVENTS: Final = {"effect-apart", "done-unasked", "redrives-done"}
 
+BROKEN_CAPS: Final = (
+    _broken("resume-redates", "a retry dates its row anew without asking", "caps", "STEALS=0 RESUME_REDATES"),
+    _broken(
+        "finisher-clock", "a finisher gives back by the clock", "caps", "CRASHES=0 STEALS=0 FINISHER_READS_THE_CLOCK"
+    ),
+    _broken("settle-recounts", "a settle that comes again counts again", "caps", "STEALS=0 SETTLE_COUNTS_AGAIN"),
+    _broken("no-held-counts", "a rebuild forgets holds", "caps", f"{_REBUILT} REBUILD_FORGETS_HOLDS"),
+    _broken(
+        "rebuild-takes-today",
+        "a rebuild dates by the clock alone",
+        "caps",
+        f"{_REBUILT} CLOCK_GOES_BACK=1 REBUILD_TAKES_TODAY",
+    ),
+    _broken(
+        "no-least-revision",
+        "a hold does not say which revision it knows",
+        "caps",
+        "LOST_CAPS=1 CRASHES=0 STEALS=0 NO_LEAST_REVISION",
+    ),
+    _broken(
+        "counts-from-nothing",
+        "the first cap of a busy key counts from nothing",
+        "caps",
+        "BEGINS=0 CHANGES=1 NIGHTS=0 CRASHES=0 STEALS=0 COUNTS_FROM_NOTHING",
+        reverse=True,
+    ),
+    _broken(
+        "older-change-wins",
+        "whoever comes last sets the limits",
+        "caps",
+        "CHANGES=2 CHANGERS=2 NIGHTS=0 CRASHES=0 STEALS=0 OLDER_CHANGE_WINS",
+        reverse=True,
+    ),
+    _broken(
+        "lost-before-known",
+        "a known gap: a value lost while a principal from before the first cap is remembered",
+        "caps",
+        "BEGINS=0 CHANGES=1 LOST_CAPS=1 NIGHTS=0 CRASHES=0 STEALS=0 BEFORE_ALL_KNOW",
+        reverse=True,
+    ),
+)
+QUICK_CAPS: Final = {"resume-redates", "no-least-revision", "counts-from-nothing"}
+
 QUICK: Final = (
     _sound("life-small", "one of each, one crash, one theft", "life", "CANCELS=1 RENEWALS=1", small=True),
     _sound("rebuild-small", "money rebuilt, nobody dies", "life", _REBUILT, small=True),
     _sound("submit-small", "two clients, each once, one crash", "submit", "TRIES=0", small=True),
     _sound("event-small", "one event, a crash, a message lost", "outbox", "STEALS=0 LOST=1", small=True),
+    _sound("caps-small", "two runs, a day ends, a crash", "caps", "STEALS=0", small=True),
     *BROKEN,
+    *(case for case in BROKEN_CAPS if case.name in QUICK_CAPS),
     *(case for case in BROKEN_EVENTS if case.name in QUICK_EVENTS),
 )
 """For `make test`."""
 
-ALL: Final = (*SAFETY, *LIVENESS, *BROKEN, *BROKEN_EVENTS)
+ALL: Final = (*SAFETY, *LIVENESS, *BROKEN, *BROKEN_EVENTS, *BROKEN_CAPS)

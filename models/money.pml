@@ -26,6 +26,10 @@ byte tenant_gate = OPEN;
 #define HOLD_WITHOUT_RUN 0
 #endif
 #define ALL_TAKEN_NOT_COMMITTED TAKEN_NOT_COMMITTED(0)
+#elif RUNS == 2
+#define HOLDS (hold[0] + hold[1])
+#define HOLD_WITHOUT_RUN (IS_WITHOUT_RUN(0) || IS_WITHOUT_RUN(1))
+#define ALL_TAKEN_NOT_COMMITTED (TAKEN_NOT_COMMITTED(0) + TAKEN_NOT_COMMITTED(1))
 #else
 #define HOLDS (hold[0] + hold[1] + hold[2])
 #define HOLD_WITHOUT_RUN (IS_WITHOUT_RUN(0) || IS_WITHOUT_RUN(1) || IS_WITHOUT_RUN(2))
@@ -53,7 +57,39 @@ bit adjusted;               /* what an operator entered when a loss was accepted
 #define HEAR_ENTRY(credit) skip
 #endif
 
+/* What a rebuild's snapshot says of a run. */
+#define COUNTED_NOTHING 0
+#define COUNTED_UNHELD 1
+#define COUNTED_HOLD 2
+#define COUNTED_RECEIPT 3
+#define HELD_IN_SNAPSHOT(r) (counted_run[r] == COUNTED_HOLD -> HELD : 0)
+
+#if CAPS == 0
+#define COUNT_HOLD(r) skip
+#define COUNT_END(back, took) skip
+#define COUNT_CREDIT(credit) skip
+#define WRITE_COUNTS skip
+#else
+#include "counts.pml"
+#ifdef FINISHER_READS_THE_CLOCK
+#define DATED today
+#else
+#define DATED day
+#endif
+#define COUNT_HOLD(r) count_hold(r)
+#define COUNT_END(back, took) count_end(DATED, back, took)
+#define COUNT_CREDIT(credit) \
+  if \
+  :: credit == ADJUST -> count_end(runs[ADJUSTED].day, AMOUNT(ADJUST), (0 - AMOUNT(ADJUST))) \
+  :: else \
+  fi
+#define WRITE_COUNTS write_counts()
+#endif
+
 inline law() {
+#if CAPS > 0
+  law_of_caps();
+#endif
 #ifndef NO_RECEIPT          /* without receipts nothing remembers what was taken: judged at the end alone */
   assert(!MONEY_OPEN || IS_BEHIND || THE_LAW)   /* what the watch can see of a ledger from the past is no drift */
 #else
@@ -67,7 +103,10 @@ inline reserve_lua(r) {
     :: receipt[r] -> answer = ENDED
     :: !receipt[r] && hold[r] > 0 -> answer = OK
     :: !receipt[r] && hold[r] == 0 && balance < HELD -> answer = INSUFFICIENT
-    :: else -> balance = balance - HELD; hold[r] = HELD; answer = OK
+#if CAPS > 0
+    :: !receipt[r] && hold[r] == 0 && balance >= HELD && REFUSED_BY_CAPS(r) -> refuse_by_caps(r)
+#endif
+    :: else -> balance = balance - HELD; hold[r] = HELD; answer = OK; COUNT_HOLD(r)
     fi;
     law()
   }
@@ -83,10 +122,16 @@ inline leave_receipt(r) {
 
 inline settle_lua(r, charge) {
   if
-  :: receipt[r] -> taken = charged[r]; answer = OK
+  :: receipt[r] ->
+     taken = charged[r];
+#ifdef SETTLE_COUNTS_AGAIN
+     COUNT_END(0, taken);
+#endif
+     answer = OK
   :: !receipt[r] && hold[r] > 0 ->
      taken = (charge < hold[r] -> charge : hold[r]);
      balance = balance + hold[r] - taken;
+     COUNT_END(hold[r] - taken, taken);
      hold[r] = 0;
      leave_receipt(r)
   :: else -> answer = NO_HOLD
@@ -105,6 +150,7 @@ inline refund_full_lua(r) {
 #endif
      taken = 0;
      balance = balance + hold[r];
+     COUNT_END(hold[r], 0);
      hold[r] = 0;
      leave_receipt(r)
   fi
@@ -139,7 +185,7 @@ inline credit_lua(credit) {
 #else
     :: else ->
        if
-       :: !credited[credit] -> balance = balance + AMOUNT(credit); credited[credit] = 1; HEAR_ENTRY(credit)
+       :: !credited[credit] -> balance = balance + AMOUNT(credit); credited[credit] = 1; HEAR_ENTRY(credit); COUNT_CREDIT(credit)
        :: else
        fi;
        answer = OK
@@ -152,11 +198,6 @@ inline credit_lua(credit) {
 /* The rebuild. Its lease keeps a second one from working in vain; nothing rests on it, since it runs out under a rebuild
    that is frozen, and may wake up (rebuilds.pml). What orders two of them is who closed last: a token counts only while
    its gate is closed by it, and a tenant's only while all money is open. */
-
-#define COUNTED_NOTHING 0
-#define COUNTED_UNHELD 1
-#define COUNTED_HOLD 2
-#define COUNTED_RECEIPT 3
 
 #ifdef NO_GATE
 #define MAY_WRITE 1
@@ -187,6 +228,8 @@ inline fence_all() {
   fence(0);
 #if RUNS > 1
   fence(1);
+#endif
+#if RUNS > 2
   fence(2);
 #endif
 #endif
@@ -199,8 +242,6 @@ inline snapshot_of(r) {
                      (runs[r].money == RESERVED -> COUNTED_HOLD : COUNTED_UNHELD)))
 }
 
-#define HELD_IN_SNAPSHOT(r) (counted_run[r] == COUNTED_HOLD -> HELD : 0)
-
 /* One view of Postgres. The credits that the ledger total has counted get their receipts when it is written; their
    rows wait for the replay, which finds the receipts. */
 inline snapshot() {
@@ -208,8 +249,14 @@ inline snapshot() {
   counted_money = ledger - HELD_IN_SNAPSHOT(0);
 #if RUNS > 1
   snapshot_of(1);
+  counted_money = counted_money - HELD_IN_SNAPSHOT(1);
+#endif
+#if RUNS > 2
   snapshot_of(2);
-  counted_money = counted_money - HELD_IN_SNAPSHOT(1) - HELD_IN_SNAPSHOT(2);
+  counted_money = counted_money - HELD_IN_SNAPSHOT(2);
+#endif
+#if CAPS > 0
+  date_counts();
 #endif
   counted_credit[TOP_UP] = entered[TOP_UP];
   counted_credit[ADJUST] = entered[ADJUST];
@@ -235,8 +282,11 @@ inline write_money() {
   write_run(0);
 #if RUNS > 1
   write_run(1);
+#endif
+#if RUNS > 2
   write_run(2);
 #endif
+  WRITE_COUNTS;
   credited[TOP_UP] = credited[TOP_UP] || counted_credit[TOP_UP];
   credited[ADJUST] = credited[ADJUST] || counted_credit[ADJUST];
   if
@@ -280,6 +330,9 @@ proctype Rebuilder(byte me) {
   short counted_money;
   byte counted_run[RUNS];
   bit counted_credit[2];
+#if CAPS > 0
+  byte counted_day, counted_revision;
+#endif
   bit whole;
 
 idle:
@@ -287,7 +340,13 @@ idle:
   counted_run[0] = 0;
 #if RUNS > 1
   counted_run[1] = 0;
+#endif
+#if RUNS > 2
   counted_run[2] = 0;
+#endif
+#if CAPS > 0
+  counted_day = 0;
+  counted_revision = 0;
 #endif
   counted_credit[TOP_UP] = 0;
   counted_credit[ADJUST] = 0;

@@ -44,6 +44,9 @@
 #define INSUFFICIENT 2
 #define ENDED 3
 #define NO_HOLD 4
+#define CAPPED 5
+#define TOO_EARLY 6
+#define CAPS_LOST 7
 
 /* budget:epoch and budget:{tenant}:gate */
 #define OPEN 0

@@ -14,17 +14,25 @@ typedef Run {
   byte token;         /* finalize_token */
   byte intent;
   byte cost;          /* actual_cost_usd_micros */
+#if CAPS > 0
+  byte day;           /* spend_day */
+#endif
   bit dead_lettered;
   bit fenced          /* the last step was a rebuild's fence: last_actor */
 };
 
 Run runs[RUNS];
+#if CAPS > 0
+byte today = 1;             /* by the database's clock */
+byte refunded;              /* to a run that has ended, by a dispute's ADJUST */
+#define ADJUSTED 0          /* the run that an ADJUST is of */
+#endif
 byte key_run = NOBODY;      /* who has the tenant's Idempotency-Key: the partial unique index */
 short ledger = FUNDS;       /* the sum of ledger_entries */
 
 #define TOP_UP 0
 #define ADJUST 1
-#if PASTS > 0               /* a row from the past may be refunded over the receipt of its end */
+#if PASTS > 0 || CAPS > 0   /* a row from the past may be refunded over the receipt of its end; a dispute gives all back */
 byte adjust_amount;
 #define AMOUNT(credit) (credit == TOP_UP -> TOP_UP_AMOUNT : adjust_amount)
 #define SET_ADJUST(micros) adjust_amount = micros
@@ -66,6 +74,10 @@ inline accept(r) {
   d_step {
     runs[r].status = QUEUED;
     runs[r].money = NONE;
+#if CAPS > 0
+    day = (day > today -> day : today);                /* or later, by what the process has been told */
+    runs[r].day = day;
+#endif
     runs[r].version = 1;
     key_run = r;
     seen = 1;
@@ -91,11 +103,28 @@ inline resume(r) {
   d_step {
     won = 0;
     if
-    :: AS_SEEN(r) && UNHELD(r) -> moved(r)
+    :: AS_SEEN(r) && UNHELD(r) ->
+#ifdef RESUME_REDATES
+       runs[r].day = (today > runs[r].day -> today : runs[r].day);
+#endif
+       moved(r)
     :: else
     fi
   }
 }
+
+#if CAPS > 0
+/* The same edge with a date. The script has refused the row's, and so has shown that nothing is held. */
+inline redate(r, later) {
+  d_step {
+    won = 0;
+    if
+    :: AS_SEEN(r) && UNHELD(r) -> runs[r].day = later; moved(r)
+    :: else
+    fi
+  }
+}
+#endif
 
 inline reserve(r) {
   d_step {

@@ -18,7 +18,8 @@ LIMIT_SECONDS: Final = 600
 HASH_BITS: Final = {True: 20, False: 24}
 SAYS_NOTHING: Final = re.compile(
     r"IF|DO|sub-sequence|\.\(goto\)|else|\(1\)|assert.*"
-    r"|(seen|plan|taken|answer|won|known|credit|counted_.*|whole|result_lost|r|turns|locked|found) = 0"
+    r"|(seen|plan|taken|answer|won|known|credit|counted_.*|whole|result_lost|r|turns|locked|found"
+    r"|day|told|revision) = 0"
 )
 """In a trail: spin's own steps, and a process that begins anew."""
 UNLOOKED: Final = (
