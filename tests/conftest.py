@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import redis as redis_library
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db import connections
 from django.test import TransactionTestCase
 
@@ -25,6 +26,8 @@ from tests.gear.truncation import empty_tables
 
 __all__ = ["children_die", "console", "session_box", "shop", "tenant", "worker_here"]
 
+PBKDF2PasswordHasher.iterations = 1_000
+"""A password costs a fifth of a second in earnest, each time that one is set or tried."""
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]
 
 
