@@ -164,14 +164,17 @@ def test_dpp_77_a_killed_supervisor_leaves_nobody_and_the_next_up_finds_the_data
     assert http.answers(f"{values['DPP_ADMIN_URL']}login/")
 
 
+@pytest.mark.slow
 def test_an_up_that_cannot_succeed_says_why_and_leaves_nobody(stack: Stack) -> None:
     stack.environ["DPP_WORKER_CONCURRENCY"] = "many"
     code, said = stack.run("up")
     assert code == 1
     assert "DPP_WORKER_CONCURRENCY" in said
     assert stack.living() == []
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 def test_a_second_with_services_in_one_folder_is_refused_and_a_kill_leaves_nobody(stack: Stack, tmp_path: Path) -> None:
     told = tmp_path / "told"
     tell = f"env > {told}.new; mv {told}.new {told}; exec sleep 60"
@@ -186,6 +189,7 @@ def test_a_second_with_services_in_one_folder_is_refused_and_a_kill_leaves_nobod
     around.kill()
     around.communicate()
     wait_until(lambda: not stack.living(), seconds=5, what="the services to end")
+    proofs.report(cases=1)
 
 
 @pytest.mark.parametrize(("command", "code"), [("true", 0), ("exit 7", 7), ("kill -9 $$", 137)])

@@ -124,6 +124,7 @@ def queue_is_empty() -> bool:
     return found["ApproximateNumberOfMessages"] == found["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-78")
 def test_dpp_78_a_hundred_runs_survive_two_rolling_restarts(shop: Shop, tmp_path: Path) -> None:
     """All end once, none is charged twice, none falls to the reaper, and no message is left over."""
@@ -154,6 +155,7 @@ def test_dpp_78_a_hundred_runs_survive_two_rolling_restarts(shop: Shop, tmp_path
     assert RunHistory.objects.aggregate(least=Min("version"))["least"] == 0
     assert recovery.balance_micros(shop.tenant) == recovery.FUNDS_MICROS - 100 * COST_MICROS
     recovery.law_holds(shop.tenant)
+    proofs.report(cases=100)
 
 
 def _address(service: str) -> tuple[str, int]:
@@ -175,8 +177,8 @@ def _through(service: str, proxy: Proxy) -> str:
     [
         ("DATABASE_URL", (Mode.REFUSE, Mode.RESET)),
         pytest.param("DATABASE_URL", (Mode.BLACK_HOLE,), marks=pytest.mark.slow),  # a dead connection costs 20 s
-        ("REDIS_URL", (Mode.REFUSE, Mode.BLACK_HOLE)),
-        ("S3_ENDPOINT_URL", (Mode.REFUSE,)),
+        pytest.param("REDIS_URL", (Mode.REFUSE, Mode.BLACK_HOLE), marks=pytest.mark.slow),
+        pytest.param("S3_ENDPOINT_URL", (Mode.REFUSE,), marks=pytest.mark.slow),
     ],
 )
 def test_dpp_39_a_worker_comes_back_by_itself_and_loses_nothing(
@@ -209,6 +211,7 @@ def test_dpp_39_a_worker_comes_back_by_itself_and_loses_nothing(
     proofs.report(cases=len(runs))
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-37", "DPP-39")
 def test_dpp_37_a_delete_that_fails_repeats_the_message_and_not_the_run(shop: Shop, tmp_path: Path) -> None:
     with (
@@ -223,8 +226,10 @@ def test_dpp_37_a_delete_that_fails_repeats_the_message_and_not_the_run(shop: Sh
     assert gear.row(run.run_id).status == Status.COMPLETED
     assert recovery.charges(run) == [-COST_MICROS]
     recovery.law_holds(shop.tenant)
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path: Path) -> None:
     wakeup = Wakeup(run_id=uuid.uuid4(), tenant_id="t_nobody", pack_type="probe", trace_id=None)
@@ -236,6 +241,7 @@ def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path
         run = submitted(shop, sleep_ms=1)
         wait_until(lambda: over(run), seconds=20, what="the worker to go on")
         assert worker.alive()
+    proofs.report(cases=1)
 
 
 def _dead_letters() -> int:

@@ -124,7 +124,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         name="tickets",
         shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
-        command=(*WAITING, "tests/crash/test_tickets_crashes.py"),
+        command=(
+            *(*WAITING, "tests/crash/test_tickets_crashes.py", "tests/race/test_tickets_reaper_race.py"),
+            "tests/race/test_tickets_rivals.py",
+        ),
         least_cases=1_300,
         measured_seconds=223,
     ),
@@ -190,6 +193,13 @@ PROOFS: tuple[Proof, ...] = (
         shows="a fault has one hash in a thousand mutations of each golden trace, and no text is read in square time",
         command=(*PYTEST, "-n", "2", "tests/unit/test_auth_errors_grouping.py", "tests/unit/test_auth_errors_worst.py"),
         least_cases=108_400,
+        measured_seconds=60,
+    ),
+    Proof(
+        name="packs",
+        shows="each kind of page is read, the largest within its memory, and attacks reach what no box closes",
+        command=(*PYTEST, "tests/integration/packs"),
+        least_cases=11,
         measured_seconds=60,
     ),
     Proof(

@@ -20,6 +20,7 @@ from runs.packs import ocr as pack
 from tests.gear.builders import ocr, pack_page
 from tests.gear.builders.packs import PackLog
 from tests.gear.corpora import ocr_corpus
+from tests.proving import proofs
 
 pytestmark = [pytest.mark.contract("DPP-63"), ocr.needs_engine]
 
@@ -67,14 +68,14 @@ RECEIPT = RECEIPTS[0].png()
     ("kind", "most"),
     [
         ("korean", 0.03),
-        ("english", 0.03),
+        pytest.param("english", 0.03, marks=pytest.mark.slow),
         ("mixed", 0.03),
         ("rotated", 0.04),
-        ("skewed", 0.04),
-        ("shadowed", 0.03),
-        ("noisy", 0.05),
-        ("two_columns", 0.04),
-        ("receipt", 0.02),
+        pytest.param("skewed", 0.04, marks=pytest.mark.slow),
+        pytest.param("shadowed", 0.03, marks=pytest.mark.slow),
+        pytest.param("noisy", 0.05, marks=pytest.mark.slow),
+        pytest.param("two_columns", 0.04, marks=pytest.mark.slow),
+        pytest.param("receipt", 0.02, marks=pytest.mark.slow),
     ],
 )
 def test_ocr_reads_each_kind_of_page(box: Box, kind: str, most: float) -> None:
@@ -82,6 +83,7 @@ def test_ocr_reads_each_kind_of_page(box: Box, kind: str, most: float) -> None:
     data = done(ran(box, {"page.png": sample.png()})).data
     assert ocr_corpus.character_error_rate(sample.truth, ocr.text_of(data)) <= most
     assert ocr.notes_of(data, "PAGE_INCOMPLETE") == []
+    proofs.report(cases=1)
 
 
 def test_ocr_says_where_each_block_is_and_how_sure(box: Box) -> None:
@@ -108,11 +110,12 @@ def test_ocr_answers_as_its_page_shows(box: Box) -> None:
     assert found["box"] == pytest.approx(wanted["box"], abs=4)
 
 
-@pytest.mark.parametrize("profile", ["P1", "P2B", "P3"])
+@pytest.mark.parametrize("profile", ["P1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("P2B", "P3"))])
 def test_ocr_reads_by_each_profile(box: Box, profile: str) -> None:
     data = done(ran(box, {"receipt.png": RECEIPT}, more={"ocr_profile": profile})).data
     assert data["ocr_profile"] == profile
     assert ocr_corpus.character_error_rate(RECEIPTS[0].truth, ocr.text_of(data)) <= 0.03
+    proofs.report(cases=1)
 
 
 def test_ocr_marks_what_it_cannot_read(box: Box) -> None:
@@ -229,6 +232,7 @@ def test_ocr_out_of_time_keeps_what_it_has_read(box: Box) -> None:
     assert len(ocr.notes_of(data, "TIME_EXHAUSTED")) == 1
 
 
+@pytest.mark.slow
 def test_ocr_reads_the_largest_picture_within_its_memory(box: Box) -> None:
     sheet = Image.new("RGB", (6_300, 6_300), (250, 250, 250))
     sheet.paste(Image.fromarray(RECEIPTS[0].pixels).resize((2_560, 3_600)).convert("RGB"), (300, 300))
@@ -236,8 +240,10 @@ def test_ocr_reads_the_largest_picture_within_its_memory(box: Box) -> None:
     sheet.save(buffer, "PNG", compress_level=1)
     found = done(ran(box, {"large.png": buffer.getvalue()}))
     assert ocr_corpus.character_error_rate(RECEIPTS[0].truth, ocr.text_of(found.data)) <= 0.03
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 def test_ocr_a_picture_of_nothing_ends_in_time(box: Box) -> None:
     """Specks just below what is taken for a picture: the engine searches them for lines, and finds no end."""
     rays = np.random.default_rng(1)
@@ -249,6 +255,7 @@ def test_ocr_a_picture_of_nothing_ends_in_time(box: Box) -> None:
     # A fast machine comes to the end of it, and reads what looks like letters: it must not be sure of them.
     incomplete = ocr.notes_of(found.data, "PAGE_INCOMPLETE") or ocr.notes_of(found.data, "UNREAD_INK")
     assert incomplete or (found.reliability is not None and found.reliability < 0.5)
+    proofs.report(cases=1)
 
 
 def test_ocr_without_its_data_is_unavailable_and_says_how_to_install(box: Box) -> None:

@@ -75,6 +75,7 @@ def test_dpp_39_a_worker_comes_back_each_time_sqs_was_unreachable(tmp_path: Path
         assert running.events("started") == ["before", *(mode.name for mode in modes), "after"]
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-39")
 def test_dpp_39_a_worker_comes_back_each_time_sqs_answered_errors(
     tmp_path: Path, scripted: Scripted, queue: Queues
@@ -93,8 +94,10 @@ def test_dpp_39_a_worker_comes_back_each_time_sqs_answered_errors(
         for status, body in answers:
             outlives(status, body)
         assert running.events("started") == [str(status) for status, _ in answers]
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-39")
 def test_dpp_39_a_worker_starts_while_sqs_is_away(tmp_path: Path, proxy: Proxy, queue: Queues) -> None:
     proxy.set(Mode.REFUSE)
@@ -103,8 +106,10 @@ def test_dpp_39_a_worker_starts_while_sqs_is_away(tmp_path: Path, proxy: Proxy, 
         queue.send(work("first"))
         proxy.set(Mode.PASS)
         running.wait_for("first", seconds=BACK_WITHIN_SECONDS)
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-39")
 def test_dpp_39_the_open_poll_of_a_killed_worker_delays_one_message_at_most(tmp_path: Path, queue: Queues) -> None:
     environ = {"DPP_SQS_FIRST_VISIBILITY_SECONDS": "3", "DPP_SQS_WAIT_SECONDS": "20"}
@@ -121,6 +126,7 @@ def test_dpp_39_the_open_poll_of_a_killed_worker_delays_one_message_at_most(tmp_
         wait_until(lambda: len(set(names) & set(running.events("ended"))) >= len(names) - 1, what="all but one")
         running.wait_for(*names)
         assert sorted(running.events("started")) == ["first", *names]
+    proofs.report(cases=1)
 
 
 @pytest.mark.contract("DPP-38")
@@ -161,6 +167,7 @@ def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, qu
         assert "cos\\nsystem" not in running.log()
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-37", "DPP-38")
 def test_dpp_38_a_lost_delete_only_repeats_the_message(tmp_path: Path, scripted: Scripted, queue: Queues) -> None:
     with worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
@@ -170,6 +177,7 @@ def test_dpp_38_a_lost_delete_only_repeats_the_message(tmp_path: Path, scripted:
         wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="the delete")
         assert set(running.events("ended")) == {"twice"}
         assert queue.dead_bodies() == []
+    proofs.report(cases=1)
 
 
 OBEYED_BY_CELERY: dict[str, dict[str, Any]] = {
@@ -188,7 +196,7 @@ OBEYED_BY_CELERY: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.contract("HRD-19")
-@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("sealed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_hrd_19_of_a_message_only_task_id_and_trace_are_obeyed(tmp_path: Path, queue: Queues, *, sealed: bool) -> None:
     """Each header that Celery obeys, in a message of ours, and of a sender before there were seals."""
     environ = {"DPP_QUEUE_UNSEALED": "refuse" if sealed else "accept"}
@@ -204,8 +212,10 @@ def test_hrd_19_of_a_message_only_task_id_and_trace_are_obeyed(tmp_path: Path, q
         running.wait_for(*names)
         wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="every message to be deleted")
         assert sorted(running.events("started")) == sorted(names)
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_finished_messages_are_deleted_in_batches(tmp_path: Path, scripted: Scripted, queue: Queues) -> None:
     names = [f"n{number}" for number in range(40)]
@@ -217,8 +227,10 @@ def test_dpp_38_finished_messages_are_deleted_in_batches(tmp_path: Path, scripte
         assert "DeleteMessage" not in scripted.actions
         assert scripted.actions.count("DeleteMessageBatch") <= len(names) / 2
         assert sorted(running.events("started")) == sorted(names)
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-25")
 def test_dpp_25_the_trace_id_of_the_message_is_the_tasks_and_is_logged(tmp_path: Path, queue: Queues) -> None:
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url) as running:
@@ -233,6 +245,7 @@ def test_dpp_25_the_trace_id_of_the_message_is_the_tasks_and_is_logged(tmp_path:
             "traced": "t_4bf92f",
             "untraced": None,
         }
+    proofs.report(cases=1)
 
 
 @pytest.mark.contract("DPP-78")
@@ -250,6 +263,7 @@ def test_dpp_78_sigterm_finishes_what_runs_and_returns_what_does_not(tmp_path: P
     assert queue.counts(queue.runs_url) == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-78")
 def test_dpp_78_a_poll_left_open_at_sigterm_loses_nothing(tmp_path: Path, queue: Queues) -> None:
     """The worker waits for its poll, which takes the message sent meanwhile, and gives it back."""
@@ -265,8 +279,10 @@ def test_dpp_78_a_poll_left_open_at_sigterm_loses_nothing(tmp_path: Path, queue:
         assert running.wait_exit(seconds=15) == 0
         assert running.events("started") == ["first"]
     assert queue.counts(queue.runs_url) == (1, 0)
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-78")
 def test_dpp_78_a_second_sigterm_kills_and_the_message_comes_again(tmp_path: Path, queue: Queues) -> None:
     environ = {"DPP_SQS_FIRST_VISIBILITY_SECONDS": "2"}
@@ -279,8 +295,10 @@ def test_dpp_78_a_second_sigterm_kills_and_the_message_comes_again(tmp_path: Pat
         assert running.wait_exit(seconds=5) == -signal.SIGTERM
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url) as second:
         wait_until(lambda: second.events("started") == ["long", "long"], what="the message to come again")
+    proofs.report(cases=1)
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_poison_that_kills_the_process_does_so_three_times_at_most(tmp_path: Path, queue: Queues) -> None:
     """Each time its supervisor starts another. A poll that died with its worker may take one of the three receives."""
@@ -297,6 +315,7 @@ def test_dpp_38_poison_that_kills_the_process_does_so_three_times_at_most(tmp_pa
             running.wait_for("afterwards")
     assert 1 <= kills <= 3
     assert running.events("started") == ["kills"] * kills + ["afterwards"]
+    proofs.report(cases=1)
 
 
 @pytest.mark.contract("DPP-38")
@@ -314,6 +333,7 @@ def test_dpp_38_a_killed_worker_costs_no_message(tmp_path: Path, queue: Queues) 
         assert sorted(running.events("ended")) == names
 
 
+@pytest.mark.slow
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_tasks_that_leave_cost_neither_their_slot_nor_its_connection(tmp_path: Path, queue: Queues) -> None:
     """More of them than slots and than connections; stock threads would have lost each slot for good."""
@@ -325,6 +345,7 @@ def test_dpp_38_tasks_that_leave_cost_neither_their_slot_nor_its_connection(tmp_
         for number in range(4):
             queue.send(envelope("gear.ask", {"name": f"asks {number}"}))
         running.wait_for(*(f"asks {number}" for number in range(4)), seconds=20)
+    proofs.report(cases=1)
 
 
 @pytest.mark.contract("DPP-78")
