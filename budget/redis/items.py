@@ -32,11 +32,14 @@ def caps_item(lineage_id: str | None, caps: SeenCaps | None) -> RebuildItem:
 
 
 def _numbers(caps: SeenCaps) -> str:
-    words = [str(caps.revision), date_number(caps.day) or UNDATED]
-    for period in PERIODS:
-        limit = caps.limits[period]
-        words += ["-" if limit is None else str(limit), str(caps.counted[period]), str(caps.used[period])]
-    return " ".join(words)
+    limits = (caps.limits[period] for period in PERIODS)
+    numbers = (
+        caps.revision,
+        date_number(caps.day) or UNDATED,
+        *("-" if limit is None else limit for limit in limits),
+        *(counters[period] for counters in (caps.counted, caps.used) for period in PERIODS),
+    )
+    return " ".join(str(number) for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,12 +73,9 @@ class SeenCaps:
         return self.counted[period] - self.used[period]
 
 
-_CAPS_FIELDS: Final = (
-    "revision",
-    "date",
-    *(f"{period}_{what}" for what in ("limit", "counted", "used") for period in PERIODS),
-)
-_WHOLE: Final = re.compile(r"(?=.{1,18}$)(0|-?[1-9][0-9]*)", re.ASCII)
+_CAPS_FIELDS: Final = ("revision", "date", "limits", "counted", "used")
+_FOUR: Final = re.compile(r"(-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18})", re.ASCII)
+_LIMITS: Final = re.compile(r"([0-9]+|-) ([0-9]+|-) ([0-9]+|-) ([0-9]+|-)", re.ASCII)
 
 
 def queue_caps(pipe: Pipeline, tenant_id: str, lineage_id: str | None = None) -> None:
@@ -88,24 +85,19 @@ def queue_caps(pipe: Pipeline, tenant_id: str, lineage_id: str | None = None) ->
 
 def seen_caps(answer: Sequence[str | None]) -> SeenCaps | None:
     """None where the scope is absent, or is not what the scripts write: it is lost then, and never zero."""
-    revision, number, *rest = answer
-    limits, counters = rest[:4], [revision, *rest[4:]]
-    if not number or not all(text is not None and _WHOLE.fullmatch(text) for text in counters):
+    revision, number, *fours = (text or "" for text in answer)
+    limits, *counters = (form.fullmatch(text) for form, text in zip((_LIMITS, _FOUR, _FOUR), fours, strict=True))
+    if not number or not revision.isdecimal() or limits is None:
         return None
-    if not all(text is None or _WHOLE.fullmatch(text) for text in limits):
-        return None
+    counted, used = (
+        {} if four is None else dict(zip(PERIODS, map(int, four.groups()), strict=True)) for four in counters
+    )
     try:
         day = day_of(number)
     except ValueError:
         return None
-    first, *moved = [int(text or "") for text in counters]
-    return SeenCaps(
-        first,
-        day,
-        {period: None if text is None else int(text) for period, text in zip(PERIODS, limits, strict=True)},
-        dict(zip(PERIODS, moved[:4], strict=True)),
-        dict(zip(PERIODS, moved[4:], strict=True)),
-    )
+    allowed = {it: None if text == "-" else int(text) for it, text in zip(PERIODS, limits.groups(), strict=True)}
+    return SeenCaps(int(revision), day, allowed, counted, used) if counted and used else None
 
 
 def look_at_caps(client: redis.Redis, tenant_id: str, lineage_id: str | None = None) -> SeenCaps | None:

@@ -17,15 +17,18 @@
 local tenant, epoch, revision, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[8]
 
 local function is_size(text)
-  return text and #text <= 16 and is_whole(text) and tonumber(text) >= 0 and tonumber(text) <= EXACT
+  return text == '0'
+    or text and #text <= 16 and string.match(text, '^[1-9][0-9]*$') and tonumber(text) <= 9007199254740991
 end
 
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
 if not is_size(revision) or revision == '0' then return {'ERR_ARGUMENT', 'revision'} end
+local limits = {}
 for period, name in ipairs(PERIODS) do
   local limit = ARGV[3 + period]
   if limit ~= '' and not is_size(limit) then return {'ERR_ARGUMENT', name .. '_limit'} end
+  limits[period] = limit == '' and '-' or limit
 end
 if mode ~= 'new' and mode ~= 'known' then return {'ERR_ARGUMENT', 'mode'} end
 if #KEYS ~= 4 or KEYS[1] ~= 'caps:' .. tenant
@@ -41,21 +44,14 @@ if known[2] then return {'ERR_UNAVAILABLE', 'gate'} end
 
 local scope = scope_of(KEYS[1])
 if not scope and mode == 'known' then return {'ERR_ABSENT'} end
-if scope and tonumber(scope[1]) >= tonumber(revision) then return {'ERR_OLD', scope[1]} end
+if scope and scope.revision >= tonumber(revision) then
+  return {'ERR_OLD', string.format('%.0f', scope.revision)}
+end
 
 redis.call('INCR', KEYS[3])
 if not scope then
   redis.call('DEL', KEYS[1])
-  redis.call('HSET', KEYS[1], 'date', UNDATED)
-  for _, name in ipairs(PERIODS) do redis.call('HSET', KEYS[1], name .. '_counted', '0', name .. '_used', '0') end
+  redis.call('HSET', KEYS[1], 'date', UNDATED, 'counted', '0 0 0 0', 'used', '0 0 0 0')
 end
-redis.call('HSET', KEYS[1], 'revision', revision)
-for period, name in ipairs(PERIODS) do
-  local limit = ARGV[3 + period]
-  if limit == '' then
-    redis.call('HDEL', KEYS[1], name .. '_limit')
-  else
-    redis.call('HSET', KEYS[1], name .. '_limit', limit)
-  end
-end
+redis.call('HSET', KEYS[1], 'revision', revision, 'limits', table.concat(limits, ' '))
 return {'OK'}

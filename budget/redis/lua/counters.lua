@@ -1,89 +1,77 @@
--- What the money scripts share of a scope's counters; included in them. A scope is a tenant, or the lineage of one of
--- its keys. It is a hash without an expiry:
---   revision                      of the change of caps that is in force
---   date                          the newest date a run was held for: YYYYMMDD, then YYYYMMDD of its Monday;
---                                 sixteen zeros before the first
---   {period}_limit                day, week, month or total; absent: no limit
---   {period}_counted              what runs of the window that `date` lies in hold and were charged
---   {period}_used                 what they were charged
--- A hash that stands is exact, whatever is capped now. One that is absent, or in which something is missing or is not a
--- whole number of at most 18 digits, is lost, and never zero. Stored numbers are never rounded: what passes 2^53, to
--- which Lua counts exactly, is added by the server.
+-- The counters of a scope, and what moves them; included where a scope stands. A scope is a tenant, or the lineage of one
+-- of its keys. It is a hash without an expiry; four numbers are of day, week, month and total, with a space between each:
+--   revision   of the change of caps that is in force
+--   date       the newest date a run was held for: YYYYMMDD, then YYYYMMDD of its Monday; sixteen zeros before the first
+--   limits     four numbers; `-` where there is none
+--   counted    four numbers: what runs of the windows that `date` lies in hold and were charged
+--   used       four numbers: what they were charged
+-- A hash that stands is exact, whatever is capped now. One that is absent, or in which a field is missing or is not this,
+-- is lost, and never zero. Numbers stand four in a field because a field that is read or written costs more than they do.
 
-local PERIODS = {'day', 'week', 'month', 'total'}
-local EXACT = 9007199254740991
 local UNDATED = '0000000000000000'
+local PERIODS = {'day', 'week', 'month', 'total'}
 
-local function is_date(text)
-  return #text == 16 and string.find(text, '^[1-9][0-9]*$')
+local function four_in(text)
+  local day, week, month, total = string.match(text or '', '^(%-?[0-9]+) (%-?[0-9]+) (%-?[0-9]+) (%-?[0-9]+)$')
+  if day and #day < 19 and #week < 19 and #month < 19 and #total < 19 then return {day, week, month, total} end
 end
 
-local function is_whole(text)
-  return text == '0' or #text <= 18 and string.find(text, '^%-?[1-9][0-9]*$')
-end
-
--- The scope as it stands: revision, date, four counted, four used, four limits. Nil where it is absent, false where lost.
-local function scope_of(key)
-  local seen = redis.pcall('HMGET', key, 'revision', 'date', 'day_counted', 'week_counted', 'month_counted', 'total_counted',
-    'day_used', 'week_used', 'month_used', 'total_used', 'day_limit', 'week_limit', 'month_limit', 'total_limit')
-  if seen.err then return false end
-  local found = 0
-  for at = 1, 14 do
-    if seen[at] then
-      found = found + 1
-      if at ~= 2 and not is_whole(seen[at]) then return false end
-    elseif at <= 10 then
-      found = found - 100
-    end
+local function limits_in(text)
+  local four = {string.match(text or '', '^([-0-9]+) ([-0-9]+) ([-0-9]+) ([-0-9]+)$')}
+  for at = 1, #four do
+    if four[at] ~= '-' and string.find(four[at], '-', 1, true) then return nil end
   end
-  if found == -1000 then return nil end
-  if found < 0 or not is_date(seen[2]) and seen[2] ~= UNDATED then return false end
-  return seen
+  return four[4] and four
+end
+
+-- A scope as it stands; nil where it is absent, false where it is lost.
+local function scope_of(key)
+  local seen = redis.pcall('HMGET', key, 'revision', 'date', 'limits', 'counted', 'used')
+  local revision, date = seen[1], seen[2]
+  if not (seen.err or revision or date or seen[3] or seen[4] or seen[5]) then return nil end
+  if not revision or not date or string.find(revision, '[^0-9]') then return false end
+  if #date ~= 16 or string.find(date, '[^0-9]') then return false end
+  local limits, counted, used = limits_in(seen[3]), four_in(seen[4]), four_in(seen[5])
+  if not limits or not counted or not used then return false end
+  return {revision = tonumber(revision), date = date, limits = limits, counted = counted, used = used}
 end
 
 -- Whether two dates lie in one window of the period.
-local function shared(period, one, other)
-  if period == 1 then return string.sub(one, 1, 8) == string.sub(other, 1, 8) end
+local function is_shared(period, one, other)
+  if one == other or period == 4 then return true end
   if period == 2 then return string.sub(one, 9, 16) == string.sub(other, 9, 16) end
-  if period == 3 then return string.sub(one, 1, 6) == string.sub(other, 1, 6) end
-  return true
+  local digits = period == 1 and 8 or 6
+  return string.sub(one, 1, digits) == string.sub(other, 1, digits)
 end
 
--- What adds `micros` to the stored number `text`: into the fields of one HSET where Lua's sum is exact.
-local function add(key, fields, name, text, micros)
-  local before = tonumber(text)
-  local after = before + micros
-  if math.abs(before) <= EXACT and math.abs(after) <= EXACT then
-    fields[#fields + 1] = name
-    fields[#fields + 1] = string.format('%.0f', after)
-  else
-    redis.call('HINCRBY', key, name, string.format('%.0f', micros))
+-- Lua counts exactly to 2^53. Past it the server adds, which counts to 2^63: nothing that is stored is ever rounded.
+local function sum(key, text, micros)
+  if micros == 0 then return text end
+  redis.call('HSET', key, 'sum', (string.gsub(text, '^(%-?)0+(%d)', '%1%2')))
+  redis.call('HINCRBY', key, 'sum', string.format('%.0f', micros))
+  local exact = redis.call('HGET', key, 'sum')
+  redis.call('HDEL', key, 'sum')
+  return exact
+end
+
+-- Four numbers, and what is added to each, as the text of their sums.
+local function sums(key, four, day, week, month, total)
+  local most = math.max(#four[1], #four[2], #four[3], #four[4])
+  if most < 16 and total < 8e15 and total > -8e15 then
+    return string.format('%.0f %.0f %.0f %.0f', four[1] + day, four[2] + week, four[3] + month, four[4] + total)
   end
+  return table.concat({sum(key, four[1], day), sum(key, four[2], week), sum(key, four[3], month), sum(key, four[4], total)}, ' ')
 end
 
--- What a run's end, or a credit for it, moves: in the windows that its date shares with the scope's.
+-- What the end of a hold, or a credit of a run, moves: in the windows that its date shares with the scope's.
 local function move(key, date, counted, used)
-  local scope = scope_of(key)
-  if not scope then return end
-  local fields = {}
-  for period, name in ipairs(PERIODS) do
-    if shared(period, date, scope[2]) then
-      if counted ~= 0 then add(key, fields, name .. '_counted', scope[2 + period], counted) end
-      if used ~= 0 then add(key, fields, name .. '_used', scope[6 + period], used) end
-    end
+  local seen = redis.pcall('HMGET', key, 'date', 'counted', 'used')
+  local last, were_counted, were_used = seen[1], four_in(seen[2]), four_in(seen[3])
+  if seen.err or not last or #last ~= 16 or string.find(last, '[^0-9]') or not were_counted or not were_used then return end
+  local day, week, month = 1, 1, 1
+  if last ~= date then
+    day, week, month = is_shared(1, date, last) and 1 or 0, is_shared(2, date, last) and 1 or 0, is_shared(3, date, last) and 1 or 0
   end
-  if #fields > 0 then redis.call('HSET', key, unpack(fields)) end
-end
-
--- The same for the scopes among the script's keys, from the one at `first` on; nowhere without a date.
-local function move_in_scopes(first, date, counted, used)
-  if date == '' or (counted == 0 and used == 0) then return end
-  for at = first, #KEYS do move(KEYS[at], date, counted, used) end
-end
-
-local function are_scopes(first, tenant)
-  local all, one = KEYS[first], KEYS[first + 1]
-  if #KEYS > first + 1 then return false end
-  return (not all or all == 'caps:' .. tenant)
-    and (not one or #one > #tenant + 6 and string.sub(one, 1, #tenant + 6) == 'caps:' .. tenant .. ':')
+  redis.call('HSET', key, 'counted', sums(key, were_counted, day * counted, week * counted, month * counted, counted),
+    'used', sums(key, were_used, day * used, week * used, month * used, used))
 end

@@ -17,8 +17,6 @@
 -- deletes the row lets the receipt expire. Every answer but OK first has changed nothing.
 -- Counted and used move where the run and the scope share the window; a scope that is absent or lost is left to a rebuild.
 
--- include counters.lua
-
 local tenant, amount, entry, epoch, date = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
 
 local function amount_is_valid(text)
@@ -29,8 +27,9 @@ if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not amount_is_valid(amount) then return {'ERR_ARGUMENT', 'amount_usd_micros'} end
 if not entry or entry == '' then return {'ERR_ARGUMENT', 'entry_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if date ~= '' and not is_date(date) then return {'ERR_ARGUMENT', 'date'} end
-if #KEYS < 6 or not are_scopes(7, tenant) or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
+if date ~= '' and (#date ~= 16 or not string.find(date, '^[1-9][0-9]*$')) then return {'ERR_ARGUMENT', 'date'} end
+if #KEYS < 6 or #KEYS > 8 or KEYS[7] and KEYS[7] ~= 'caps:' .. tenant
+  or KEYS[8] and (#KEYS[8] < #KEYS[7] + 2 or string.sub(KEYS[8], 1, #KEYS[7] + 1) ~= KEYS[7] .. ':') or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
   or KEYS[3] ~= 'budget:epoch' or KEYS[4] ~= 'budget:' .. tenant .. ':seq'
   or KEYS[5] ~= 'budget:' .. tenant .. ':gate' or KEYS[6] ~= 'budget:evidence' then
   return {'ERR_ARGUMENT', 'keys'}
@@ -57,5 +56,9 @@ balance = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant)
 redis.call('LPUSH', KEYS[6], 'entry:' .. entry)
 redis.call('LTRIM', KEYS[6], 0, 999)
-move_in_scopes(7, date, -tonumber(amount), -tonumber(amount))
+-- Most tenants have no caps: they pay for one EXISTS.
+if date ~= '' and KEYS[7] and redis.call('EXISTS', KEYS[7], KEYS[8] or KEYS[7]) > 0 then
+-- include counters.lua
+  for at = 7, #KEYS do move(KEYS[at], date, -tonumber(amount), -tonumber(amount)) end
+end
 return {'OK', balance, 'first'}

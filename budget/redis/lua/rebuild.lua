@@ -13,8 +13,9 @@
 --                                                       the receipt does not expire
 --         caps     lineage   numbers   0                a scope, as counters.lua says; of the tenant itself where the
 --                                                       lineage is empty. The numbers are 14 words with a space between
---                                                       each: revision, date, then for day, week, month and total its
---                                                       limit (`-`: none), counted and used. Empty: the scope is dropped
+--                                                       each: revision, date, then four limits (`-`: none),
+--                                                       four counted, four used, of day, week, month and total each.
+--                                                       Empty: the scope is dropped
 --
 -- OK                     written; `begin` has first dropped the tenant's holds and set the balance
 -- ERR_SUPERSEDED         all money is not closed by this token, nor is it open and this tenant closed by it: nothing changed
@@ -30,22 +31,16 @@ end
 
 -- The fields of a scope as HSET takes them; nil where the words are not those of one.
 local function fields_of(numbers)
-  local words = {}
-  for word in string.gmatch(numbers, '[^ ]+') do words[#words + 1] = word end
-  if #words ~= 14 or table.concat(words, ' ') ~= numbers then return nil end
-  local fields = {'revision', words[1], 'date', words[2]}
-  if not digits(words[1]) or not is_whole(words[1]) then return nil end
-  if not is_date(words[2]) and words[2] ~= UNDATED then return nil end
-  for period, name in ipairs(PERIODS) do
-    local limit, counted, used = unpack(words, 3 * period, 3 * period + 2)
-    if limit ~= '-' then
-      if not digits(limit) or not is_whole(limit) then return nil end
-      fields[#fields + 1], fields[#fields + 2] = name .. '_limit', limit
-    end
-    if not is_whole(counted) or not is_whole(used) then return nil end
-    fields[#fields + 1], fields[#fields + 2] = name .. '_counted', counted
-    fields[#fields + 1], fields[#fields + 2] = name .. '_used', used
+  local four = ' ([^ ]+ [^ ]+ [^ ]+ [^ ]+)'
+  local revision, date, limits, counted, used = string.match(numbers, '^([^ ]+) ([^ ]+)' .. four .. four .. four .. '$')
+  if not revision or not digits(revision) or #date ~= 16 or string.find(date, '[^0-9]')
+    or date ~= UNDATED and string.sub(date, 1, 1) == '0' then return nil end
+  local each = limits_in(limits)
+  if not each or not four_in(counted) or not four_in(used) then return nil end
+  for period = 1, 4 do
+    if each[period] ~= '-' and not digits(each[period]) then return nil end
   end
+  local fields = {'revision', revision, 'date', date, 'limits', limits, 'counted', counted, 'used', used}
   return fields
 end
 

@@ -22,49 +22,11 @@
 -- Of several refusals the first: balance, caps lost, date, then the tenant's before the key's, the longest window first.
 -- Every answer but OK has changed nothing. A scope is what counters.lua says.
 
--- include counters.lua
-
 local tenant, amount, created, run, epoch, date = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
-local least = {ARGV[7] or '', ARGV[8] or ''}
+local least_of_all, least_of_one = ARGV[7] or '', ARGV[8] or ''
 
 local function amount_is_valid(text)
   return text and #text <= 16 and string.match(text, '^[1-9][0-9]*$') and tonumber(text) <= 9007199254740991
-end
-
-local function is_revision(text)
-  return #text <= 16 and not string.find(text, '[^0-9]')
-end
-
--- A later date ends the windows that it does not lie in: those begin at nothing.
-local function begin_windows(scope, day)
-  for period = 1, 3 do
-    if not shared(period, day, scope[2]) then
-      scope[2 + period], scope[6 + period] = '0', '0'
-    end
-  end
-end
-
--- The longest window without room for so much. Limits are below 2^53, and what is counted past it is above them all.
-local function first_full(scope, micros)
-  for period = 4, 1, -1 do
-    local limit = scope[10 + period]
-    if limit and tonumber(limit) - tonumber(scope[2 + period]) < micros then return period end
-  end
-end
-
-local function count_hold(key, scope, day, micros)
-  local fields = {}
-  if scope[2] ~= day then
-    fields = {'date', day}
-    for period = 1, 3 do
-      if not shared(period, day, scope[2]) then
-        fields[#fields + 1] = PERIODS[period] .. '_used'
-        fields[#fields + 1] = '0'
-      end
-    end
-  end
-  for period = 1, 4 do add(key, fields, PERIODS[period] .. '_counted', scope[2 + period], micros) end
-  if #fields > 0 then redis.call('HSET', key, unpack(fields)) end
 end
 
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
@@ -72,9 +34,10 @@ if not amount_is_valid(amount) then return {'ERR_ARGUMENT', 'reserved_usd_micros
 if not created or #created > 16 or not string.match(created, '^[0-9]+$') then return {'ERR_ARGUMENT', 'created_at_ms'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if date ~= '' and not is_date(date) then return {'ERR_ARGUMENT', 'date'} end
-if not is_revision(least[1]) or not is_revision(least[2]) then return {'ERR_ARGUMENT', 'least_revision'} end
-if #KEYS < 7 or not are_scopes(8, tenant) or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if date ~= '' and (#date ~= 16 or not string.find(date, '^[1-9][0-9]*$')) then return {'ERR_ARGUMENT', 'date'} end
+if #least_of_all > 16 or #least_of_one > 16 or string.find(least_of_all .. least_of_one, '[^0-9]') then return {'ERR_ARGUMENT', 'least_revision'} end
+if #KEYS < 7 or #KEYS > 9 or KEYS[8] and KEYS[8] ~= 'caps:' .. tenant
+  or KEYS[9] and (#KEYS[9] < #KEYS[8] + 2 or string.sub(KEYS[9], 1, #KEYS[8] + 1) ~= KEYS[8] .. ':') or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
   or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate' then
   return {'ERR_ARGUMENT', 'keys'}
@@ -100,29 +63,58 @@ if held or owner then return {'ERR_ALREADY_RESERVED', held or '0'} end
 -- A balance beyond 2^53 is compared inexactly, and is above every valid amount all the same.
 if tonumber(balance) < tonumber(amount) then return {'ERR_INSUFFICIENT', balance} end
 
-local scopes, newest = {}, date
-for at = 8, #KEYS do
-  local scope = scope_of(KEYS[at])
-  local known = tonumber(least[at - 7]) or 0
-  if scope == false or known > 0 and (not scope or tonumber(scope[1]) < known) then return {'ERR_UNAVAILABLE', 'caps'} end
-  scopes[at] = scope
-  if scope and scope[2] > newest then newest = scope[2] end
-end
-if date ~= '' then
-  if newest ~= date then return {'ERR_DATE', newest} end
-  for at = 8, #KEYS do
-    if scopes[at] then
-      begin_windows(scopes[at], date)
-      local period = first_full(scopes[at], tonumber(amount))
-      if period then
-        local scope = scopes[at]
-        return {'ERR_CAP', at == 8 and 'tenant' or 'key', PERIODS[period], scope[10 + period], scope[2 + period],
-          scope[6 + period], date}
-      end
+local known_of_all, known_of_one = tonumber(least_of_all) or 0, tonumber(least_of_one) or 0
+-- Most tenants have no caps: they pay for one EXISTS.
+if known_of_all > 0 or known_of_one > 0 or KEYS[8] and redis.call('EXISTS', KEYS[8], KEYS[9] or KEYS[8]) > 0 then
+-- include counters.lua
+
+  -- A later date ends the windows that it does not lie in: those begin at nothing.
+  local function begin_windows(scope, day)
+    for period = 1, 3 do
+      if not is_shared(period, day, scope.date) then scope.counted[period], scope.used[period] = '0', '0' end
     end
   end
-  for at = 8, #KEYS do
-    if scopes[at] then count_hold(KEYS[at], scopes[at], date, tonumber(amount)) end
+
+  -- The longest window without room for so much. Limits are below 2^53, and what is counted past it is above them all.
+  local function first_full(scope, micros)
+    for period = 4, 1, -1 do
+      local limit = scope.limits[period]
+      if limit ~= '-' and tonumber(limit) - tonumber(scope.counted[period]) < micros then return period end
+    end
+  end
+
+  local function count_hold(key, scope, day, micros)
+    local counted = sums(key, scope.counted, micros, micros, micros, micros)
+    if scope.date == day then
+      redis.call('HSET', key, 'counted', counted)
+    else
+      redis.call('HSET', key, 'date', day, 'counted', counted, 'used', table.concat(scope.used, ' '))
+    end
+  end
+
+  local micros, scopes, newest = tonumber(amount), {}, date
+  for at, known in ipairs({known_of_all, known_of_one}) do
+    local scope = KEYS[7 + at] and scope_of(KEYS[7 + at])
+    if KEYS[7 + at] and scope == false or known > 0 and (not scope or scope.revision < known) then
+      return {'ERR_UNAVAILABLE', 'caps'}
+    end
+    if scope and scope.date > newest then newest = scope.date end
+    scopes[at] = scope
+  end
+  if date ~= '' then
+    if newest ~= date then return {'ERR_DATE', newest} end
+    for at = 1, 2 do
+      local scope = scopes[at]
+      if scope then begin_windows(scope, date) end
+      local period = scope and first_full(scope, micros)
+      if period then
+        return {'ERR_CAP', at == 1 and 'tenant' or 'key', PERIODS[period], scope.limits[period], scope.counted[period],
+          scope.used[period], date}
+      end
+    end
+    for at = 1, 2 do
+      if scopes[at] then count_hold(KEYS[7 + at], scopes[at], date, micros) end
+    end
   end
 end
 

@@ -15,8 +15,6 @@
 -- The receipt, "<charge> <refund> <balance> <tenant_id>", lives 86400 s. Every answer but OK first has changed nothing.
 -- Counted and used move where the run and the scope share the window; a scope that is absent or lost is left to a rebuild.
 
--- include counters.lua
-
 local charge, tenant, run, epoch, date = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
 
 local function charge_is_valid(text)
@@ -28,8 +26,9 @@ if not charge_is_valid(charge) then return {'ERR_ARGUMENT', 'charge_usd_micros'}
 if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
-if date ~= '' and not is_date(date) then return {'ERR_ARGUMENT', 'date'} end
-if #KEYS < 8 or not are_scopes(9, tenant) or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if date ~= '' and (#date ~= 16 or not string.find(date, '^[1-9][0-9]*$')) then return {'ERR_ARGUMENT', 'date'} end
+if #KEYS < 8 or #KEYS > 10 or KEYS[9] and KEYS[9] ~= 'caps:' .. tenant
+  or KEYS[10] and (#KEYS[10] < #KEYS[9] + 2 or string.sub(KEYS[10], 1, #KEYS[9] + 1) ~= KEYS[9] .. ':') or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
   or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate'
   or KEYS[8] ~= 'budget:evidence' then
@@ -68,5 +67,9 @@ redis.call('SET', KEYS[4], charge .. ' ' .. refund .. ' ' .. balance .. ' ' .. t
 -- Its caller has claimed the run: Postgres must know of that from now on.
 redis.call('LPUSH', KEYS[8], 'end:' .. run)
 redis.call('LTRIM', KEYS[8], 0, 999)
-move_in_scopes(9, date, -tonumber(refund), tonumber(charge))
+-- Most tenants have no caps: they pay for one EXISTS.
+if date ~= '' and KEYS[9] and redis.call('EXISTS', KEYS[9], KEYS[10] or KEYS[9]) > 0 then
+-- include counters.lua
+  for at = 9, #KEYS do move(KEYS[at], date, -tonumber(refund), tonumber(charge)) end
+end
 return {'OK', charge, refund, balance, 'first'}

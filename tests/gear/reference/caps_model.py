@@ -8,7 +8,8 @@ from typing import Final
 from budget.money import MAX_MICROS
 from budget.redis.windows import PERIODS, UNDATED, window
 
-_COUNTER: Final = re.compile(r"(?=.{1,18}$)(0|-?[1-9][0-9]*)", re.ASCII)
+_COUNTER: Final = re.compile(r"-?[0-9]+", re.ASCII)
+_SIZE: Final = re.compile(r"[0-9]+", re.ASCII)
 _DATE: Final = re.compile(r"[1-9][0-9]{15}", re.ASCII)
 
 
@@ -29,29 +30,45 @@ class Scope:
     @classmethod
     def of(cls, fields: dict[str, str]) -> "Scope | None":
         """None where none of its fields is there."""
-        wanted = {f"{period}_{what}" for period in PERIODS for what in ("counted", "used")} | {"revision"}
-        limits = {f"{period}_limit" for period in PERIODS}
-        if not fields.keys() & (wanted | limits | {"date"}):
+        if not fields.keys() & {"revision", "date", "limits", "counted", "used"}:
             return None
-        numbers = [text for name, text in fields.items() if name in wanted | limits]
-        if not wanted <= fields.keys() or not all(_COUNTER.fullmatch(text) for text in numbers):
+        revision, date, *fours = (fields.get(name, "") for name in ("revision", "date", "limits", "counted", "used"))
+        limits, counted, used = (dict(zip(PERIODS, text.split(" "), strict=False)) for text in fours)
+        if not all(text.count(" ") == 3 for text in fours):
             raise Lost
-        date = fields.get("date", "")
-        if date != UNDATED and not _DATE.fullmatch(date):
+        if not all(it == "-" or _SIZE.fullmatch(it) for it in limits.values()):
+            raise Lost
+        if not all(_COUNTER.fullmatch(it) and len(it) <= 18 for it in [*counted.values(), *used.values()]):
+            raise Lost
+        if not _SIZE.fullmatch(revision) or len(date) != 16 or not _SIZE.fullmatch(date):
             raise Lost
         return cls(
-            int(fields["revision"]),
+            int(revision),
             date,
-            {it: int(fields[f"{it}_limit"]) if f"{it}_limit" in fields else None for it in PERIODS},
-            {it: int(fields[f"{it}_counted"]) for it in PERIODS},
-            {it: int(fields[f"{it}_used"]) for it in PERIODS},
+            {it: None if text == "-" else int(text) for it, text in limits.items()},
+            {it: int(text) for it, text in counted.items()},
+            {it: int(text) for it, text in used.items()},
         )
 
+    @classmethod
+    def of_counters(cls, fields: dict[str, str]) -> "Scope | None":
+        """What moves counters asks for no more than these: of a scope that is lost otherwise it is void."""
+        try:
+            return cls.of(fields | {"revision": "0", "limits": "- - - -"})
+        except Lost:
+            return None
+
+    def counters(self) -> dict[str, str]:
+        return {name: text for name, text in self.fields().items() if name in {"counted", "used"}}
+
     def fields(self) -> dict[str, str]:
-        limits = {f"{it}_limit": str(limit) for it, limit in self.limits.items() if limit is not None}
-        counted = {f"{it}_counted": str(micros) for it, micros in self.counted.items()}
-        used = {f"{it}_used": str(micros) for it, micros in self.used.items()}
-        return {"revision": str(self.revision), "date": self.date, **limits, **counted, **used}
+        return {
+            "revision": str(self.revision),
+            "date": self.date,
+            "limits": " ".join("-" if self.limits[it] is None else str(self.limits[it]) for it in PERIODS),
+            "counted": " ".join(str(self.counted[it]) for it in PERIODS),
+            "used": " ".join(str(self.used[it]) for it in PERIODS),
+        }
 
     def begin(self, date: str) -> None:
         """A later date ends the windows it does not lie in."""
@@ -101,24 +118,18 @@ def is_date(text: str) -> bool:
 
 
 def _is_size(text: str) -> bool:
-    return bool(_COUNTER.fullmatch(text)) and 0 <= int(text) <= MAX_MICROS
+    return bool(_SIZE.fullmatch(text)) and len(text) <= 16 and int(text) <= MAX_MICROS
 
 
 def scope_in(numbers: str) -> Scope:
     """What an item of a rebuild says of a scope; Lost where it says nothing of the kind."""
     revision, date, *rest = numbers.split(" ")
-    if len(rest) != 12:
+    limits, counted, used = (" ".join(rest[at : at + 4]) for at in (0, 4, 8))
+    scope = Scope.of({"revision": revision, "date": date, "limits": limits, "counted": counted, "used": used})
+    if not all(_is_size(size) for size in [revision, *(it for it in rest[:4] if it != "-")]):
         raise Lost
-    limits, counted, used = rest[::3], rest[1::3], rest[2::3]
-    if not all(limit == "-" or _is_size(limit) for limit in limits):
+    if scope is None or (date != UNDATED and not _DATE.fullmatch(date)):
         raise Lost
-    if not _is_size(revision):
-        raise Lost
-    fields = {f"{it}_limit": limit for it, limit in zip(PERIODS, limits, strict=True) if limit != "-"}
-    fields |= {f"{it}_counted": micros for it, micros in zip(PERIODS, counted, strict=True)}
-    fields |= {f"{it}_used": micros for it, micros in zip(PERIODS, used, strict=True)}
-    scope = Scope.of({"revision": revision, "date": date, **fields})
-    assert scope is not None
     return scope
 
 

@@ -289,10 +289,10 @@ class Model:
 
     def _move(self, names: Sequence[str], date: str, *, counted: int, used: int) -> None:
         for name in names if date else ():
-            scope = self._scope_or_none(name)
+            scope = Scope.of_counters(self.hashes.get(name, {}))
             if scope is not None:
                 scope.move(date, counted=counted, used=used)
-                self.hashes[name] |= scope.fields()
+                self.hashes[name] |= scope.counters()
 
     def _closed(self, tenant: str, epoch: str) -> Answer | None:
         if self.strings.get(keys.EPOCH) != epoch:
