@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from budget import daily_snapshots, entries, low_balances, verify_pass
+from budget.caps import alerts
 from budget.rebuild.gate_watch import watch
 from dpp_project.jobs.registry import Job, PassReport
 
@@ -57,6 +58,13 @@ JOBS = (
         every_seconds=30,
         run_once=low_balances.run_once,
         limit=100_000,
+    ),
+    Job(
+        name=alerts.JOB,
+        summary="Tells the webhooks of tenants where half and four fifths of a spend cap are used.",
+        every_seconds=30,
+        run_once=alerts.run_once,
+        limit=1_000_000,
     ),
     Job(
         name=verify_pass.JOB,

@@ -163,7 +163,7 @@ class SpendCap(models.Model):
     actor = models.TextField()
     changed_at = models.DateTimeField(db_default=TransactionNow())
     told = models.JSONField(default=dict, db_default={})
-    """For each period, the window and the percent that the last alert of this revision named."""
+    """`day:50`: the window and the revision whose half has its message; see webhooks/cap_reached.py."""
 
     class Meta:
         db_table = "spend_caps"

@@ -10,6 +10,7 @@ class EventName(StrEnum):
     RUN_REFUNDED = "run.refunded"
     RUN_UPHELD = "run.upheld"
     BUDGET_LOW = "budget.low"
+    CAP_REACHED = "cap.reached"
     ENDPOINT_DISABLED = "endpoint.disabled"
     ENDPOINT_TEST = "endpoint.test"
 

@@ -27,6 +27,7 @@ Subscribable = Literal[
     EventName.RUN_REFUNDED,
     EventName.RUN_UPHELD,
     EventName.BUDGET_LOW,
+    EventName.CAP_REACHED,
     EventName.ENDPOINT_DISABLED,
 ]
 Events = Annotated[
