@@ -1,10 +1,9 @@
 """The statement as CSV: opening line, every entry oldest first, closing line, streamed as it is read."""
 
-import csv
 from collections.abc import Iterator
 from typing import Final
 
-from budget import ledger, statements
+from budget import csv_lines, ledger, statements
 from budget.ledger import StatementPeriod
 from budget.money import format_exact_usd
 
@@ -12,8 +11,6 @@ HEADER: Final = (
     *("created_at", "kind", "amount_usd_micros", "amount_usd", "balance_after_usd_micros"),
     *("entry_id", "run_id", "reference", "reason"),
 )
-# A spreadsheet takes a cell that begins with one of these for a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
@@ -22,7 +19,7 @@ def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
     Up to the moment before which no entry can appear any more: another statement of this period says the same.
     """
     period = period.before(ledger.settled_until())
-    write = csv.writer(_Line()).writerow
+    write = csv_lines.line
     opening = closing = statements.opening_of(tenant_id, period)
     yield write(HEADER)
     yield write(("", "OPENING", "", "", opening, "", "", "", ""))
@@ -37,19 +34,8 @@ def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
                 closing,
                 entry.entry_id,
                 entry.run_id or "",
-                _text(entry.reference or ""),
-                _text(entry.reason),
+                csv_lines.harmless(entry.reference or ""),
+                csv_lines.harmless(entry.reason),
             )
         )
     yield write(("", "CLOSING", "", "", closing, "", "", "", ""))
-
-
-def _text(value: str) -> str:
-    return f"'{value}" if value.startswith(_FORMULA) else value
-
-
-class _Line:
-    """What csv writes to: it hands each line back."""
-
-    def write(self, text: str) -> str:
-        return text

@@ -57,6 +57,39 @@ ENTRIES: Final = [
         },
     )
 ]
+USAGE: Final = [
+    answer_example(
+        "A day by pack",
+        {
+            "tenant_id": "t_demo",
+            "zone": "Europe/Berlin",
+            "from": "2026-11-01",
+            "to": "2026-12-01",
+            "by": "day",
+            "group_by": "pack",
+            "begins": "2026-11-19",
+            "rows": [
+                {
+                    "period": "2026-11-19",
+                    "group": "decision",
+                    "key": None,
+                    "charged_usd_micros": 150_000,
+                    "credited_usd_micros": 50_000,
+                    "net_usd_micros": 100_000,
+                    "runs": 3,
+                    "tokens": 21,
+                }
+            ],
+            "totals": {
+                "charged_usd_micros": 150_000,
+                "credited_usd_micros": 50_000,
+                "net_usd_micros": 100_000,
+                "runs": 3,
+                "tokens": 21,
+            },
+        },
+    )
+]
 TOP_UP: Final = [
     OpenApiExample("An invoice", value={"amount_usd": "25.0000", "reason": "Invoice 2026-031"}, request_only=True),
     answer_example("Entered", _TOP_UP, 201),

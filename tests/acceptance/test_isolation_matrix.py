@@ -76,6 +76,7 @@ ENTRIES: dict[str, Entry] = {
     "v1/webhooks/deliveries/<str:delivery_id>/redeliver": Entry({"POST": None}, ids=("delivery_id",)),
     "v1/budget": Entry({"GET": None}),
     "v1/budget/entries": Entry({"GET": None}),
+    "v1/usage": Entry({"GET": None}),
     "v1/tenants/<str:tenant_id>/topups": Entry(
         {"POST": lambda: {"amount_usd": "1.0000", "reference": "r", "reason": "x"}}, operators_only=True
     ),

@@ -84,6 +84,7 @@ SHARES: Final = {
     ("post", "/v1/webhooks/{webhook_id}/recover"): 2,
     ("post", "/v1/webhooks/deliveries/{delivery_id}/redeliver"): 1,
     ("get", "/v1/budget"): 0,
+    ("get", "/v1/usage"): 5,
     ("get", "/v1/packs"): 0,
     ("get", "/v1/audit"): 4,
     ("get", "/v1/whoami"): 0,

@@ -1,0 +1,160 @@
+"""Usage as rows: the days of spending, and the entries since the tenant's last daily sum with their runs.
+
+One statement is one view: its rows add up to the ledger's entries of these dates at that moment. A reader that takes
+several, month by month, gives each the same `until`, before which no entry can appear any more: what is added while it
+reads is in none of them. A daily sum that is written meanwhile moves entries from one part to the other, and changes
+no row.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from django.db import connection
+
+from budget import ports
+from budget.usage.ranges import UsagePeriod, UsageRange
+from tenants.models import ApiKey
+
+
+class UsageGroup(StrEnum):
+    PACK = "pack"
+    KEY = "key"
+    REASON = "reason"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """A period's usage of one group; what it is not told apart by is None."""
+
+    first: date
+    """Of the period."""
+    pack_type: str | None
+    """None also where the run's row had gone before its entry was summed up."""
+    reason: str | None
+    """Why the runs failed, "" where they completed; None as above."""
+    lineage_id: uuid.UUID | None
+    """None also where no key submitted the runs."""
+    charged_micros: int
+    credited_micros: int
+    runs: int
+    """That were charged."""
+    tokens: int
+    """Of those runs."""
+
+    @property
+    def net_micros(self) -> int:
+        return self.charged_micros - self.credited_micros
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    charged_micros: int
+    credited_micros: int
+    runs: int
+    tokens: int
+
+    @property
+    def net_micros(self) -> int:
+        return self.charged_micros - self.credited_micros
+
+    @classmethod
+    def of(cls, rows: Iterable["UsageRow | UsageTotals"]) -> "UsageTotals":
+        charged = credited = runs = tokens = 0
+        for row in rows:
+            charged += row.charged_micros
+            credited += row.credited_micros
+            runs += row.runs
+            tokens += row.tokens
+        return cls(charged, credited, runs, tokens)
+
+
+_SINCE: Final = """
+    coalesce((SELECT through FROM balance_snapshots
+               WHERE tenant_id = %(tenant_id)s AND has_spend_days ORDER BY through DESC LIMIT 1), '-infinity')
+"""
+_USAGE: Final = """
+SELECT CASE WHEN %(by_month)s::boolean THEN date_trunc('month', spend_day)::date ELSE spend_day END AS period,
+       CASE WHEN %(by_pack)s::boolean AND pack_type <> '' THEN pack_type END AS pack,
+       CASE WHEN %(by_reason)s::boolean AND pack_type <> '' THEN reason END AS ended,
+       CASE WHEN %(by_key)s::boolean THEN lineage_id END AS lineage,
+       sum(charged)::bigint, sum(credited)::bigint, sum(runs)::bigint, sum(tokens)::bigint
+  FROM (
+        SELECT spend_day, pack_type, reason, lineage_id,
+               charged_usd_micros AS charged, credited_usd_micros AS credited, runs, tokens
+          FROM spend_days
+         WHERE tenant_id = %(tenant_id)s AND spend_day >= %(start)s::date AND spend_day < %(end)s::date
+        UNION ALL
+        SELECT spend_day, coalesce(sold.pack_type, ''), coalesce(sold.reason, ''), entries.lineage_id,
+               CASE WHEN kind = 'CHARGE' THEN -amount_usd_micros ELSE 0 END,
+               CASE WHEN kind = 'ADJUST' THEN amount_usd_micros ELSE 0 END,
+               CASE WHEN kind = 'CHARGE' THEN 1 ELSE 0 END,
+               CASE WHEN kind = 'CHARGE' THEN coalesce(sold.tokens, 0) ELSE 0 END
+          FROM ledger_entries entries LEFT JOIN ({sold}) sold ON sold.run_id = entries.run_id
+         WHERE entries.tenant_id = %(tenant_id)s AND entries.created_at >= {since}
+           AND entries.created_at < coalesce(%(until)s::timestamptz, 'infinity')
+           AND spend_day >= %(start)s::date AND spend_day < %(end)s::date
+       ) parts
+ GROUP BY 1, 2, 3, 4
+ ORDER BY 1, 2, 3, 4
+ LIMIT %(limit)s
+"""
+
+
+def rows(
+    asked: UsageRange,
+    period: UsagePeriod,
+    groups: Collection[UsageGroup] = (),
+    *,
+    until: datetime | None = None,
+    limit: int | None = None,
+) -> list[UsageRow]:
+    """By period, then by group. Entries that count on no date are in none."""
+    values: dict[str, Any] = {
+        "tenant_id": asked.tenant_id,
+        "start": asked.start,
+        "end": asked.end,
+        "by_month": period is UsagePeriod.MONTH,
+        "by_pack": UsageGroup.PACK in groups,
+        "by_reason": UsageGroup.REASON in groups,
+        "by_key": UsageGroup.KEY in groups,
+        "until": until,
+        "limit": limit,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_USAGE.format(sold=ports.committed_runs().sold(), since=_SINCE), values)
+        return [UsageRow(*row) for row in cursor.fetchall()]
+
+
+_BEGINS: Final = """
+SELECT least((SELECT min(spend_day) FROM spend_days WHERE tenant_id = %(tenant_id)s),
+             (SELECT min(spend_day) FROM ledger_entries WHERE tenant_id = %(tenant_id)s AND created_at >= {since}))
+"""
+
+
+def begins(tenant_id: str) -> date | None:
+    """The first date that has usage: runs that were accepted before dates were kept count on none."""
+    with connection.cursor() as cursor:
+        cursor.execute(_BEGINS.format(since=_SINCE), {"tenant_id": tenant_id})
+        (found,) = cursor.fetchone()
+    first: date | None = found
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class NewestKey:
+    """The last of a line of rotations."""
+
+    key_id: uuid.UUID
+    prefix: str
+    label: str | None
+
+
+def newest_keys(tenant_id: str) -> Mapping[uuid.UUID, NewestKey]:
+    """By lineage."""
+    found = ApiKey.objects.filter(tenant_id=tenant_id).order_by("lineage_id", "-created_at", "-key_id")
+    newest = found.distinct("lineage_id").values_list("lineage_id", "key_id", "prefix", "label")
+    return {lineage_id: NewestKey(key_id, f"dpp_{prefix}", label) for lineage_id, key_id, prefix, label in newest}
