@@ -129,6 +129,13 @@ MUTANTS: Final = (
         alerts("test_cap_11_unknown_money_tells_nothing_wrong_and_all_of_it_when_it_is_known"),
     ),
     Mutant(
+        "closed money is taken as it is",
+        ALERTS,
+        "if mark.is_open() and mark.gate is None else None",
+        "if mark.gate is None else None",
+        alerts("test_cap_11_unknown_money_tells_nothing_wrong_and_all_of_it_when_it_is_known"),
+    ),
+    Mutant(
         "a pass that ends early begins anew, and what lies behind is never looked at",
         ALERTS,
         "    after = _left_at()\n",
