@@ -1,17 +1,21 @@
 """A tenant's budget and statement. Every sum shown adds up to the micro by construction."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import redis
 
 from budget import ledger, services
+from budget.caps import reading
+from budget.caps.figures import CapFigures
+from budget.caps.reading import CapsStanding
 from budget.ledger import Position, StatementPeriod
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Unavailable
 from budget.redis import scripts, view
+from budget.redis.view import ScopeId, SeenCaps
 
 TRIES: Final = 20
 
@@ -23,21 +27,24 @@ class Overview:
     credited_micros: int
     balance_micros: int
     held_micros: int
+    caps: Mapping[ScopeId, Sequence[CapFigures]] = field(default_factory=dict)
+    """Every window with a limit, of the scopes that were asked for."""
 
     @property
     def charged_micros(self) -> int:
         return self.credited_micros - self.balance_micros - self.held_micros
 
 
-def overview(tenant_id: str) -> Overview | Unavailable:
+def overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Overview | Unavailable:
     """Redis and the ledger as of one moment: between two looks at the same sequence.
 
-    A tenant that was only just made has no balance yet: the first look brings it there.
+    A tenant that was only just made has no balance yet: the first look brings it there. With `capped`, what is counted
+    under those caps is of the same moment; a scope that Redis has lost is brought back first.
     """
     client = scripts.shared().client
     try:
         for _ in range(TRIES):
-            seen = view.look(client, tenant_id)
+            seen = view.look(client, tenant_id, [] if capped is None else capped.scopes)
             if not seen.mark.is_open():
                 return Unavailable(Closed.EPOCH)
             if seen.balance_micros is None:
@@ -45,13 +52,23 @@ def overview(tenant_id: str) -> Overview | Unavailable:
                 if isinstance(brought, Unavailable):
                     return brought
                 continue
+            if capped is not None and (lost := reading.missing(capped, seen.caps)):
+                if not reading.brought_back(tenant_id, lost):
+                    return Unavailable(Closed.CAPS)
+                continue
             coming = _coming(client, tenant_id)
             credited = ledger.sums_of(tenant_id).credited_micros - coming
             if view.look_at_balance(client, tenant_id).mark == seen.mark:
-                return Overview(credited, seen.balance_micros, seen.held_micros)
+                return Overview(credited, seen.balance_micros, seen.held_micros, _figures(capped, seen.caps))
     except redis.RedisError:
         return Unavailable(Closed.REDIS)
     return Unavailable(Closed.GATE)
+
+
+def _figures(
+    capped: CapsStanding | None, seen: Mapping[ScopeId, SeenCaps | None]
+) -> Mapping[ScopeId, Sequence[CapFigures]]:
+    return {} if capped is None else {scope: reading.figures(capped, scope, seen[scope]) for scope in seen}
 
 
 def _coming(client: redis.Redis, tenant_id: str) -> int:

@@ -1,6 +1,5 @@
 """The console's pages for tenants and keys (DPP-75). They read the tables, and write through the services."""
 
-from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -40,15 +39,6 @@ STATE_COLORS = {
 }
 
 
-def state_of(key: ApiKey, now: datetime) -> str:
-    """The state of a key as the console shows it; ENDING is a rotated key in its grace period."""
-    if key.status == ApiKey.Status.REVOKED:
-        return "REVOKED"
-    if key.expires_at is not None and key.expires_at <= now:
-        return "EXPIRED"
-    return "ACTIVE" if key.replaced_by_id is None else "ENDING"
-
-
 class _ManagedAdmin(KeptAdmin):
     """Rows cannot be deleted; only people with the change permission see the actions."""
 
@@ -86,7 +76,7 @@ class KeysOfTenant(TabularInline):  # type: ignore[misc]  # unfold has no types
 
     @display(description="state", label=STATE_COLORS)  # type: ignore[untyped-decorator]
     def state(self, key: ApiKey) -> str:
-        return state_of(key, clock.now())
+        return services.state_of(key, clock.now())
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -293,7 +283,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
 
     @display(description="state", ordering="status", label=STATE_COLORS)  # type: ignore[untyped-decorator]
     def state(self, key: ApiKey) -> str:
-        return state_of(key, clock.now())
+        return services.state_of(key, clock.now())
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001, FBT002  Django's
         return super().get_form(request, obj, change, **(kwargs if obj else kwargs | {"form": NewKeyForm}))

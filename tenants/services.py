@@ -277,6 +277,15 @@ def revoke_key(*, key_id: uuid.UUID, actor: str) -> ApiKey | Refusal:
     return key
 
 
+def state_of(key: ApiKey, now: datetime) -> Literal["ACTIVE", "ENDING", "EXPIRED", "REVOKED"]:
+    """What a key is now, as pages and answers say it; ENDING is a rotated key in its grace period."""
+    if key.status == ApiKey.Status.REVOKED:
+        return "REVOKED"
+    if key.expires_at is not None and key.expires_at <= now:
+        return "EXPIRED"
+    return "ACTIVE" if key.replaced_by_id is None else "ENDING"
+
+
 def find_key(reference: str) -> ApiKey | Refusal:
     """Find a key by its id, its prefix (with or without `dpp_`), or the whole key (for a leaked one)."""
     text = reference.strip()

@@ -5,6 +5,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from budget.api.caps_documents import CapWindow
+from budget.caps.reading import CapsStanding
 from budget.entries import Entered
 from budget.models import LedgerEntry
 from budget.money import format_entry_usd, format_usd
@@ -29,11 +31,16 @@ class Budget(BudgetDocument):
     charged_usd: str = Field(description=_USD, examples=["0.0500"])
     credited_usd_micros: int = Field(description="Top-ups and adjustments so far.", examples=[25_000_000])
     credited_usd: str = Field(description=_USD, examples=["25.0000"])
+    zone: str = Field(description="Its midnight ends a day, a week and a month of spending.", examples=["UTC"])
+    low_usd_micros: int | None = Field(description="Below it webhooks hear `budget.low`; null: never.")
+    low_usd: str | None
+    caps: list[CapWindow] = Field(description="Every window with a limit: the tenant's, then the asking key's own.")
 
     @classmethod
-    def of(cls, tenant_id: str, overview: Overview) -> "Budget":
+    def of(cls, stand: CapsStanding, overview: Overview) -> "Budget":
+        low = stand.low_micros
         return cls(
-            tenant_id=tenant_id,
+            tenant_id=stand.tenant_id,
             balance_usd_micros=overview.balance_micros,
             balance_usd=format_usd(overview.balance_micros),
             held_usd_micros=overview.held_micros,
@@ -42,6 +49,10 @@ class Budget(BudgetDocument):
             charged_usd=format_usd(overview.charged_micros),
             credited_usd_micros=overview.credited_micros,
             credited_usd=format_usd(overview.credited_micros),
+            zone=stand.zone,
+            low_usd_micros=low,
+            low_usd=None if low is None else format_usd(low),
+            caps=[CapWindow.of(window) for scope in stand.scopes for window in overview.caps[scope]],
         )
 
 

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiExample
 
+from budget.api.caps_examples import A_CAP
 from dpp_project.http.openapi import answer_example
 
 _TOP_UP: Final[dict[str, Any]] = {
@@ -31,6 +32,10 @@ BUDGET: Final = [
             "charged_usd": "0.0500",
             "credited_usd_micros": 25_000_000,
             "credited_usd": "25.0000",
+            "zone": "Europe/Berlin",
+            "low_usd_micros": 10_000_000,
+            "low_usd": "10.0000",
+            "caps": [A_CAP],
         },
     )
 ]

@@ -10,9 +10,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from budget import entries, statements
-from budget.api import csv_answer, examples
+from budget.api import caps_examples, csv_answer, examples
+from budget.api.caps_documents import BudgetSettings
 from budget.api.documents import Budget, Entries, TopUp
-from budget.api.queries import EntriesQuery, TopUpRequest
+from budget.api.queries import BudgetChange, EntriesQuery, TopUpRequest
+from budget.api.unavailable import unavailable
+from budget.caps import reading, setting
+from budget.caps.who import AskingKey
 from budget.money import format_usd
 from budget.outcomes import Unavailable
 from dpp_project import actors
@@ -32,12 +36,10 @@ from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
-RETRY_AFTER_SECONDS: Final = 2
-
 
 class BudgetView(ApiView):
-    required_scopes: Final = Scope.BUDGET_READ
-    rate_bucket: Final = Bucket.POLL
+    required_scopes: Final = {"GET": Scope.BUDGET_READ, "PATCH": Scope.KEYS_WRITE}
+    rate_bucket: Final = {"GET": Bucket.POLL, "PATCH": Bucket.SUBMIT}
 
     @extend_schema(
         operation_id="readBudget",
@@ -48,13 +50,34 @@ class BudgetView(ApiView):
         examples=examples.BUDGET,
     )
     def get(self, request: Request) -> Response:
-        """The tenant's money as of one moment; it adds up to the micro."""
-        tenant_id = principal_of(request).tenant_id
-        seen = statements.overview(tenant_id)
+        """The tenant's money as of one moment; it adds up to the micro. With it the caps that a run would meet."""
+        principal = principal_of(request)
+        stand = reading.standing(principal.tenant_id, [principal.lineage_id])
+        seen = statements.overview(principal.tenant_id, capped=stand)
         if isinstance(seen, Unavailable):
             raise unavailable()
         answers.promise(_plain(request), answers.balance_headers(format_usd(seen.balance_micros), seen.balance_micros))
-        return Response(Budget.of(tenant_id, seen).model_dump(mode="json"))
+        return Response(Budget.of(stand, seen).model_dump(mode="json"))
+
+    @extend_schema(
+        operation_id="changeBudgetSettings",
+        summary="Change the time zone, or the line of a low balance",
+        tags=["Budget"],
+        request=BudgetChange,
+        parameters=cost_headers(),
+        responses={200: BudgetSettings, **refusals(ReasonCode.CAPS_PROTECTED)},
+        examples=caps_examples.SETTINGS,
+    )
+    def patch(self, request: Request) -> Response:
+        """Runs that were accepted keep their date, and no window opens twice. A key with a cap may not."""
+        principal = principal_of(request)
+        body = read_body(request, BudgetChange)
+        answer = setting.change_settings(
+            asking=AskingKey.of(principal), changes=body.changes(), actor=actors.owner(principal.prefix)
+        )
+        if isinstance(answer, Refusal):
+            raise problems.refused(answer, asked="change", stands_for="change")
+        return Response(BudgetSettings.of(answer).model_dump(mode="json"))
 
 
 class CsvRenderer(BaseRenderer):
@@ -142,14 +165,6 @@ class TopUpsView(ApiView):
         headers = {} if entered.is_new else {"Idempotent-Replayed": "true"}
         document = TopUp.of(entered).model_dump(mode="json")
         return Response(document, status=201 if entered.is_new else 200, headers=headers)
-
-
-def unavailable() -> Problem:
-    return Problem(
-        ReasonCode.BUDGET_UNAVAILABLE,
-        "Balances are being rebuilt from the ledger.",
-        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-    )
 
 
 def _csv(tenant_id: str, query: EntriesQuery) -> StreamingHttpResponse:

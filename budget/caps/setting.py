@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from django.db import transaction
@@ -16,6 +16,7 @@ from budget.redis.windows import PERIODS, CapPeriod
 from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
+from tenants import services
 from tenants.models import ApiKey, SpendCap, Tenant
 from tenants.scopes import OPERATOR_TENANT_ID
 
@@ -69,6 +70,21 @@ def set_caps(
         return CapsSet(rows.NO_LIMITS, 0, enforced=True, changed=False)
     enforced = not dry_run and enforcing.put_in_force(row)
     return CapsSet(rows.limits_of(row), row.revision, enforced, changed)
+
+
+def change_settings(
+    *, asking: AskingKey, changes: Mapping[services.BudgetSetting, Any], actor: str
+) -> Tenant | Refusal:
+    """The zone, and below what the balance is low, as a key changes them: a capped one does not.
+
+    A zone further east ends the running day earlier, once.
+    """
+    with transaction.atomic(durable=True):
+        Tenant.objects.select_for_update(no_key=True).get(tenant_id=asking.tenant_id)
+        fault = who.capped_fault(asking)
+        if fault is not None:
+            return fault
+        return services.change_budget_settings(tenant_id=asking.tenant_id, changes=changes, actor=actor)
 
 
 def _fault(tenant_id: str, changes: Mapping[CapPeriod, int | None]) -> Refusal | None:

@@ -29,12 +29,12 @@ LIVE_KEYS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class KeyMade:
-    """A key with its plaintext, to be shown once. `enforced` is None where it has no caps."""
+    """A key with its plaintext, to be shown once. `enforced`: no process lets a hold past its caps."""
 
     issued: IssuedKey
     limits: rows.CapLimits
     revision: int
-    enforced: bool | None
+    enforced: bool
 
 
 def make_key(
@@ -62,7 +62,7 @@ def make_key(
         return answer
     issued, row = answer
     if row is None:
-        return KeyMade(issued, rows.NO_LIMITS, 0, enforced=None)
+        return KeyMade(issued, rows.NO_LIMITS, 0, enforced=True)
     return KeyMade(issued, rows.limits_of(row), row.revision, enforced=enforcing.put_in_force(row, new=True))
 
 
@@ -93,7 +93,7 @@ def _made(
     return issued, setting.write_first(asking.tenant_id, issued.key.lineage_id, full, actor=actor)
 
 
-def rotate_key(*, asking: AskingKey, key_id: uuid.UUID, grace: timedelta, actor: str) -> IssuedKey | Refusal:
+def rotate_key(*, asking: AskingKey, key_id: uuid.UUID, grace: timedelta, actor: str) -> KeyMade | Refusal:
     """A successor of the asking key itself, or of one that is no wider; it ends with the key that asks at the latest.
 
     Caps, and what is counted, stay with the lineage. Not idempotent: the second of two finds a key with a successor.
@@ -109,7 +109,12 @@ def rotate_key(*, asking: AskingKey, key_id: uuid.UUID, grace: timedelta, actor:
             fault = _wider_fault(maker, key.scopes, None)
             if fault is not None:
                 return Refusal(ReasonCode.CAPS_PROTECTED, f"The key that is to be rotated is wider: {fault.detail}")
-        return services.rotate_key(key_id=key_id, grace=grace, ends_by=maker.expires_at, actor=actor)
+        issued = services.rotate_key(key_id=key_id, grace=grace, ends_by=maker.expires_at, actor=actor)
+        if isinstance(issued, Refusal):
+            return issued
+        row = rows.row_of(asking.tenant_id, key.lineage_id)
+    enforced = row is None or enforcing.put_in_force(row)
+    return KeyMade(issued, rows.limits_of(row), 0 if row is None else row.revision, enforced)
 
 
 def revoke_key(*, asking: AskingKey, key_id: uuid.UUID, actor: str) -> ApiKey | Refusal:
@@ -121,6 +126,22 @@ def revoke_key(*, asking: AskingKey, key_id: uuid.UUID, actor: str) -> ApiKey | 
         if not ApiKey.objects.filter(tenant_id=asking.tenant_id, key_id=key_id).exists():
             return _unknown()
         return services.revoke_key(key_id=key_id, actor=actor)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    keys: list[ApiKey]
+    next: tuple[datetime, uuid.UUID] | None
+
+
+def page_of(keys: QuerySet[ApiKey], *, after: tuple[datetime, uuid.UUID] | None, limit: int) -> KeyPage:
+    """Newest first."""
+    if after is not None:
+        at, key_id = after
+        keys = keys.filter(Q(created_at__lt=at) | Q(created_at=at, key_id__lt=key_id))
+    found = list(keys.order_by("-created_at", "-key_id")[: limit + 1])
+    last = found[limit - 1] if len(found) > limit else None
+    return KeyPage(found[:limit], None if last is None else (last.created_at, last.key_id))
 
 
 def live_keys(tenant_id: str) -> QuerySet[ApiKey]:

@@ -6,7 +6,7 @@ same mark (epoch, gate and sequence) belongs to the state in between.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final
 
@@ -43,9 +43,15 @@ class SeenBalance:
 UNKNOWN: Final = SeenBalance(Mark(None, None, None), None)
 
 
+ScopeId = str | None
+"""A lineage of keys; None is the tenant itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class SeenMoney(SeenBalance):
     holds: Mapping[str, int]
+    caps: Mapping[ScopeId, "SeenCaps | None"] = field(default_factory=dict)
+    """Of the scopes that were asked for."""
 
     @property
     def held_micros(self) -> int:
@@ -124,14 +130,33 @@ def look_at_balance(client: redis.Redis, tenant_id: str) -> SeenBalance:
     return seen_balance(found)
 
 
-def look(client: redis.Redis, tenant_id: str) -> SeenMoney:
-    """Balance and holds in one step of the server."""
+def look(client: redis.Redis, tenant_id: str, scopes: Sequence[ScopeId] = ()) -> SeenMoney:
+    """Balance and holds, and what is counted in these scopes, in one step of the server."""
     with client.pipeline(transaction=True) as pipe:
         queue_balance(pipe, tenant_id)
         pipe.hgetall(keys.holds(tenant_id))
-        found, holds = pipe.execute()
+        for lineage_id in scopes:
+            queue_caps(pipe, tenant_id, lineage_id)
+        found, holds, *counted = pipe.execute()
     seen = seen_balance(found)
-    return SeenMoney(seen.mark, seen.balance_micros, {run_id: int(micros) for run_id, micros in holds.items()})
+    return SeenMoney(
+        seen.mark,
+        seen.balance_micros,
+        {run_id: int(micros) for run_id, micros in holds.items()},
+        {scope: seen_caps(answer) for scope, answer in zip(scopes, counted, strict=True)},
+    )
+
+
+def look_at_scopes(
+    client: redis.Redis, tenant_id: str, scopes: Sequence[ScopeId]
+) -> tuple[Mark, dict[ScopeId, SeenCaps | None]]:
+    """What is counted in many scopes of a tenant, in one step of the server, and whether it may be read."""
+    with client.pipeline(transaction=True) as pipe:
+        queue_balance(pipe, tenant_id)
+        for lineage_id in scopes:
+            queue_caps(pipe, tenant_id, lineage_id)
+        found, *counted = pipe.execute()
+    return seen_balance(found).mark, {scope: seen_caps(answer) for scope, answer in zip(scopes, counted, strict=True)}
 
 
 def _names(tenant_id: str) -> list[str]:

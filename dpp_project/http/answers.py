@@ -49,4 +49,4 @@ def note(request: HttpRequest, **facts: object) -> None:
 
 def tells_costs(request: HttpRequest) -> bool:
     """DPP-24: every GET and POST of the API does, and what else changes something; zeros where nothing is known."""
-    return request.path.startswith("/v1/") and request.method in {"GET", "HEAD", "POST", "PATCH", "DELETE"}
+    return request.path.startswith("/v1/") and request.method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}

@@ -74,7 +74,12 @@ ENTRIES: dict[str, Entry] = {
         {"POST": lambda: {"since": clock.now().isoformat()}}, ids=("webhook_id",)
     ),
     "v1/webhooks/deliveries/<str:delivery_id>/redeliver": Entry({"POST": None}, ids=("delivery_id",)),
-    "v1/budget": Entry({"GET": None}),
+    "v1/budget": Entry({"GET": None, "PATCH": lambda: {"zone": "UTC"}}),
+    "v1/budget/caps": Entry({"PUT": lambda: {"day_usd": "1.0000"}}),
+    "v1/keys": Entry({"GET": None, "POST": lambda: {"scopes": ["runs:read"]}}),
+    "v1/keys/<str:key_id>/caps": Entry({"PUT": lambda: {"day_usd": "1.0000"}}, ids=("key_id",)),
+    "v1/keys/<str:key_id>/rotate": Entry({"POST": dict}, ids=("key_id",)),
+    "v1/keys/<str:key_id>/revoke": Entry({"POST": None}, ids=("key_id",)),
     "v1/budget/entries": Entry({"GET": None}),
     "v1/usage": Entry({"GET": None}),
     "v1/tenants/<str:tenant_id>/topups": Entry(
@@ -175,7 +180,7 @@ def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant
     entry = ENTRIES[route]
     path = "/" + route.replace("<str:run_id>", thing).replace("<str:tenant_id>", tenant_id)
     path = path.replace("<str:name>", "text.md")
-    for name in ("request_id", "webhook_id", "delivery_id", "auth_error_id", "cluster_id"):
+    for name in ("request_id", "webhook_id", "delivery_id", "auth_error_id", "cluster_id", "key_id"):
         path = path.replace(f"<str:{name}>", thing)
     make = entry.methods[method]
     client: Any = Client(raise_request_exception=False)

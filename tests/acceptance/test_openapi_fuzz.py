@@ -36,11 +36,12 @@ from runs.bucket import storage
 from runs.claims import Claim
 from runs.finish.finalization import Committed, finish
 from tenants.models import Tenant
+from tenants.scopes import Scope
 from tenants.webhooks import reach
 from tenants.webhooks.models import DeliveryStatus, WebhookDelivery
 from tests.gear.builders import auth_errors, recovery, tickets, webhooks
 from tests.gear.builders.shop import Shop, top_up
-from tests.gear.builders.tenants import an_operator_key, bearer
+from tests.gear.builders.tenants import a_key, an_operator_key, bearer
 from tests.proving import proofs
 
 pytestmark = [pytest.mark.contract("DPP-02", "DPP-03", "DPP-71"), pytest.mark.timeout(900)]
@@ -85,6 +86,13 @@ SHARES: Final = {
     ("post", "/v1/webhooks/deliveries/{delivery_id}/redeliver"): 1,
     ("get", "/v1/budget"): 0,
     ("get", "/v1/usage"): 5,
+    ("patch", "/v1/budget"): 2,
+    ("put", "/v1/budget/caps"): 2,
+    ("get", "/v1/keys"): 2,
+    ("post", "/v1/keys"): 3,
+    ("put", "/v1/keys/{key_id}/caps"): 2,
+    ("post", "/v1/keys/{key_id}/rotate"): 1,
+    ("post", "/v1/keys/{key_id}/revoke"): 1,
     ("get", "/v1/packs"): 0,
     ("get", "/v1/audit"): 4,
     ("get", "/v1/whoami"): 0,
@@ -100,8 +108,14 @@ SHARES: Final = {
 }
 
 
-LIKELY: Final[dict[str, Callable[[], str]]] = {"url": lambda: webhooks.URL, "since": lambda: clock.now().isoformat()}
-"""What chance alone hardly finds: a URL that may be called, a moment of the last 30 days."""
+LIKELY: Final[dict[str, Callable[[], Any]]] = {
+    "url": lambda: webhooks.URL,
+    "since": lambda: clock.now().isoformat(),
+    "scopes": lambda: ["runs:read"],
+    "expires_at": lambda: None,
+    "zone": lambda: "Europe/Berlin",
+}
+"""What chance alone hardly finds: a URL that may be called, a moment of the last 30 days, a zone there is."""
 
 
 @dataclass
@@ -116,6 +130,7 @@ class Caller:
     delivery: WebhookDelivery
     auth_error_id: str
     cluster_id: str
+    key_id: str
     others: dict[str, str]
     """By what is done to a cluster, one to which it can be done; the rest is done to `cluster_id`."""
 
@@ -136,6 +151,7 @@ class Caller:
             "auth_error_id": self.auth_error_id,
             "cluster_id": self.others.get(case.path.rpartition("/")[2], self.cluster_id),
             "tenant_id": self.shop.tenant.tenant_id,
+            "key_id": self.key_id,
         }
         asked = case.path_parameters or {}
         if "name" in asked:
@@ -178,6 +194,7 @@ def caller(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Caller:
         delivery=delivery,
         auth_error_id=str(error.pk),
         cluster_id=str(error.cluster_id),
+        key_id=str(a_key(shop.tenant, scopes=[Scope.RUNS_READ]).key.pk),
         others={"merge": str(other.cluster_id), "unmerge": str(merged.cluster_id)},
     )
 

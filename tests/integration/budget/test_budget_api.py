@@ -103,6 +103,10 @@ def test_dpp_28_the_budget_adds_up(runs: RunsTable, tenant_id: str, owner: Calle
         "charged_usd": "0.0500",
         "credited_usd_micros": 25_000_099,
         "credited_usd": "25.0000",
+        "zone": "UTC",
+        "low_usd_micros": None,
+        "low_usd": None,
+        "caps": [],
     }
     assert answer.headers["X-DPP-Budget-Remaining"] == "24.6500"
 

@@ -1,0 +1,80 @@
+"""What each key of a tenant has spent, with its rotations: today, this week, this month and ever, capped or not."""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import redis
+
+from budget import spend
+from budget.caps import reading
+from budget.caps.figures import CapFigures
+from budget.caps.reading import CapsStanding
+from budget.outcomes import Closed, Unavailable
+from budget.redis import scripts, view
+from budget.redis.view import ScopeId, SeenCaps
+from budget.redis.windows import CapPeriod
+from budget.spend import SpendScope, Spent
+
+TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpending:
+    """`caps` are the windows with a limit; `spent` has all four."""
+
+    spent: Mapping[CapPeriod, int]
+    caps: Sequence[CapFigures]
+    revision: int
+    """Of its caps; 0 where it never had any."""
+
+
+def spending_of(tenant_id: str, lineages: Collection[uuid.UUID]) -> dict[uuid.UUID, KeySpending] | Unavailable:
+    """Of these lineages: as Redis counts those that ever had a cap, and as the ledger has it of the others.
+
+    The two agree but for charges on their way from the one to the other, which takes milliseconds.
+    """
+    stand = reading.standing(tenant_id, lineages)
+    counted = _counted(stand)
+    if isinstance(counted, Unavailable):
+        return counted
+    others = [SpendScope(tenant_id, one, stand.today) for one in lineages if str(one) not in counted]
+    of_ledger = {scope.lineage_id: _by_period(spent) for scope, spent in spend.spent(others).items()} if others else {}
+    return {one: _spending(stand, one, counted.get(str(one)), of_ledger.get(one)) for one in lineages}
+
+
+def _spending(
+    stand: CapsStanding, lineage_id: uuid.UUID, seen: SeenCaps | None, of_ledger: Mapping[CapPeriod, int] | None
+) -> KeySpending:
+    if seen is None:
+        return KeySpending(of_ledger or _by_period(Spent()), (), 0)
+    scope = str(lineage_id)
+    return KeySpending(reading.spent_now(stand, seen), reading.figures(stand, scope, seen), seen.revision)
+
+
+def _counted(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
+    if not stand.scopes:
+        return {}
+    client = scripts.shared().client
+    try:
+        for _ in range(TRIES):
+            mark, seen = view.look_at_scopes(client, stand.tenant_id, stand.scopes)
+            if not mark.is_open():
+                return Unavailable(Closed.EPOCH)
+            lost = reading.missing(stand, seen)
+            if not lost:
+                return {scope: caps for scope, caps in seen.items() if caps is not None}
+            if not reading.brought_back(stand.tenant_id, lost):
+                return Unavailable(Closed.CAPS)
+    except redis.RedisError:
+        return Unavailable(Closed.REDIS)
+    return Unavailable(Closed.CAPS)
+
+
+def _by_period(spent: Spent) -> dict[CapPeriod, int]:
+    return {
+        "day": spent.day_micros,
+        "week": spent.week_micros,
+        "month": spent.month_micros,
+        "total": spent.total_micros,
+    }
