@@ -185,4 +185,4 @@ def _window(day: date, period: CapPeriod) -> str:
 
 
 def _has_ended(day: date, period: CapPeriod, today: date) -> bool:
-    return _window(day, period) < _window(today, period)
+    return day < today and _window(day, period) < _window(today, period)
