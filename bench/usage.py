@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, timedelta
+from typing import Any
 
 from bench.budget_rebuild import own_services
 
@@ -70,7 +71,7 @@ def fill() -> None:
 
     call_command("migrate", verbosity=0)
     midnight = clock.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    values = {"summed": CHARGES - SINCE, "since": SINCE, "midnight": midnight}
+    values: dict[str, Any] = {"summed": CHARGES - SINCE, "since": SINCE, "midnight": midnight}
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")
         cursor.execute("SET session_replication_role = replica")

@@ -1,6 +1,8 @@
 """The ledger against itself and against the runs, tenant by tenant, a chunk at a time:
 
     snapshots   each daily sum is what its tenant's entries come to, counted from the first one
+    days        the days of spending are what the entries before the last daily sum come to, date by date and key by key
+    usage       the running month, as the tenant reads it, is the sum of its entries
     charges     each CHARGE is that of a committed run of its tenant
     runs        each committed run's entries come to what its row says: CHARGE and what was taken too much to its cost,
                 what a dispute or a failure of ours gave back to what was refunded
@@ -14,14 +16,15 @@ ledger of any size is audited in turns. What is still being written is left to t
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
 from django.db import connection, transaction
 from django.db.models import Q
 
-from budget import ledger, ports
+from budget import days_audit, ledger, ports
+from budget.days_audit import DaysWalk
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.ports import CommittedRun
 from budget.verify import Difference, DifferenceKind
@@ -44,24 +47,28 @@ class AuditPlace:
     total_micros: int = 0
     credited_micros: int = 0
     wrong_micros: int | None = None
+    days: DaysWalk | None = field(default_factory=DaysWalk)
+    """None where an older release began this walk, which weighed nothing: the next walk compares the days."""
 
     @property
     def position(self) -> tuple[datetime, uuid.UUID] | None:
         return None if self.at is None or self.row_id is None else (self.at, self.row_id)
 
     def document(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return asdict(self) | {
+        """As JSON holds it. What an older release does not know is kept apart: it reads the rest."""
+        known = {name: value for name, value in asdict(self).items() if name != "days"}
+        return known | {
             "at": None if self.at is None else self.at.isoformat(),
             "row_id": None if self.row_id is None else str(self.row_id),
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
+    def of(cls, document: Mapping[str, Any], days: Mapping[str, Any] | None) -> Self:
         at, row_id = document["at"], document["row_id"]
         read = {
             "at": None if at is None else datetime.fromisoformat(at),
             "row_id": None if row_id is None else uuid.UUID(row_id),
+            "days": None if days is None else DaysWalk.of(days),
         }
         return cls(**{**document, **read})
 
@@ -116,13 +123,20 @@ def _entries(place: AuditPlace, until: datetime) -> _Chunk:
         chosen = chosen.filter(Q(created_at__gt=at) | Q(entry_id__gt=row_id), created_at__gte=at)
     found = list(chosen.order_by("created_at", "entry_id")[:CHUNK])
     is_last = len(found) < CHUNK
-    differences = [*_wrong_snapshots(place, found, until=until if is_last else found[-1].created_at)]
+    walked_until = until if is_last else found[-1].created_at
+    differences = [*_wrong_snapshots(place, found, until=walked_until)]
+    sums = days_audit.sums_with_days(place.tenant_id, after=place.at, until=walked_until)
+    days = None if place.days is None else place.days.behind(found, sums)
     differences += _wrong_charges([it for it in found if it.kind == LedgerEntry.Kind.CHARGE])
     if is_last:
+        differences += [] if days is None else days_audit.wrong_days(place.tenant_id, days)
+        differences += days_audit.wrong_usage(place.tenant_id)
         return differences, len(found), AuditPlace(place.tenant_id, side="runs")
     total, credited = _added(place.total_micros, place.credited_micros, found)
     last = found[-1]
-    behind = replace(place, at=last.created_at, row_id=last.entry_id, total_micros=total, credited_micros=credited)
+    behind = replace(
+        place, at=last.created_at, row_id=last.entry_id, total_micros=total, credited_micros=credited, days=days
+    )
     return differences, len(found), behind
 
 

@@ -37,6 +37,8 @@ class DifferenceKind(StrEnum):
     RUN_OF_ANOTHER_CHARGE = "RUN_OF_ANOTHER_CHARGE"
     REFUND_OF_ANOTHER_AMOUNT = "REFUND_OF_ANOTHER_AMOUNT"
     SNAPSHOT_OF_ANOTHER_SUM = "SNAPSHOT_OF_ANOTHER_SUM"
+    SPEND_DAY_OF_ANOTHER_SUM = "SPEND_DAY_OF_ANOTHER_SUM"
+    USAGE_OF_ANOTHER_SUM = "USAGE_OF_ANOTHER_SUM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Difference:
     expected_micros: int
     found_micros: int
     run_id: str | None = None
+    where: str | None = None
+    """What it is a difference of, where that is no run: a date, a key with its rotations."""
 
 
 class Verdict(StrEnum):

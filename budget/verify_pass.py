@@ -83,7 +83,7 @@ class _Pass:
         shown = self.found.setdefault(tenant_id, [])
         shown += [asdict(it) for it in differences[: DIFFERENCES_SHOWN - len(shown)]]
 
-    def report(self, *, after: str, audit: Mapping[str, Any] | None) -> PassReport:
+    def report(self, *, after: str, audit: AuditPlace | None) -> PassReport:
         standing = {name: dict(list(getattr(self, name).items())[:STANDING_MAX]) for name in _STANDING}
         return PassReport(
             seen=self.compared,
@@ -96,7 +96,8 @@ class _Pass:
                 "differ": dict(list(self.found.items())[:DIFFERENCES_SHOWN]),
                 "standing": standing,
                 "after": after,
-                "audit": audit,
+                "audit": None if audit is None else audit.document(),
+                "audit_days": None if audit is None or audit.days is None else audit.days.document(),
             },
         )
 
@@ -110,7 +111,7 @@ def run_verify_pass(*, limit: int) -> PassReport:
     tenant_ids = list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True))
     current = _Pass.following(last, tenant_ids)
     after = _prove(current, tenant_ids, after=last.get("after", ""), limit=limit)
-    return current.report(after=after, audit=_audit(current, tenant_ids, last.get("audit")))
+    return current.report(after=after, audit=_audit(current, tenant_ids, last))
 
 
 def _last_report() -> Mapping[str, Any]:
@@ -137,12 +138,14 @@ def _prove(current: _Pass, tenant_ids: Sequence[str], *, after: str, limit: int)
     return "" if not turn or after == turn[-1] else after
 
 
-def _audit(current: _Pass, tenant_ids: Sequence[str], left: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _audit(current: _Pass, tenant_ids: Sequence[str], last: Mapping[str, Any]) -> AuditPlace | None:
     """A stretch of the ledger, from where the last pass left it, once around at most; where the next one begins."""
     if not tenant_ids:
         return None
-    there = left is not None and left["tenant_id"] in tenant_ids
-    place = AuditPlace.of(left) if left is not None and there else AuditPlace(tenant_ids[0])
+    left = last.get("audit")
+    place = AuditPlace(tenant_ids[0])
+    if left is not None and left["tenant_id"] in tenant_ids:
+        place = AuditPlace.of(left, last.get("audit_days"))
     tenants = 0
     while tenants < len(tenant_ids) and current.rows_audited < ROWS_AUDITED:
         behind = AuditPlace(tenant_ids[(tenant_ids.index(place.tenant_id) + 1) % len(tenant_ids)])
@@ -151,10 +154,10 @@ def _audit(current: _Pass, tenant_ids: Sequence[str], left: Mapping[str, Any] | 
         except Exception as error:  # as above
             log.warning("tenant's ledger could not be audited", tenant_id=place.tenant_id, exc_info=error)
             current.fail(place.tenant_id)
-            return behind.document()
+            return behind
         current.take_audited(place.tenant_id, chunk)
         tenants += chunk.place is None
         place = chunk.place or behind
         if deadline.is_over():
             break
-    return place.document()
+    return place

@@ -116,4 +116,5 @@ def _answer(found: _Found) -> CommandAnswer:
 
 def _line(tenant_id: str, difference: Difference) -> str:
     whose = tenant_id if difference.run_id is None else f"{tenant_id} run {difference.run_id}"
+    whose += "" if difference.where is None else f" {difference.where}"
     return f"{whose}: {difference.kind} expected {difference.expected_micros}, found {difference.found_micros}"

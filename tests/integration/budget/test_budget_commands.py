@@ -144,6 +144,7 @@ def test_money_verify_proves_and_finds(valkey: redis.Redis) -> None:
         "expected_micros": 1_000_000,
         "found_micros": 999_995,
         "run_id": None,
+        "where": None,
     }
     found = run_json("money_verify", code=1)
     assert (found["differences"], found["drift_usd_micros"]) == ([row], 5)

@@ -1,6 +1,7 @@
 """Entries, daily sums and committed runs compared row by row, in turns, and every way of disagreeing found."""
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,10 +10,12 @@ import redis
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from budget import daily_snapshots, entries, ledger, ledger_audit, services, verify, verify_pass
+from budget.days_audit import DaysWalk
 from budget.ledger_audit import AuditPlace
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.rebuild import rebuild
 from budget.redis import keys
+from budget.usage import ranges, reading
 from budget.verify import Difference, DifferenceKind, Verdict
 from dpp_project import clock
 from dpp_project.jobs import registry, runner
@@ -215,6 +218,101 @@ def test_a_day_is_not_summed_up_while_one_writes_into_it(runs: RunsTable) -> Non
     assert BalanceSnapshot.objects.get().total_usd_micros == 1_010
 
 
+# Days of spending, and usage.
+
+KEY = uuid.UUID(int=7)
+LONG_AGO = datetime(2025, 1, 1, tzinfo=UTC)
+"""The rows of its runs have gone."""
+
+
+def spent(tenant_id: str, micros: int, at: datetime, *, lineage: uuid.UUID | None = KEY) -> LedgerEntry:
+    """A charge that counts on the date of LONG_AGO, or what goes back of one."""
+    of_kind = {"kind": "CHARGE"} if micros < 0 else {"kind": "ADJUST", "reference": uuid.uuid4().hex}
+    return LedgerEntry.objects.create(
+        tenant_id=tenant_id,
+        run_id=uuid.uuid4(),
+        amount_usd_micros=micros,
+        actor="test",
+        created_at=at,
+        lineage_id=lineage,
+        spend_day=LONG_AGO.date(),
+        **of_kind,
+    )
+
+
+@pytest.fixture
+def spent_days(runs: RunsTable) -> str:
+    """Five days of entries of two keys and none, each summed up, in chunks of three; and some that are not yet."""
+    tenant_id = a_tenant().tenant_id
+    for day in range(6):
+        at = LONG_AGO + timedelta(days=day)
+        spent(tenant_id, -1_000, at)
+        spent(tenant_id, -10, at + timedelta(hours=5), lineage=None)
+        spent(tenant_id, 7, at + timedelta(hours=6), lineage=uuid.UUID(int=8))
+        dated(tenant_id, 5, at + timedelta(hours=7))
+        if day < 5:
+            daily_snapshots.sum_up(now=at + timedelta(days=1, hours=1), limit=10)
+    assert audited(tenant_id) == []
+    return tenant_id
+
+
+OF_KEY = f"2025-01-01 of key line {KEY}"
+SAID = DifferenceKind.SPEND_DAY_OF_ANOTHER_SUM
+
+
+@pytest.mark.contract("CAP-10")
+@pytest.mark.parametrize(
+    ("change", "where", "found"),
+    [
+        ("UPDATE spend_days SET charged_usd_micros = 5001 WHERE lineage_id = %s", [OF_KEY], [(5_000, 5_001)]),
+        ("UPDATE spend_days SET runs = 6 WHERE lineage_id = %s", [OF_KEY], [(5_000, 5_000)]),
+        (
+            "UPDATE spend_days SET charged_usd_micros = 5007, credited_usd_micros = 7 WHERE lineage_id = %s",
+            [OF_KEY],
+            [(5_000, 5_000)],
+        ),
+        ("DELETE FROM spend_days WHERE lineage_id = %s", [OF_KEY], [(5_000, 0)]),
+        (
+            "UPDATE spend_days SET spend_day = '2025-01-02' WHERE lineage_id = %s",
+            [OF_KEY, OF_KEY.replace("-01 ", "-02 ")],
+            [(5_000, 0), (0, 5_000)],
+        ),
+    ],
+    ids=range(5),
+)
+def test_days_that_are_not_what_was_summed_up_are_found_and_named(
+    spent_days: str, change: str, where: list[str], found: list[tuple[int, int]]
+) -> None:
+    unguarded(change, KEY)
+    assert audited(spent_days) == [
+        Difference(SAID, *micros, where=name) for name, micros in zip(where, found, strict=True)
+    ]
+
+
+@pytest.mark.contract("CAP-10")
+def test_a_daily_sum_that_is_written_behind_the_walk_is_left_to_the_next(spent_days: str) -> None:
+    chunks = ledger_audit.audit(spent_days)
+    seen = [next(chunks) for _ in range(8)]  # all 24 entries, but not yet their end
+    assert daily_snapshots.sum_up(now=LONG_AGO + timedelta(days=5, hours=7), limit=10) == 0
+    assert daily_snapshots.sum_up(now=LONG_AGO + timedelta(days=6, hours=1), limit=10) == 1
+    assert [it for chunk in (*seen, *chunks) for it in chunk.differences] == []
+    unguarded("UPDATE spend_days SET charged_usd_micros = charged_usd_micros + 1 WHERE lineage_id = %s", KEY)
+    assert [it.kind for it in audited(spent_days)] == [SAID]
+
+
+@pytest.mark.contract("CAP-15")
+def test_usage_is_compared_with_the_ledger_of_the_same_month(runs: RunsTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenant_id = a_tenant().tenant_id
+    range_of = ranges.usage_range(tenant_id, start=LONG_AGO.date(), end=LONG_AGO.date() + timedelta(days=31))
+    monkeypatch.setattr(ranges, "usage_range", lambda _tenant_id: range_of)
+    spent(tenant_id, -1_000, LONG_AGO)
+    assert audited(tenant_id) == []
+    rows = reading.rows
+    monkeypatch.setattr(reading, "rows", lambda *asked: rows(*asked)[1:])
+    expected = Difference(DifferenceKind.USAGE_OF_ANOTHER_SUM, 1_000, 0, where="2025-01-01 to 2025-02-01")
+    assert audited(tenant_id) == [expected]
+
+
 # In turns.
 
 
@@ -290,8 +388,11 @@ def test_a_place_survives_its_report() -> None:
     place = AuditPlace(
         "t_x", side="runs", at=DAY, row_id=uuid.uuid4(), total_micros=-5, credited_micros=7, wrong_micros=0
     )
-    assert AuditPlace.of(place.document()) == place
-    assert AuditPlace.of(AuditPlace("t_x").document()) == AuditPlace("t_x")
+    walk = DaysWalk(-(2**80), DAY, 7)
+    assert AuditPlace.of(place.document(), walk.document()) == replace(place, days=walk)
+    assert AuditPlace.of(AuditPlace("t_x").document(), DaysWalk().document()) == AuditPlace("t_x")
+    assert "days" not in place.document(), "an older release makes its place of every member"
+    assert AuditPlace.of(place.document(), None).days is None
 
 
 def scraped() -> set[str]:

@@ -275,5 +275,7 @@ def test_the_job_reports_the_drift(runs: RunsTable, tenant_id: str, valkey: redi
     assert report.errors == 1
     assert report.detail["drift_usd_micros"] == 3
     assert report.detail["differ"] == {
-        tenant_id: [{"kind": "BALANCE", "expected_micros": 1_000_000, "found_micros": 1_000_003, "run_id": None}]
+        tenant_id: [
+            {"kind": "BALANCE", "expected_micros": 1_000_000, "found_micros": 1_000_003, "run_id": None, "where": None}
+        ]
     }
