@@ -23,13 +23,14 @@ from hypothesis.stateful import (
 
 from budget.money import MAX_MICROS
 from budget.redis import keys
+from budget.redis.windows import PERIODS, CapPeriod
 from dpp_project.stores import redis as dpp_redis
-from tests.gear.reference.books import Row
+from tests.gear.reference.books import Row, Scope
 from tests.gear.reference.money import OTHER, TENANT, run_keys
 from tests.gear.reference.money_world import Actor, World, run_out
 from tests.proving import proofs
 
-pytestmark = pytest.mark.contract("DPP-52", "DPP-53", "DPP-55", "DPP-57")
+pytestmark = pytest.mark.contract("DPP-52", "DPP-53", "DPP-55", "DPP-57", "CAP-05", "CAP-07", "CAP-08")
 
 tenant_ids = st.sampled_from([TENANT, OTHER])
 amounts = st.one_of(
@@ -38,6 +39,11 @@ amounts = st.one_of(
     st.integers(1, MAX_MICROS),
 )
 picks = st.integers(0, 10_000)
+lineages = st.sampled_from([None, "one", "one", "two"])
+capped = st.tuples(tenant_ids, lineages)
+limits = st.fixed_dictionaries(
+    {it: st.one_of(st.none(), st.none(), st.sampled_from([0, 10**11, 10**12, MAX_MICROS])) for it in PERIODS}
+)
 DONE: Final = object()
 garbage = st.one_of(
     st.sampled_from(["nan", "-1", "0.5", "1e3", "0x10", "", "-nan", "inf", "00", str(MAX_MICROS + 1)]),
@@ -53,11 +59,13 @@ class BudgetMachine(RuleBasedStateMachine):
         self.world = World(dpp_redis.client())
 
     @initialize(one=st.one_of(st.just(10**12), amounts), other=st.one_of(st.just(10**12), amounts))
-    def two_tenants_with_money(self, one: int, other: int) -> None:
+    def two_tenants_with_money_and_scopes(self, one: int, other: int) -> None:
         run_out(self.world.rebuild())
         run_out(self.world.top_up(TENANT, one))
         run_out(self.world.top_up(OTHER, other))
         self.world.known_epoch = self.world.gate_check() or ""
+        for scope in ((TENANT, None), (TENANT, "one"), (OTHER, "one")):
+            run_out(self.world.put_caps(scope, dict.fromkeys(PERIODS, None)))
 
     # Someone begins.
 
@@ -69,18 +77,21 @@ class BudgetMachine(RuleBasedStateMachine):
     def replay(self) -> None:
         self._begin(self.world.replay())
 
-    @rule(tenant_id=tenant_ids, micros=amounts)
-    def submit(self, tenant_id: str, micros: int) -> None:
-        self._begin(self.world.submit(tenant_id, micros))
+    @rule(tenant_id=tenant_ids, micros=amounts, lineage_id=lineages)
+    def submit(self, tenant_id: str, micros: int, lineage_id: str | None) -> None:
+        self._begin(self.world.submit(tenant_id, micros, lineage_id))
 
     @rule(
-        tenant_id=tenant_ids, percent=st.sampled_from([1, 10, 33, 100, 101]), effects=st.sampled_from([1, 2, 3, 3, 3])
+        tenant_id=tenant_ids,
+        percent=st.sampled_from([1, 10, 33, 100, 101]),
+        lineage_id=lineages,
+        effects=st.sampled_from([1, 2, 3, 3, 3]),
     )
-    def submit_within(self, tenant_id: str, percent: int, effects: int) -> None:
+    def submit_within(self, tenant_id: str, percent: int, lineage_id: str | None, effects: int) -> None:
         """A hold that is a share of what is there, or a little more than all of it."""
         balance = int(self.world.model.strings.get(keys.balance(tenant_id), "0"))
         if 0 < (micros := balance * percent // 100) <= MAX_MICROS:
-            self._begin(self.world.submit(tenant_id, micros), effects)
+            self._begin(self.world.submit(tenant_id, micros, lineage_id), effects)
 
     @precondition(lambda self: self.world.books.rows)
     @rule(pick=picks, percent=st.sampled_from([None, 0, 1, 50, 100, 110]), effects=st.sampled_from([1, 2, 3, 3, 3, 4]))
@@ -94,6 +105,30 @@ class BudgetMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def retake(self, pick: int) -> None:
         self._begin(self.world.retake(self._row(pick).run_id))
+
+    @precondition(lambda self: self.world.books.rows)
+    @rule(pick=picks, effects=st.integers(1, 4))
+    def dispute(self, pick: int, effects: int) -> None:
+        self._begin(self.world.dispute(self._row(pick).run_id), effects)
+
+    # Caps change, and days pass.
+
+    @rule(scope=capped, limits=limits, effects=st.sampled_from([1, 2, 20, 20]))
+    def put_caps(self, scope: Scope, limits: dict[CapPeriod, int | None], effects: int) -> None:
+        self._begin(self.world.put_caps(scope, limits), effects)
+
+    @rule(days=st.sampled_from([0, 0, 1, 1, 1, 3, -1]))
+    def pass_days(self, days: int) -> None:
+        self.world.pass_days(days)
+
+    @precondition(lambda self: self.world.books.caps)
+    @rule(pick=picks, name=st.sampled_from(["", "", "", "key", "revision", "date", "limits", "counted", "used"]))
+    def a_scope_is_lost(self, pick: int, name: str) -> None:
+        scope = list(self.world.books.caps)[pick % len(self.world.books.caps)]
+        if name == "key":
+            self.world.drop(keys.caps(*scope))
+        elif name:
+            self.world.cut(scope, name)
 
     # Someone goes on, or dies.
 

@@ -1,11 +1,15 @@
 """What Postgres holds, in plain Python: runs under CAS, the ledger, credits. Each method is one statement."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
 from budget.money import MAX_MICROS
 from budget.ports import EndedRun, OpenRun
 from budget.rebuild.plan import Credit, rebuild_items
-from budget.redis.items import RebuildItem
+from budget.redis.items import RebuildItem, caps_item
+from budget.redis.view import SeenCaps
+from budget.redis.windows import NOWHERE, PERIODS, CapPeriod, Counted, date_number, window
 
 
 @dataclass
@@ -19,6 +23,19 @@ class Row:
     intent_charge_micros: int | None = None  # None: give everything back
     charge_micros: int = 0
     refund_micros: int = 0
+    counted: Counted = NOWHERE
+
+
+Scope = tuple[str, str | None]
+"""A tenant, and the lineage of one of its keys or None for the tenant itself."""
+
+
+@dataclass
+class Caps:
+    """What Postgres says of a scope that has had a cap."""
+
+    revision: int
+    limits: Mapping[CapPeriod, int | None]
 
 
 @dataclass
@@ -35,16 +52,28 @@ class Books:
     entries: dict[str, tuple[str, int, str]] = field(default_factory=dict)  # entry → tenant, micros, kind
     pending: dict[str, Credit] = field(default_factory=dict)
     fencing: bool = True
+    today: date = date(2026, 4, 30)
+    caps: dict[Scope, Caps] = field(default_factory=dict)
+    disputed: dict[str, str] = field(default_factory=dict)  # entry → run whose charge it gives back
 
     def total_micros(self, tenant_id: str) -> int:
         return sum(micros for owner, micros, _ in self.entries.values() if owner == tenant_id)
 
     # The run.
 
-    def insert(self, tenant_id: str, run_id: str, reserved_micros: int) -> int:
+    def insert(self, tenant_id: str, run_id: str, reserved_micros: int, lineage_id: str | None = None) -> int:
+        """The database's clock dates the row."""
         assert run_id not in self.rows
-        self.rows[run_id] = Row(tenant_id, run_id, reserved_micros)
+        self.rows[run_id] = Row(tenant_id, run_id, reserved_micros, counted=Counted(lineage_id, self.today))
         return 0
+
+    def date_anew(self, run_id: str, version: int, day: date) -> int | None:
+        """Of a row whose price is not held, as a script has said."""
+        row = self.rows.get(run_id)
+        if row is None or row.version != version or row.money != "NONE" or row.stage is not None:
+            return None
+        row.counted, row.version = Counted(row.counted.lineage_id, day), version + 1
+        return row.version
 
     def drop(self, run_id: str, version: int) -> bool:
         row = self.rows.get(run_id)
@@ -97,6 +126,45 @@ class Books:
         self.pending[entry_id] = Credit(tenant_id, entry_id, micros)
         return True
 
+    def dispute(self, run_id: str, entry_id: str) -> bool:
+        """All of a charge goes back, once."""
+        row = self.rows[run_id]
+        if row.stage != "COMMITTED" or not row.charge_micros or run_id in self.disputed.values():
+            return False
+        self.entries[entry_id] = (row.tenant_id, row.charge_micros, "ADJUST")
+        self.pending[entry_id] = Credit(row.tenant_id, entry_id, row.charge_micros)
+        self.disputed[entry_id] = run_id
+        return True
+
+    def put_caps(self, scope: Scope, limits: Mapping[CapPeriod, int | None]) -> int:
+        stood = self.caps.get(scope)
+        self.caps[scope] = Caps(1 if stood is None else stood.revision + 1, limits)
+        return self.caps[scope].revision
+
+    def in_scope(self, scope: Scope) -> list[Row]:
+        tenant_id, lineage_id = scope
+        return [
+            row
+            for row in self.rows.values()
+            if row.tenant_id == tenant_id and lineage_id in (None, row.counted.lineage_id)
+        ]
+
+    def _seen_caps(self, scope: Scope) -> SeenCaps:
+        """As a rebuild counts: by the later of today and the newest date of its runs."""
+        rows = self.in_scope(scope)
+        day = max([self.today, *(row.counted.day for row in rows if row.counted.day is not None)])
+        back = {run: self.entries[entry][1] for entry, run in self.disputed.items()}
+        counted, used = dict.fromkeys(PERIODS, 0), dict.fromkeys(PERIODS, 0)
+        for row in rows:
+            charged = row.charge_micros - back.get(row.run_id, 0)
+            held = row.reserved_micros if row.stage != "COMMITTED" and row.money == "RESERVED" else 0
+            for period in PERIODS:
+                if window(date_number(row.counted.day), period) == window(date_number(day), period):
+                    counted[period] += charged + held
+                    used[period] += charged
+        caps = self.caps[scope]
+        return SeenCaps(caps.revision, day, caps.limits, counted, used)
+
     def applied(self, entry_id: str) -> None:
         self.pending.pop(entry_id, None)
 
@@ -133,4 +201,7 @@ class Books:
         )
         for tenant, item in beside:
             money[tenant].items.append(item)
+        for scope in self.caps:
+            if scope[0] in money:
+                money[scope[0]].items.append(caps_item(scope[1], self._seen_caps(scope)))
         return list(money.values())

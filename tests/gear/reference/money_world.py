@@ -5,12 +5,16 @@ stale process; the order in which actors go on is the schedule.
 """
 
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from datetime import timedelta
 
 import redis
 
 from budget.redis import gate, keys
-from tests.gear.reference.books import Books, Row, TenantMoney
+from budget.redis.windows import PERIODS, CapPeriod, date_number, day_of, window
+from tests.gear.reference.books import Books, Row, Scope, TenantMoney
+from tests.gear.reference.caps_model import Lost
+from tests.gear.reference.caps_model import Scope as ScopeModel
 from tests.gear.reference.money import (
     OTHER,
     TENANT,
@@ -19,10 +23,12 @@ from tests.gear.reference.money import (
     Side,
     State,
     Stored,
+    caps_keys,
     credit_keys,
     end_keys,
     rebuild_keys,
     run_keys,
+    scopes,
 )
 from tests.gear.reference.money_model import Model
 
@@ -68,7 +74,7 @@ class World:
     def sides_agree(self) -> None:
         assert self.real.state() == self.mirror.state()
 
-    def _on_run(self, name: str, row: Row, *arguments: str) -> list[str]:
+    def _on_run(self, name: str, row: Row, *arguments: str, least: Sequence[int] = ()) -> list[str]:
         """As a process does it: with the epoch it knows, looked up again when refused."""
         tail = {
             "reserve": [row.tenant_id, *arguments, "1", row.run_id],
@@ -76,25 +82,38 @@ class World:
         }
         before = tail.get(name, [row.tenant_id, row.run_id])
         names = (run_keys if name == "reserve" else end_keys)(row.tenant_id, row.run_id)
-        answer = self.call(name, names, [*before, self.known_epoch])
+        names += scopes(row.tenant_id, row.counted)
+        after = [*([""] if name == "refund_full" else []), date_number(row.counted.day), *(str(it) for it in least)]
+        answer = self.call(name, names, [*before, self.known_epoch, *after])
         if answer == ["ERR_UNAVAILABLE", "epoch"] and (epoch := self.gate_check()) is not None:
             self.known_epoch = epoch
-            answer = self.call(name, names, [*before, epoch])
+            answer = self.call(name, names, [*before, epoch, *after])
         return answer
 
     # The actors.
 
-    def submit(self, tenant_id: str, reserved_micros: int) -> Actor:
+    def submit(self, tenant_id: str, reserved_micros: int, lineage_id: str | None = None) -> Actor:
         run_id = uuid.uuid4().hex
-        version = self.books.insert(tenant_id, run_id, reserved_micros)
+        version = self.books.insert(tenant_id, run_id, reserved_micros, lineage_id)
         row = self.books.rows[run_id]
+        known = [self.books.caps.get((tenant_id, scope)) for scope in (None, lineage_id)]
+        least = [0 if caps is None else caps.revision for caps in known][: 1 if lineage_id is None else 2]
         while True:
             yield
-            answer = self._on_run("reserve", row, str(reserved_micros))
-            if answer[0] != "ERR_UNAVAILABLE":
+            answer = self._on_run("reserve", row, str(reserved_micros), least=least)
+            if answer[0] == "ERR_DATE" and (day := day_of(answer[1])) is not None:
+                yield
+                dated = self.books.date_anew(run_id, version, day)
+                if dated is None:
+                    return
+                version = dated
+            elif answer == ["ERR_UNAVAILABLE", "caps"]:
+                yield from self.rebuild_one(tenant_id)
+                version = row.version
+            elif answer[0] != "ERR_UNAVAILABLE":
                 break
         yield
-        if answer[0] == "ERR_INSUFFICIENT":
+        if answer[0] in {"ERR_INSUFFICIENT", "ERR_CAP"}:
             self.books.drop(run_id, version)
         elif answer[0] == "OK" or (answer[0] == "ERR_ALREADY_RESERVED" and answer[1] != "0"):
             self.books.mark_reserved(run_id, version)
@@ -138,6 +157,27 @@ class World:
         if self.books.top_up(tenant_id, entry_id, micros) and epoch is not None:
             yield from self._apply(tenant_id, entry_id, micros, epoch)
 
+    def dispute(self, run_id: str) -> Actor:
+        entry_id = uuid.uuid4().hex
+        epoch = self.gate_check()
+        yield
+        if self.books.dispute(run_id, entry_id) and epoch is not None:
+            row = self.books.rows[run_id]
+            yield from self._apply(row.tenant_id, entry_id, row.charge_micros, epoch)
+
+    def put_caps(self, scope: Scope, limits: Mapping[CapPeriod, int | None]) -> Actor:
+        """The row, then the script; a scope that does not stand is counted by a rebuild."""
+        revision = self.books.put_caps(scope, limits)
+        yield
+        tenant_id, lineage_id = scope
+        words = [str(revision), *("" if limits[it] is None else str(limits[it]) for it in PERIODS), "known"]
+        epoch = self.gate_check()
+        if epoch is None:
+            return
+        answer = self.call("caps", caps_keys(tenant_id, lineage_id), [tenant_id, epoch, *words])
+        if answer == ["ERR_ABSENT"]:
+            yield from self.rebuild_one(tenant_id)
+
     def replay(self) -> Actor:
         epoch = self.gate_check()
         yield
@@ -147,7 +187,11 @@ class World:
 
     def _apply(self, tenant_id: str, entry_id: str, micros: int, epoch: str) -> Actor:
         yield
-        answer = self.call("credit", credit_keys(tenant_id, entry_id), [tenant_id, str(micros), entry_id, epoch])
+        run_id = self.books.disputed.get(entry_id)
+        counted = None if run_id is None else self.books.rows[run_id].counted
+        names = [*credit_keys(tenant_id, entry_id), *scopes(tenant_id, counted)]
+        day = [] if counted is None else [date_number(counted.day)]
+        answer = self.call("credit", names, [tenant_id, str(micros), entry_id, epoch, *day])
         # ERR_LIMIT: an adjustment that makes room is still on its way, and a later replay comes after it.
         assert answer[0] in {"OK", "ERR_UNAVAILABLE", "ERR_LIMIT"}, answer
         if answer[0] == "OK":
@@ -211,6 +255,16 @@ class World:
                 self.model.expires_in[key] = left
         self.gate_check()
 
+    def cut(self, scope: Scope, name: str) -> None:
+        """One field of a scope is gone."""
+        key = keys.caps(*scope)
+        fields = {it: text for it, text in self.model.hashes.get(key, {}).items() if it != name}
+        self.put(key, fields) if fields else self.drop(key)
+
+    def pass_days(self, days: int) -> None:
+        """Midnight, or a clock that is set back."""
+        self.books.today += timedelta(days=days)
+
     def pass_an_hour(self) -> None:
         self.seconds += keys.RESERVE_TTL_SECONDS
         for side in self.sides:
@@ -244,16 +298,47 @@ class World:
         total = self.books.total_micros(tenant_id)
         assert total == balance + held + taken + coming, (tenant_id, total, balance, held, taken, coming)
 
+    def scope_law_holds(self, scope: Scope) -> None:
+        """Counted is what the windows' runs hold and were charged, used is what they were charged; to the micro."""
+        seen = ScopeModel.of(self.model.hashes.get(keys.caps(*scope), {}))
+        if seen is None:
+            return
+        back = {
+            run_id: self.books.entries[entry_id][1]
+            for entry_id, run_id in self.books.disputed.items()
+            if entry_id not in self.books.pending or keys.credit(entry_id) in self.model.strings
+        }
+        for period in PERIODS:
+            held = charged = 0
+            for row in self.books.in_scope(scope):
+                if window(date_number(row.counted.day), period) != window(seen.date, period):
+                    continue
+                held += int(self.model.hashes.get(keys.holds(row.tenant_id), {}).get(row.run_id, "0"))
+                receipt = self.model.strings.get(keys.receipt(row.run_id), "0 ").split(" ")[0]
+                charged += row.charge_micros if row.stage == "COMMITTED" else int(receipt)
+                charged -= back.get(row.run_id, 0)
+            found = (seen.counted[period], seen.used[period])
+            assert found == (held + charged, charged), (scope, period, found, held, charged)
+
+    def is_lost(self, scope: Scope) -> bool:
+        try:
+            return ScopeModel.of(self.model.hashes.get(keys.caps(*scope), {})) is None
+        except Lost:
+            return True
+
     def laws_hold(self) -> None:
         for tenant_id in self.books.tenants:
             if self.is_open(tenant_id):
                 self.law_holds(tenant_id)
+        for scope in self.books.caps:
+            if self.is_open(scope[0]) and not self.is_lost(scope):
+                self.scope_law_holds(scope)
 
     def settle_down(self) -> None:
         """Everyone is gone; recovery does its work; then nothing may be held, on its way, or missing."""
         self.actors.clear()
         for tenant_id in self.books.tenants:
-            if not self.is_open(tenant_id):
+            if not self.is_open(tenant_id) or any(self.is_lost(it) for it in self.books.caps if it[0] == tenant_id):
                 run_out(self.rebuild())
                 break
         for _ in range(3):
@@ -267,6 +352,8 @@ class World:
             self.law_holds(tenant_id)
             assert keys.holds(tenant_id) not in self.model.hashes
             assert int(self.model.strings[keys.balance(tenant_id)]) == self.books.total_micros(tenant_id)
+        for scope in self.books.caps:
+            self.scope_law_holds(scope)
         assert not self.books.pending
         assert all(row.stage == "COMMITTED" for row in self.books.rows.values())
         self.sides_agree()
