@@ -91,6 +91,13 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=130,
     ),
     Proof(
+        name="caps",
+        shows="ten processes at the scripts at once pass no limit, and the model answers their log word for word",
+        command=(*PYTEST, "tests/race/test_caps_at_once.py"),
+        least_cases=60_000,
+        measured_seconds=95,
+    ),
+    Proof(
         name="model",
         shows="the protocol, in every order of steps and with every fault, holds; without any of its points it fails",
         command=(sys.executable, "-m", "models.check", "--install"),
