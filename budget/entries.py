@@ -19,6 +19,7 @@ from budget.outcomes import Credited
 from budget.rebuild import rebuild
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
+from budget.redis.windows import Counted
 from budget.services import BALANCE_LOST, Available, balance
 from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
@@ -141,7 +142,7 @@ def _enter(wanted: _Wanted, *, dry_run: bool) -> Entered | Refusal:
         if isinstance(answer, Refusal):
             return answer
         entry, is_new = answer
-        pending = PendingCredit.objects.filter(entry=entry).first()
+        pending = PendingCredit.objects.select_related("entry").filter(entry=entry).first()
         transaction.set_rollback(dry_run)
     if dry_run:
         return Entered(entry, is_new, None)
@@ -254,11 +255,17 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
         entry_id=str(pending.entry_id),
         amount_micros=pending.amount_usd_micros,
         epoch=epoch,
+        counted=_counted(pending.entry),
     )
     if isinstance(outcome, Credited):
         _has_arrived(pending)
         return outcome.balance_micros
     return _count_by_rebuild(pending) if outcome == BALANCE_LOST else None
+
+
+def _counted(entry: LedgerEntry) -> Counted:
+    """What is given back of a run goes back to the windows of its date; what has no run counts in none."""
+    return Counted(None if entry.lineage_id is None else str(entry.lineage_id), entry.spend_day)
 
 
 def _count_by_rebuild(pending: PendingCredit) -> int | None:
@@ -288,7 +295,7 @@ def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
     """Bring to the balance what a crash left behind, by the database's clock. Younger rows have a process at them."""
     epoch = open_epoch()
     ripe = PendingCredit.objects.filter(created_at__lt=Now() - older_than)
-    found = list(ripe.order_by("created_at")[:limit])
+    found = list(ripe.select_related("entry").order_by("created_at")[:limit])
     for pending in found:
         bring_to_balance(pending, epoch=epoch)
     left = PendingCredit.objects.filter(pk__in=[pending.pk for pending in found]).count()

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 
+from budget.redis.windows import NOWHERE, Counted
+
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """A statement and its values; the rows."""
 
@@ -28,6 +30,7 @@ class OpenRun:
     """False at money NONE: a hold may or may not have been made; the database does not count it."""
     claimed: bool = False
     """A finisher has it: only then can there be a receipt of its own."""
+    counted: Counted = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ it dies. What comes in, or is put right, is entered in entries.py.
 A hold, settle or refund is one script, one round trip: it happened whole or not at all, and asking again repeats the
 first answer. `Unavailable` is a normal answer: nothing is known to have happened, and asking again later is right.
 
-Where a tenant's money turns out to be lost (its balance, or the hold that the run's row promises), these functions
-rebuild the tenant, and their callers do not. That rebuild fences the caller's row, so the answer is `AskAgain`: read
-the row again, then ask again. Where the tenant cannot be rebuilt now, because another rebuild is at work or a store is
-away, the answer is Unavailable.
+Where a tenant's money turns out to be lost (its balance, what is counted under its caps, or the hold that the run's row
+promises), these functions rebuild the tenant, and their callers do not. That rebuild fences the caller's row, so the
+answer is `AskAgain`: read the row again, then ask again. Where the tenant cannot be rebuilt now, because another
+rebuild is at work or a store is away, the answer is Unavailable.
 """
 
 import time
@@ -32,32 +32,53 @@ from budget.outcomes import (
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts, view
 from budget.redis.gate import GateClosed
+from budget.redis.windows import NO_CAPS_KNOWN, NOWHERE, Counted, LeastRevisions
 
 ScriptAnswer = TypeVar("ScriptAnswer")
 
 BALANCE_LOST: Final = Unavailable(Closed.BALANCE)
+CAPS_LOST: Final = Unavailable(Closed.CAPS)
 GATE_PAUSE: Final = timedelta(milliseconds=20)
 GATE_TRIES: Final = keys.VERIFY_GATE_MS // 20 + 2
 
 
-def hold(*, tenant_id: str, run_id: str, reserved_micros: int, created_at_ms: int) -> HoldOutcome:
-    """Take the run's price off the balance. Key: the run.
+def hold(
+    *,
+    tenant_id: str,
+    run_id: str,
+    reserved_micros: int,
+    created_at_ms: int,
+    counted: Counted = NOWHERE,
+    least: LeastRevisions = NO_CAPS_KNOWN,
+) -> HoldOutcome:
+    """Take the run's price off the balance, and count it in the windows of its date. Key: the run.
+
+    `counted` says where, as the run's row does; `least` is the newest change of caps that the caller has heard of. The
+    hold that brings a newer one than Redis has makes good what a death between its commit and Redis left.
 
     The row must exist before, at money NONE; after Held or AlreadyHeld the caller marks it RESERVED by CAS. Dying in
-    between leaves a hold that a retry of the same submit, or the row's finisher, finds.
+    between leaves a hold that a retry of the same submit, or the row's finisher, finds. DateBehind proves that nothing
+    is held: only then may the row be dated anew.
     """
     answer = _counted(
         "hold",
         lambda: scripts.shared().reserve(
-            tenant_id=tenant_id, run_id=run_id, reserved_micros=reserved_micros, created_at_ms=created_at_ms
+            tenant_id=tenant_id,
+            run_id=run_id,
+            reserved_micros=reserved_micros,
+            created_at_ms=created_at_ms,
+            counted=counted,
+            least=least,
         ),
     )
     if isinstance(answer, HoldLost) or answer == BALANCE_LOST:
         return _rebuilt(tenant_id)
+    if answer == CAPS_LOST:
+        return _rebuilt(tenant_id, otherwise=CAPS_LOST)
     return answer
 
 
-def settle(*, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
+def settle(*, tenant_id: str, run_id: str, charge_micros: int, counted: Counted = NOWHERE) -> SettleOutcome:
     """End a hold with a charge. Key: the run; the first settle or refund decides, later ones repeat its answer.
 
     The row must be CLAIMED with this charge as its intent. Dying before the commit leaves a receipt for 24 hours;
@@ -65,29 +86,32 @@ def settle(*, tenant_id: str, run_id: str, charge_micros: int) -> SettleOutcome:
     """
     answer = _counted(
         "settle",
-        lambda: scripts.shared().settle(tenant_id=tenant_id, run_id=run_id, charge_micros=charge_micros),
+        lambda: scripts.shared().settle(
+            tenant_id=tenant_id, run_id=run_id, charge_micros=charge_micros, counted=counted
+        ),
     )
     if isinstance(answer, NoHold) or answer == BALANCE_LOST:
         return _rebuilt(tenant_id)
     return answer
 
 
-def refund(*, tenant_id: str, run_id: str, was_held: bool = False) -> RefundOutcome:
+def refund(*, tenant_id: str, run_id: str, was_held: bool = False, counted: Counted = NOWHERE) -> RefundOutcome:
     """End a hold without a charge, and stop one that may still be coming. Key and crash window as for `settle`.
 
     `was_held`: the run's row says that its price was held. Where Redis knows of no hold then, it has lost it; without
     the row's word it may never have been made.
     """
     answer = _counted(
-        "refund", lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id, was_held=was_held)
+        "refund",
+        lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id, was_held=was_held, counted=counted),
     )
     if isinstance(answer, NoHold) or answer == BALANCE_LOST:
         return _rebuilt(tenant_id)
     return answer
 
 
-def _rebuilt(tenant_id: str) -> AskAgain | Unavailable:
-    return AskAgain() if rebuild.try_rebuild_tenant(tenant_id) else BALANCE_LOST
+def _rebuilt(tenant_id: str, *, otherwise: Unavailable = BALANCE_LOST) -> AskAgain | Unavailable:
+    return AskAgain() if rebuild.try_rebuild_tenant(tenant_id) else otherwise
 
 
 def _counted(operation: str, ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:

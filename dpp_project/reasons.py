@@ -28,6 +28,7 @@ class ReasonCode(StrEnum):
     INTERNAL_ERROR = "INTERNAL_ERROR"
     SERVICE_UNAVAILABLE = "SERVICE_UNAVAILABLE"
     BUDGET_DRAINED = "BUDGET_DRAINED"
+    SPEND_CAP_REACHED = "SPEND_CAP_REACHED"
     BUDGET_UNAVAILABLE = "BUDGET_UNAVAILABLE"
     IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
     IDEMPOTENCY_IN_PROGRESS = "IDEMPOTENCY_IN_PROGRESS"
@@ -182,6 +183,14 @@ REASONS: dict[ReasonCode, Reason] = {
         "Budget drained",
         "The balance is below the price ceiling of the run.",
         "Top up, or lower `reservation.max_cost_usd`; the same Idempotency-Key may be used again.",
+    ),
+    ReasonCode.SPEND_CAP_REACHED: Reason(
+        402,
+        "Spend cap reached",
+        "A cap on the key, or on its tenant, leaves less in the day, the week, the month or the total than the price"
+        " ceiling of the run; `cap` has the figures. What runs under way do not use is left again when they end.",
+        "Wait until `cap.resets_at`, lower `reservation.max_cost_usd`, or raise the cap; the same Idempotency-Key may"
+        " be used again.",
     ),
     ReasonCode.BUDGET_UNAVAILABLE: Reason(
         503,

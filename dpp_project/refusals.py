@@ -4,7 +4,9 @@ A refusal is an answer, not an exception: nothing was changed, and the answer sa
 makes the problem document of one, `management.base.unless_refused` the error of a command.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from dpp_project.reasons import ReasonCode
@@ -21,6 +23,8 @@ class Refusal:
     """The run that stands in the way, where one does."""
     retry_after_seconds: int | None = None
     """When the same may be asked again, where waiting helps."""
+    extensions: Mapping[str, Any] | None = None
+    """Members of the problem document that this reason has beside the usual ones."""
 
 
 def invalid(field: str, detail: str) -> Refusal:

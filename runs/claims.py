@@ -7,8 +7,10 @@ claim says and commits the row at the version that the claim names.
 import enum
 import uuid
 from dataclasses import dataclass
+from datetime import date
 from typing import Final, Protocol, Self
 
+from budget.redis.windows import Counted
 from runs.models import Run
 from runs.states import MoneyState, Stage
 
@@ -31,6 +33,15 @@ class SeenRun(Protocol):
     def tenant_id(self) -> str: ...
     @property
     def version(self) -> int: ...
+    @property
+    def lineage_id(self) -> uuid.UUID | None: ...
+    @property
+    def spend_day(self) -> date | None: ...
+
+
+def counted_of(run: SeenRun) -> Counted:
+    """Where its money counts, as its row says; the row's date is the run's, whatever day it is now."""
+    return Counted(None if run.lineage_id is None else str(run.lineage_id), run.spend_day)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +58,7 @@ class Claim:
     charge_micros: int
     was_held: bool
     """The row was RESERVED when it was claimed: its price was held, so a hold that is not there was lost."""
+    counted: Counted
 
     @classmethod
     def stored(cls, run: Run, *, actor: str) -> Self:
@@ -63,6 +75,7 @@ class Claim:
             money_state=MoneyState(money_state),
             charge_micros=charge_micros,
             was_held=run.money_state == MoneyState.RESERVED,
+            counted=counted_of(run),
         )
 
 

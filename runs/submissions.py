@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from budget.money import minimum_fee_micros
+from budget.redis.windows import NO_CAPS_KNOWN, LeastRevisions
 from dpp_project.constants import RETENTION_DAYS
 
 
@@ -28,6 +29,8 @@ class Submission:
     trace_id: str | None
     lineage_id: UUID | None = None
     """Of the key that asks."""
+    least: LeastRevisions = NO_CAPS_KNOWN
+    """The newest change of caps that its principal has heard of."""
     may_start: bool = True
     """False while an operator has turned off the tenant's new runs; a run that stands is answered all the same."""
 

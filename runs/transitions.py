@@ -21,7 +21,7 @@ from budget import ledger
 from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS
 from dpp_project.reasons import ReasonCode
 from runs import telling, timing
-from runs.claims import LOST, Claim, Claimed, Lost, Moved, SeenRun, Won, new_token
+from runs.claims import LOST, Claim, Claimed, Lost, Moved, SeenRun, Won, counted_of, new_token
 from runs.compiled_update import CompiledUpdate, Given, compared
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
@@ -280,6 +280,7 @@ def _claim(
             money_state=intent.money_state,
             charge_micros=intent.charge_micros,
             was_held=was_held,
+            counted=counted_of(run),
         )
     )
 

@@ -71,6 +71,7 @@ def refused(refusal: Refusal, *, asked: str, stands_for: str, places: Mapping[st
         errors=errors,
         run_id=None if refusal.run_id is None else str(refusal.run_id),
         headers={} if refusal.retry_after_seconds is None else {"Retry-After": str(refusal.retry_after_seconds)},
+        extensions=refusal.extensions,
     )
 
 

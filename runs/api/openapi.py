@@ -159,6 +159,7 @@ SUBMIT: Final[dict[str, Any]] = {
         202: RunReceipt,
         **refusals(
             ReasonCode.BUDGET_DRAINED,
+            ReasonCode.SPEND_CAP_REACHED,
             ReasonCode.IDEMPOTENCY_CONFLICT,
             ReasonCode.IDEMPOTENCY_IN_PROGRESS,
             ReasonCode.GONE,

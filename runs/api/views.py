@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 
 from budget.redis.view import SeenBalance
+from budget.redis.windows import LeastRevisions
 from dpp_project import actors, clock
 from dpp_project.http import answers, bodies, idempotency_keys, problems
 from dpp_project.http.bodies import read_query
@@ -28,6 +29,7 @@ from runs.submissions import Submission
 from runs.submit import request_body, request_hash, submission
 from runs.submit.answer import GONE_DETAIL, SubmitRefusal, Submitted
 from tenants.permissions import principal_of
+from tenants.principals import Principal
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
@@ -56,6 +58,7 @@ class RunsView(MeteredView):
                 idempotency_key=key,
                 read=lambda: _submission(request, key),
                 entry=token,
+                capped=_capped_scopes(principal_of(request)),
             )
         if isinstance(answer, SubmitRefusal):
             raise _refused(request, answer)
@@ -130,6 +133,12 @@ class CancelView(MeteredView):
         )
 
 
+def _capped_scopes(principal: Principal) -> list[str | None]:
+    """The scopes whose counters the door looks at before it makes a row; None is the tenant's."""
+    scopes: list[str | None] = [None] if principal.tenant_caps_revision else []
+    return scopes + ([str(principal.lineage_id)] if principal.lineage_caps_revision else [])
+
+
 def _take_trace_id(request: Request, of_body: str | None) -> None:
     """The header comes first; the middleware has made an id where there was none, which the body's replaces."""
     given = tracing.sanitise(of_body)
@@ -157,6 +166,7 @@ def _submission(request: Request, key: str) -> Submission:
         inline=bool(body.options.inline),
         trace_id=tracing.current(),
         lineage_id=principal.lineage_id,
+        least=LeastRevisions(principal.tenant_caps_revision, principal.lineage_caps_revision),
         may_start=principal.submits_enabled,
     )
 

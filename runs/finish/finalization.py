@@ -66,8 +66,10 @@ def finish(claim: Claim) -> Committed | Unfinished:
 def _move_money(claim: Claim) -> SettleOutcome | RefundOutcome:
     run_id = str(claim.run_id)
     if claim.money_state is MoneyState.REFUNDED:
-        return services.refund(tenant_id=claim.tenant_id, run_id=run_id, was_held=claim.was_held)
-    return services.settle(tenant_id=claim.tenant_id, run_id=run_id, charge_micros=claim.charge_micros)
+        return services.refund(tenant_id=claim.tenant_id, run_id=run_id, was_held=claim.was_held, counted=claim.counted)
+    return services.settle(
+        tenant_id=claim.tenant_id, run_id=run_id, charge_micros=claim.charge_micros, counted=claim.counted
+    )
 
 
 def _take_again(claim: Claim) -> Claim | None:

@@ -94,7 +94,7 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | Non
                 spend_day=run.spend_day,
             )
         _record(run, moved, RunDispute.Step.REFUNDED, reason, actor)
-    for pending in PendingCredit.objects.filter(entry__run_id=run_id):
+    for pending in PendingCredit.objects.select_related("entry").filter(entry__run_id=run_id):
         entries.bring_to_balance(pending, epoch=epoch)
     return Run.objects.get(run_id=run_id)
 

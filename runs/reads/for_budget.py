@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 
 from budget import ports
 from budget.ports import Ask, EndedRun, OpenRun, Reserved
+from budget.redis.windows import Counted
 from dpp_project import clock
 from runs import timing, transitions
 from runs.models import Run
@@ -48,9 +49,12 @@ class OpenRunsOfTheTable:
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
         runs = _of(Run.objects.filter(money_state__in=sorted(UNENDED_MONEY)), tenant_id)
         rows = runs.order_by("tenant_id").values_list(
-            "tenant_id", "run_id", "reservation_max_cost_usd_micros", "created_at", "money_state", "finalize_stage"
+            *("tenant_id", "run_id", "reservation_max_cost_usd_micros", "created_at", "money_state", "finalize_stage"),
+            *("lineage_id", "spend_day"),
         )
-        for owner, run_id, reserved_micros, created_at, money_state, stage in rows.iterator(chunk_size=CHUNK):
+        for owner, run_id, reserved_micros, created_at, money_state, stage, lineage_id, day in rows.iterator(
+            chunk_size=CHUNK
+        ):
             yield OpenRun(
                 tenant_id=owner,
                 run_id=str(run_id),
@@ -58,6 +62,7 @@ class OpenRunsOfTheTable:
                 created_at_ms=created_at_ms(created_at),
                 reserved=money_state == MoneyState.RESERVED,
                 claimed=stage == Stage.CLAIMED,
+                counted=Counted(None if lineage_id is None else str(lineage_id), day),
             )
 
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:

@@ -1,8 +1,10 @@
 """What tenants may read of runs. Every query here is bound to one tenant; recovery's own stand in for_recovery.py."""
 
 import uuid
+from datetime import date
 from typing import Final
 
+from django.db import connection
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
@@ -10,6 +12,7 @@ from dpp_project import clock
 from runs.models import Run
 from runs.reads.with_inputs import RunReader
 from runs.states import MoneyState
+from tenants.models import Tenant
 
 
 def visible_to(tenant_id: str) -> QuerySet[Run]:
@@ -53,3 +56,22 @@ def of_key(tenant_id: str, idempotency_key: str, *, run_id: uuid.UUID | None = N
     if run_id is None:
         return _SHOWN.one("runs.tenant_id = %s AND runs.idempotency_key = %s", tenant_id, idempotency_key)
     return _if_of(tenant_id, _SHOWN.one("runs.run_id = %s AND runs.idempotency_key = %s", run_id, idempotency_key))
+
+
+_TODAY: Final = """
+SELECT (now() AT TIME ZONE zone)::date, zone,
+       (SELECT run_id FROM runs WHERE runs.tenant_id = tenants.tenant_id AND idempotency_key = %s)
+  FROM tenants WHERE tenant_id = %s
+"""
+
+
+def today_and_run_of_key(tenant_id: str, idempotency_key: str) -> tuple[date, str, uuid.UUID | None]:
+    """The database's date in the tenant's zone, the zone, and the run that the key stands for."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TODAY, [idempotency_key, tenant_id])
+        today, zone, run_id = cursor.fetchone()
+    return today, zone, run_id
+
+
+def zone_of(tenant_id: str) -> str:
+    return Tenant.objects.values_list("zone", flat=True).get(tenant_id=tenant_id)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from budget.caps.figures import CapFigures
 from budget.money import format_usd
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
@@ -35,6 +36,7 @@ class SubmitRefusal(Refusal):
 
 
 SubmitAnswer = Submitted | SubmitRefusal
+_EACH: Final = {"day": "a day", "week": "a week", "month": "a month", "total": "in total"}
 
 IN_PROGRESS: Final = SubmitRefusal(
     reason=ReasonCode.IDEMPOTENCY_IN_PROGRESS,
@@ -86,6 +88,23 @@ def drained(*, price_micros: int, balance_micros: int) -> SubmitRefusal:
     return SubmitRefusal(
         reason=ReasonCode.BUDGET_DRAINED,
         detail=f"The run may cost {price} USD, and {balance} USD are left to hold.",
+        balance_micros=balance_micros,
+    )
+
+
+def cap_reached(cap: CapFigures, *, price_micros: int, balance_micros: int | None) -> SubmitRefusal:
+    """`cap` is the window that has no room, with the figures that the refusal itself was made by."""
+    price, limit = format_usd(price_micros), format_usd(cap.limit_micros)
+    whose = "key's" if cap.scope == "key" else "tenant's"
+    named = f"the {whose} cap of {limit} USD {_EACH[cap.period]}"
+    if price_micros > cap.limit_micros:
+        detail = f"The run may cost {price} USD, more than {named} itself."
+    else:
+        detail = f"The run may cost {price} USD, and {format_usd(cap.left_micros)} USD are left of {named}."
+    return SubmitRefusal(
+        reason=ReasonCode.SPEND_CAP_REACHED,
+        detail=detail,
+        extensions={"cap": cap.document()},
         balance_micros=balance_micros,
     )
 

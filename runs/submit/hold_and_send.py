@@ -6,19 +6,30 @@ from typing import Final
 import structlog
 
 from budget import services as money
-from budget.outcomes import AlreadyHeld, AskAgain, Held, Insufficient, RunClosed, Unavailable
+from budget.outcomes import (
+    AlreadyHeld,
+    AskAgain,
+    CapReached,
+    DateBehind,
+    Held,
+    HoldOutcome,
+    Insufficient,
+    RunClosed,
+    Unavailable,
+)
 from dpp_project.aws.sqs_sender import SendFailed
 from dpp_project.reasons import ReasonCode
 from runs import transitions
-from runs.claims import LOST, SeenRun
+from runs.claims import LOST, SeenRun, counted_of
 from runs.finish.finalization import Committed, finish
 from runs.intents import Intent
+from runs.reads import for_tenant
 from runs.states import Status
 from runs.submissions import Submission
-from runs.submit import answer, key_lock, wake_worker
+from runs.submit import answer, key_lock, spend_dates, wake_worker
 from runs.submit.answer import BUDGET_UNAVAILABLE, IN_PROGRESS, SubmitAnswer, SubmitRefusal, Submitted
 from runs.submit.key_lock import KeyLock
-from runs.submit.run_of_key import ACTOR, Row, RunOfKey
+from runs.submit.run_of_key import ACTOR, Row, RunOfKey, cap_refusal
 from runs.submit.wake_worker import Wakeup
 
 log = structlog.get_logger("dpp.submit")
@@ -43,29 +54,51 @@ class HoldAndSend:
                 run_id=str(row.run_id),
                 reserved_micros=self._asked.reserved_micros,
                 created_at_ms=row.created_at_ms,
+                counted=counted_of(row),
+                least=self._asked.least,
             )
-            match outcome:
-                case Held() | AlreadyHeld():
-                    marked = transitions.reserve(run_id=row.run_id, version=row.version, actor=ACTOR)
-                    if marked is not LOST:
-                        left = outcome.balance_micros if isinstance(outcome, Held) else self._balance_micros
-                        return self._announced(replace(row, version=marked.version), balance_micros=left)
-                case Insufficient(balance_micros):
-                    if transitions.drop(run_id=row.run_id, version=row.version) is not LOST:
-                        # A hold that is still on its way to this row finds a tombstone, or is found and given back.
-                        money.refund(tenant_id=row.tenant_id, run_id=str(row.run_id))
-                        return answer.drained(price_micros=self._asked.reserved_micros, balance_micros=balance_micros)
-                case RunClosed():
-                    return IN_PROGRESS
-                case AskAgain():
-                    pass  # the rebuild has raised the row's version
-                case Unavailable():
-                    return BUDGET_UNAVAILABLE
-            found = self._runs.again(row.run_id)
-            if not isinstance(found, Row):
-                return found
-            row = found
+            moved = self._follow(row, outcome)
+            if moved is None:
+                moved = self._runs.again(row.run_id)
+            if not isinstance(moved, Row):
+                return moved
+            row = moved
         return IN_PROGRESS
+
+    def _follow(self, row: Row, outcome: HoldOutcome) -> SubmitAnswer | Row | None:
+        """What the hold's outcome comes to: an answer, or the row as it is now to hold again; None where it is lost."""
+        match outcome:
+            case Held() | AlreadyHeld():
+                return self._marked(row, outcome)
+            case Insufficient() | CapReached():
+                return self._dropped(row, outcome)
+            case DateBehind(day):
+                spend_dates.latest.note(row.tenant_id, day)
+                dated = transitions.resume(run_id=row.run_id, version=row.version, actor=ACTOR, not_before=day)
+                return None if dated is LOST else replace(row, version=dated.version, spend_day=day)
+            case RunClosed():
+                return IN_PROGRESS
+            case AskAgain():
+                return None  # the rebuild has raised the row's version
+            case Unavailable():
+                return BUDGET_UNAVAILABLE
+
+    def _marked(self, row: Row, held: Held | AlreadyHeld) -> SubmitAnswer | None:
+        marked = transitions.reserve(run_id=row.run_id, version=row.version, actor=ACTOR)
+        if marked is LOST:
+            return None
+        left = held.balance_micros if isinstance(held, Held) else self._balance_micros
+        return self._announced(replace(row, version=marked.version), balance_micros=left)
+
+    def _dropped(self, row: Row, refused: Insufficient | CapReached) -> SubmitAnswer | None:
+        """402: the row was never. A hold that is still on its way to it finds a tombstone, or is given back."""
+        if transitions.drop(run_id=row.run_id, version=row.version) is LOST:
+            return None
+        money.refund(tenant_id=row.tenant_id, run_id=str(row.run_id), counted=counted_of(row))
+        if isinstance(refused, Insufficient):
+            return answer.drained(price_micros=self._asked.reserved_micros, balance_micros=refused.balance_micros)
+        zone = for_tenant.zone_of(row.tenant_id)
+        return cap_refusal(self._asked, refused, zone=zone, balance_micros=self._balance_micros)
 
     def _announced(self, row: Row, *, balance_micros: int | None) -> SubmitAnswer:
         """The row is RESERVED: make it known by its key, and wake a worker."""

@@ -5,7 +5,7 @@ slow handler, and the mapping may be lost or out of date, so it is believed only
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,7 +16,7 @@ from redis import RedisError
 from redis.client import Pipeline
 
 from budget.redis import connection, keys, view
-from budget.redis.view import SeenBalance
+from budget.redis.view import SeenBalance, SeenCaps
 from dpp_project.constants import IDEM_LOCK_TTL_SECONDS, IDEMPOTENCY_MAPPING_TTL_SECONDS
 from dpp_project.stores.lua import LuaScript
 
@@ -25,6 +25,9 @@ log = structlog.get_logger("dpp.submit")
 _LUA: Final = Path(__file__).parents[1] / "lua"
 _WRITE_MAPPING: Final = LuaScript(_LUA / "write_mapping.lua")
 _UNLOCK: Final = LuaScript(_LUA / "unlock.lua")
+
+
+SeenScopes = Mapping[str | None, SeenCaps | None]
 
 
 class TripMeter(Protocol):
@@ -66,10 +69,14 @@ class Found:
     locked: bool
     mapped_run_id: UUID | None
     money: SeenBalance
+    caps: SeenScopes = field(default_factory=dict)
+    """Looked at where the caller knows of a cap; nothing is decided by it but a refusal."""
 
 
-def take_key_lock(lock: KeyLock, entry: TripMeter) -> Found:
+def take_key_lock(lock: KeyLock, entry: TripMeter, *, capped: Sequence[str | None] = ()) -> Found:
     """Meter the request, take the lock of its key, read its mapping and the balance: one trip.
+
+    `capped` are the scopes that the caller knows a cap of: None for the tenant, else the lineage of its key.
 
     Raises RedisError; then nothing is known, and a lock that was taken lapses.
     """
@@ -78,13 +85,16 @@ def take_key_lock(lock: KeyLock, entry: TripMeter) -> Found:
     pipeline.set(lock.lock_name, lock.token, nx=True, ex=IDEM_LOCK_TTL_SECONDS)
     pipeline.hget(lock.mapping_name, "run_id")
     view.queue_balance(pipeline, lock.tenant_id)
-    entered, locked, mapped, money = pipeline.execute()
+    for lineage_id in capped:
+        view.queue_caps(pipeline, lock.tenant_id, lineage_id)
+    entered, locked, mapped, money, *scopes = pipeline.execute()
     lock.held = bool(locked)
     return Found(
         entry=entered,
         locked=lock.held,
         mapped_run_id=None if mapped is None else UUID(mapped),
         money=view.seen_balance(money),
+        caps={lineage_id: view.seen_caps(seen) for lineage_id, seen in zip(capped, scopes, strict=True)},
     )
 
 

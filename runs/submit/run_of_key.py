@@ -1,9 +1,13 @@
 """Is there a run of this key already? One that stands is answered; a new one, or one left half way, is a row still."""
 
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 from uuid import UUID
 
+from budget.caps import glance
+from budget.caps.figures import CapFigures
+from budget.outcomes import CapReached
 from runs import run_ids, transitions
 from runs.bucket import uploads
 from runs.claims import LOST
@@ -13,7 +17,7 @@ from runs.reads import for_tenant
 from runs.reads.for_budget import created_at_ms
 from runs.states import MoneyState, Stage
 from runs.submissions import Submission
-from runs.submit import answer, key_lock
+from runs.submit import answer, key_lock, spend_dates
 from runs.submit.answer import IN_PROGRESS, SubmitAnswer, SubmitRefusal, Submitted
 from runs.submit.key_lock import Found, KeyLock
 from runs.submit.run_receipt import RunReceipt, run_receipt, run_receipt_of
@@ -32,6 +36,9 @@ class Row:
     created_at_ms: int
     trace_id: str | None
     receipt: RunReceipt
+    lineage_id: UUID | None
+    spend_day: date | None
+    """The row's own: a retry of a key that was rotated meanwhile counts where the row says."""
 
 
 class RunOfKey:
@@ -57,7 +64,7 @@ class RunOfKey:
         if refusal is not None:
             run = self.read()
             return refusal if run is None else self._judged(run)
-        return self._accepted()
+        return self._capped() or self._accepted()
 
     def again(self, run_id: UUID) -> SubmitAnswer | Row:
         """After a step was lost: what has become of the row."""
@@ -89,9 +96,23 @@ class RunOfKey:
         absent = uploads.first_missing(tenant_id=self._asked.tenant_id, keys=pack.uploads(self._asked.inputs))
         return None if absent is None else answer.upload_missing(absent)
 
+    def _capped(self) -> SubmitAnswer | Row | None:
+        """Where the hold would meet a cap. One statement says what day it is and whether the key has a run."""
+        asked, caps, price_micros = self._asked, self._found.caps, self._asked.reserved_micros
+        if glance.first_full(caps, price_micros=price_micros, day=None) is None:
+            return None
+        today, zone, run_id = for_tenant.today_and_run_of_key(asked.tenant_id, asked.idempotency_key)
+        if run_id is not None:
+            return self.again(run_id)
+        reached = glance.first_full(caps, price_micros=price_micros, day=today)
+        if reached is None:
+            return None
+        return cap_refusal(asked, reached, zone=zone, balance_micros=self._found.money.balance_micros)
+
     def _accepted(self) -> SubmitAnswer | Row:
         asked, run_id = self._asked, run_ids.new_run_id()
-        accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR)
+        not_before = spend_dates.latest.of(asked.tenant_id)
+        accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR, not_before=not_before)
         if not isinstance(accepted, Accepted):
             return self.again(accepted.run_id)
         return Row(
@@ -101,6 +122,8 @@ class RunOfKey:
             created_at_ms=created_at_ms(accepted.created_at),
             trace_id=asked.trace_id,
             receipt=run_receipt(run_id, asked),
+            lineage_id=asked.lineage_id,
+            spend_day=accepted.spend_day,
         )
 
     def _judged(self, run: Run) -> SubmitAnswer | Row:
@@ -142,4 +165,19 @@ class RunOfKey:
             created_at_ms=created_at_ms(run.created_at),
             trace_id=run.trace_id,
             receipt=run_receipt_of(run),
+            lineage_id=run.lineage_id,
+            spend_day=run.spend_day,
         )
+
+
+def cap_refusal(asked: Submission, reached: CapReached, *, zone: str, balance_micros: int | None) -> SubmitRefusal:
+    cap = CapFigures(
+        scope=reached.scope,
+        period=reached.period,
+        day=reached.day,
+        zone=zone,
+        limit_micros=reached.limit_micros,
+        used_micros=reached.used_micros,
+        held_micros=reached.held_micros,
+    )
+    return answer.cap_reached(cap, price_micros=asked.reserved_micros, balance_micros=balance_micros)

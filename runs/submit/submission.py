@@ -8,6 +8,7 @@ after each step leaves (docs/concurrency.md has the same windows with their test
     accept          INSERT row and inputs: QUEUED, money NONE                a row nobody sees; a retry resumes it, the
                                                                              sweep of abandoned submits ends it
     hold            the money, one trip                                      the same, and its refund finds the hold
+    date anew       CAS of a row whose date the hold refused: nothing held   the same; the retry holds with that date
     reserve         CAS to money RESERVED                                    a good run without a message: the requeuer
     map             mapping and lock, one trip                               the same; a retry is answered from the row
     send            one message                                              nothing: the run is under way
@@ -17,7 +18,7 @@ its next step, reads again and answers what it finds. A failed send may have bee
 (DPP-09); a submit that loses the claim finds the run started.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from redis import RedisError
 
@@ -29,14 +30,22 @@ from runs.submit.key_lock import KeyLock, TripMeter
 from runs.submit.run_of_key import Row, RunOfKey
 
 
-def submit(*, tenant_id: str, idempotency_key: str, read: Callable[[], Submission], entry: TripMeter) -> SubmitAnswer:
-    """See the module. Raises what the database raises, and what `entry` and `read` raise to refuse the request.
+def submit(
+    *,
+    tenant_id: str,
+    idempotency_key: str,
+    read: Callable[[], Submission],
+    entry: TripMeter,
+    capped: Sequence[str | None] = (),
+) -> SubmitAnswer:
+    """See the module. `capped` are the scopes with a cap: None for the tenant, a lineage for the key.
 
-    A retry with the same key goes on from there.
+    Raises what the database raises, and what `entry` and `read` raise to refuse the request. A retry with the same key
+    goes on from there.
     """
     lock = KeyLock(tenant_id, idempotency_key)
     try:
-        found = key_lock.take_key_lock(lock, entry)
+        found = key_lock.take_key_lock(lock, entry, capped=capped)
     except RedisError as error:
         entry.missed(error)
         return BUDGET_UNAVAILABLE

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from dpp_project.reasons import ReasonCode
 from runs import run_ids, transitions
-from runs.claims import Claim, Lost, Won
+from runs.claims import Claim, Lost, Won, counted_of
 from runs.intents import Intent, ResultPointer
 from runs.models import Run, RunDispute, RunHistory, RunInputs
 from runs.states import MoneyState
@@ -56,6 +56,7 @@ def claim_of(run: Run, *, intent: Intent | None = None, token: str = TOKEN, acto
         money_state=intent.money_state,
         charge_micros=intent.charge_micros,
         was_held=run.money_state == MoneyState.RESERVED,
+        counted=counted_of(run),
     )
 
 

@@ -1,0 +1,35 @@
+"""Whether a cap leaves room for a run, as reserve.lua judges it: seen from outside, where only a refusal is decided."""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Final
+
+from budget.outcomes import CapReached
+from budget.redis.view import SeenCaps
+from budget.redis.windows import PERIODS, CapPeriod, date_number, window
+
+LONGEST_FIRST: Final = tuple(reversed(PERIODS))
+
+
+def first_full(caps: Mapping[str | None, SeenCaps | None], *, price_micros: int, day: date | None) -> CapReached | None:
+    """The first window without room, the tenant's (None) before the key's, the longest first.
+
+    A later `day` than a scope's own ends the windows that it does not lie in; None is each scope's own. A scope that
+    was not seen, or has counted nothing yet, is left to the hold.
+    """
+    for lineage_id, seen in sorted(caps.items(), key=lambda scope: scope[0] is not None):
+        if seen is None or seen.day is None:
+            continue
+        then = max(day or seen.day, seen.day)
+        for period in LONGEST_FIRST:
+            limit = seen.limits[period]
+            counted, used = _in_window(seen, period, then)
+            if limit is not None and limit - counted < price_micros:
+                return CapReached("tenant" if lineage_id is None else "key", period, limit, counted, used, then)
+    return None
+
+
+def _in_window(seen: SeenCaps, period: CapPeriod, day: date) -> tuple[int, int]:
+    if window(date_number(day), period) != window(date_number(seen.day), period):
+        return 0, 0
+    return seen.counted[period], seen.used[period]
