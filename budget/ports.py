@@ -6,7 +6,7 @@
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol
 
 from django.apps import apps
@@ -52,6 +52,16 @@ class Reserved:
     micros: int
 
 
+@dataclass(frozen=True, slots=True)
+class HeldOn:
+    """What the open runs of one date hold; nothing where all of them are at money NONE."""
+
+    tenant_id: str
+    lineage_id: uuid.UUID | None
+    day: date
+    micros: int
+
+
 class OpenRuns(Protocol):
     """Each call but `fence` runs inside the caller's transaction and sees its snapshot. `tenant_id=None`: every tenant.
 
@@ -68,6 +78,9 @@ class OpenRuns(Protocol):
 
     def reserved(self, *, tenant_id: str | None) -> Iterator[Reserved]:
         """The sums of what `open` names with `reserved`, for tenants that have such runs."""
+
+    def held_by_date(self, *, tenant_ids: Sequence[str]) -> Iterator[HeldOn]:
+        """What `open` names of these tenants, by lineage and date; undated runs are left out."""
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
         """Every run not COMMITTED whose money is NONE or RESERVED."""
@@ -91,6 +104,10 @@ class NoRuns:
 
     def reserved(self, *, tenant_id: str | None) -> Iterator[Reserved]:
         del tenant_id
+        return iter(())
+
+    def held_by_date(self, *, tenant_ids: Sequence[str]) -> Iterator[HeldOn]:
+        del tenant_ids
         return iter(())
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:

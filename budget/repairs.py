@@ -15,7 +15,7 @@ from django.db import transaction
 from budget import solo_limit, verify
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import Busy, Rebuilt
-from budget.verify import DifferenceKind, Proof
+from budget.verify import OF_CAPS, DifferenceKind, Proof
 from dpp_project.audit import trail
 from dpp_project.refusals import Refusal
 from tenants.models import Tenant
@@ -56,5 +56,5 @@ def _differing_micros(proof: Proof) -> int:
     return sum(
         abs(it.expected_micros - it.found_micros)
         for it in proof.differences
-        if it.kind is not DifferenceKind.BALANCE_LOST
+        if it.kind is not DifferenceKind.BALANCE_LOST and it.kind not in OF_CAPS
     )

@@ -24,8 +24,9 @@ class SpendScope:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Net: what was charged less what went back."""
+    """Net: what was charged less what went back, in the windows that `day` lies in."""
 
+    day: date
     day_micros: int = 0
     week_micros: int = 0
     month_micros: int = 0
@@ -65,12 +66,18 @@ spent AS MATERIALIZED (
            ) parts
      GROUP BY tenant_id, lineage_id, spend_day
 ),
-counted AS (
+found AS (
     SELECT place, today, spend_day, net FROM asked JOIN spent USING (tenant_id) WHERE asked.lineage_id IS NULL
     UNION ALL
     SELECT place, today, spend_day, net FROM asked JOIN spent USING (tenant_id, lineage_id)
+),
+counted AS (
+    SELECT place, spend_day, net,
+           CASE WHEN %(or_newest)s THEN greatest(today, max(spend_day) OVER (PARTITION BY place))
+                ELSE today END AS today
+      FROM found
 )
-SELECT place,
+SELECT place, max(today),
        coalesce(sum(net) FILTER (WHERE spend_day = today), 0)::bigint,
        coalesce(sum(net) FILTER (WHERE date_trunc('week', spend_day) = date_trunc('week', today)), 0)::bigint,
        coalesce(sum(net) FILTER (WHERE date_trunc('month', spend_day) = date_trunc('month', today)), 0)::bigint,
@@ -79,8 +86,11 @@ SELECT place,
 """
 
 
-def spent(scopes: Iterable[SpendScope]) -> dict[SpendScope, Spent]:
+def spent(scopes: Iterable[SpendScope], *, or_newest: bool = False) -> dict[SpendScope, Spent]:
     """Of every scope asked for, in one statement: each of its tenants is read once, however many of its keys are asked.
+
+    `or_newest`: where a scope has spent on a later date than was asked for, the windows of that date. A clock that was
+    set back then begins no window a second time.
 
     It sees what the caller's transaction sees.
     """
@@ -89,8 +99,9 @@ def spent(scopes: Iterable[SpendScope]) -> dict[SpendScope, Spent]:
         "tenants": [scope.tenant_id for scope in asked],
         "lineages": [scope.lineage_id for scope in asked],
         "days": [scope.day for scope in asked],
+        "or_newest": or_newest,
     }
     with connection.cursor() as cursor:
         cursor.execute(_SPENT, values)
         found = {place: Spent(*micros) for place, *micros in cursor.fetchall()}
-    return {scope: found.get(place, Spent()) for place, scope in enumerate(asked, start=1)}
+    return {scope: found.get(place, Spent(scope.day)) for place, scope in enumerate(asked, start=1)}

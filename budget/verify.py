@@ -2,7 +2,8 @@
 
     Σ ledger = balance + Σ holds + Σ receipt charges of runs not yet committed + credits not yet applied
 
-and run by run: every hold belongs to an open run, every reserved run has its hold, or a finisher and its receipt.
+and run by run: every hold belongs to an open run, every reserved run has its hold, or a finisher and its receipt; and
+for every scope with a cap, window by window (verify_caps.py).
 Nothing is stopped for it: what Postgres says counts when Redis shows the same sequence before and after. A tenant that
 never stands still is closed for VERIFY_GATE_MS at most.
 """
@@ -15,12 +16,14 @@ from typing import Final
 import redis
 from django.db import connection, transaction
 
-from budget import ledger, ports
+from budget import ledger, ports, verify_caps
 from budget.models import PendingCredit
 from budget.ports import OpenRun
 from budget.rebuild.plan import Credit
 from budget.redis import scripts, view
 from budget.redis.view import SeenMoney, SeenReceipt
+from budget.redis.windows import Counted
+from budget.verify_caps import NOT_LOOKED_AT, CapBooks, Moves, SeenScopes
 
 TRIES: Final = 20
 GATED_TRIES: Final = 5
@@ -32,6 +35,9 @@ class DifferenceKind(StrEnum):
     HOLD_WITHOUT_RUN = "HOLD_WITHOUT_RUN"
     HOLD_OF_ANOTHER_AMOUNT = "HOLD_OF_ANOTHER_AMOUNT"
     RUN_WITHOUT_HOLD = "RUN_WITHOUT_HOLD"
+    CAP_COUNTED = "CAP_COUNTED"
+    CAP_USED = "CAP_USED"
+    CAP_LIMITS = "CAP_LIMITS"
     # Of the ledger itself (ledger_audit.py).
     CHARGE_WITHOUT_RUN = "CHARGE_WITHOUT_RUN"
     RUN_OF_ANOTHER_CHARGE = "RUN_OF_ANOTHER_CHARGE"
@@ -50,7 +56,11 @@ class Difference:
     found_micros: int
     run_id: str | None = None
     where: str | None = None
-    """What it is a difference of, where that is no run: a date, a key with its rotations."""
+    """What it is a difference of, where that is no run: a date, a key with its rotations, a scope and its period."""
+
+
+OF_CAPS: Final = frozenset({DifferenceKind.CAP_COUNTED, DifferenceKind.CAP_USED, DifferenceKind.CAP_LIMITS})
+"""What holds are refused by; the money itself is right."""
 
 
 class Verdict(StrEnum):
@@ -88,6 +98,7 @@ class Books:
     total_micros: int
     open_runs: Mapping[str, OpenRun]
     pending: tuple[Credit, ...]
+    caps: tuple[CapBooks, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,7 @@ class Sighting:
     money: SeenMoney
     receipts: Mapping[str, SeenReceipt] = field(default_factory=dict)
     applied: frozenset[str] = frozenset()
+    caps: SeenScopes = field(default_factory=dict)
 
 
 def verify(tenant_id: str) -> Proof:
@@ -126,12 +138,14 @@ def _attempt(client: redis.Redis, tenant_id: str, *, gate: str | None, gated: bo
         return Proof(tenant_id, Verdict.CLOSED)
     if seen.mark.gate != gate:
         return None
-    books = read_books(tenant_id)
+    caps = verify_caps.look(client, tenant_id)
+    books = read_books(tenant_id, caps)
     without_hold = [run_id for run_id, run in books.open_runs.items() if run.claimed and run_id not in seen.holds]
     sighting = Sighting(
         seen,
         view.receipts(client, without_hold),
         frozenset(view.applied(client, [credit.entry_id for credit in books.pending])),
+        caps,
     )
     if view.look_at_balance(client, tenant_id).mark != seen.mark:
         return None
@@ -139,15 +153,22 @@ def _attempt(client: redis.Redis, tenant_id: str, *, gate: str | None, gated: bo
     return Proof(tenant_id, Verdict.DIFFERS if found else Verdict.PROVED, found, gated=gated)
 
 
-def read_books(tenant_id: str) -> Books:
+def read_books(tenant_id: str, caps: SeenScopes = NOT_LOOKED_AT) -> Books:
+    """`caps` are the scopes as Redis has them: what was charged is counted in the windows of their dates."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        rows = PendingCredit.objects.filter(tenant_id=tenant_id).values_list("entry_id", "amount_usd_micros")
+        rows = PendingCredit.objects.filter(tenant_id=tenant_id).values_list(
+            "entry_id", "amount_usd_micros", "entry__lineage_id", "entry__spend_day"
+        )
         return Books(
             ledger.sums_of(tenant_id).total_micros,
             {run.run_id: run for run in ports.open_runs().open(tenant_id=tenant_id)},
-            tuple(Credit(tenant_id, str(entry_id), micros) for entry_id, micros in rows),
+            tuple(
+                Credit(tenant_id, str(entry_id), micros, counted=Counted(None if it is None else str(it), day))
+                for entry_id, micros, it, day in rows
+            ),
+            tuple(verify_caps.read(tenant_id, caps)),
         )
 
 
@@ -171,3 +192,15 @@ def differences(books: Books, seen: Sighting) -> Iterable[Difference]:
     for run_id, run in books.open_runs.items():
         if run.reserved and run_id not in money.holds and run_id not in seen.receipts:
             yield Difference(DifferenceKind.RUN_WITHOUT_HOLD, run.reserved_micros, 0, run_id)
+    for cap in books.caps:
+        for kind, expected, found, scope in verify_caps.compare(cap, seen.caps[cap.lineage_id], _moves(books, seen)):
+            yield Difference(DifferenceKind(kind), expected, found, where=scope)
+
+
+def _moves(books: Books, seen: Sighting) -> Moves:
+    """What has moved in Redis and not in the ledger yet, or the other way round, with where it counts."""
+    runs = books.open_runs
+    coming = [(it.counted, it.amount_micros) for it in books.pending if it.entry_id not in seen.applied]
+    taken = [(runs[run_id].counted, it.charge_micros) for run_id, it in seen.receipts.items() if run_id in runs]
+    held = [(runs[run_id].counted, micros) for run_id, micros in seen.money.holds.items() if run_id in runs]
+    return Moves(charged=(*coming, *taken), held=tuple(held))

@@ -9,6 +9,7 @@ from typing import Final
 
 from budget.ports import EndedRun, OpenRun
 from budget.redis.items import Batch, RebuildItem
+from budget.redis.windows import NOWHERE, Counted
 
 BATCH_ITEMS: Final = 500
 
@@ -22,6 +23,7 @@ class Credit:
     amount_micros: int
     pending: bool = True
     """Its row waits in pending_credits: as long as it does, its receipt must stand."""
+    counted: Counted = NOWHERE
 
 
 def rebuild_items(

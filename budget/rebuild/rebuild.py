@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import redis
@@ -38,6 +38,7 @@ from budget.rebuild import evidence, lease
 from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.lease import RebuildLease
 from budget.rebuild.plan import Credit, rebuild_batches, rebuild_items
+from budget.rebuild.scopes import scope_items
 from budget.redis import keys, scripts
 from budget.redis.connection import one_connection
 from budget.redis.gate import GateClosed
@@ -205,7 +206,7 @@ def _written(client: redis.Redis, tenant_id: str | None, counted: _Counted, toke
         ended_runs=runs.ended(tenant_id=tenant_id, within=timedelta(seconds=keys.RECEIPT_REBUILT_SECONDS)),
         credits_counted=_credits(tenant_id),
     )
-    left = rebuild_batches(counted.balances, beside)
+    left = rebuild_batches(counted.balances, chain(beside, scope_items(tenant_id)))
     while some := list(islice(left, BATCHES_AT_ONCE)):
         outcome = scripts.shared().write(client=client, token=token, batches=some)
         deadline.progressed()

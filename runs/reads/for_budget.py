@@ -1,7 +1,7 @@
 """What the money's rebuild and audit must know of runs: the port that budget declares, filled."""
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,7 +9,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Now
 
 from budget import ports
-from budget.ports import Ask, EndedRun, OpenRun, Reserved
+from budget.ports import Ask, EndedRun, HeldOn, OpenRun, Reserved
 from budget.redis.windows import Counted
 from dpp_project import clock
 from runs import timing, transitions
@@ -45,6 +45,14 @@ class OpenRunsOfTheTable:
         sums = runs.values_list("tenant_id").annotate(Count("run_id"), Sum("reservation_max_cost_usd_micros"))
         for owner, count, micros in sums.iterator(chunk_size=CHUNK):
             yield Reserved(owner, count, int(micros))
+
+    def held_by_date(self, *, tenant_ids: Sequence[str]) -> Iterator[HeldOn]:
+        """A run at money NONE counts nothing yet, and its date is one all the same."""
+        runs = Run.objects.filter(money_state__in=sorted(UNENDED_MONEY), tenant_id__in=tenant_ids)
+        held = Sum("reservation_max_cost_usd_micros", filter=Q(money_state=MoneyState.RESERVED), default=0)
+        by_date = runs.exclude(spend_day=None).order_by().values_list("tenant_id", "lineage_id", "spend_day")
+        for owner, lineage_id, day, micros in by_date.annotate(held=held).iterator(chunk_size=CHUNK):
+            yield HeldOn(owner, lineage_id, day, int(micros))
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
         runs = _of(Run.objects.filter(money_state__in=sorted(UNENDED_MONEY)), tenant_id)

@@ -10,7 +10,8 @@ import pytest
 from django.db import connection, transaction
 
 from budget import ledger, ports
-from budget.ports import Ask, CommittedRun, EndedRun, OpenRun, Reserved, RunPosition
+from budget.ports import Ask, CommittedRun, EndedRun, HeldOn, OpenRun, Reserved, RunPosition
+from budget.redis.windows import Counted
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS money_test_runs (
@@ -113,14 +114,26 @@ class RunsTable:
         ):
             yield Reserved(owner, count, micros)
 
+    def held_by_date(self, *, tenant_ids: Sequence[str]) -> Iterator[HeldOn]:
+        for row in self._all(
+            "SELECT tenant_id, lineage_id, spend_day,"
+            " coalesce(sum(reserved) FILTER (WHERE money = 'RESERVED'), 0)::bigint"
+            " FROM money_test_runs WHERE stage IS DISTINCT FROM 'COMMITTED' AND spend_day IS NOT NULL"
+            " AND tenant_id = ANY(%s) GROUP BY 1, 2, 3",
+            list(tenant_ids),
+        ):
+            yield HeldOn(*row)
+
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
-        for owner, run_id, reserved, money, claimed in self._all(
-            "SELECT tenant_id, run_id::text, reserved, money, stage IS NOT NULL FROM money_test_runs"
+        for owner, run_id, reserved, money, claimed, lineage_id, day in self._all(
+            "SELECT tenant_id, run_id::text, reserved, money, stage IS NOT NULL, lineage_id::text, spend_day"
+            " FROM money_test_runs"
             " WHERE stage IS DISTINCT FROM 'COMMITTED' AND (%s::text IS NULL OR tenant_id = %s)",
             tenant_id,
             tenant_id,
         ):
-            yield OpenRun(owner, run_id, reserved, 1, money == "RESERVED", claimed)
+            counted = Counted(lineage_id, day)
+            yield OpenRun(owner, run_id, reserved, 1, money == "RESERVED", claimed, counted)
 
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         for owner, run_id, reserved, charge in self._all(

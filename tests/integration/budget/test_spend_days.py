@@ -80,7 +80,7 @@ def plain_sum(scope: SpendScope) -> Spent:
             "total_micros": True,
         }
         micros.update({window: -entry.amount_usd_micros for window, holds in windows.items() if holds})
-    return Spent(**micros)
+    return Spent(scope.day, **micros)
 
 
 @pytest.mark.contract("CAP-13")
@@ -159,7 +159,7 @@ def test_what_an_older_release_summed_up_without_days_is_added_by_the_next_sum()
     charge(tenant_id, 3, DAY + timedelta(days=1), day=DAY.date())
     assert summed_up(DAY + timedelta(days=2)) == 1
     assert [row[4] for row in days_of(tenant_id)] == [8]
-    assert spend.spent([scope])[scope] == plain_sum(scope) == Spent(8, 8, 8, 8)
+    assert spend.spent([scope])[scope] == plain_sum(scope) == Spent(DAY.date(), 8, 8, 8, 8)
 
 
 def test_a_sum_and_its_days_are_written_together_or_not_at_all() -> None:

@@ -12,7 +12,7 @@ from budget.rebuild import rebuild
 from budget.redis import keys
 from budget.services import Available
 from runs import transitions
-from runs.claims import LOST, Moved
+from runs.claims import LOST, Moved, counted_of
 from runs.models import Run
 from runs.reads import for_budget
 from runs.reads.for_budget import OpenRunsOfTheTable, created_at_ms
@@ -42,6 +42,7 @@ def test_dpp_55_open_names_every_run_whose_money_has_not_ended() -> None:
             created_at_ms=created_at_ms(run.created_at),
             reserved=state != "accepted",
             claimed=state == "claimed",
+            counted=counted_of(run),
         )
         for state, run in runs.items()
     }

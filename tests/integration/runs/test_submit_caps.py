@@ -1,0 +1,225 @@
+"""A submit under caps: held to the micro, refused with figures that leave nothing behind, dated by the database."""
+
+import threading
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test import Client
+
+from budget.caps import setting
+from budget.caps.setting import CapsSet
+from budget.redis import keys, scripts, view
+from budget.redis.view import SeenCaps
+from dpp_project.stores import redis
+from runs import transitions
+from runs.claims import LOST
+from runs.models import Run
+from tenants import authentication, services
+from tenants.models import Tenant
+from tenants.services import IssuedKey
+from tests.gear import round_trips
+from tests.gear.builders import recovery
+from tests.gear.builders import runs as gear
+from tests.gear.builders.shop import PRICE_MICROS, Shop, a_body, a_request_key, messages
+from tests.gear.builders.tenants import a_key
+
+pytestmark = pytest.mark.contract("CAP-03")
+
+
+def capped(shop: Shop, *, of_key: bool = True, **limits: int | None) -> CapsSet:
+    """In force, and known to this process."""
+    answer = setting.set_caps(
+        tenant_id=shop.tenant.pk,
+        lineage_id=shop.issued.key.lineage_id if of_key else None,
+        changes=limits,  # type: ignore[arg-type]
+        actor="test",
+    )
+    assert isinstance(answer, CapsSet)
+    assert answer.enforced
+    authentication.memory.forget()
+    return answer
+
+
+def seen(shop: Shop, *, of_key: bool = True) -> SeenCaps:
+    found = view.look_at_caps(
+        scripts.shared().client, shop.tenant.pk, str(shop.issued.key.lineage_id) if of_key else None
+    )
+    assert found is not None
+    return found
+
+
+def at(price_usd: str) -> dict[str, Any]:
+    return a_body(reservation={"max_cost_usd": price_usd})
+
+
+def refused(answer: Any) -> dict[str, Any]:
+    assert (answer.status_code, answer.json()["reason_code"]) == (402, "SPEND_CAP_REACHED")
+    cap: dict[str, Any] = answer.json()["cap"]
+    left = max(0, cap["limit_usd_micros"] - cap["used_usd_micros"] - cap["held_usd_micros"])
+    assert cap["left_usd_micros"] == left
+    return cap
+
+
+def today(shop: Shop) -> date:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT (now() AT TIME ZONE zone)::date FROM tenants WHERE tenant_id = %s", [shop.tenant.pk])
+        (found,) = cursor.fetchone()
+    day: date = found
+    return day
+
+
+@pytest.mark.contract("CAP-02")
+def test_cap_02_the_last_micro_is_spent_and_not_one_more(shop: Shop) -> None:
+    capped(shop, day=2 * PRICE_MICROS)
+    held = shop.submit(at("0.4999"))
+    assert held.status_code == 202
+    key = a_request_key()
+    cap = refused(shop.submit(at("0.0002"), key=key))
+    assert (cap["scope"], cap["period"], cap["held_usd_micros"], cap["left_usd_micros"]) == ("key", "day", 499_900, 100)
+    assert cap["window"] == today(shop).isoformat()
+    assert len(shop.runs()) == 1
+    assert shop.submit(at("0.0001"), key=key).status_code == 202, "the same key works, for a price that fits"
+    assert seen(shop).counted["day"] == 2 * PRICE_MICROS
+    recovery.law_holds(shop.tenant)
+
+
+def test_cap_03_a_refusal_by_the_hold_leaves_nothing_either(shop: Shop) -> None:
+    """A principal that has not heard of the cap does not look at it: the hold itself refuses."""
+    answer = shop.submit(at("0.0001"))
+    assert answer.status_code == 202
+    assert len(messages()) == 1
+    setting.set_caps(
+        tenant_id=shop.tenant.pk, lineage_id=shop.issued.key.lineage_id, changes={"total": 100}, actor="test"
+    )
+    cap = refused(shop.submit(at("0.0001")))
+    assert (cap["period"], cap["window"], cap["resets_at"]) == ("total", "ever", None)
+    assert len(shop.runs()) == 1
+    assert messages() == []
+    assert shop.redis_keys("idem_lock*") == []
+    recovery.law_holds(shop.tenant)
+
+
+def test_cap_03_a_price_above_the_cap_itself_says_so(shop: Shop) -> None:
+    capped(shop, of_key=False, week=PRICE_MICROS - 100)
+    answer = shop.submit()
+    assert refused(answer)["scope"] == "tenant"
+    assert "more than the tenant's cap of 0.2499 USD a week itself" in answer.json()["detail"]
+    shop.nothing_happened()
+
+
+def test_cap_03_the_tenant_is_named_before_the_key_and_the_longest_window_first(shop: Shop) -> None:
+    assert shop.submit(at("0.0001")).status_code == 202
+    capped(shop, total=1, month=1, week=1, day=1)
+    capped(shop, of_key=False, week=1, day=1)
+    cap = refused(shop.submit())
+    assert (cap["scope"], cap["period"]) == ("tenant", "week")
+
+
+@pytest.mark.contract("CAP-14")
+def test_cap_14_a_capped_submit_costs_the_trips_and_statements_of_any_other(shop: Shop) -> None:
+    capped(shop, day=10 * PRICE_MICROS)
+    capped(shop, of_key=False, total=10 * PRICE_MICROS)
+    assert shop.submit().status_code == 202  # the key is looked up, and the scripts are loaded
+    with round_trips.counted() as held:
+        assert shop.submit().status_code == 202
+    assert (held.redis, len(held.sql), held.sqs) == (3, 2, 1)
+    capped(shop, day=1)
+    refused(shop.submit())
+    with round_trips.counted() as glanced:
+        refused(shop.submit())
+    assert (glanced.redis, len(glanced.sql), glanced.sqs) == (2, 1, 0), "no row is made to be dropped again"
+
+
+@pytest.mark.contract("CAP-02")
+def test_cap_02_many_at_once_on_one_key_never_pass_its_cap(shop: Shop) -> None:
+    """Beside another key of the tenant, which its own cap does not touch."""
+    capped(shop, month=7 * PRICE_MICROS + PRICE_MICROS // 2)
+    other = Shop(tenant=shop.tenant, issued=a_key(shop.tenant))
+    answers: list[tuple[str, int]] = []
+
+    def submit(who: str, of: Shop) -> None:
+        try:
+            answers.append((who, Shop(of.tenant, of.issued, Client()).submit().status_code))
+        finally:
+            connections.close_all()
+
+    threads = [
+        threading.Thread(target=submit, args=("other" if at % 5 == 0 else "capped", other if at % 5 == 0 else shop))
+        for at in range(25)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == sorted([("capped", 202)] * 7 + [("capped", 402)] * 13 + [("other", 202)] * 5)
+    assert seen(shop).counted["month"] == 7 * PRICE_MICROS
+    recovery.law_holds(shop.tenant)
+
+
+@pytest.mark.contract("CAP-06")
+def test_cap_06_a_rotated_key_goes_on_counting_and_a_new_one_begins_anew(shop: Shop) -> None:
+    capped(shop, total=2 * PRICE_MICROS)
+    assert shop.submit().status_code == 202
+    rotated = services.rotate_key(key_id=shop.issued.key.key_id, actor="test")
+    assert isinstance(rotated, IssuedKey)
+    assert Shop(shop.tenant, rotated).submit().status_code == 202, "both keys within their grace"
+    refused(Shop(shop.tenant, rotated).submit())
+    refused(shop.submit())
+    services.revoke_key(key_id=shop.issued.key.key_id, actor="test")
+    refused(Shop(shop.tenant, rotated).submit())
+    assert Shop(shop.tenant, a_key(shop.tenant)).submit().status_code == 202
+
+
+@pytest.mark.contract("CAP-05")
+def test_cap_05_a_date_that_the_hold_refuses_is_taken_later_and_remembered(shop: Shop) -> None:
+    """As after a clock of the database that was set back: the window of tomorrow has begun already."""
+    capped(shop, day=10 * PRICE_MICROS)
+    tomorrow = today(shop) + timedelta(days=1)
+    name = keys.caps(shop.tenant.pk, str(shop.issued.key.lineage_id))
+    monday = tomorrow - timedelta(days=tomorrow.weekday())
+    redis.client().hset(name, "date", f"{tomorrow:%Y%m%d}{monday:%Y%m%d}")
+    answer = shop.submit()
+    assert answer.status_code == 202
+    first = Run.objects.get(run_id=answer.json()["run_id"])
+    assert (first.spend_day, first.version) == (tomorrow, 2), "dated anew by an edge of its own"
+    second = Run.objects.get(run_id=shop.submit().json()["run_id"])
+    assert (second.spend_day, second.version) == (tomorrow, 1), "this process remembers"
+    assert seen(shop).counted["day"] == 2 * PRICE_MICROS
+
+
+@pytest.mark.contract("CAP-05")
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12"])
+def test_cap_05_the_database_dates_a_run_in_its_tenants_zone(shop: Shop, zone: str) -> None:
+    Tenant.objects.filter(pk=shop.tenant.pk).update(zone=zone)
+    run = Run.objects.get(run_id=shop.submit().json()["run_id"])
+    assert (run.spend_day, run.lineage_id) == (today(shop), shop.issued.key.lineage_id)
+
+
+@pytest.mark.contract("CAP-05")
+@pytest.mark.django_db
+def test_cap_05_only_a_row_that_is_not_held_is_dated_anew_and_only_later() -> None:
+    run = gear.accepted()
+    assert run.spend_day is not None
+    later = transitions.resume(
+        run_id=run.run_id, version=run.version, actor="test", not_before=run.spend_day + timedelta(days=2)
+    )
+    assert later is not LOST
+    earlier = transitions.resume(run_id=run.run_id, version=later.version, actor="test", not_before=run.spend_day)
+    assert earlier is not LOST
+    run.refresh_from_db()
+    assert run.spend_day == run.created_at.date() + timedelta(days=2)
+    held = gear.reserved()
+    moved = transitions.resume(run_id=held.run_id, version=held.version, actor="test", not_before=date(2100, 1, 1))
+    assert moved is LOST
+
+
+@pytest.mark.contract("CAP-09")
+def test_cap_09_a_scope_that_was_lost_is_counted_before_the_next_hold(shop: Shop) -> None:
+    capped(shop, day=2 * PRICE_MICROS)
+    assert shop.submit().status_code == 202
+    redis.client().delete(keys.caps(shop.tenant.pk, str(shop.issued.key.lineage_id)))
+    assert shop.submit().status_code == 202
+    assert seen(shop).counted["day"] == 2 * PRICE_MICROS
+    refused(shop.submit())
