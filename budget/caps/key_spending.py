@@ -47,7 +47,7 @@ def _spending(
     stand: CapsStanding, lineage_id: uuid.UUID, seen: SeenCaps | None, of_ledger: Mapping[CapPeriod, int] | None
 ) -> KeySpending:
     if seen is None:
-        return KeySpending(of_ledger or _by_period(Spent()), (), 0)
+        return KeySpending(of_ledger or _by_period(Spent(stand.today)), (), 0)
     scope = str(lineage_id)
     return KeySpending(reading.spent_now(stand, seen), reading.figures(stand, scope, seen), seen.revision)
 

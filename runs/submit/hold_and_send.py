@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 import structlog
+from django.db import transaction
 
 from budget import services as money
 from budget.outcomes import (
@@ -29,7 +30,7 @@ from runs.submissions import Submission
 from runs.submit import answer, key_lock, spend_dates, wake_worker
 from runs.submit.answer import BUDGET_UNAVAILABLE, IN_PROGRESS, SubmitAnswer, SubmitRefusal, Submitted
 from runs.submit.key_lock import KeyLock
-from runs.submit.run_of_key import ACTOR, Row, RunOfKey, cap_refusal
+from runs.submit.run_of_key import ACTOR, Row, RunOfKey, cap_refusal, tell_refused
 from runs.submit.wake_worker import Wakeup
 
 log = structlog.get_logger("dpp.submit")
@@ -92,8 +93,11 @@ class HoldAndSend:
 
     def _dropped(self, row: Row, refused: Insufficient | CapReached) -> SubmitAnswer | None:
         """402: the row was never. A hold that is still on its way to it finds a tombstone, or is given back."""
-        if transitions.drop(run_id=row.run_id, version=row.version) is LOST:
-            return None
+        with transaction.atomic():
+            if transitions.drop(run_id=row.run_id, version=row.version) is LOST:
+                return None
+            if isinstance(refused, CapReached):
+                tell_refused(self._asked, refused)
         money.refund(tenant_id=row.tenant_id, run_id=str(row.run_id), counted=counted_of(row))
         if isinstance(refused, Insufficient):
             return answer.drained(price_micros=self._asked.reserved_micros, balance_micros=refused.balance_micros)

@@ -5,7 +5,7 @@ from datetime import date
 from typing import Final
 from uuid import UUID
 
-from budget.caps import glance
+from budget.caps import alerts, glance
 from budget.caps.figures import CapFigures
 from budget.outcomes import CapReached
 from runs import run_ids, transitions
@@ -107,6 +107,7 @@ class RunOfKey:
         reached = glance.first_full(caps, price_micros=price_micros, day=today)
         if reached is None:
             return None
+        tell_refused(asked, reached)
         return cap_refusal(asked, reached, zone=zone, balance_micros=self._found.money.balance_micros)
 
     def _accepted(self) -> SubmitAnswer | Row:
@@ -168,6 +169,12 @@ class RunOfKey:
             lineage_id=run.lineage_id,
             spend_day=run.spend_day,
         )
+
+
+def tell_refused(asked: Submission, reached: CapReached) -> None:
+    """The tenant's webhooks hear of the first refusal of a window; a row that goes for it goes with the message."""
+    lineage_id = None if asked.lineage_id is None else str(asked.lineage_id)
+    alerts.tell_full(tenant_id=asked.tenant_id, lineage_id=lineage_id, reached=reached)
 
 
 def cap_refusal(asked: Submission, reached: CapReached, *, zone: str, balance_micros: int | None) -> SubmitRefusal:

@@ -19,8 +19,11 @@ from runs.models import Run
 from tenants import authentication, services
 from tenants.models import Tenant
 from tenants.services import IssuedKey
+from tenants.webhooks import reach
+from tenants.webhooks.event_names import EventName
+from tenants.webhooks.models import WebhookMessage
 from tests.gear import round_trips
-from tests.gear.builders import recovery
+from tests.gear.builders import recovery, webhooks
 from tests.gear.builders import runs as gear
 from tests.gear.builders.shop import PRICE_MICROS, Shop, a_body, a_request_key, messages
 from tests.gear.builders.tenants import a_key
@@ -223,3 +226,22 @@ def test_cap_09_a_scope_that_was_lost_is_counted_before_the_next_hold(shop: Shop
     assert shop.submit().status_code == 202
     assert seen(shop).counted["day"] == 2 * PRICE_MICROS
     refused(shop.submit())
+
+
+@pytest.mark.contract("CAP-11")
+@pytest.mark.parametrize("by", ["the hold", "a glance"])
+def test_cap_11_the_first_refusal_of_a_window_is_told_with_it(
+    shop: Shop, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "network", webhooks.NamesOfTests)
+    webhook = webhooks.an_endpoint(shop.tenant, events=[EventName.CAP_REACHED])
+    assert shop.submit(at("0.0001")).status_code == 202
+    if by == "the hold":  # this process has not heard of the cap, and does not look at it
+        lineage_id = shop.issued.key.lineage_id
+        setting.set_caps(tenant_id=shop.tenant.pk, lineage_id=lineage_id, changes={"day": 1}, actor="test")
+    else:
+        capped(shop, day=1)
+    refused(shop.submit())
+    refused(shop.submit())
+    told = WebhookMessage.objects.filter(tenant_id=webhook.tenant_id, event="cap.reached")
+    assert [one.payload["percent"] for one in told] == [100]
