@@ -21,9 +21,9 @@ from budget.models import PendingCredit
 from budget.ports import OpenRun
 from budget.rebuild.plan import Credit
 from budget.redis import scripts, view
-from budget.redis.view import SeenMoney, SeenReceipt
+from budget.redis.view import SeenMoney, SeenReceipt, SeenScopes
 from budget.redis.windows import Counted
-from budget.verify_caps import NOT_LOOKED_AT, CapBooks, Moves, SeenScopes
+from budget.verify_caps import NOT_LOOKED_AT, CapBooks, Moves
 
 TRIES: Final = 20
 GATED_TRIES: Final = 5

@@ -17,14 +17,13 @@ from django.db.models.functions import Now
 
 from budget import spend
 from budget.redis import view
-from budget.redis.view import SeenCaps
+from budget.redis.view import SeenCaps, SeenScopes
 from budget.redis.windows import PERIODS, CapPeriod, Counted, date_number, window
 from budget.spend import SpendScope
 from tenants.models import SpendCap
 
 JUST_CHANGED: Final = timedelta(minutes=1)
 
-SeenScopes = Mapping[str | None, SeenCaps | None]
 NOT_LOOKED_AT: Final[SeenScopes] = MappingProxyType({})
 Wrong = tuple[str, int, int, str]
 """Its kind, what is expected and found, and the scope with its period."""

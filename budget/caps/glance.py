@@ -1,17 +1,16 @@
 """Whether a cap leaves room for a run, as reserve.lua judges it: seen from outside, where only a refusal is decided."""
 
-from collections.abc import Mapping
 from datetime import date
 from typing import Final
 
 from budget.outcomes import CapReached
-from budget.redis.view import SeenCaps
+from budget.redis.view import SeenCaps, SeenScopes
 from budget.redis.windows import PERIODS, CapPeriod, date_number, window
 
 LONGEST_FIRST: Final = tuple(reversed(PERIODS))
 
 
-def first_full(caps: Mapping[str | None, SeenCaps | None], *, price_micros: int, day: date | None) -> CapReached | None:
+def first_full(caps: SeenScopes, *, price_micros: int, day: date | None) -> CapReached | None:
     """The first window without room, the tenant's (None) before the key's, the longest first.
 
     A later `day` than a scope's own ends the windows that it does not lie in; None is each scope's own. A scope that

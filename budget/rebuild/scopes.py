@@ -25,8 +25,8 @@ _TODAY: Final = """
 SELECT tenant_id, (now() AT TIME ZONE zone)::date FROM tenants WHERE tenant_id = ANY(%s)
 """
 
-Scope = tuple[str, uuid.UUID | None]
-_Held = dict[Scope, dict[date, int]]
+ScopeOfRow = tuple[str, uuid.UUID | None]
+_HeldByDay = dict[ScopeOfRow, dict[date, int]]
 
 
 def scope_items(tenant_id: str | None) -> Iterator[tuple[str, RebuildItem]]:
@@ -60,7 +60,7 @@ def scopes_of(rows: Sequence[SpendCap]) -> Iterator[tuple[SpendCap, SeenCaps]]:
         yield row, _counted(row, found[scope], held.get((row.tenant_id, row.lineage_id), {}))
 
 
-def _day(row: SpendCap, held: _Held, today: Mapping[str, date]) -> date:
+def _day(row: SpendCap, held: _HeldByDay, today: Mapping[str, date]) -> date:
     return max([today[row.tenant_id], *held.get((row.tenant_id, row.lineage_id), {})])
 
 
@@ -76,9 +76,9 @@ def _counted(row: SpendCap, spent: Spent, held: Mapping[date, int]) -> SeenCaps:
     return SeenCaps(row.revision, spent.day, limits, counted, used)
 
 
-def _held(tenant_ids: Sequence[str]) -> _Held:
+def _held(tenant_ids: Sequence[str]) -> _HeldByDay:
     """By scope: each run counts for its tenant, and for the lineage of its key where it has one."""
-    found: _Held = {}
+    found: _HeldByDay = {}
     for it in ports.open_runs().held_by_date(tenant_ids=tenant_ids):
         for lineage_id in {None, it.lineage_id}:
             days = found.setdefault((it.tenant_id, lineage_id), {})

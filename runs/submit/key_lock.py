@@ -5,7 +5,7 @@ slow handler, and the mapping may be lost or out of date, so it is believed only
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,7 +16,7 @@ from redis import RedisError
 from redis.client import Pipeline
 
 from budget.redis import connection, keys, view
-from budget.redis.view import SeenBalance, SeenCaps
+from budget.redis.view import SeenBalance, SeenScopes
 from dpp_project.constants import IDEM_LOCK_TTL_SECONDS, IDEMPOTENCY_MAPPING_TTL_SECONDS
 from dpp_project.stores.lua import LuaScript
 
@@ -25,9 +25,6 @@ log = structlog.get_logger("dpp.submit")
 _LUA: Final = Path(__file__).parents[1] / "lua"
 _WRITE_MAPPING: Final = LuaScript(_LUA / "write_mapping.lua")
 _UNLOCK: Final = LuaScript(_LUA / "unlock.lua")
-
-
-SeenScopes = Mapping[str | None, SeenCaps | None]
 
 
 class TripMeter(Protocol):

@@ -27,6 +27,7 @@ from dpp_project.jobs.registry import PassReport, RunOnce
 from dpp_project.settings import ENV
 from runs import transitions
 from runs.bucket import storage
+from runs.claims import counted_of
 from runs.intents import Intent, ResultPointer
 from runs.models import Run
 from runs.reads.for_budget import created_at_ms
@@ -69,6 +70,7 @@ def unmarked(tenant: Tenant, **values: Any) -> Run:
         run_id=str(run.run_id),
         reserved_micros=run.reservation_max_cost_usd_micros,
         created_at_ms=created_at_ms(run.created_at),
+        counted=counted_of(run),
     )
     assert isinstance(outcome, Held)
     return run
@@ -80,8 +82,8 @@ def queued(tenant: Tenant, **values: Any) -> Run:
     return gear.row(run.run_id)
 
 
-def at_work(tenant: Tenant) -> Run:
-    run = queued(tenant)
+def at_work(tenant: Tenant, **values: Any) -> Run:
+    run = queued(tenant, **values)
     gear.won(transitions.start(run_id=run.run_id, version=run.version, lease_token=gear.LEASE_TOKEN, actor="worker"))
     return gear.row(run.run_id)
 

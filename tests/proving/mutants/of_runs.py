@@ -243,15 +243,15 @@ MUTANTS: Final = (
     Mutant(
         "a run whose mark was lost is announced",
         HOLD_AND_SEND,
-        "                    if marked is not LOST:\n",
-        "                    if marked := replace(row, version=row.version + 1):\n",
+        "        if marked is LOST:\n            return None\n",
+        "        if marked is LOST:\n            marked = replace(row, version=row.version + 1)\n",
         rivals("test_dpp_53_a_sweep_after_the_hold_gives_it_back"),
     ),
     Mutant(
         "a refused hold leaves its row",
         HOLD_AND_SEND,
-        "if transitions.drop(run_id=row.run_id, version=row.version) is not LOST:\n",
-        "if transitions.drop:\n",
+        "if transitions.drop(run_id=row.run_id, version=row.version) is LOST:\n",
+        "if not transitions.drop:\n",
         rivals("test_dpp_08_money_that_went_between_the_glance_and_the_hold_is_402_and_no_row"),
     ),
     Mutant(

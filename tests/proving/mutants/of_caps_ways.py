@@ -1,0 +1,103 @@
+"""Faults in how caps are counted along a run's way, lost and made again."""
+
+from typing import Final
+
+from tests.proving.mutants.mutant import In, Mutant
+
+money: Final = In("integration/budget/test_caps_money")
+submits: Final = In("integration/runs/test_submit_caps")
+ends: Final = In("integration/runs/test_caps_ends")
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        "caps: a finisher counts a run in the day that it is now",
+        "runs/claims.py",
+        "    return Counted(None if run.lineage_id is None else str(run.lineage_id), run.spend_day)\n",
+        "    return Counted(None if run.lineage_id is None else str(run.lineage_id), date.today())\n",
+        ends("test_cap_05_a_run_held_before_midnight_changes_the_windows_of_its_own_day_alone"),
+    ),
+    Mutant(
+        "caps: a resume dates its row without having asked",
+        "runs/transitions.py",
+        'spend_day=Greatest(F("spend_day"), Given("not_before", DateField()))',
+        'spend_day=Given("not_before", DateField())',
+        submits("test_cap_05_only_a_row_that_is_not_held_is_dated_anew_and_only_later"),
+    ),
+    Mutant(
+        "caps: the database's date is not the tenant's",
+        "runs/transitions.py",
+        "(SELECT greatest((now() AT TIME ZONE zone)::date, ",
+        "(SELECT greatest((now() AT TIME ZONE 'UTC')::date, ",
+        submits("test_cap_05_the_database_dates_a_run_in_its_tenants_zone"),
+    ),
+    Mutant(
+        "caps: a charge is entered without its date",
+        "budget/ledger.py",
+        "        SELECT gen_random_uuid(), tenant_id, run_id, 'CHARGE', -taken_micros, actor, lineage_id, spend_day\n",
+        "        SELECT gen_random_uuid(), tenant_id, run_id, 'CHARGE', -taken_micros, actor, lineage_id, NULL::date\n",
+        ends("test_cap_04_what_a_run_does_not_use_is_left_again_as_soon_as_it_is_settled"),
+    ),
+    Mutant(
+        "caps: what a dispute gives back counts nowhere",
+        "runs/operators/disputes.py",
+        "                spend_day=run.spend_day,\n",
+        "",
+        ends("test_cap_08_a_dispute_that_is_refunded_returns_to_the_windows_of_its_run"),
+    ),
+    Mutant(
+        "caps: a credit of a run moves the balance alone",
+        "budget/entries.py",
+        "        counted=_counted(pending.entry),\n",
+        "",
+        ends("test_cap_08_a_dispute_that_is_refunded_returns_to_the_windows_of_its_run"),
+    ),
+    Mutant(
+        "caps: a rebuild forgets the holds",
+        "budget/rebuild/scopes.py",
+        "                counted[period] += micros\n",
+        "                counted[period] += 0\n",
+        money("test_cap_09_a_settled_run_that_is_not_committed_is_held_again_until_its_finisher_settles"),
+    ),
+    Mutant(
+        "caps: a rebuild takes today for the date of a scope",
+        "budget/rebuild/scopes.py",
+        "    found = spend.spent(asked.values(), or_newest=True)\n",
+        "    found = spend.spent(asked.values())\n",
+        money("test_cap_05_a_clock_that_was_set_back_opens_no_window_twice"),
+    ),
+    Mutant(
+        "caps: a rebuild does not look at the dates of open runs",
+        "budget/rebuild/scopes.py",
+        "    return max([today[row.tenant_id], *held.get((row.tenant_id, row.lineage_id), {})])\n",
+        "    return today[row.tenant_id]\n",
+        money("test_cap_05_a_clock_that_was_set_back_opens_no_window_twice"),
+    ),
+    Mutant(
+        "caps: a rebuild leaves the scopes out",
+        "budget/rebuild/rebuild.py",
+        "chain(beside, scope_items(tenant_id))",
+        "chain(beside)",
+        money("test_cap_09_a_lost_scope_is_refused_and_counted_anew[lost-key]"),
+    ),
+    Mutant(
+        "caps: a hold brings no revision",
+        "budget/services.py",
+        "            least=least,\n",
+        "",
+        money("test_cap_07_a_change_that_died_before_redis_is_made_good_by_the_next_hold"),
+    ),
+    Mutant(
+        "caps: what is on its way to a scope is called a difference",
+        "budget/verify.py",
+        "    return Moves(charged=(*coming, *taken), held=tuple(held))\n",
+        "    return Moves(charged=tuple(taken), held=tuple(held))\n",
+        money("test_cap_10_counters_and_books_agree_at_every_stage_and_after_every_rebuild"),
+    ),
+    Mutant(
+        "caps: a glance refuses by a window that has ended",
+        "budget/caps/glance.py",
+        "        return 0, 0\n",
+        "        pass\n",
+        In("unit/test_cap_glance")("test_cap_03_a_window_that_has_ended_is_empty"),
+    ),
+)
