@@ -13,7 +13,7 @@ from django.urls import reverse
 from redis import RedisError
 from unfold.decorators import action, display
 
-from budget import entries, repairs, spending, statements, verify
+from budget import entries, repairs, statements, verify
 from budget.entries import Entered
 from budget.forms import AdjustForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
@@ -21,6 +21,9 @@ from budget.money import format_exact_usd
 from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
 from budget.statements import Overview
+from budget.usage import overview
+from budget.usage.overview import UsageOverview
+from budget.usage.reading import UsageTotals
 from dpp_project import actors, clock
 from dpp_project.console import confirm
 from dpp_project.console.dashboard import Plot
@@ -28,7 +31,6 @@ from dpp_project.console.row_admin import ReadOnlyAdmin
 from dpp_project.refusals import Refusal
 from tenants.scopes import OPERATOR_TENANT_ID
 
-DAYS = 30
 KIND_COLORS = {"TOPUP": "success", "CHARGE": "info", "ADJUST": "warning"}
 
 
@@ -48,9 +50,9 @@ class AccountAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         tenant_id = unquote(object_id)
-        spent = spending.spending_by_day(now=clock.now(), days=DAYS, tenant_id=tenant_id)
-        plot = Plot(labels=[f"{day:%d %b}" for day in spent.days], series={"charged, in micros": spent.micros})
-        context = {"spending": plot, "spending_days": DAYS, "entries": _entries_of(tenant_id)} | (extra_context or {})
+        usage = overview.usage_overview(tenant_id)
+        context = {} if usage is None else _usage_context(usage)
+        context |= {"entries": _entries_of(tenant_id)} | (extra_context or {})
         answer: HttpResponse = super().change_view(request, object_id, form_url, context)
         return answer
 
@@ -199,6 +201,31 @@ def _seen(account: Any) -> Overview | None:
         account.seen_of_money = found if isinstance(found, Overview) else None
     seen: Overview | None = account.seen_of_money
     return seen
+
+
+AMOUNTS = ("net, USD", "charged", "given back", "runs", "tokens")
+
+
+def _usage_context(usage: UsageOverview) -> dict[str, Any]:
+    """What spending.html shows."""
+    charged = [total.charged_micros for _, total in usage.days]
+    back = [total.credited_micros for _, total in usage.days]
+    series = {"charged": charged} | ({"given back": back} if any(back) else {})
+    return {
+        "usage": usage,
+        "usage_plot": Plot(labels=[f"{day:%d %b}" for day, _ in usage.days], series=series, stacked=False),
+        "usage_total": dict(zip(AMOUNTS, _amounts(usage.total), strict=True)),
+        "usage_tables": [
+            {"headers": [name, *AMOUNTS], "rows": [[group, *_amounts(total)] for group, total in groups]}
+            for name, groups in (("pack", usage.packs), ("key", usage.keys))
+            if groups
+        ],
+    }
+
+
+def _amounts(total: UsageTotals) -> tuple[str, ...]:
+    micros = (total.net_micros, total.charged_micros, total.credited_micros)
+    return (*(format_exact_usd(each) for each in micros), f"{total.runs:,}", f"{total.tokens:,}")
 
 
 def _entries_of(tenant_id: str) -> str:

@@ -1,17 +1,18 @@
 """Money on the console's first page."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 from django.urls import reverse
 from redis import RedisError
 
-from budget import ledger, spending
+from budget import ledger
 from budget.models import PendingCredit
 from budget.money import format_exact_usd
 from budget.rebuild import evidence
 from budget.rebuild.evidence import MissingCommits
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
+from budget.usage import reading
 from dpp_project import clock
 from dpp_project.console.dashboard import Figure, Panel, Plot, panel
 from dpp_project.jobs.models import JobReport
@@ -28,10 +29,13 @@ def money_panel() -> Panel:
     drift = "never verified" if last is None else str(last.detail.get("drift_usd_micros", "unknown"))
     if last is not None and (unproved := last.detail.get("unproved")):
         drift += f", and {unproved} tenants unproved"
-    spent = spending.spending_by_day(now=clock.now(), days=DAYS)
+    today = clock.now().astimezone(UTC).date()
+    days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
+    # In the far east it is tomorrow already; that day's charges are shown when it has come here.
+    charged = reading.charged_by_day(start=days[0], end=today + timedelta(days=1))
     return Panel(
         title="Money",
-        description=f"Charges of the last {DAYS} days (UTC), in micros.",
+        description=f"Charges of the last {DAYS} days, each on its tenant's date, in micros.",
         figures=[
             Figure(label="Gate", value=_gate()),
             Figure(
@@ -44,7 +48,7 @@ def money_panel() -> Panel:
                 link=reverse("admin:budget_pendingcredit_changelist"),
             ),
         ],
-        plot=Plot(labels=[f"{day:%d %b}" for day in spent.days], series={"charged": spent.micros}),
+        plot=Plot(labels=[f"{day:%d %b}" for day in days], series={"charged": [charged.get(day, 0) for day in days]}),
         link=reverse("admin:budget_account_changelist"),
         link_text="All accounts",
     )

@@ -144,6 +144,37 @@ def begins(tenant_id: str) -> date | None:
     return first
 
 
+_CHARGED_BY_DAY: Final = """
+SELECT spend_day, sum(charged)::bigint
+  FROM (
+        SELECT spend_day, charged_usd_micros AS charged FROM spend_days
+         WHERE spend_day >= %(start)s::date AND spend_day < %(end)s::date
+        UNION ALL
+        SELECT entries.spend_day, entries.charged
+          FROM tenants
+          LEFT JOIN LATERAL (
+                SELECT through FROM balance_snapshots
+                 WHERE tenant_id = tenants.tenant_id AND has_spend_days ORDER BY through DESC LIMIT 1
+               ) summed ON true
+          JOIN LATERAL (
+                SELECT spend_day, -sum(amount_usd_micros) AS charged FROM ledger_entries
+                 WHERE tenant_id = tenants.tenant_id AND kind = 'CHARGE'
+                   AND spend_day >= %(start)s::date AND spend_day < %(end)s::date
+                   AND created_at >= coalesce(summed.through, '-infinity') AND created_at < 'infinity'
+                 GROUP BY spend_day
+               ) entries ON true
+       ) parts
+ GROUP BY spend_day
+"""
+
+
+def charged_by_day(*, start: date, end: date) -> dict[date, int]:
+    """Of all tenants, each on its own dates."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CHARGED_BY_DAY, {"start": start, "end": end})
+        return dict(cursor.fetchall())
+
+
 @dataclass(frozen=True, slots=True)
 class NewestKey:
     """The last of a line of rotations."""

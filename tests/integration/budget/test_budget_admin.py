@@ -2,26 +2,30 @@
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 import redis
 from django.contrib.auth.models import User
 from django.test import Client
 
-from budget import daily_snapshots, dashboard, entries, ledger, services, spending
+from budget import daily_snapshots, dashboard, entries, ledger, services
 from budget.metrics import OPERATIONS
-from budget.models import BalanceSnapshot, LedgerEntry
+from budget.models import BalanceSnapshot, LedgerEntry, SpendDay
 from budget.rebuild import rebuild
 from budget.redis import keys
+from budget.usage import overview, ranges
 from dpp_project import clock
 from dpp_project.clock import FixedClock
 from dpp_project.jobs import registry, runner
 from dpp_project.observe import metrics
+from tenants import services as services_of_tenants
+from tenants.scopes import Scope
+from tenants.services import IssuedKey
 from tests.gear.builders.console import page
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
-from tests.integration.budget.test_ledger_tables import charge
+from tests.integration.budget.test_ledger_tables import charge, entry
 
 __all__ = ["runs_table"]
 pytestmark = [pytest.mark.contract("DPP-75"), pytest.mark.usefixtures("tenant_id")]
@@ -50,13 +54,47 @@ def test_accounts_show_balance_held_and_charged(console: Client, tenant_id: str,
     assert "t_operator" not in page(console, ACCOUNTS)
 
 
-def test_an_account_plots_what_was_charged_by_day(console: Client, tenant_id: str) -> None:
-    charge(tenant_id, 7, created_at=clock.now() - timedelta(days=1))
-    charge(tenant_id, 5, created_at=clock.now() - timedelta(days=1))
-    charge(tenant_id, 3)
-    spent = spending.spending_by_day(now=clock.now(), days=3, tenant_id=tenant_id)
-    assert list(spent.micros) == [0, 12, 3]
-    assert "Charged by day" in page(console, f"{ACCOUNTS}{tenant_id}/change/")
+@pytest.mark.contract("CAP-16")
+def test_an_account_shows_the_running_months_usage(console: Client, tenant_id: str) -> None:
+    path = f"{ACCOUNTS}{tenant_id}/change/"
+    charge(tenant_id, 9)
+    assert "No run of this month has been charged yet." in page(console, path), "what counts on no date is no usage"
+    issued = services_of_tenants.issue_key(
+        tenant_id=tenant_id, scopes=[Scope.RUNS_READ], label="<b>CI</b>", actor="test"
+    )
+    assert isinstance(issued, IssuedKey)
+    asked = ranges.usage_range(tenant_id)
+    assert isinstance(asked, ranges.UsageRange)
+    last = asked.end - timedelta(days=1)
+    charge(tenant_id, 7, spend_day=asked.start, lineage_id=issued.key.lineage_id)
+    charged = charge(tenant_id, 5, spend_day=asked.start)
+    charge(tenant_id, 3, spend_day=last)
+    charge(tenant_id, 11, spend_day=asked.end)
+    entry(tenant_id, kind="ADJUST", amount_usd_micros=2, run_id=charged.run_id, spend_day=asked.start)
+    seen = overview.usage_overview(tenant_id)
+    assert seen is not None
+    by_day = [(total.charged_micros, total.credited_micros) for _, total in seen.days]
+    assert (by_day[0], by_day[-1], sum(micros for micros, _ in by_day)) == ((12, 2), (3, 0), 15)
+    name = f"dpp_{issued.key.prefix} <b>CI</b>"
+    assert [(key, total.net_micros, total.runs) for key, total in seen.keys] == [(name, 7, 1), ("no key", 6, 2)]
+    assert [(pack, total.net_micros) for pack, total in seen.packs] == [("unknown", 13)]
+    shown = page(console, path)
+    assert f"dpp_{issued.key.prefix} &lt;b&gt;CI&lt;/b&gt;" in shown
+    for amount in ("0.000015", "0.000002", "0.000013", "0.000007"):
+        assert amount in shown
+
+
+def test_the_first_page_plots_every_tenants_charges_on_their_dates(console: Client, tenant_id: str) -> None:
+    today = clock.now().astimezone(UTC).date()
+    for owner in (tenant_id, a_tenant().tenant_id):
+        for day in (3, 2, 1):
+            at = clock.now() - timedelta(days=day)
+            charge(owner, day, spend_day=today - timedelta(days=day), created_at=at)
+    daily_snapshots.sum_up(now=clock.now() - timedelta(days=1), limit=10)
+    assert SpendDay.objects.count() >= 2
+    plot = dashboard.money_panel().plot
+    assert plot is not None
+    assert list(plot.series["charged"])[-4:] == [6, 4, 2, 0]
 
 
 def test_money_being_rebuilt_is_not_shown_as_zero(console: Client, tenant_id: str, valkey: redis.Redis) -> None:
