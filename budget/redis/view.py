@@ -79,8 +79,8 @@ class SeenCaps:
         return self.counted[period] - self.used[period]
 
 
-SeenScopes = Mapping[str | None, SeenCaps | None]
-"""By lineage; None is the tenant. A scope that is absent or cut was seen as None."""
+SeenScopes = Mapping[ScopeId, SeenCaps | None]
+"""A scope that is absent or cut was seen as None."""
 
 _CAPS_FIELDS: Final = ("revision", "date", "limits", "counted", "used")
 _FOUR: Final = re.compile(r"(-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18})", re.ASCII)

@@ -82,6 +82,8 @@ def test_cap_02_the_last_micro_is_spent_and_not_one_more(shop: Shop) -> None:
     cap = refused(shop.submit(at("0.0002"), key=key))
     assert (cap["scope"], cap["period"], cap["held_usd_micros"], cap["left_usd_micros"]) == ("key", "day", 499_900, 100)
     assert cap["window"] == today(shop).isoformat()
+    shown = shop.get("/v1/budget").json()["caps"]
+    assert [{name: one[name] for name in cap} for one in shown] == [cap], "the same figures"
     assert len(shop.runs()) == 1
     assert shop.submit(at("0.0001"), key=key).status_code == 202, "the same key works, for a price that fits"
     assert seen(shop).counted["day"] == 2 * PRICE_MICROS
