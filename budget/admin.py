@@ -1,5 +1,6 @@
 """The console's pages for money (DPP-75): accounts with their actions, the ledger to read."""
 
+import uuid
 from collections.abc import Callable
 from datetime import UTC
 from typing import Any
@@ -13,11 +14,12 @@ from django.urls import reverse
 from redis import RedisError
 from unfold.decorators import action, display
 
-from budget import entries, repairs, statements, verify
+from budget import caps_page, entries, repairs, statements, verify
+from budget.caps import rows, setting
 from budget.entries import Entered
-from budget.forms import AdjustForm, TopUpForm
+from budget.forms import AdjustForm, CapsForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
-from budget.money import format_exact_usd
+from budget.money import format_exact_usd, format_usd
 from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
 from budget.statements import Overview
@@ -29,9 +31,18 @@ from dpp_project.console import confirm
 from dpp_project.console.dashboard import Plot
 from dpp_project.console.row_admin import ReadOnlyAdmin
 from dpp_project.refusals import Refusal
+from tenants import key_page
+from tenants.models import ApiKey
 from tenants.scopes import OPERATOR_TENANT_ID
 
+NOT_ENFORCED = (
+    "The caps are stored, and not in force yet: money is being rebuilt. The next run brings them; so does setting them"
+    " again."
+)
 KIND_COLORS = {"TOPUP": "success", "CHARGE": "info", "ADJUST": "warning"}
+
+
+key_page.register(caps_page.KEY_PANEL)
 
 
 @admin.register(Account)
@@ -40,8 +51,8 @@ class AccountAdmin(ReadOnlyAdmin):
     search_fields = ("tenant_id", "display_name")
     list_per_page = 50
     fields = readonly_fields = ("tenant_id", "display_name", "status", "balance", "held", "charged", "credited")
-    actions_detail = ("top_up", "adjust", "prove", "rebuild")
-    change_form_after_template = "admin/budget/spending.html"
+    actions_detail = ("top_up", "adjust", "set_caps", "prove", "rebuild")
+    change_form_after_template = "admin/budget/account.html"
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).exclude(pk=OPERATOR_TENANT_ID)
@@ -52,6 +63,8 @@ class AccountAdmin(ReadOnlyAdmin):
         tenant_id = unquote(object_id)
         usage = overview.usage_overview(tenant_id)
         context = {} if usage is None else _usage_context(usage)
+        if Account.objects.filter(pk=tenant_id).exists():
+            context |= {"caps": caps_page.of_account(tenant_id), "may_manage": self.has_manage_permission(request)}
         context |= {"entries": _entries_of(tenant_id)} | (extra_context or {})
         answer: HttpResponse = super().change_view(request, object_id, form_url, context)
         return answer
@@ -88,6 +101,43 @@ class AccountAdmin(ReadOnlyAdmin):
     def adjust(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
         return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=entries.adjust)
+
+    @action(description="Spend caps", icon="speed", permissions=["manage"])  # type: ignore[untyped-decorator]
+    def set_caps(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Of the account, or with `?lineage=` of one of its keys."""
+        object_id = unquote(object_id)
+        account, key = self._found(request, object_id), _key_of(object_id, request.GET.get("lineage"))
+        lineage_id = None if key is None else key.lineage_id
+        limits = rows.limits_of(rows.row_of(object_id, lineage_id))
+
+        def act(form: CapsForm) -> HttpResponse:
+            answer = setting.set_caps(
+                tenant_id=object_id,
+                lineage_id=lineage_id,
+                changes=form.limits(),
+                actor=actors.person(request.user),
+                reason=form.cleaned_data["reason"],
+            )
+            if isinstance(answer, Refusal):
+                return self._tell(request, account, messages.ERROR, f"{answer.field}: {answer.detail}")
+            if not answer.enforced:
+                return self._tell(request, account, messages.WARNING, NOT_ENFORCED)
+            return self._tell(
+                request, account, messages.SUCCESS, f"The caps are in force (revision {answer.revision})."
+            )
+
+        return confirm.page(
+            self,
+            request,
+            account if key is None else key,
+            title="Spend caps",
+            text="What runs may cost, of all keys together." if key is None else "What runs of this key may cost.",
+            submit="Set",
+            form_class=CapsForm,
+            act=act,
+            back=reverse("admin:budget_account_change", args=[object_id]),
+            initial={f"{period}_usd": format_usd(limit) for period, limit in limits.items() if limit is not None},
+        )
 
     @action(description="Verify", icon="fact_check", permissions=["manage"])  # type: ignore[untyped-decorator]
     def prove(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -226,6 +276,19 @@ def _usage_context(usage: UsageOverview) -> dict[str, Any]:
 def _amounts(total: UsageTotals) -> tuple[str, ...]:
     micros = (total.net_micros, total.charged_micros, total.credited_micros)
     return (*(format_exact_usd(each) for each in micros), f"{total.runs:,}", f"{total.tokens:,}")
+
+
+def _key_of(tenant_id: str, lineage: str | None) -> ApiKey | None:
+    if lineage is None:
+        return None
+    try:
+        lineage_id = uuid.UUID(lineage)
+    except ValueError:
+        raise Http404 from None
+    key = rows.newest_keys(tenant_id, [lineage_id]).get(lineage_id)
+    if key is None:
+        raise Http404
+    return key
 
 
 def _entries_of(tenant_id: str) -> str:

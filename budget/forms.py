@@ -1,13 +1,22 @@
 """The console's forms for money. What is right is decided by the services; a form reads what was typed."""
 
 import uuid
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from django import forms
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from budget.entries import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX
 from budget.money import AmountInvalid, parse_usd
+from budget.redis.windows import PERIODS, CapPeriod
+
+_EACH: Final[Mapping[CapPeriod, str]] = {
+    "day": "Each day",
+    "week": "Each week, from Monday",
+    "month": "Each month",
+    "total": "In total",
+}
 
 
 def _reference() -> str:
@@ -46,6 +55,41 @@ class AdjustForm(TopUpForm):
         text = self.cleaned_data["amount_usd"]
         size = _micros(text.removeprefix("-"))
         return -size if text.startswith("-") else size
+
+
+class CapsForm(forms.Form):
+    """All four limits as they are to be; what is left empty has none."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for period in PERIODS:
+            self.fields[f"{period}_usd"] = forms.CharField(
+                label=f"{_EACH[period]}, in USD",
+                required=False,
+                help_text="Exactly four decimals, such as 5.0000. Empty: no limit; 0.0000: no run at all.",
+                widget=UnfoldAdminTextInputWidget,
+            )
+        self.fields["reason"] = forms.CharField(
+            max_length=TEXT_LENGTH_MAX,
+            required=False,
+            help_text="Kept in the audit trail, which the tenant reads.",
+            widget=UnfoldAdminTextInputWidget,
+        )
+
+    def clean(self) -> dict[str, Any]:
+        found: dict[str, Any] = super().clean() or {}
+        for period in PERIODS:
+            text = found.get(f"{period}_usd", "")
+            try:
+                found[f"{period}_usd"] = parse_usd(text, least=0) if text else None
+            except AmountInvalid as error:
+                self.add_error(f"{period}_usd", str(error))
+        if (reason := found.get("reason")) and not reason.isprintable():
+            self.add_error("reason", "must be printable characters")
+        return found
+
+    def limits(self) -> dict[CapPeriod, int | None]:
+        return {period: self.cleaned_data[f"{period}_usd"] for period in PERIODS}
 
 
 def _micros(text: str) -> int:

@@ -19,7 +19,7 @@ from dpp_project import actors, clock
 from dpp_project.console import confirm
 from dpp_project.console.row_admin import KeptAdmin, WrittenOnceAdmin
 from dpp_project.refusals import Refusal
-from tenants import services
+from tenants import key_page, services
 from tenants.forms import NewKeyForm, RotateForm, TenantForm, WhyForm
 from tenants.models import ApiKey, Tenant
 from tenants.scopes import OPERATOR_TENANT_ID
@@ -268,6 +268,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
     list_select_related = ("tenant",)
     search_fields = ("prefix", "label", "tenant__tenant_id", "tenant__display_name")
     actions_detail = ("rotate", "revoke")
+    change_form_after_template = "admin/tenants/key_panels.html"
     readonly_fields = (
         *("name", "key_id", "tenant", "label", "allows", "state", "created_at"),
         *("expires_at", "revoked_at", "last_used_at", "replaced_by"),
@@ -284,6 +285,15 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
     @display(description="state", ordering="status", label=STATE_COLORS)  # type: ignore[untyped-decorator]
     def state(self, key: ApiKey) -> str:
         return services.state_of(key, clock.now())
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        key = self.get_object(request, unquote(object_id))
+        shown = [] if key is None else [it for it in key_page.panels() if request.user.has_perm(it.permission)]
+        context = {"key_panels": [(it.template, it.build(key)) for it in shown]} | (extra_context or {})
+        answer: HttpResponse = super().change_view(request, object_id, form_url, context)
+        return answer
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001, FBT002  Django's
         return super().get_form(request, obj, change, **(kwargs if obj else kwargs | {"form": NewKeyForm}))

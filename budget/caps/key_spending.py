@@ -4,19 +4,14 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import redis
-
 from budget import spend
 from budget.caps import reading
 from budget.caps.figures import CapFigures
 from budget.caps.reading import CapsStanding
-from budget.outcomes import Closed, Unavailable
-from budget.redis import scripts, view
-from budget.redis.view import ScopeId, SeenCaps
+from budget.outcomes import Unavailable
+from budget.redis.view import SeenCaps
 from budget.redis.windows import CapPeriod
 from budget.spend import SpendScope, Spent
-
-TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +30,7 @@ def spending_of(tenant_id: str, lineages: Collection[uuid.UUID]) -> dict[uuid.UU
     The two agree but for charges on their way from the one to the other, which takes milliseconds.
     """
     stand = reading.standing(tenant_id, lineages)
-    counted = _counted(stand)
+    counted = reading.counted(stand)
     if isinstance(counted, Unavailable):
         return counted
     others = [SpendScope(tenant_id, one, stand.today) for one in lineages if str(one) not in counted]
@@ -50,25 +45,6 @@ def _spending(
         return KeySpending(of_ledger or _by_period(Spent(stand.today)), (), 0)
     scope = str(lineage_id)
     return KeySpending(reading.spent_now(stand, seen), reading.figures(stand, scope, seen), seen.revision)
-
-
-def _counted(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
-    if not stand.scopes:
-        return {}
-    client = scripts.shared().client
-    try:
-        for _ in range(TRIES):
-            mark, seen = view.look_at_scopes(client, stand.tenant_id, stand.scopes)
-            if not mark.is_open():
-                return Unavailable(Closed.EPOCH)
-            lost = reading.missing(stand, seen)
-            if not lost:
-                return {scope: caps for scope, caps in seen.items() if caps is not None}
-            if not reading.brought_back(stand.tenant_id, lost):
-                return Unavailable(Closed.CAPS)
-    except redis.RedisError:
-        return Unavailable(Closed.REDIS)
-    return Unavailable(Closed.CAPS)
 
 
 def _by_period(spent: Spent) -> dict[CapPeriod, int]:

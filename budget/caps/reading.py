@@ -8,16 +8,21 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
+import redis
 from django.db import connection
 
 from budget.caps import enforcing, rows
 from budget.caps.figures import CapFigures
+from budget.outcomes import Closed, Unavailable
+from budget.redis import scripts, view
 from budget.redis.view import ScopeId, SeenCaps
 from budget.redis.windows import PERIODS, CapPeriod, date_number, window
 
-_STANDING = """
+TRIES: Final = 3
+
+_STANDING: Final = """
 SELECT tenants.zone, tenants.low_balance_usd_micros, (now() AT TIME ZONE tenants.zone)::date, caps.lineage_id,
        caps.revision
   FROM tenants
@@ -72,6 +77,26 @@ def brought_back(tenant_id: str, scopes: Iterable[ScopeId]) -> bool:
     found = rows.rows_of(tenant_id)
     wanted = [found[None if scope is None else uuid.UUID(scope)] for scope in scopes]
     return all(enforcing.put_in_force(row) for row in wanted)
+
+
+def counted(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
+    """Every scope that has caps, as of one moment."""
+    if not stand.scopes:
+        return {}
+    client = scripts.shared().client
+    try:
+        for _ in range(TRIES):
+            mark, seen = view.look_at_scopes(client, stand.tenant_id, stand.scopes)
+            if not mark.is_open():
+                return Unavailable(Closed.EPOCH)
+            lost = missing(stand, seen)
+            if not lost:
+                return {scope: caps for scope, caps in seen.items() if caps is not None}
+            if not brought_back(stand.tenant_id, lost):
+                return Unavailable(Closed.CAPS)
+    except redis.RedisError:
+        return Unavailable(Closed.REDIS)
+    return Unavailable(Closed.CAPS)
 
 
 def figures(stand: CapsStanding, scope: ScopeId, seen: SeenCaps | None) -> list[CapFigures]:

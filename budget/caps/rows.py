@@ -1,7 +1,7 @@
 """The rows of caps as they stand. They are written by setting.py and new_keys.py alone."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from budget.redis.windows import PERIODS, CapPeriod
@@ -43,9 +43,14 @@ def is_capped(tenant_id: str, lineage_id: uuid.UUID | None) -> bool:
     return any(limit is not None for limit in limits_of(row_of(tenant_id, lineage_id)).values())
 
 
+def newest_keys(tenant_id: str, lineages: Iterable[uuid.UUID]) -> dict[uuid.UUID, ApiKey]:
+    """By which people know a lineage."""
+    found = ApiKey.objects.filter(tenant_id=tenant_id, lineage_id__in=list(lineages)).order_by("created_at", "key_id")
+    return {key.lineage_id: key for key in found}
+
+
 def scope_name(tenant_id: str, lineage_id: uuid.UUID | None) -> str:
     """The scope as the audit trail and logs name it: a lineage by its newest key."""
     if lineage_id is None:
         return f"caps of tenant {tenant_id}"
-    newest = ApiKey.objects.filter(tenant_id=tenant_id, lineage_id=lineage_id).order_by("-created_at", "-key_id")
-    return f"caps of key {newest[0]}"
+    return f"caps of key {newest_keys(tenant_id, [lineage_id])[lineage_id]}"

@@ -35,9 +35,10 @@ def page(
     form_class: type[AnyForm],
     act: Callable[[AnyForm], HttpResponse],
     back: str | None = None,
+    initial: dict[str, Any] | None = None,
 ) -> HttpResponse:
     """The confirming page, or what `act` answers once a valid form was sent."""
-    form = form_class(request.POST if request.method == "POST" else None)
+    form = form_class(request.POST if request.method == "POST" else None, initial=initial)
     if request.method == "POST" and form.is_valid():
         return act(form)
     back = back or reverse(admin_urlname(model_admin.opts, "change"), args=[quote(subject.pk)])  # type: ignore[arg-type]

@@ -230,6 +230,26 @@ def _(it: Scene) -> tuple[Act, Act]:
     )
 
 
+@case("console budget.account set_caps")
+def _(it: Scene) -> tuple[Act, Act]:
+    path = f"budget/account/{it.tenant_id}/set_caps/?lineage={it.shop.issued.key.lineage_id}"
+    return lambda: it.post(path, day_usd="5"), lambda: it.post(path, day_usd="5.0000", reason="an agent")
+
+
+@case("command caps set")
+def _(it: Scene) -> tuple[Act, Act]:
+    common = ("caps", "set", it.tenant_id, "--key", str(it.shop.issued.key))
+    return lambda: it.command(*common), lambda: it.command(*common, "--day", "5.0000")
+
+
+@case("command caps clear")
+def _(it: Scene) -> tuple[Act, Act]:
+    it.command("caps", "set", it.tenant_id, "--day", "5.0000")
+    return lambda: it.command("caps", "clear", it.tenant_id, "--key", "dpp_none"), lambda: it.command(
+        "caps", "clear", it.tenant_id
+    )
+
+
 @case("console budget.account rebuild")
 def _(it: Scene) -> tuple[Act, Act]:
     return (

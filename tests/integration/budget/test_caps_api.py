@@ -385,6 +385,19 @@ def test_a_cap_lowered_below_what_is_counted_leaves_nothing(owner: Caller, tenan
     assert [shown[f"{it}_usd_micros"] for it in ("limit", "used", "held", "left")] == [100_000, 200_000, 0, 0]
 
 
+@pytest.mark.contract("CAP-07")
+def test_a_look_brings_a_change_that_never_came_to_redis(owner: Caller, tenant: Tenant) -> None:
+    """As a death between the commit and Redis leaves it."""
+    limited(tenant, owner.issued.key, day=500_000)
+    SpendCap.objects.update(revision=2, day_usd_micros=400_000)
+    [shown] = owner.ask("GET", "budget")["caps"]
+    assert shown["limit_usd_micros"] == 400_000
+    SpendCap.objects.update(revision=3, day_usd_micros=300_000)
+    [listed] = owner.ask("GET", "keys")["keys"]
+    assert (listed["caps"][0]["limit_usd_micros"], listed["caps_revision"]) == (300_000, 3)
+    assert scope_of(tenant, owner.issued.key.lineage_id).revision == 3
+
+
 def test_zone_and_threshold_are_changed_one_by_one(owner: Caller) -> None:
     assert owner.ask("PATCH", "budget", {"zone": "Europe/Berlin", "low_usd": "3.0000"}) == {
         "zone": "Europe/Berlin",

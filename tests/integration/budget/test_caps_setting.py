@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import transaction
 
 from budget.caps import enforcing, rows, setting
 from budget.caps.setting import CapsSet
@@ -21,6 +22,8 @@ from tenants import services
 from tenants.models import ApiKey, SpendCap, Tenant
 from tenants.scopes import OPERATOR_TENANT_ID
 from tests.gear.builders.tenants import a_key, a_tenant
+from tests.gear.faults.rivals import OnAnotherConnection
+from tests.gear.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("CAP-01", "CAP-07")]
 
@@ -69,6 +72,7 @@ def of_limits(**limits: int | None) -> dict[str, int | None]:
 def test_caps_are_set_changed_and_taken_away_period_by_period(tenant: Tenant) -> None:
     set_caps(tenant, {"day": 5, "total": MAX_MICROS})
     assert set_caps(tenant, {"day": 0, "week": 7}).limits == of_limits(day=0, week=7, total=MAX_MICROS)
+    SpendCap.objects.update(told={"week": ["20261116", 80]})
     gone = set_caps(tenant, {"day": None, "week": None, "total": None})
     assert (gone.limits, gone.revision) == (rows.NO_LIMITS, 3)
     row = SpendCap.objects.get(tenant=tenant)
@@ -148,6 +152,17 @@ def test_two_changes_at_once_take_turns_and_the_later_stands(tenant: Tenant, mon
     late = set_caps(tenant, {"day": 2})
     assert (late.revision, late.enforced) == (2, True), "a later change is in force, and this one is not let past it"
     assert (in_redis(tenant).revision, in_redis(tenant).limits["day"]) == (3, 3)
+
+
+def test_a_change_waits_for_the_one_before_it(tenant: Tenant) -> None:
+    set_caps(tenant, {"day": 1})
+    with transaction.atomic():
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        late = OnAnotherConnection(lambda: set_caps(tenant, {"week": 2}))
+        wait_until(late.waits_for_a_lock)
+        SpendCap.objects.update(revision=2, day_usd_micros=5)
+    answer = late.answer()
+    assert (answer.revision, answer.limits) == (3, of_limits(day=5, week=2))
 
 
 @pytest.mark.parametrize("micros", [-1, MAX_MICROS + 1])

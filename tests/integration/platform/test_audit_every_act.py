@@ -34,6 +34,7 @@ READS = {
     *("command auth_errors list", "command auth_errors show"),
     *("command events list", "command events show"),
     *("command emergency_stop status", "command submits status"),
+    "command caps show",
     *("command webhooks list", "command webhooks show"),
 }
 """Found by the rule, and they only read."""
