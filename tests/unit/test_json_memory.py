@@ -19,6 +19,13 @@ TOO_MANY: Final = "The body is not strict JSON: it holds too many arrays, object
 FACE: Final = "\U0001f600"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """What earlier tests left is looked through once, and not for each body: it may be millions of objects."""
+    gc.collect()
+    gc.freeze()
+
+
 def names() -> Iterator[str]:
     """The shortest there are, each once."""
     letters = string.ascii_letters + string.digits
