@@ -60,5 +60,5 @@ class CapFigures:
             **{f"{name}_usd_micros": micros for name, micros in amounts.items()},
             **{f"{name}_usd": format_usd(micros) for name, micros in amounts.items()},
             "zone": self.zone,
-            "resets_at": None if ends is None else ends.isoformat(),
+            "resets_at": None if ends is None else ends.isoformat().replace("+00:00", "Z"),
         }
