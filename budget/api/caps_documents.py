@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,7 +39,13 @@ class CapWindow(CapDocument):
     held_usd: str
     left_usd: str
     zone: str = Field(examples=["Europe/Berlin"])
-    resets_at: datetime | None = Field(description="The local midnight that ends it; null for the total, which stays.")
+    resets_at: Annotated[
+        str | None,
+        Field(
+            description="The local midnight that ends it, with its offset; null for the total, which stays.",
+            json_schema_extra={"format": "date-time"},
+        ),
+    ]
 
     @classmethod
     def of(cls, figures: CapFigures) -> Self:

@@ -367,7 +367,7 @@ def test_the_budget_shows_each_window_with_a_limit(owner: Caller, tenant: Tenant
     day, total = budget["caps"]
     assert (budget["held_usd_micros"], budget["zone"], budget["low_usd"]) == (90_000, "UTC", None)
     assert [day[f"{it}_usd_micros"] for it in ("limit", "used", "held", "left")] == [500_000, 0, 0, 500_000]
-    assert (day["window"], day["resets_at"]) == (today().isoformat(), f"{today() + timedelta(days=1)}T00:00:00Z")
+    assert (day["window"], day["resets_at"]) == (today().isoformat(), f"{today() + timedelta(days=1)}T00:00:00+00:00")
     assert [total[f"{it}_usd_micros"] for it in ("limit", "used", "held", "left")] == [
         *(700_000, 200_000),
         *(90_000, 410_000),
