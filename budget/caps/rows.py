@@ -24,6 +24,12 @@ def rows_of(tenant_id: str) -> dict[uuid.UUID | None, SpendCap]:
     return {row.lineage_id: row for row in SpendCap.objects.filter(tenant_id=tenant_id)}
 
 
+def revision_of(tenant_id: str, lineage_id: uuid.UUID | None) -> int:
+    """0 where the lineage, or a run without one, never had caps."""
+    row = None if lineage_id is None else row_of(tenant_id, lineage_id)
+    return 0 if row is None else row.revision
+
+
 def limits_of(row: SpendCap | None) -> dict[CapPeriod, int | None]:
     return dict(NO_LIMITS) if row is None else {period: getattr(row, column(period)) for period in PERIODS}
 

@@ -7,6 +7,7 @@ import structlog
 from django.db import transaction
 
 from budget import services as money
+from budget.caps import rows as caps
 from budget.outcomes import (
     AlreadyHeld,
     AskAgain,
@@ -18,6 +19,7 @@ from budget.outcomes import (
     RunClosed,
     Unavailable,
 )
+from budget.redis.windows import LeastRevisions
 from dpp_project.aws.sqs_sender import SendFailed
 from dpp_project.reasons import ReasonCode
 from runs import transitions
@@ -56,7 +58,7 @@ class HoldAndSend:
                 reserved_micros=self._asked.reserved_micros,
                 created_at_ms=row.created_at_ms,
                 counted=counted_of(row),
-                least=self._asked.least,
+                least=self._least(row),
             )
             moved = self._follow(row, outcome)
             if moved is None:
@@ -65,6 +67,12 @@ class HoldAndSend:
                 return moved
             row = moved
         return IN_PROGRESS
+
+    def _least(self, row: Row) -> LeastRevisions:
+        """A principal knows the caps of its own key; a retry by another key carries on a row that counts elsewhere."""
+        if row.lineage_id == self._asked.lineage_id:
+            return self._asked.least
+        return LeastRevisions(self._asked.least.tenant, caps.revision_of(row.tenant_id, row.lineage_id))
 
     def _follow(self, row: Row, outcome: HoldOutcome) -> SubmitAnswer | Row | None:
         """What the hold's outcome comes to: an answer, or the row as it is now to hold again; None where it is lost."""
@@ -97,7 +105,7 @@ class HoldAndSend:
             if transitions.drop(run_id=row.run_id, version=row.version) is LOST:
                 return None
             if isinstance(refused, CapReached):
-                tell_refused(self._asked, refused)
+                tell_refused(row.tenant_id, row.lineage_id, refused)
         money.refund(tenant_id=row.tenant_id, run_id=str(row.run_id), counted=counted_of(row))
         if isinstance(refused, Insufficient):
             return answer.drained(price_micros=self._asked.reserved_micros, balance_micros=refused.balance_micros)

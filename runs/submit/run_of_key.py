@@ -99,15 +99,15 @@ class RunOfKey:
     def _capped(self) -> SubmitAnswer | Row | None:
         """Where the hold would meet a cap. One statement says what day it is and whether the key has a run."""
         asked, caps, price_micros = self._asked, self._found.caps, self._asked.reserved_micros
-        if glance.first_full(caps, price_micros=price_micros, day=None) is None:
+        if glance.first_full(caps, price_micros=price_micros, day=None, least=asked.least) is None:
             return None
         today, zone, run_id = for_tenant.today_and_run_of_key(asked.tenant_id, asked.idempotency_key)
         if run_id is not None:
             return self.again(run_id)
-        reached = glance.first_full(caps, price_micros=price_micros, day=today)
+        reached = glance.first_full(caps, price_micros=price_micros, day=today, least=asked.least)
         if reached is None:
             return None
-        tell_refused(asked, reached)
+        tell_refused(asked.tenant_id, asked.lineage_id, reached)
         return cap_refusal(asked, reached, zone=zone, balance_micros=self._found.money.balance_micros)
 
     def _accepted(self) -> SubmitAnswer | Row:
@@ -171,10 +171,10 @@ class RunOfKey:
         )
 
 
-def tell_refused(asked: Submission, reached: CapReached) -> None:
+def tell_refused(tenant_id: str, lineage_id: UUID | None, reached: CapReached) -> None:
     """The tenant's webhooks hear of the first refusal of a window; a row that goes for it goes with the message."""
-    lineage_id = None if asked.lineage_id is None else str(asked.lineage_id)
-    alerts.tell_full(tenant_id=asked.tenant_id, lineage_id=lineage_id, reached=reached)
+    whose = None if lineage_id is None else str(lineage_id)
+    alerts.tell_full(tenant_id=tenant_id, lineage_id=whose, reached=reached)
 
 
 def cap_refusal(asked: Submission, reached: CapReached, *, zone: str, balance_micros: int | None) -> SubmitRefusal:

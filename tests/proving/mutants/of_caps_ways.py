@@ -7,6 +7,7 @@ from tests.proving.mutants.mutant import In, Mutant
 money: Final = In("integration/budget/test_caps_money")
 submits: Final = In("integration/runs/test_submit_caps")
 ends: Final = In("integration/runs/test_caps_ends")
+races: Final = In("integration/runs/test_submit_caps_races")
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
@@ -92,6 +93,27 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    return Moves(charged=(*coming, *taken), held=tuple(held))\n",
         "    return Moves(charged=tuple(taken), held=tuple(held))\n",
         money("test_cap_10_counters_and_books_agree_at_every_stage_and_after_every_rebuild"),
+    ),
+    Mutant(
+        "caps: a glance refuses by limits older than its caller knows",
+        "budget/caps/glance.py",
+        " or seen.revision < known:",
+        ":",
+        races("test_cap_07_a_raised_cap_that_died_before_redis_is_brought_by_the_next_submit"),
+    ),
+    Mutant(
+        "caps: another key's retry asks for its own revision",
+        "runs/submit/hold_and_send.py",
+        "        if row.lineage_id == self._asked.lineage_id:\n            return self._asked.least\n",
+        "        if True:\n            return self._asked.least\n",
+        races("test_cap_06_another_keys_retry_counts_where_the_row_does"),
+    ),
+    Mutant(
+        "caps: a refusal is told of the key that retried",
+        "runs/submit/hold_and_send.py",
+        "tell_refused(row.tenant_id, row.lineage_id, refused)",
+        "tell_refused(row.tenant_id, self._asked.lineage_id, refused)",
+        races("test_cap_06_another_keys_retry_counts_where_the_row_does"),
     ),
     Mutant(
         "caps: a glance refuses by a window that has ended",
