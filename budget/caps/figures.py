@@ -16,6 +16,13 @@ PERIOD_WORDS: Final[Mapping[CapPeriod, str]] = {
     "total": "ever",
 }
 
+LIMIT_WORDS: Final[Mapping[CapPeriod, str]] = {
+    "day": "a day",
+    "week": "a week",
+    "month": "a month",
+    "total": "in total",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class CapFigures:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from budget.caps.figures import CapFigures
+from budget.caps.figures import LIMIT_WORDS, CapFigures
 from budget.money import format_usd
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
@@ -36,7 +36,6 @@ class SubmitRefusal(Refusal):
 
 
 SubmitAnswer = Submitted | SubmitRefusal
-_EACH: Final = {"day": "a day", "week": "a week", "month": "a month", "total": "in total"}
 
 IN_PROGRESS: Final = SubmitRefusal(
     reason=ReasonCode.IDEMPOTENCY_IN_PROGRESS,
@@ -96,7 +95,7 @@ def cap_reached(cap: CapFigures, *, price_micros: int, balance_micros: int | Non
     """`cap` is the window that has no room, with the figures that the refusal itself was made by."""
     price, limit = format_usd(price_micros), format_usd(cap.limit_micros)
     whose = "key's" if cap.scope == "key" else "tenant's"
-    named = f"the {whose} cap of {limit} USD {_EACH[cap.period]}"
+    named = f"the {whose} cap of {limit} USD {LIMIT_WORDS[cap.period]}"
     if price_micros > cap.limit_micros:
         detail = f"The run may cost {price} USD, more than {named} itself."
     else:

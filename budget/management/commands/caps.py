@@ -6,7 +6,7 @@ from typing import Any, Final
 from django.core.management.base import CommandParser
 
 from budget.caps import reading, rows, setting
-from budget.caps.figures import PERIOD_WORDS, CapFigures
+from budget.caps.figures import LIMIT_WORDS, CapFigures
 from budget.caps.reading import CapsStanding
 from budget.caps.setting import CapsSet
 from budget.money import MAX_MICROS, AmountInvalid, format_usd, parse_usd
@@ -44,7 +44,7 @@ class Command(OpsCommand):
             parser.add_argument(
                 f"--{period}",
                 metavar="USD",
-                help=f"set: at most so much {PERIOD_WORDS[period]}, with four decimals, such as 5.0000; 0.0000 stops"
+                help=f"set: at most so much {LIMIT_WORDS[period]}, with four decimals, such as 5.0000; 0.0000 stops"
                 f" every run, {NONE} takes the limit away",
             )
         parser.add_argument(
