@@ -70,14 +70,20 @@ def read_date(text: str) -> date:
     return found
 
 
+def zone_and_today(tenant_id: str) -> tuple[str, date] | None:
+    """By the database's clock, which dates the runs as well."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT zone, (now() AT TIME ZONE zone)::date FROM tenants WHERE tenant_id = %s", [tenant_id])
+        found: tuple[str, date] | None = cursor.fetchone()
+    return found
+
+
 def usage_range(tenant_id: str, *, start: date | None = None, end: date | None = None) -> UsageRange | Refusal:
     """Without dates the running month. Alone, `start` means up to its end, and `end` the month before it ends.
 
     The refusal's field is tenant_id, from or to.
     """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT zone, (now() AT TIME ZONE zone)::date FROM tenants WHERE tenant_id = %s", [tenant_id])
-        found = cursor.fetchone()
+    found = zone_and_today(tenant_id)
     if found is None:
         return Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "tenant_id")
     zone, today = found

@@ -291,8 +291,10 @@ def test_days_that_are_not_what_was_summed_up_are_found_and_named(
 
 @pytest.mark.contract("CAP-10")
 def test_a_daily_sum_that_is_written_behind_the_walk_is_left_to_the_next(spent_days: str) -> None:
+    for hours in range(1, 4):
+        spent(spent_days, -10, LONG_AGO + timedelta(days=6, hours=hours))
     chunks = ledger_audit.audit(spent_days)
-    seen = [next(chunks) for _ in range(8)]  # all 24 entries, but not yet their end
+    seen = [next(chunks) for _ in range(9)]  # all 27 entries, but not yet their end
     assert daily_snapshots.sum_up(now=LONG_AGO + timedelta(days=5, hours=7), limit=10) == 0
     assert daily_snapshots.sum_up(now=LONG_AGO + timedelta(days=6, hours=1), limit=10) == 1
     assert [it for chunk in (*seen, *chunks) for it in chunk.differences] == []

@@ -211,6 +211,7 @@ def test_without_dates_it_is_the_running_month_of_the_tenants_zone(shop: Shop) -
         with connection.cursor() as cursor:
             cursor.execute("SELECT (now() AT TIME ZONE %s)::date", [zone])
             (today,) = cursor.fetchone()
+        assert ranges.zone_and_today(shop.tenant.pk) == (zone, today)
         answer = asked(shop, "")
         assert answer["from"] == today.replace(day=1).isoformat()
         assert answer["to"] == ranges.next_month(today).isoformat()

@@ -21,6 +21,7 @@ from tests.proving.mutants import (
     of_recovery,
     of_runs,
     of_tickets,
+    of_usage,
     of_webhooks,
     of_webhooks_edge,
 )
@@ -45,6 +46,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_outbound.MUTANTS,
     *of_recovery.MUTANTS,
     *of_tickets.MUTANTS,
+    *of_usage.MUTANTS,
     *of_webhooks.MUTANTS,
     *of_webhooks_edge.MUTANTS,
 )
