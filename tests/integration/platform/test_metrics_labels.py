@@ -13,6 +13,7 @@ from dpp_project.http.metrics import KNOWN_METHODS
 from dpp_project.jobs import registry as jobs
 from dpp_project.observe import metrics
 from dpp_project.outbox import handlers
+from dpp_project.outbox.models import EventDeadLetter
 from dpp_project.reasons import ReasonCode
 from ops.auth_errors import deciding
 from ops.auth_errors.states import BEFORE_DECISION, DecisionType
@@ -41,7 +42,7 @@ def routes(patterns: Iterable[Any], prefix: str = "") -> Iterator[str]:
 
 
 def reasons() -> set[str]:
-    return {code.value for code in ReasonCode}
+    return {code.value for code in ReasonCode} | set(EventDeadLetter.Reason)
 
 
 def allowed() -> dict[str, set[str]]:

@@ -2,6 +2,7 @@
 
 import itertools
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -215,6 +216,7 @@ FIXED = {
     "profile_version": "other",
     "payload_hash": "c" * 64,
     "trace_id": "other",
+    "lineage_id": uuid.UUID(int=7),
     "reservation_max_cost_usd_micros": 250_001,
     "minimum_fee_usd_micros": 5_001,
 }
@@ -250,7 +252,24 @@ def test_dpp_59_what_was_accepted_never_changes(column: str) -> None:
 
 def test_runs_models_every_column_is_fixed_guarded_or_free() -> None:
     columns = {field.attname for field in Run._meta.concrete_fields}
-    assert columns == {*GUARDED, *FIXED, *FREE, "version"}
+    assert columns == {*GUARDED, *FIXED, *FREE, "version", "spend_day"}
+
+
+@pytest.mark.contract("CAP-05")
+@pytest.mark.parametrize(
+    ("state", "days", "steps"),
+    [("accepted", 1, 0), ("accepted", -1, 1), ("accepted", None, 1), ("reserved", 1, 1), ("claimed", 1, 1)],
+    ids=["without a version", "earlier", "to none", "held", "claimed"],
+)
+def test_cap_05_a_run_is_dated_anew_only_before_its_hold_and_only_later(
+    state: str, days: int | None, steps: int
+) -> None:
+    run = getattr(gear, state)()
+    before = gear.everything(run.run_id)
+    day = None if days is None else run.spend_day + timedelta(days=days)
+    with refused_by("runs_spend_day_is_kept"), transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(spend_day=day, version=F("version") + steps)
+    assert gear.everything(run.run_id) == before
 
 
 @pytest.mark.parametrize("column", [column for column in FREE if column != "send_count"])
