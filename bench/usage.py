@@ -5,6 +5,15 @@
 It makes a database of its own and drops it. The charges of 26 hours (36,000) stand behind the last daily sum, the most
 that a day leaves there; the others are summed up. Ten keys, four packs, each twentieth run failed. `plain` adds up the
 entries themselves, as if there were no days of spending.
+
+One run on two busy cores:
+
+    counts of the tenant                             9.0 ms   of 20 ms allowed
+    counts of the tenant and ten keys               10.8 ms   of 20 ms allowed
+    counts, plain                                  185.4 ms
+    usage of a month                               175.3 ms   of 300 ms allowed
+    usage of a month by pack                       181.6 ms   of 300 ms allowed
+    usage of a month as FOCUS                      192.6 ms   of 300 ms allowed
 """
 
 import statistics
