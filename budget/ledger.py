@@ -138,6 +138,17 @@ def entry_by_reference(tenant_id: str, reference: str) -> LedgerEntry | None:
     return LedgerEntry.objects.filter(tenant_id=tenant_id, reference=reference).exclude(kind="CHARGE").first()
 
 
+def counted_charge_of(run_id: uuid.UUID) -> tuple[uuid.UUID | None, date | None]:
+    """Where a run's charge counts: its lineage and date; nowhere where it has no charge.
+
+    It is not always where the run's row says: a process of a release before the caps enters charges without a date.
+    What goes back of such a one must count nowhere either, or it would make room that nobody had taken.
+    """
+    charge = LedgerEntry.objects.filter(run_id=run_id, kind=LedgerEntry.Kind.CHARGE)
+    found: tuple[uuid.UUID | None, date | None] | None = charge.values_list("lineage_id", "spend_day").first()
+    return found or (None, None)
+
+
 def refund_of(tenant_id: str, run_id: uuid.UUID) -> int:
     """What a run gave back because it failed on our side."""
     entry = entry_by_reference(tenant_id, f"refund:{run_id}")

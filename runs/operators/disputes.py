@@ -82,6 +82,7 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | Non
         if moved is LOST:
             return _changed(run)
         if charge_micros:
+            lineage_id, spend_day = ledger.counted_charge_of(run_id)
             ledger.append_credit(
                 tenant_id=run.tenant_id,
                 run_id=run_id,
@@ -90,8 +91,8 @@ def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | Non
                 reference=f"dispute:{run_id}",
                 reason=reason,
                 actor=actor,
-                lineage_id=run.lineage_id,
-                spend_day=run.spend_day,
+                lineage_id=lineage_id,
+                spend_day=spend_day,
             )
         _record(run, moved, RunDispute.Step.REFUNDED, reason, actor)
     for pending in PendingCredit.objects.select_related("entry").filter(entry__run_id=run_id):

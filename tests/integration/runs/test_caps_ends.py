@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from budget import entries, services
+from budget import entries, ledger, repairs, services
 from budget.caps import setting
 from budget.caps.setting import CapsSet
 from budget.models import LedgerEntry
 from budget.outcomes import Held
+from budget.rebuild.rebuild import Rebuilt
 from budget.redis import scripts, view
 from budget.redis.view import SeenCaps
 from dpp_project.reasons import ReasonCode
@@ -109,6 +110,26 @@ def test_cap_08_a_dispute_that_is_refunded_returns_to_the_windows_of_its_run(sho
     assert seen(shop).used["day"] == ACTUAL
     assert isinstance(disputes.refund(run_id=run.run_id, reason="wrong", actor="test"), Run)
     assert set(seen(shop).used.values()) == set(seen(shop).counted.values()) == {0}
+
+
+def test_cap_08_a_dispute_of_a_charge_without_a_date_makes_no_room(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accepted by this release and ended by a process of the one before: its charge counts nowhere."""
+    run, counted = at_work(shop), at_work(shop)
+    dated, undated = (
+        "actor, lineage_id, spend_day\n          FROM taken WHERE",
+        "actor, NULL, NULL\n          FROM taken WHERE",
+    )
+    with monkeypatch.context() as before:
+        statement = ledger._ENTRIES_OF_ENDED_RUN
+        assert dated in statement
+        before.setattr(ledger, "_ENTRIES_OF_ENDED_RUN", statement.replace(dated, undated))
+        end(run)
+    end(counted)
+    assert isinstance(repairs.rebuild_by_hand(shop.tenant.pk, actor="test"), Rebuilt)
+    assert set(seen(shop).used.values()) == {ACTUAL}
+    disputes.open_dispute(run_id=run.run_id, reason="wrong", actor="test")
+    assert isinstance(disputes.refund(run_id=run.run_id, reason="wrong", actor="test"), Run)
+    assert set(seen(shop).used.values()) == set(seen(shop).counted.values()) == {ACTUAL}
 
 
 def test_cap_08_a_failure_of_ours_returns_what_it_cost(shop: Shop) -> None:

@@ -41,9 +41,16 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "caps: what a dispute gives back counts nowhere",
         "runs/operators/disputes.py",
-        "                spend_day=run.spend_day,\n",
+        "                spend_day=spend_day,\n",
         "",
         ends("test_cap_08_a_dispute_that_is_refunded_returns_to_the_windows_of_its_run"),
+    ),
+    Mutant(
+        "caps: a dispute gives back what was never counted",
+        "runs/operators/disputes.py",
+        "            lineage_id, spend_day = ledger.counted_charge_of(run_id)\n",
+        "            lineage_id, spend_day = run.lineage_id, run.spend_day\n",
+        ends("test_cap_08_a_dispute_of_a_charge_without_a_date_makes_no_room"),
     ),
     Mutant(
         "caps: a credit of a run moves the balance alone",
