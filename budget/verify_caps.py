@@ -5,7 +5,7 @@ limits and revision are those in Postgres, but for a change that is on its way: 
 it in force.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from types import MappingProxyType
@@ -23,6 +23,8 @@ from budget.spend import SpendScope
 from tenants.models import SpendCap
 
 JUST_CHANGED: Final = timedelta(minutes=1)
+AT_ONCE: Final = 100
+"""Looked at and counted well within the time that a tenant may be closed for (keys.VERIFY_GATE_MS)."""
 
 NOT_LOOKED_AT: Final[SeenScopes] = MappingProxyType({})
 Wrong = tuple[str, int, int, str]
@@ -41,18 +43,42 @@ class CapBooks:
     """Changed less than a minute ago: it may be on its way to Redis."""
 
 
+MovedByDay = Mapping[str | None, Mapping[date, int]]
+"""By scope, None for the tenant, and by date."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What Redis counts and the ledger does not, or not any more: of which runs, and how much."""
+    """What Redis counts and the ledger does not, or not any more."""
 
-    charged: tuple[tuple[Counted, int], ...]
-    held: tuple[tuple[Counted, int], ...]
+    charged: MovedByDay
+    held: MovedByDay
 
 
-def look(client: redis.Redis, tenant_id: str) -> SeenScopes:
-    """Every scope of the tenant that ever had a cap, as it stands."""
-    found = SpendCap.objects.filter(tenant_id=tenant_id).values_list("lineage_id", flat=True)
+def by_day(moved: Iterable[tuple[Counted, int]]) -> MovedByDay:
+    """Added up once: with many capped keys and many open runs, each scope asks for its own sums alone."""
+    found: dict[str | None, dict[date, int]] = {}
+    for counted, micros in moved:
+        if counted.day is None:
+            continue
+        for lineage_id in {None, counted.lineage_id}:
+            days = found.setdefault(lineage_id, {})
+            days[counted.day] = days.get(counted.day, 0) + micros
+    return found
+
+
+def scopes_in_turns(tenant_id: str) -> list[list[str | None]]:
+    """Every scope of the tenant that ever had a cap, as many in each turn as are compared while a busy tenant stands
+    still. There is one turn at least."""
+    found = SpendCap.objects.filter(tenant_id=tenant_id).order_by("cap_id").values_list("lineage_id", flat=True)
     names = [None if lineage_id is None else str(lineage_id) for lineage_id in found]
+    return [names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)] or [[]]
+
+
+def look(client: redis.Redis, tenant_id: str, names: Sequence[str | None]) -> SeenScopes:
+    """These scopes, as they stand."""
+    if not names:
+        return NOT_LOOKED_AT
     with client.pipeline(transaction=False) as pipe:
         for name in names:
             view.queue_caps(pipe, tenant_id, name)
@@ -64,7 +90,10 @@ def read(tenant_id: str, caps: SeenScopes) -> Iterator[CapBooks]:
     if not caps:
         return
     is_new = ExpressionWrapper(Q(changed_at__gt=Now() - JUST_CHANGED), output_field=BooleanField())
-    rows = [row for row in SpendCap.objects.filter(tenant_id=tenant_id).annotate(is_new=is_new) if _name(row) in caps]
+    named = Q(lineage_id__in=[name for name in caps if name is not None])
+    if None in caps:
+        named |= Q(lineage_id__isnull=True)
+    rows = list(SpendCap.objects.filter(named, tenant_id=tenant_id).annotate(is_new=is_new))
     asked = {}
     for row in rows:
         seen = caps[_name(row)]
@@ -98,18 +127,13 @@ def compare(cap: CapBooks, caps: SeenCaps | None, moves: Moves) -> Iterable[Wron
             yield "CAP_COUNTED", counted, caps.counted[period], f"{scope}: {period}"
 
 
-def _within(moves: Iterable[tuple[Counted, int]], lineage_id: str | None, day: date | None, period: CapPeriod) -> int:
+def _within(moves: MovedByDay, lineage_id: str | None, day: date | None, period: CapPeriod) -> int:
     """Of these, what counts for the scope in the window of its date."""
     if day is None:
         return 0
     at = window(date_number(day), period)
-    return sum(
-        micros
-        for counted, micros in moves
-        if counted.day is not None
-        and lineage_id in {None, counted.lineage_id}
-        and window(date_number(counted.day), period) == at
-    )
+    days = moves.get(lineage_id, {})
+    return sum(micros for counted, micros in days.items() if window(date_number(counted), period) == at)
 
 
 def _name(row: SpendCap) -> str | None:

@@ -1,20 +1,21 @@
 """What is counted under caps, from the hold to the commit: held, charged, given back, lost, rebuilt and proved."""
 
 import uuid
+from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 import redis
 
-from budget import entries, ledger, repairs, services, verify
+from budget import entries, ledger, repairs, services, verify, verify_caps
 from budget.caps import setting
 from budget.caps.setting import CapsSet
 from budget.models import LedgerEntry
 from budget.outcomes import AskAgain, CapReached, DateBehind, Held, RunClosed, Settled
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts, view
-from budget.redis.view import SeenCaps
+from budget.redis.view import SeenCaps, SeenScopes
 from budget.redis.windows import PERIODS, Counted, LeastRevisions
 from budget.verify import DifferenceKind
 from dpp_project import clock
@@ -266,7 +267,7 @@ def test_cap_10_what_drifted_is_found_and_mended(story: Story, field: str) -> No
     else:
         period, four = field.split()
         numbers = str(client.hget(name, four)).split()
-        numbers[PERIODS.index(period)] = str(int(numbers[PERIODS.index(period)]) + 1)  # type: ignore[arg-type]
+        numbers[PERIODS.index(period)] = str(int(numbers[PERIODS.index(period)]) + 1)
         client.hset(name, four, " ".join(numbers))
     kind = {"day used": "CAP_USED", "day limits": "CAP_LIMITS"}.get(field, "CAP_COUNTED")
     found = verify.verify(story.tenant_id).differences
@@ -276,6 +277,27 @@ def test_cap_10_what_drifted_is_found_and_mended(story: Story, field: str) -> No
     assert verify.verify(story.tenant_id).drift_micros == 0, "the money itself is right"
     assert isinstance(repairs.rebuild_by_hand(story.tenant_id, actor="test"), rebuild.Rebuilt)
     assert (story.seen(), story.differences()) == (right, [])
+
+
+def test_cap_10_many_scopes_are_compared_in_turns_and_the_balance_is_told_once(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once they would take longer than a busy tenant stands still."""
+    monkeypatch.setattr(verify_caps, "AT_ONCE", 1)
+    looked, real = [], verify_caps.look
+
+    def look(client: redis.Redis, tenant_id: str, names: Sequence[str | None]) -> SeenScopes:
+        looked.append(len(names))
+        return real(client, tenant_id, names)
+
+    monkeypatch.setattr(verify_caps, "look", look)
+    story.settle(story.hold(250_000), 60_000)
+    assert (story.differences(), looked) == ([], [1, 1])
+    for key in (None, KEY):
+        scripts.shared().client.hset(keys.caps(story.tenant_id, None if key is None else str(key)), "used", "0 0 0 0")
+    scripts.shared().client.decrby(keys.balance(story.tenant_id), 5)
+    kinds = [kind for kind, *_ in story.differences()]
+    assert (kinds.count("BALANCE"), kinds.count("CAP_USED"), len(kinds)) == (1, 8, 9)
 
 
 def verify_caps_row_is_old(story: Story) -> None:
