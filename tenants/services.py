@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -40,6 +40,8 @@ log = structlog.get_logger("dpp.tenants")
 TEXT_LENGTH_MAX: Final = 200
 GRACE_DEFAULT: Final = timedelta(hours=24)
 GRACE_MAX: Final = timedelta(days=30)
+EXPIRES_BEFORE: Final = datetime(3000, 1, 1, tzinfo=UTC)
+"""Later ones come near the end of the calendar: Postgres keeps them, and Python cannot read them back."""
 _NO_PLACES: Final = ("posix/", "right/", "posixrules", "localtime", "Factory")
 """Files beside the zones; `localtime` differs from machine to machine."""
 KEY_ISSUED: Final = "key issued"
@@ -240,7 +242,7 @@ def rotate_key(
         fault = _rotation_fault(old, now)
         if old is None or fault is not None:
             return fault or _key_unknown()
-        lifetime = None if old.expires_at is None else old.expires_at - old.created_at
+        lifetime = None if old.expires_at is None else min(old.expires_at, EXPIRES_BEFORE) - old.created_at
         ends = [] if lifetime is None else [now + lifetime]
         issued = _store_new_key(
             tenant_id=old.tenant_id,
@@ -346,8 +348,8 @@ def key_fault(
     fault = _scope_fault(tenant_id, scopes)
     if fault is None and label is not None:
         fault = text_fault("label", label)
-    if fault is None and expires_at is not None and expires_at <= clock.now():
-        fault = invalid("expires_at", "must lie in the future")
+    if fault is None and expires_at is not None and not clock.now() < expires_at < EXPIRES_BEFORE:
+        fault = invalid("expires_at", f"must lie in the future, and before the year {EXPIRES_BEFORE.year}")
     return fault
 
 

@@ -85,8 +85,9 @@ class KeysView(ApiView):
         """The answer holds the key, this once; it takes no Idempotency-Key, since a key cannot be shown again.
 
         It is never wider than the key that asks: its scopes are among that key's, it ends no later, and it never
-        carries `keys:write`. A key with a cap makes none. A tenant has 1,000 live keys at most. What the answer did not
-        reach, for a broken connection, stands in the list of keys: revoke it and make another.
+        carries `keys:write`. A key with a cap makes none. A tenant has 1,000 live keys at most, and 1,000 made
+        within 24 hours. What the answer did not reach, for a broken connection, stands in the list of keys: revoke it
+        and make another.
         """
         body = read_body(request, NewKeyRequest)
         answer = tenant_keys.make_key(

@@ -78,7 +78,7 @@ class NewKeyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     scopes: Annotated[
-        list[StrictStr],
+        list[Annotated[StrictStr, Field(max_length=64)]],
         Field(
             min_length=1,
             max_length=50,

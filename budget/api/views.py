@@ -31,8 +31,10 @@ from dpp_project.http.streams import Stream
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
+from tenants import authentication
 from tenants.models import Tenant
 from tenants.permissions import principal_of
+from tenants.principals import RefusedKey
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
@@ -76,6 +78,8 @@ class BudgetView(ApiView):
             asking=AskingKey.of(principal), changes=body.changes(), actor=actors.owner(principal.prefix)
         )
         if isinstance(answer, Refusal):
+            if answer.reason is ReasonCode.AUTH_INVALID:  # it ended since it was looked up
+                authentication.refuse(RefusedKey.REVOKED)
             raise problems.refused(answer, asked="change", stands_for="change")
         return Response(BudgetSettings.of(answer).model_dump(mode="json"))
 

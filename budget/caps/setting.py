@@ -81,7 +81,7 @@ def change_settings(
     """
     with transaction.atomic(durable=True):
         Tenant.objects.select_for_update(no_key=True).get(tenant_id=asking.tenant_id)
-        fault = who.capped_fault(asking)
+        fault = who.ended_fault(asking) or who.capped_fault(asking)
         if fault is not None:
             return fault
         return services.change_budget_settings(tenant_id=asking.tenant_id, changes=changes, actor=actor)
@@ -120,7 +120,7 @@ def _written(
     keys_of_tenant = ApiKey.objects.filter(tenant_id=tenant_id)
     if lineage_id is not None and not keys_of_tenant.filter(lineage_id=lineage_id).exists():
         return Refusal(ReasonCode.NOT_FOUND, f"{tenant_id} has no such key", "key")
-    fault = who.capped_fault(asking) or who.own_caps_fault(asking, lineage_id)
+    fault = who.ended_fault(asking) or who.capped_fault(asking) or who.own_caps_fault(asking, lineage_id)
     if fault is not None:
         return fault
     row = rows.row_of(tenant_id, lineage_id)

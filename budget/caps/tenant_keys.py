@@ -25,6 +25,8 @@ from tenants.scopes import Scope
 from tenants.services import IssuedKey
 
 LIVE_KEYS_MAX: Final = 1_000
+KEYS_A_DAY_MAX: Final = 1_000
+A_DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,13 @@ def _made(
     maker = _maker(asking)
     if isinstance(maker, Refusal):
         return maker
-    fault = _wider_fault(maker, scopes, expires_at) or _amounts_fault(limits)
+    fault = (
+        _wider_fault(maker, scopes, expires_at)
+        or _amounts_fault(limits)
+        or _too_many_fault(asking.tenant_id, takes_a_place=True)
+    )
     if fault is not None:
         return fault
-    if live_keys(asking.tenant_id).count() >= LIVE_KEYS_MAX:
-        detail = f"{asking.tenant_id} has {LIVE_KEYS_MAX} keys that are alive, the most there may be; revoke some"
-        return Refusal(ReasonCode.CONFLICT, detail, "key")
     issued = services.issue_key(
         tenant_id=asking.tenant_id, scopes=scopes, label=label, expires_at=expires_at or maker.expires_at, actor=actor
     )
@@ -109,6 +112,9 @@ def rotate_key(*, asking: AskingKey, key_id: uuid.UUID, grace: timedelta, actor:
             fault = _wider_fault(maker, key.scopes, None)
             if fault is not None:
                 return Refusal(ReasonCode.CAPS_PROTECTED, f"The key that is to be rotated is wider: {fault.detail}")
+        fault = _too_many_fault(asking.tenant_id, takes_a_place=grace > timedelta())
+        if fault is not None:
+            return fault
         issued = services.rotate_key(key_id=key_id, grace=grace, ends_by=maker.expires_at, actor=actor)
         if isinstance(issued, Refusal):
             return issued
@@ -144,18 +150,21 @@ def page_of(keys: QuerySet[ApiKey], *, after: tuple[datetime, uuid.UUID] | None,
     return KeyPage(found[:limit], None if last is None else (last.created_at, last.key_id))
 
 
-def live_keys(tenant_id: str) -> QuerySet[ApiKey]:
-    not_over = Q(expires_at__isnull=True) | Q(expires_at__gt=clock.now())
-    return ApiKey.objects.filter(not_over, tenant_id=tenant_id, status=ApiKey.Status.ACTIVE)
-
-
 def _maker(asking: AskingKey) -> ApiKey | Refusal:
-    """The asking key as it stands, under its tenant's row lock; a principal may be 4 s old."""
+    """The asking key as it stands, under its tenant's row lock."""
     Tenant.objects.select_for_update(no_key=True).get(tenant_id=asking.tenant_id)
-    maker = live_keys(asking.tenant_id).filter(key_id=asking.key_id).first()
-    if maker is None:
-        return Refusal(ReasonCode.AUTH_INVALID, "The API key is not valid.")
-    return who.capped_fault(asking) or maker
+    return who.capped_fault(asking) or who.standing_key(asking)
+
+
+def _too_many_fault(tenant_id: str, *, takes_a_place: bool) -> Refusal | None:
+    """Each key leaves rows, and with caps a scope in Redis, for good; what is made and revoked in turns is bounded."""
+    if takes_a_place and who.live_keys(tenant_id).count() >= LIVE_KEYS_MAX:
+        detail = f"{tenant_id} has {LIVE_KEYS_MAX} keys that are alive, the most there may be; revoke some"
+        return Refusal(ReasonCode.CONFLICT, detail, "key")
+    if ApiKey.objects.filter(tenant_id=tenant_id, created_at__gt=clock.now() - A_DAY).count() >= KEYS_A_DAY_MAX:
+        detail = f"{tenant_id} had {KEYS_A_DAY_MAX} keys made in the last 24 hours, the most there may be; ask later"
+        return Refusal(ReasonCode.CONFLICT, detail, "key")
+    return None
 
 
 def _wider_fault(maker: ApiKey, scopes: Iterable[str], expires_at: datetime | None) -> Refusal | None:

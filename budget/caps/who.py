@@ -7,9 +7,13 @@ it would get out from under it. People in the console and at a shell are asked f
 import uuid
 from dataclasses import dataclass
 
+from django.db.models import Q, QuerySet
+
 from budget.caps import rows
+from dpp_project import clock
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
+from tenants.models import ApiKey, Tenant
 from tenants.principals import Principal
 
 
@@ -24,6 +28,22 @@ class AskingKey:
     @classmethod
     def of(cls, principal: Principal) -> "AskingKey":
         return cls(principal.tenant_id, principal.key_id, principal.lineage_id)
+
+
+def live_keys(tenant_id: str) -> QuerySet[ApiKey]:
+    not_over = Q(expires_at__isnull=True) | Q(expires_at__gt=clock.now())
+    return ApiKey.objects.filter(not_over, tenant_id=tenant_id, status=ApiKey.Status.ACTIVE)
+
+
+def standing_key(asking: AskingKey) -> ApiKey | Refusal:
+    """The asking key as it stands. A principal may be 4 s old, and what a key changes in them outlives it."""
+    keys = live_keys(asking.tenant_id).filter(tenant__status=Tenant.Status.ACTIVE)
+    return keys.filter(key_id=asking.key_id).first() or Refusal(ReasonCode.AUTH_INVALID, "The API key is not valid.")
+
+
+def ended_fault(asking: AskingKey | None) -> Refusal | None:
+    found = None if asking is None else standing_key(asking)
+    return found if isinstance(found, Refusal) else None
 
 
 def capped_fault(asking: AskingKey | None) -> Refusal | None:

@@ -300,14 +300,6 @@ def test_a_rotation_gives_nobody_a_wider_or_longer_key(tenant: Tenant) -> None:
     )
 
 
-def test_a_key_that_ended_since_it_was_looked_up_makes_none(owner: Caller) -> None:
-    owner.ask("GET", "whoami")
-    services.revoke_key(key_id=owner.issued.key.key_id, actor="test")
-    before = everything()
-    assert owner.ask("POST", "keys", {"scopes": ["runs:read"]}, status=401)["reason_code"] == "AUTH_INVALID"
-    assert everything() == before
-
-
 def charged(tenant: Tenant, key: ApiKey, micros: int, day: date) -> None:
     LedgerEntry.objects.create(
         tenant=tenant,
@@ -367,7 +359,7 @@ def test_the_budget_shows_each_window_with_a_limit(owner: Caller, tenant: Tenant
     day, total = budget["caps"]
     assert (budget["held_usd_micros"], budget["zone"], budget["low_usd"]) == (90_000, "UTC", None)
     assert [day[f"{it}_usd_micros"] for it in ("limit", "used", "held", "left")] == [500_000, 0, 0, 500_000]
-    assert (day["window"], day["resets_at"]) == (today().isoformat(), f"{today() + timedelta(days=1)}T00:00:00+00:00")
+    assert (day["window"], day["resets_at"]) == (today().isoformat(), f"{today() + timedelta(days=1)}T00:00:00Z")
     assert [total[f"{it}_usd_micros"] for it in ("limit", "used", "held", "left")] == [
         *(700_000, 200_000),
         *(90_000, 410_000),

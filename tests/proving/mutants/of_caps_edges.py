@@ -8,11 +8,15 @@ SETTING: Final = "budget/caps/setting.py"
 KEYS: Final = "budget/caps/tenant_keys.py"
 READING: Final = "budget/caps/reading.py"
 ROWS: Final = "budget/caps/rows.py"
+WHO: Final = "budget/caps/who.py"
 
 setting = In("integration/budget/test_caps_setting")
 api = In("integration/budget/test_caps_api")
+attacks = In("integration/budget/test_caps_attacks")
 console = In("integration/budget/test_caps_console")
 zones = In("integration/tenants/test_tenants_services")
+
+ENDED: Final = attacks("test_a_key_that_ended_since_it_was_looked_up_widens_nothing")
 
 MUTANTS: Final = (
     Mutant(
@@ -81,23 +85,72 @@ MUTANTS: Final = (
     Mutant(
         "a capped key changes the zone",
         SETTING,
-        "        fault = who.capped_fault(asking)\n",
-        "        fault = None\n",
+        "        fault = who.ended_fault(asking) or who.capped_fault(asking)\n",
+        "        fault = who.ended_fault(asking)\n",
         api("test_a_capped_key_changes_nothing"),
     ),
     Mutant(
         "a capped key makes keys",
         KEYS,
-        "return who.capped_fault(asking) or maker",
-        "return maker",
+        "return who.capped_fault(asking) or who.standing_key(asking)",
+        "return who.standing_key(asking)",
         api("test_a_capped_key_changes_nothing"),
     ),
     Mutant(
         "a key that ended makes keys",
+        WHO,
+        "keys = live_keys(asking.tenant_id).filter(tenant__status=Tenant.Status.ACTIVE)",
+        "keys = ApiKey.objects.filter(tenant__status=Tenant.Status.ACTIVE)",
+        ENDED,
+    ),
+    Mutant(
+        "a key of a suspended tenant makes keys",
+        WHO,
+        "live_keys(asking.tenant_id).filter(tenant__status=Tenant.Status.ACTIVE)",
+        "live_keys(asking.tenant_id)",
+        ENDED,
+    ),
+    Mutant(
+        "a key that ended takes caps away",
+        SETTING,
+        "fault = who.ended_fault(asking) or who.capped_fault(asking) or who.own_caps_fault",
+        "fault = who.capped_fault(asking) or who.own_caps_fault",
+        ENDED,
+    ),
+    Mutant(
+        "a key that ended moves the zone",
+        SETTING,
+        "        fault = who.ended_fault(asking) or who.capped_fault(asking)\n",
+        "        fault = who.capped_fault(asking)\n",
+        ENDED,
+    ),
+    Mutant(
+        "a key may end where the calendar does",
+        "tenants/services.py",
+        "not clock.now() < expires_at < EXPIRES_BEFORE",
+        "not clock.now() < expires_at",
+        attacks("test_a_key_that_nobody_could_read_back_is_not_made"),
+    ),
+    Mutant(
+        "a key that lasts for ever cannot be rotated",
+        "tenants/services.py",
+        "min(old.expires_at, EXPIRES_BEFORE) - old.created_at",
+        "old.expires_at - old.created_at",
+        attacks("test_a_key_made_to_last_for_ever_can_be_rotated"),
+    ),
+    Mutant(
+        "a rotated key in its grace takes no place",
         KEYS,
-        "maker = live_keys(asking.tenant_id).filter(key_id=asking.key_id).first()",
-        "maker = ApiKey.objects.filter(key_id=asking.key_id).first()",
-        api("test_a_key_that_ended_since_it_was_looked_up_makes_none"),
+        "takes_a_place=grace > timedelta()",
+        "takes_a_place=False",
+        attacks("test_rotations_pass_no_number_of_live_keys"),
+    ),
+    Mutant(
+        "keys that were revoked may be made without end",
+        KEYS,
+        "created_at__gt=clock.now() - A_DAY).count()",
+        "created_at__gt=clock.now() - A_DAY, status=ApiKey.Status.ACTIVE).count()",
+        attacks("test_keys_made_and_revoked_in_turns_have_an_end"),
     ),
     Mutant(
         "a key makes another with keys:write",
