@@ -1,11 +1,13 @@
 """CSV as text, line by line, safe to be opened in a spreadsheet. Pure."""
 
 import csv
+import re
 from collections.abc import Iterable
 from typing import Final
 
-# A spreadsheet takes a cell that begins with one of these for a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet takes a cell that begins with one of these for a formula, spaces before it or not, some also in full
+# width; and where the list separator is a semicolon, it begins a cell behind each.
+_FORMULA: Final = re.compile(r"(^|;)(?=\s*[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20])")
 
 
 def line(cells: Iterable[object]) -> str:
@@ -15,7 +17,7 @@ def line(cells: Iterable[object]) -> str:
 
 def harmless(value: str) -> str:
     """What others wrote, as text also to a spreadsheet."""
-    return f"'{value}" if value.startswith(_FORMULA) else value
+    return _FORMULA.sub(r"\1'", value)
 
 
 class _Line:

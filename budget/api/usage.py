@@ -1,5 +1,6 @@
 """GET /v1/usage. What is counted stands in budget.usage."""
 
+import uuid
 from datetime import date
 from typing import Annotated, Any, Final, TypeVar
 
@@ -26,11 +27,14 @@ from dpp_project.http.streams import Stream
 from dpp_project.http.views import ApiView
 from dpp_project.refusals import Refusal, invalid
 from tenants.permissions import principal_of
+from tenants.principals import Principal
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
 PLACES: Final = {"from": "query.from", "to": "query.to", "group_by": "query.group_by"}
 """Where a question's arguments stand in the request."""
+
+NO_LINEAGE: Final = uuid.UUID(int=0)
 
 Made = TypeVar("Made")
 
@@ -88,19 +92,28 @@ class UsageView(ApiView):
 
         The totals are those of the ledger's entries of the same dates, to the micro. With `Accept: text/csv` the rows
         and their total as CSV; with `Accept: text/csv; profile=focus` in the columns of FOCUS 1.2, told apart by pack,
-        key and reason, to which `group_by` does not apply.
+        key and reason, to which `group_by` does not apply. A key without `keys:write` sees itself and its rotations
+        alone told apart by key; what others spent is with what no key did.
         """
         query = read_query(request, UsageQuery)
+        own = _alone_seen(principal_of(request))
         asked = _given(ranges.usage_range(principal_of(request).tenant_id, start=query.from_, end=query.to))
         match _form(request):
             case FocusCsvRenderer.format:
                 if query.group_by is not None:
                     _given(invalid("group_by", "leave it out: FOCUS rows are told apart by pack, key and reason"))
-                return _csv(asked, "focus", focus_rows.rows(asked, query.by))
+                return _csv(asked, "focus", focus_rows.rows(asked, query.by, own=own))
             case UsageCsvRenderer.format:
-                return _csv(asked, "usage", csv_rows.rows(asked, query.by, query.group_by))
-        found = documents.usage_document(asked, query.by, query.group_by)
+                return _csv(asked, "usage", csv_rows.rows(asked, query.by, query.group_by, own=own))
+        found = documents.usage_document(asked, query.by, query.group_by, own=own)
         return Response(_given(found).model_dump(mode="json", by_alias=True))
+
+
+def _alone_seen(principal: Principal) -> uuid.UUID | None:
+    """The one lineage that has rows of its own: with `keys:write` all have, as in the list of keys."""
+    if Scope.KEYS_WRITE in principal.scopes:
+        return None
+    return principal.lineage_id or NO_LINEAGE
 
 
 def _given(answer: Made | Refusal) -> Made:

@@ -1,5 +1,6 @@
 """Usage as CSV: the rows, then their total, read month by month as they are taken."""
 
+import uuid
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,15 +17,17 @@ HEADER: Final = (
 )
 
 
-def rows(asked: UsageRange, period: UsagePeriod, group: UsageGroup | None) -> Iterator[str]:
+def rows(
+    asked: UsageRange, period: UsagePeriod, group: UsageGroup | None, *, own: uuid.UUID | None = None
+) -> Iterator[str]:
     """As of the moment before which no entry can appear any more: what is added while it is read is in no line."""
     groups = () if group is None else (group,)
     until = ledger.settled_until()
-    keys = reading.newest_keys(asked.tenant_id) if group is UsageGroup.KEY else {}
     total = UsageTotals.of(())
     yield csv_lines.line(HEADER)
     for month in asked.months():
-        found = reading.rows(month, period, groups, until=until)
+        found = reading.rows(month, period, groups, until=until, own=own)
+        keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
             key = None if row.lineage_id is None else keys.get(row.lineage_id)
             told = () if key is None else (key.key_id, csv_lines.harmless(key.label or ""))

@@ -55,7 +55,9 @@ class UsageLine(UsageAmounts):
         "without `group_by` and where it is not known.",
         examples=["decision"],
     )
-    key: UsageKey | None = Field(description="With `group_by=key`, unless no key submitted the runs.")
+    key: UsageKey | None = Field(
+        description="With `group_by=key`, unless no key submitted the runs, or one that is not shown."
+    )
 
     @classmethod
     def of(cls, row: UsageRow, period: UsagePeriod, keys: Mapping[UUID, NewestKey]) -> "UsageLine":
@@ -96,14 +98,16 @@ class Usage(BaseModel):
     totals: UsageAmounts
 
 
-def usage_document(asked: UsageRange, period: UsagePeriod, group: UsageGroup | None) -> Usage | Refusal:
+def usage_document(
+    asked: UsageRange, period: UsagePeriod, group: UsageGroup | None, *, own: UUID | None = None
+) -> Usage | Refusal:
     groups = () if group is None else (group,)
-    found: Sequence[UsageRow] = reading.rows(asked, period, groups, limit=ROWS_MAX + 1)
+    found: Sequence[UsageRow] = reading.rows(asked, period, groups, own=own, limit=ROWS_MAX + 1)
     if len(found) > ROWS_MAX:
         return invalid(
             "from", f"more than {ROWS_MAX} rows; ask for fewer days, for by=month, or for CSV, which has no end"
         )
-    keys = reading.newest_keys(asked.tenant_id) if group is UsageGroup.KEY else {}
+    keys = reading.newest_keys(asked.tenant_id, found)
     return Usage(
         tenant_id=asked.tenant_id,
         zone=asked.zone,

@@ -30,14 +30,15 @@ _EVERYTHING: Final = tuple(UsageGroup)
 _RUNS: Final = "Runs"
 
 
-def rows(asked: UsageRange, period: UsagePeriod) -> Iterator[str]:
+def rows(asked: UsageRange, period: UsagePeriod, *, own: uuid.UUID | None = None) -> Iterator[str]:
     """By pack, key and reason at once; as of one moment, as the plain CSV is."""
     until = ledger.settled_until()
-    keys = reading.newest_keys(asked.tenant_id)
     account = Tenant.objects.values_list("display_name", flat=True).get(tenant_id=asked.tenant_id)
     yield csv_lines.line(COLUMNS)
     for month in asked.months():
-        for row in reading.rows(month, period, _EVERYTHING, until=until):
+        found = reading.rows(month, period, _EVERYTHING, until=until, own=own)
+        keys = reading.newest_keys(asked.tenant_id, found)
+        for row in found:
             for line in _lines(asked, period, row, keys):
                 cells = {"BillingAccountId": asked.tenant_id, "BillingAccountName": csv_lines.harmless(account), **line}
                 yield csv_lines.line([cells[name] for name in COLUMNS])

@@ -37,7 +37,7 @@ def usage_overview(tenant_id: str) -> UsageOverview | None:
     days = dict(_summed(found, lambda row: row.first))
     names = {
         lineage_id: f"{key.prefix} {key.label}" if key.label else key.prefix
-        for lineage_id, key in reading.newest_keys(tenant_id).items()
+        for lineage_id, key in reading.newest_keys(tenant_id, found).items()
     }
     every_day = [asked.start + timedelta(days=after) for after in range((asked.end - asked.start).days)]
     return UsageOverview(

@@ -80,7 +80,7 @@ _USAGE: Final = """
 SELECT CASE WHEN %(by_month)s::boolean THEN date_trunc('month', spend_day)::date ELSE spend_day END AS period,
        CASE WHEN %(by_pack)s::boolean AND pack_type <> '' THEN pack_type END AS pack,
        CASE WHEN %(by_reason)s::boolean AND pack_type <> '' THEN reason END AS ended,
-       CASE WHEN %(by_key)s::boolean THEN lineage_id END AS lineage,
+       CASE WHEN %(by_key)s::boolean AND lineage_id = coalesce(%(own)s::uuid, lineage_id) THEN lineage_id END AS line,
        sum(charged)::bigint, sum(credited)::bigint, sum(runs)::bigint, sum(tokens)::bigint
   FROM (
         SELECT spend_day, pack_type, reason, lineage_id,
@@ -110,9 +110,13 @@ def rows(
     groups: Collection[UsageGroup] = (),
     *,
     until: datetime | None = None,
+    own: uuid.UUID | None = None,
     limit: int | None = None,
 ) -> list[UsageRow]:
-    """By period, then by group. Entries that count on no date are in none."""
+    """By period, then by group. Entries that count on no date are in none.
+
+    `own`: told apart by key only this lineage is; what other keys spent is with what no key did.
+    """
     values: dict[str, Any] = {
         "tenant_id": asked.tenant_id,
         "start": asked.start,
@@ -122,6 +126,7 @@ def rows(
         "by_reason": UsageGroup.REASON in groups,
         "by_key": UsageGroup.KEY in groups,
         "until": until,
+        "own": own,
         "limit": limit,
     }
     with connection.cursor() as cursor:
@@ -184,8 +189,12 @@ class NewestKey:
     label: str | None
 
 
-def newest_keys(tenant_id: str) -> Mapping[uuid.UUID, NewestKey]:
-    """By lineage."""
-    found = ApiKey.objects.filter(tenant_id=tenant_id).order_by("lineage_id", "-created_at", "-key_id")
+def newest_keys(tenant_id: str, of: Iterable[UsageRow]) -> Mapping[uuid.UUID, NewestKey]:
+    """Of these rows, by lineage: a tenant may have made very many keys that spent nothing."""
+    lineages = {row.lineage_id for row in of if row.lineage_id is not None}
+    if not lineages:
+        return {}
+    keys = ApiKey.objects.filter(tenant_id=tenant_id, lineage_id__in=lineages)
+    found = keys.order_by("lineage_id", "-created_at", "-key_id")
     newest = found.distinct("lineage_id").values_list("lineage_id", "key_id", "prefix", "label")
     return {lineage_id: NewestKey(key_id, f"dpp_{prefix}", label) for lineage_id, key_id, prefix, label in newest}

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 import redis
+from django.test import Client
 
+from budget import csv_lines
 from budget.caps import tenant_keys
 from budget.rebuild import rebuild
 from dpp_project import clock
 from tenants import services
 from tenants.models import ApiKey, Tenant
+from tenants.scopes import Scope
 from tenants.services import IssuedKey
-from tests.gear.builders.tenants import a_key, a_tenant
-from tests.integration.budget.test_caps_api import NARROW, Caller, everything, limited
+from tests.gear.builders.tenants import a_key, a_tenant, bearer
+from tests.integration.budget.test_caps_api import NARROW, Caller, charged, everything, limited, today
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("CAP-12")]
 
@@ -113,3 +116,42 @@ def test_a_scope_that_is_none_is_not_sent_back_at_length(owner: Caller) -> None:
     answer = owner.ask("POST", "keys", {"scopes": ["x" * 50_000]}, status=422)
     assert [error["field"] for error in answer["errors"]] == ["scopes[0]"]
     assert len(str(answer)) < 1_000
+
+
+@pytest.mark.contract("CAP-13", "CAP-15")
+def test_usage_tells_a_key_of_no_other_key(owner: Caller, tenant: Tenant) -> None:
+    """As GET /v1/keys does; what others spent stays in the totals, which are the tenant's."""
+    agent = Caller(a_key(tenant, scopes={Scope.BUDGET_READ}))
+    other = services.issue_key(tenant_id=tenant.pk, scopes=["runs:write"], label="secret project", actor="test")
+    assert isinstance(other, IssuedKey)
+    charged(tenant, other.key, 900, today())
+    charged(tenant, agent.issued.key, 40, today())
+    mine = str(agent.issued.key)
+    seen = agent.ask("GET", "usage?group_by=key")
+    assert {row["group"]: row["net_usd_micros"] for row in seen["rows"]} == {mine: 40, None: 900}
+    assert seen["totals"]["net_usd_micros"] == 940
+    told = {row["group"] for row in owner.ask("GET", "usage?group_by=key")["rows"]}
+    assert told == {mine, str(other.key)}
+    for query, accept in (("?group_by=key", "text/csv"), ("", "text/csv; profile=focus")):
+        answer: Any = Client().get(f"/v1/usage{query}", headers=bearer(agent.issued) | {"Accept": accept})
+        text = b"".join(answer.streaming_content).decode()
+        answer.close()
+        assert mine in text
+        for hidden in (other.key.prefix, str(other.key.pk), str(other.key.lineage_id), "secret project"):
+            assert hidden not in text
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("=1+1", "'=1+1"),
+        ("  @SUM(1)", "'  @SUM(1)"),
+        ("\N{FULLWIDTH EQUALS SIGN}1", "'\N{FULLWIDTH EQUALS SIGN}1"),
+        ("a;=1+1;+2", "a;'=1+1;'+2"),
+        ("a;b = c-d", "a;b = c-d"),
+        ("", ""),
+    ],
+)
+@pytest.mark.contract("CAP-15")
+def test_no_cell_is_a_formula_whatever_parts_the_list(label: str, shown: str) -> None:
+    assert csv_lines.harmless(label) == shown

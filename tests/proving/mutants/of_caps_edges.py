@@ -153,6 +153,27 @@ MUTANTS: Final = (
         attacks("test_keys_made_and_revoked_in_turns_have_an_end"),
     ),
     Mutant(
+        "usage tells every key of all",
+        "budget/api/usage.py",
+        "    if Scope.KEYS_WRITE in principal.scopes:\n",
+        "    if Scope.BUDGET_READ in principal.scopes:\n",
+        attacks("test_usage_tells_a_key_of_no_other_key"),
+    ),
+    Mutant(
+        "FOCUS tells every key of all",
+        "budget/usage/focus_rows.py",
+        "until=until, own=own)",
+        "until=until)",
+        attacks("test_usage_tells_a_key_of_no_other_key"),
+    ),
+    Mutant(
+        "CSV tells every key of all",
+        "budget/usage/csv_rows.py",
+        "until=until, own=own)",
+        "until=until)",
+        attacks("test_usage_tells_a_key_of_no_other_key"),
+    ),
+    Mutant(
         "a key makes another with keys:write",
         KEYS,
         "    if Scope.KEYS_WRITE in scopes:\n",

@@ -137,7 +137,7 @@ MUTANTS: Final = (
     Mutant(
         "a label is a formula",
         "budget/csv_lines.py",
-        """return f"'{value}" if value.startswith(_FORMULA) else value""",
+        """return _FORMULA.sub(r"\\1'", value)""",
         "return value",
         usage("test_rows_are_told_apart_by_pack_reason_and_the_newest_key"),
     ),
