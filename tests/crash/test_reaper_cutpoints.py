@@ -15,6 +15,7 @@ from budget.outcomes import SettleOutcome
 from budget.redis import keys, scripts
 from dpp_project.jobs.registry import PassReport
 from reaper import claim_reconciler
+from tests.gear.builders import caps
 from tests.gear.builders.shop import Shop, rich_shop
 from tests.gear.faults import scenes
 from tests.gear.faults.cutpoints import Ended, Forge, forge
@@ -24,7 +25,7 @@ from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.contract("DPP-06", "DPP-34", "DPP-42"),
+    pytest.mark.contract("DPP-06", "DPP-34", "DPP-42", "CAP-08", "CAP-09"),
     pytest.mark.usefixtures("quick_surroundings"),
 ]
 __all__ = ["forge", "quick_surroundings", "rich_shop"]
@@ -37,7 +38,8 @@ every_situation = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda si
 
 @pytest.fixture
 def shop(rich_shop: Shop) -> Shop:
-    return rich_shop
+    """What is counted under its caps is part of the law."""
+    return caps.count_everything(rich_shop)
 
 
 def undisturbed(situation: Situation, shop: Shop, forge: Forge) -> int:

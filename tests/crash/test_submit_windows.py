@@ -16,12 +16,18 @@ from reaper import claim_reconciler, hold_auditor, requeuer
 from runs import transitions
 from runs.models import Run
 from runs.submit import key_lock, wake_worker
-from tests.gear.builders import recovery
+from tests.gear.builders import caps, recovery
 from tests.gear.builders import runs as gear
 from tests.gear.builders.recovery import FUNDS_MICROS, Died
 from tests.gear.builders.shop import PRICE_MICROS, Shop, a_request_key, messages
 
-pytestmark = pytest.mark.contract("DPP-06")
+pytestmark = pytest.mark.contract("DPP-06", "CAP-08")
+
+
+@pytest.fixture
+def shop(shop: Shop) -> Shop:
+    """What is counted under its caps is part of the law."""
+    return caps.count_everything(shop)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pytest
 
 from budget import entries, services
 from budget.models import LedgerEntry
+from budget.redis.windows import PERIODS
 from reaper import claim_reconciler, lease_reaper, reservation_sweeper
 from runs import timing, transitions
 from runs.bucket import storage
@@ -23,7 +24,7 @@ from runs.states import Stage as RunStage
 from runs.worker import execution, leases
 from runs.worker.leases import Keeper
 from tenants.models import Tenant
-from tests.gear.builders import recovery
+from tests.gear.builders import caps, recovery
 from tests.gear.builders import runs as gear
 from tests.gear.faults import schedules
 from tests.gear.faults.scenes import InstantBox
@@ -32,7 +33,7 @@ from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.contract("DPP-34", "DPP-37", "DPP-40", "DPP-41", "DPP-42"),
+    pytest.mark.contract("DPP-34", "DPP-37", "DPP-40", "DPP-41", "DPP-42", "CAP-08"),
 ]
 
 Part = Callable[[Run], object]
@@ -93,6 +94,7 @@ class Bucket:
 def _everybody_may_act(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, box = Bucket(), InstantBox()
     entries.top_up(tenant_id=tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
+    caps.put_in_force(tenant, **dict.fromkeys(PERIODS, caps.FAR_MICROS))  # the law then includes what they count
     keeper = Keeper(watch_seconds=3_600)
     monkeypatch.setattr(leases, "keeper", lambda: keeper)
     monkeypatch.setattr(execution, "box", lambda: box)

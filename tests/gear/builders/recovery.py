@@ -139,7 +139,10 @@ def unsent(tenant: Tenant) -> Run:
 def past_retention(tenant: Tenant) -> Run:
     run = gear.aged(worker_claimed(tenant), finalize_claimed_at=301)
     settled = services.settle(
-        tenant_id=tenant.tenant_id, run_id=str(run.run_id), charge_micros=run.intent_charge_usd_micros or 0
+        tenant_id=tenant.tenant_id,
+        run_id=str(run.run_id),
+        charge_micros=run.intent_charge_usd_micros or 0,
+        counted=counted_of(run),
     )
     assert isinstance(settled, Settled)
     gear.won(transitions.commit(claim=gear.claim_of(run), taken_micros=settled.charge_micros))

@@ -27,6 +27,7 @@ from reaper import (
 from runs import transitions
 from runs.box.outcomes import Done
 from runs.bucket import storage
+from runs.claims import counted_of
 from runs.finish import cancellation
 from runs.models import Run, RunHistory
 from runs.states import Stage, Status
@@ -141,7 +142,7 @@ def queued_and_sent(shop: Shop) -> Run:
 
 
 def at_work(shop: Shop) -> Run:
-    return recovery.at_work(shop.tenant)
+    return recovery.at_work(shop.tenant, lineage_id=shop.issued.key.lineage_id)
 
 
 def lease_ran_out(shop: Shop) -> Run:
@@ -161,7 +162,14 @@ def unsent(shop: Shop) -> Run:
 
 
 def probe(shop: Shop) -> Run:
-    return recovery.queued(shop.tenant, pack_type="probe", inputs={"sleep_ms": 1}, timebox_sec=20)
+    """Of the shop's key: what it costs counts under the key's caps as well."""
+    return recovery.queued(
+        shop.tenant,
+        pack_type="probe",
+        inputs={"sleep_ms": 1},
+        timebox_sec=20,
+        lineage_id=shop.issued.key.lineage_id,
+    )
 
 
 def left_claimed(shop: Shop) -> Run:
@@ -170,7 +178,12 @@ def left_claimed(shop: Shop) -> Run:
 
 def left_settled(shop: Shop) -> Run:
     run = recovery.left_claimed(shop.tenant)
-    services.settle(tenant_id=run.tenant_id, run_id=str(run.run_id), charge_micros=gear.ACTUAL_MICROS)
+    services.settle(
+        tenant_id=run.tenant_id,
+        run_id=str(run.run_id),
+        charge_micros=gear.ACTUAL_MICROS,
+        counted=counted_of(run),
+    )
     return run
 
 
