@@ -13,7 +13,6 @@ import pytest
 
 from budget import entries, services
 from budget.models import LedgerEntry
-from budget.redis.windows import PERIODS
 from reaper import claim_reconciler, lease_reaper, reservation_sweeper
 from runs import timing, transitions
 from runs.bucket import storage
@@ -94,7 +93,7 @@ class Bucket:
 def _everybody_may_act(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, box = Bucket(), InstantBox()
     entries.top_up(tenant_id=tenant.tenant_id, amount_micros=10**12, reference="much", reason="", actor="test")
-    caps.put_in_force(tenant, **dict.fromkeys(PERIODS, caps.FAR_MICROS))  # the law then includes what they count
+    caps.put_in_force(tenant, limits=caps.FAR)  # the law then includes what they count
     keeper = Keeper(watch_seconds=3_600)
     monkeypatch.setattr(leases, "keeper", lambda: keeper)
     monkeypatch.setattr(execution, "box", lambda: box)

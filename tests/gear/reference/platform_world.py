@@ -1,13 +1,15 @@
-"""The whole platform in process, one tenant, and what must be true of it after every step.
+"""The whole platform in process, one tenant with two keys, and what must be true of it after every step.
 
-Time is the rows' and the keys' age: to let it pass, everything grows older by so much.
+Time is the rows' and the keys' age: to let it pass, everything grows older by so much. Days are the dates that accepts
+are given: tomorrow is a process that has met it already, and a clock that goes back one that has not.
 """
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,10 +18,17 @@ from django.db.models import F
 from django.test import TransactionTestCase
 
 from budget import entries, verify
+from budget.caps import enforcing, setting
+from budget.caps.setting import CapsSet
 from budget.models import LedgerEntry, PendingCredit
+from budget.money import parse_usd
+from budget.outcomes import Held, HoldOutcome
 from budget.rebuild import gate_watch, rebuild
 from budget.redis import keys, scripts, view
-from budget.verify import Verdict
+from budget.redis.view import SeenCaps
+from budget.redis.windows import PERIODS, CapPeriod, Counted
+from budget.verify import Difference
+from dpp_project import clock
 from dpp_project.aws import clients, queue_depth, receipt_handles
 from dpp_project.jobs.registry import RunOnce
 from dpp_project.settings import ENV
@@ -39,16 +48,19 @@ from runs.models import Run
 from runs.operators import disputes
 from runs.reads import for_tenant
 from runs.states import MoneyState, Stage, Status
-from runs.submit import wake_worker
+from runs.submit import spend_dates, wake_worker
 from runs.submit.wake_worker import Wakeup
 from runs.transitions import FREES_ITS_KEY
 from runs.worker import execution
 from runs.worker.leases import WakingMessage
 from tenants import authentication
+from tenants import services as tenants
+from tenants.models import SpendCap, Tenant
 from tests.gear import truncation
 from tests.gear.builders import recovery
 from tests.gear.builders.shop import Shop, a_body, a_request_key, a_shop
-from tests.gear.faults.interruption import Interruption, interrupted
+from tests.gear.builders.tenants import a_key
+from tests.gear.faults.interruption import Interruption, beside, interrupted
 
 LOOPS: Final[dict[str, RunOnce]] = {
     "lease_reaper": lease_reaper.run_once,
@@ -77,6 +89,12 @@ SELECT run_id, idempotency_key, status, money_state, finalize_stage, actual_cost
          WHERE l.run_id = r.run_id AND reference LIKE 'dispute:%%')
   FROM runs r WHERE tenant_id = %s
 """
+_ENTERED_ELSEWHERE: Final = """
+SELECT entry_id FROM ledger_entries l JOIN runs r USING (run_id)
+ WHERE r.tenant_id = %s AND (l.lineage_id, l.spend_day) IS DISTINCT FROM (r.lineage_id, r.spend_day)
+"""
+EASTERNMOST: Final = "Pacific/Kiritimati"
+WESTERNMOST: Final = "Etc/GMT+12"
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,7 @@ class Request:
 
     key: str
     price: str
+    shop: Shop
     receipt: Any = None
 
 
@@ -135,6 +154,19 @@ class World:
 
     pack: Pack
     shop: Shop = field(init=False)
+    second: Shop = field(init=False)
+    """The same tenant's, with another key."""
+    met: Counter[str] = field(default_factory=Counter)
+    """What holds and submits were answered."""
+    enforced: dict[str | None, int] = field(default_factory=dict)
+    """By scope: the newest revision that was answered to be in force."""
+    may_be_absent: set[str | None] = field(default_factory=set)
+    """Scopes that were lost by themselves, or whose change was not answered to be in force."""
+    passed: list[Any] = field(default_factory=list)
+    """What holds got past, and should not have."""
+    dates: dict[UUID, date] = field(default_factory=dict)
+    """Of each run whose money was held."""
+    latest: date = date.min
     requests: list[Request] = field(default_factory=list)
     ended: dict[UUID, tuple[str, int]] = field(default_factory=dict)
     image: dict[str, tuple[bytes, int]] = field(default_factory=dict)
@@ -148,6 +180,7 @@ class World:
         recovery.empty_queues()
         rebuild.rebuild_all()
         self.shop = a_shop()
+        self.second = Shop(self.shop.tenant, a_key(self.shop.tenant), self.shop.client)
 
     # Who acts. Each may be interrupted anywhere.
 
@@ -158,11 +191,13 @@ class World:
         answer = None
         with interrupted(interruption):
             answer = action()
+        if interruption.dead:
+            self.forget_dates()
         return None if interruption.dead else answer
 
     def submit(self, request: Request) -> None:
         """Every answer is one of the promised ones, and the second receipt is the first."""
-        response = self.shop.submit(a_body(reservation={"max_cost_usd": request.price}), key=request.key)
+        response = request.shop.submit(a_body(reservation={"max_cost_usd": request.price}), key=request.key)
         told = (response.status_code, response.json().get("reason_code"))
         if response.status_code == 202:
             assert request.receipt in {None, response.content}, (request, response.content)
@@ -171,12 +206,23 @@ class World:
             assert for_tenant.is_gone(Run.objects.get(tenant_id=self.tenant_id, idempotency_key=request.key)), request
         elif request.receipt is not None:
             assert told in IN_PROGRESS | {(503, "BUDGET_UNAVAILABLE")}, (request, told)
+        elif told == (402, "SPEND_CAP_REACHED"):
+            self.met["refused by a cap"] += 1
+            self._refused(request, response.json()["cap"])
         else:
             assert told in LATER | {(402, "BUDGET_DRAINED")}, (request, told)
 
     def new_request(self, price: str) -> Request:
-        self.requests.append(Request(a_request_key(), price))
+        """Every third is the second key's."""
+        shop = self.second if len(self.requests) % 3 == 2 else self.shop
+        self.requests.append(Request(a_request_key(), price, shop))
         return self.requests[-1]
+
+    def _refused(self, request: Request, cap: Mapping[str, int]) -> None:
+        """For want of room, and nothing stays of it."""
+        left = max(0, cap["limit_usd_micros"] - cap["used_usd_micros"] - cap["held_usd_micros"])
+        assert cap["left_usd_micros"] == left < parse_usd(request.price), (request, cap)
+        assert not Run.objects.filter(tenant_id=self.tenant_id, idempotency_key=request.key).exists(), request
 
     def deliver(self) -> None:
         """One message, from the queue to its deletion. A worker that dies leaves it there."""
@@ -221,6 +267,76 @@ class World:
     def dispute(self, run: Run, step: str) -> None:
         ask = {"open": disputes.open_dispute, "uphold": disputes.uphold, "refund": disputes.refund}[step]
         ask(run_id=run.run_id, reason="the machine says so", actor="operator:test")
+
+    # Caps.
+
+    def scopes(self) -> list[str | None]:
+        return [None, *(str(shop.issued.key.lineage_id) for shop in (self.shop, self.second))]
+
+    def set_caps(self, scope: str | None, changes: Mapping[CapPeriod, int | None]) -> None:
+        """Where it dies, nobody knows what is in force: the row, or what was before."""
+        self.may_be_absent.add(scope)
+        answer = setting.set_caps(
+            tenant_id=self.tenant_id,
+            lineage_id=None if scope is None else UUID(scope),
+            changes=changes,
+            actor="test",
+        )
+        assert isinstance(answer, CapsSet)
+        if answer.enforced and answer.revision > 0:
+            self.enforced[scope] = max(answer.revision, self.enforced.get(scope, 0))
+            self.may_be_absent.discard(scope)
+        if answer.revision == 1:
+            # A process that has never heard of a cap would pass it where the scope is lost as well.
+            authentication.memory.forget()
+
+    def lose_caps(self, scope: str | None) -> None:
+        self.may_be_absent.add(scope)
+        self.met["caps keys lost"] += bool(redis.client().delete(keys.caps(self.tenant_id, scope)))
+
+    def move_date(self, how: str) -> None:
+        """Days later, as a process knows who has met them; or back to the database's own; or the zone moves it."""
+        if how in {"east", "west"}:
+            zone = EASTERNMOST if how == "east" else WESTERNMOST
+            changed = tenants.change_budget_settings(tenant_id=self.tenant_id, changes={"zone": zone}, actor="test")
+            assert isinstance(changed, Tenant)
+            return
+        self.forget_dates()
+        if how != "back":
+            days = {"midnight": 1, "a week": 7, "a month": 31}[how]
+            self.latest = max(self.latest, clock.now().date()) + timedelta(days=days)
+            spend_dates.latest.note(self.tenant_id, self.latest)
+
+    def forget_dates(self) -> None:
+        """As a new process, which knows only what the database says."""
+        spend_dates.latest._dates.clear()
+
+    def watch_hold(self, hold: Callable[..., HoldOutcome], values: Mapping[str, Any]) -> HoldOutcome:
+        """What was held lies within every limit in force, and nothing that was in force is not there."""
+        outcome = hold(**values)
+        self.met[type(outcome).__name__] += 1
+        if isinstance(outcome, Held):
+            # On another thread: looking is no effect of the action that is watched.
+            beside(lambda: self.passed.extend(self._passed(values["counted"])))
+        return outcome
+
+    def _passed(self, counted: Counted) -> Iterator[Any]:
+        """What a hold that stands now should not have got past."""
+        for scope in {None, counted.lineage_id}:
+            seen = self.seen_caps(scope)
+            if seen is None or seen.revision < self.enforced.get(scope, 0):
+                if scope in self.enforced:
+                    yield scope, self.enforced[scope], seen
+                continue
+            if seen.day != counted.day:
+                yield scope, counted, seen
+            for period in PERIODS:
+                limit = seen.limits[period]
+                if limit is not None and seen.counted[period] > limit:
+                    yield scope, period, seen
+
+    def seen_caps(self, scope: str | None) -> SeenCaps | None:
+        return view.look_at_caps(scripts.shared().client, self.tenant_id, scope)
 
     def run_loop(self, name: str) -> None:
         if name == "watch":
@@ -293,6 +409,7 @@ class World:
 
     def holds_true(self) -> None:
         """One end, one charge, the bill what was taken, what was read stays; and not a micro is missing."""
+        assert self.passed == [], f"a hold is past what was in force: {self.passed}"
         rows = {row.run_id: row for row in self.truths()}
         for row in rows.values():
             _one_end_one_charge(row)
@@ -301,9 +418,26 @@ class World:
                 assert (row.status in {status, Status.EXPIRED}, row.actual) == (True, actual), (row, status, actual)
         assert set(self.ended) <= set(rows)
         self._receipts_are_kept(rows.values())
+        self._dates_are_kept()
         if not self.money_is_closed():
             proof = verify.verify(self.tenant_id)
-            assert proof.verdict is Verdict.PROVED, proof
+            assert proof.is_told, proof
+            assert [it for it in proof.differences if not self._may_be(it)] == [], proof
+            self.may_be_absent -= {scope for scope in self.may_be_absent if self.seen_caps(scope) is not None}
+
+    def _may_be(self, difference: Difference) -> bool:
+        """A scope that is lost is found by the next hold under it, or by whoever verifies."""
+        return difference.where in {f"{scope or 'tenant'}: lost" for scope in self.may_be_absent}
+
+    def _dates_are_kept(self) -> None:
+        """A run's date stands once its money was held, and its entries have the run's date and key."""
+        held = Run.objects.filter(tenant_id=self.tenant_id).exclude(money_state=MoneyState.NONE)
+        for run_id, day in held.values_list("run_id", "spend_day"):
+            assert day is not None
+            assert self.dates.setdefault(run_id, day) == day, run_id
+        with connection.cursor() as cursor:
+            cursor.execute(_ENTERED_ELSEWHERE, [self.tenant_id])
+            assert cursor.fetchall() == []
 
     def money_is_closed(self) -> bool:
         """By the gate of all or by the tenant's own, which a rebuild that died leaves behind: nothing moves."""
@@ -336,12 +470,29 @@ class World:
                 self.deliver()
         left = self._unrest()
         assert not left, f"stuck: {left}"
+        for row in SpendCap.objects.filter(tenant_id=self.tenant_id):
+            assert enforcing.put_in_force(row), row
         self.holds_true()
+        self._counters_are_those_of_the_books()
         frame = view.look(scripts.shared().client, self.tenant_id)
         assert frame.holds == {}
         entries = LedgerEntry.objects.filter(tenant_id=self.tenant_id).values_list("amount_usd_micros", flat=True)
         assert frame.balance_micros == sum(entries)
         recovery.law_holds(self.shop.tenant)
+
+    def _counters_are_those_of_the_books(self) -> None:
+        """Nothing is held, so what is counted was charged; and a rebuild, which counts anew, comes to the same."""
+
+        def ever() -> list[tuple[str | None, int, int]]:
+            found = ((scope, self.seen_caps(scope)) for scope in self.scopes())
+            return [(scope, seen.revision, seen.used["total"]) for scope, seen in found if seen is not None]
+
+        for scope in self.scopes():
+            seen = self.seen_caps(scope)
+            assert seen is None or seen.counted == seen.used, (scope, seen)
+        before = ever()
+        rebuild.rebuild_all()
+        assert ever() == before
 
     def _unrest(self) -> list[Any]:
         still_open = Run.objects.exclude(finalize_stage=Stage.COMMITTED).values_list(
