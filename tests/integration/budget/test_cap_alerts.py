@@ -149,7 +149,7 @@ def test_cap_11_half_and_four_fifths_of_what_was_charged_are_told_once_with_exac
         "left_usd_micros": 100_000,
         "left_usd": "0.1000",
         "zone": "UTC",
-        "resets_at": f"{today + timedelta(days=1)}T00:00:00+00:00",
+        "resets_at": f"{today + timedelta(days=1)}T00:00:00Z",
         "href": "/v1/budget",
     }
 
@@ -170,7 +170,7 @@ def test_cap_11_the_first_refusal_of_a_key_says_refusing_and_names_its_newest_ke
     assert payload["key"] == {"key_id": str(rotated.key.pk), "prefix": rotated.key.prefix, "label": "the agent"}
     assert (payload["scope"], payload["percent"], payload["refusing"]) == ("key", 100, True)
     assert (payload["used_usd_micros"], payload["held_usd_micros"], payload["left_usd_micros"]) == (0, 0, 1_000)
-    assert payload["resets_at"] == f"{monday + timedelta(days=7)}T00:00:00+00:00"
+    assert payload["resets_at"] == f"{monday + timedelta(days=7)}T00:00:00Z"
     assert payload["href"] == "/v1/keys"
 
 

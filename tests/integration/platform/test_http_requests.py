@@ -48,7 +48,7 @@ def test_dpp_02_what_is_json_by_its_type_is_read_however_it_is_written(shop: Sho
 
 
 @pytest.mark.parametrize("method", ["options", "put", "trace"])
-@pytest.mark.parametrize(("path", "allowed"), [(RUNS, "GET, HEAD, POST"), ("/v1/budget", "GET, HEAD")])
+@pytest.mark.parametrize(("path", "allowed"), [(RUNS, "GET, HEAD, POST"), ("/v1/budget", "GET, HEAD, PATCH")])
 def test_dpp_03_a_method_that_is_refused_is_not_listed_as_allowed(
     shop: Shop, path: str, allowed: str, method: str
 ) -> None:
