@@ -5,6 +5,8 @@ of what it lacks: a top-up that was lost stays credited, a charge of a run that 
 
     entries     one ADJUST for each tenant that differs; dying before the next step leaves money closed, and asked again
                 the tenants that have theirs do not differ any more
+    caps        every scope is dropped, or a cap whose row was lost would go on refusing; the rebuild writes those that
+                have rows. Dying after it is made good as before it
     evidence    what is missing is forgotten, and what was entered for it is left instead: should Postgres go back once
                 more, that is missed too. Dying after it leaves the rebuild to the gate's watch
     rebuild     all money from the ledger there is: holds of lost runs go back, and money opens
@@ -92,6 +94,7 @@ def accept_ledger_loss(
             "approved_by": approved_by,
         }
         trail.record("ledger loss accepted", actor=actor, subject="all tenants", after=after, reason=reason)
+    _drop_scopes(client)
     evidence.replace_evidence(client, missing, [f"entry:{entry_id}" for entry_id in entry_ids])
     opened = isinstance(rebuild.rebuild_all(), Rebuilt)
     return Loss(reference, MissingCommits.of(missing), tenants, opened=opened)
@@ -111,6 +114,11 @@ def _enter(tenants: Sequence[TenantLoss], *, reference: str, reason: str, actor:
             )
     entered = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.ADJUST, reference=reference)
     return list(entered.order_by("tenant_id").values_list("entry_id", flat=True)[: keys.EVIDENCE_MAX])
+
+
+def _drop_scopes(client: redis.Redis) -> None:
+    for name in client.scan_iter(match=keys.caps("*"), count=1_000):
+        client.unlink(name)
 
 
 def _reference(missing: Sequence[str]) -> str:

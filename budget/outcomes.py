@@ -135,6 +135,8 @@ class CapsInForce:
     """Every hold from here on meets these limits, or those of the later change whose `revision` this is."""
 
     revision: int
+    again: bool = False
+    """It, or a later one, was in force before; nothing changed."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def caps_answer(words: Sequence[str], *, revision: int) -> CapsAnswer:
         case ["OK"]:
             return CapsInForce(revision)
         case ["ERR_OLD", later]:
-            return CapsInForce(int(later))
+            return CapsInForce(int(later), again=True)
         case ["ERR_ABSENT"]:
             return CapsAbsent()
     return _unavailable(words)

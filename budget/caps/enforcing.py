@@ -5,12 +5,13 @@ absent, and the tenant is rebuilt; so it is after a rebuild that read the row be
 """
 
 import structlog
+from redis import RedisError
 
 from budget import services
 from budget.caps import rows
 from budget.outcomes import CapsAbsent, CapsAnswer, CapsInForce
 from budget.rebuild import rebuild
-from budget.redis import scripts
+from budget.redis import scripts, view
 from tenants.models import SpendCap
 
 log = structlog.get_logger("dpp.budget")
@@ -26,10 +27,29 @@ def put_in_force(row: SpendCap, *, new: bool = False) -> bool:
     answer = _put(row, new=new)
     if isinstance(answer, CapsAbsent) and rebuild.try_rebuild_tenant(row.tenant_id):
         answer = _put(row, new=False)
-    if isinstance(answer, CapsInForce):
+    if isinstance(answer, CapsInForce) and (not answer.again or _is_of_postgres(row)):
+        return True
+    if isinstance(answer, CapsInForce) and rebuild.try_rebuild_tenant(row.tenant_id):
         return True
     log.warning("caps are not in force yet", scope=str(row), revision=row.revision, answer=repr(answer))
     return False
+
+
+def _is_of_postgres(row: SpendCap) -> bool:
+    """Whether what is in force already is a change that Postgres knows.
+
+    One that went back in time gives a lost change's revision to another: Redis has the limits of the lost one then, and
+    takes the other for done.
+    """
+    lineage_id = None if row.lineage_id is None else str(row.lineage_id)
+    try:
+        seen = view.look_at_caps(scripts.shared().client, row.tenant_id, lineage_id)
+    except RedisError:
+        seen = None
+    now = rows.row_of(row.tenant_id, row.lineage_id)
+    if seen is not None and now is not None and seen.revision == now.revision:
+        return dict(seen.limits) == rows.limits_of(now)
+    return seen is not None and now is not None and seen.revision < now.revision
 
 
 def _put(row: SpendCap, *, new: bool) -> CapsAnswer:

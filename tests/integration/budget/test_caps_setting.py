@@ -111,6 +111,22 @@ def test_the_same_again_changes_nothing_and_puts_in_force_what_was_not(tenant: T
     assert in_redis(tenant).limits["day"] == 4
 
 
+@pytest.mark.parametrize("lost", ["the change", "the row"])
+def test_a_change_that_postgres_lost_is_not_taken_for_the_next_one(tenant: Tenant, lost: str) -> None:
+    """After a failover that lost it, its revision is given once more, to other limits."""
+    set_caps(tenant, {"day": 5})
+    before = SpendCap.objects.get(tenant=tenant)
+    set_caps(tenant, {"day": 100})
+    if lost == "the row":
+        before.delete()
+    else:
+        before.save()
+    assert set_caps(tenant, {"day": 7}).enforced
+    assert in_redis(tenant).limits == of_limits(day=7)
+    set_caps(tenant, {"day": 8})
+    assert in_redis(tenant).limits == of_limits(day=8)
+
+
 def test_without_redis_it_stands_and_is_not_called_enforced(tenant: Tenant, valkey: redis.Redis) -> None:
     stand(tenant)
     valkey.delete(keys.EPOCH)

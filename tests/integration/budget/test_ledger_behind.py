@@ -17,6 +17,7 @@ from django.core.management.base import CommandError
 from django.db import connection, connections, transaction
 
 from budget import dashboard, entries, ledger, ledger_loss, metrics, services, verify
+from budget.caps import setting
 from budget.ledger_loss import Loss
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Held, Settled, Unavailable
@@ -24,12 +25,13 @@ from budget.rebuild import evidence, rebuild
 from budget.rebuild.evidence import LedgerBehind, MissingCommits
 from budget.rebuild.gate_watch import watch
 from budget.rebuild.rebuild import Rebuilt
-from budget.redis import keys, scripts
+from budget.redis import keys, scripts, view
 from budget.redis.gate import GateClosed
 from budget.verify import Verdict
 from dpp_project import health
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
+from tenants.models import SpendCap
 from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
@@ -330,6 +332,21 @@ def test_hrd_06_an_operator_accepts_the_loss(
     assert standing_balance(tenant_id) == balance
     assert verify.verify(tenant_id).verdict is Verdict.PROVED
     assert watch(limit=10).found == 0
+
+
+@pytest.mark.contract("CAP-09")
+def test_cap_09_a_cap_that_was_lost_with_the_ledger_refuses_no_more(runs: RunsTable, tenant_id: str) -> None:
+    """One that is left is counted anew."""
+    other = a_tenant().tenant_id
+    for whose in (tenant_id, other):
+        assert isinstance(
+            setting.set_caps(tenant_id=whose, lineage_id=None, changes={"day": 0}, actor="test"), setting.CapsSet
+        )
+    lose_entry(runs, tenant_id)
+    SpendCap.objects.filter(tenant_id=tenant_id).delete()
+    accepted()
+    seen = [view.look_at_caps(scripts.shared().client, whose) for whose in (tenant_id, other)]
+    assert [it is not None for it in seen] == [False, True]
 
 
 def test_hrd_06_a_charge_that_was_lost_with_its_run_stays_charged_once(runs: RunsTable, tenant_id: str) -> None:

@@ -7,6 +7,8 @@ from tests.proving.mutants.mutant import In, Mutant
 money: Final = In("integration/budget/test_caps_money")
 submits: Final = In("integration/runs/test_submit_caps")
 ends: Final = In("integration/runs/test_caps_ends")
+changes: Final = In("integration/budget/test_caps_setting")
+loss: Final = In("integration/budget/test_ledger_behind")
 races: Final = In("integration/runs/test_submit_caps_races")
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -107,6 +109,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if turn == 0 or it.kind in OF_CAPS]",
         "if turn == 0]",
         money("test_cap_10_many_scopes_are_compared_in_turns_and_the_balance_is_told_once"),
+    ),
+    Mutant(
+        "caps: a change that Postgres lost is taken for the next one",
+        "budget/caps/enforcing.py",
+        "(not answer.again or _is_of_postgres(row)):",
+        "True:",
+        changes("test_a_change_that_postgres_lost_is_not_taken_for_the_next_one"),
+    ),
+    Mutant(
+        "caps: a cap whose row was lost goes on refusing",
+        "budget/ledger_loss.py",
+        "        client.unlink(name)\n",
+        "        pass\n",
+        loss("test_cap_09_a_cap_that_was_lost_with_the_ledger_refuses_no_more"),
     ),
     Mutant(
         "caps: a glance refuses by limits older than its caller knows",
