@@ -107,7 +107,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         name="crash",
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
-        command=(*WAITING, "tests/crash/test_reaper_cutpoints.py"),
+        command=(*WAITING, "tests/crash/test_reaper_cutpoints.py", "tests/crash/test_caps_crashes.py"),
         least_cases=1_500,
         measured_seconds=700,
     ),
