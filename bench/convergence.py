@@ -114,7 +114,7 @@ def main() -> None:
     with Stand() as stand:
         database = Database(stand)
         fill(stand, database)
-        account = Account("t_convergence", stand.customer_key("t_convergence"))
+        account = Account("t_convergence", *stand.customer_keys("t_convergence"))
         customers = Customers(stand.api, stand.values["DPP_OPERATOR_KEY"], [account], seed=1)
         customers.come()
         load(customers)

@@ -31,7 +31,7 @@ class Platform:
 
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
-        self.key = stand.customer_key(TENANT)
+        [self.key] = stand.customer_keys(TENANT)
         self.top_up("first", "10.0000")
 
     def top_up(self, reference: str, amount: str) -> None:

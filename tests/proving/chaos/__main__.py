@@ -17,14 +17,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from dpp_project.devstack.programs import REPOSITORY
 from tests.proving import proofs
 from tests.proving.chaos.audit import Findings, audit, open_work
+from tests.proving.chaos.capped import CappedTenant
 from tests.proving.chaos.customers import Account, Customers
 from tests.proving.chaos.faults import KINDS, QUICK, Injector, Scenery
 from tests.proving.chaos.page import Day, page
-from tests.proving.chaos.receiver import Receiver
+from tests.proving.chaos.receiver import EVENTS_OF_RUNS, Receiver
 from tests.proving.chaos.stand import Stand
 
 PAGE: Final = REPOSITORY / "docs" / "chaos.md"
 PAGE_FROM_SECONDS: Final = 300
+TENANTS: Final = ("t_chaos", "t_chaos_poor", "t_chaos_capped")
 DRAIN_SECONDS: Final = 780.0
 """A lease of 120 s and its reaper, a claim of 300 s and its reconciler, a message of 150 s and its requeuer; an event
 that was lost on its way is sent again after 600 s."""
@@ -42,23 +44,34 @@ def main() -> int:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="dpp-chaos-receiver-")))
         receiver = stack.enter_context(Receiver(folder, seed=seed))
         stand = stack.enter_context(Stand(small=quick, environ=receiver.environ()))
-        accounts = [Account(tenant, stand.customer_key(tenant)) for tenant in ("t_chaos", "t_chaos_poor")]
-        receiver.register(stand.api, accounts[0].key)
+        *accounts, keeper = map(Account, TENANTS, stand.customer_keys(*TENANTS))
         customers = Customers(stand.api, stand.values["DPP_OPERATOR_KEY"], accounts, seed=seed)
+        capped = CappedTenant(customers, keeper, seed=seed)
+        endpoints = [
+            receiver.register(stand.api, accounts[0].key, path="/runs", events=EVENTS_OF_RUNS),
+            receiver.register(stand.api, keeper.key, path="/caps", events=["cap.reached"]),
+        ]
         injector = Injector(
             Scenery(stand, customers, random.Random(seed)),  # noqa: S311  repeatable, no secret
             kinds=tuple(kind for kind in KINDS if kind.name in QUICK or not quick),
         )
         began = time.monotonic()
-        customers.come(reporters=2)
+        customers.come(reporters=2, others=capped.parts())
         injector.run(seconds=options.seconds)
         customers.leave()
         stand.mend()
         seconds, drain_began = time.monotonic() - began, time.monotonic()
         left = _drained(stand, customers, seconds=options.drain)
         drained_after = time.monotonic() - drain_began
+        if not left:
+            capped.decide_the_undecided()
+            left = _drained(stand, customers, seconds=options.drain)
+        if not left:
+            capped.spend_the_last()
+            endpoints[1].close(stand.api, keeper.key)  # half and four fifths may be told half a minute later
+            left = _drained(stand, customers, seconds=options.drain)
         customers.close()
-        findings = audit(stand, customers.books, receiver, told=accounts[0].tenant_id)
+        findings = audit(stand, customers.books, endpoints, told=accounts[0].tenant_id, capped=capped)
         findings.wrong += [f"not over {options.drain:.0f} s after the last fault: {what}" for what in left]
         stand.keep = bool(findings.wrong)
         day = Day(
@@ -107,7 +120,7 @@ def _told(day: Day, findings: Findings) -> int:
         f"accepted={findings.accepted} rows={findings.rows} faults={len(day.events)} seconds={day.seconds:.0f}"
         f" drained_after={day.drained_after:.0f} seed={day.seed} reports={findings.events.reports}"
         f" webhooks={findings.events.messages} taken={findings.events.letters} doubled={findings.events.doubled}"
-        f" ends={dict(findings.ends)} by={dict(findings.ended_by)}"
+        f" caps={vars(findings.caps)} ends={dict(findings.ends)} by={dict(findings.ended_by)}"
     )
     for what in findings.wrong[:SHOWN]:
         print(f"WRONG: {what}")

@@ -3,7 +3,7 @@
 import hashlib
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -13,10 +13,12 @@ import psycopg
 from psycopg.rows import dict_row
 
 from dpp_project.devstack import environment
-from tests.proving.chaos import events_audit
+from tests.proving.chaos import caps_audit, events_audit
+from tests.proving.chaos.capped import CappedTenant
+from tests.proving.chaos.caps_audit import CapFindings
 from tests.proving.chaos.customers import Books, Order
 from tests.proving.chaos.events_audit import EventFindings
-from tests.proving.chaos.receiver import Receiver
+from tests.proving.chaos.receiver import Endpoint
 from tests.proving.chaos.stand import Stand
 
 MESSAGES: Final = ("", "NotVisible", "Delayed")
@@ -55,6 +57,7 @@ class Findings:
     results_read: int = 0
     dead_letters: int = 0
     events: EventFindings = field(default_factory=EventFindings)
+    caps: CapFindings = field(default_factory=CapFindings)
 
 
 def open_work(stand: Stand) -> list[str]:
@@ -75,8 +78,8 @@ def open_work(stand: Stand) -> list[str]:
     return found
 
 
-def audit(stand: Stand, books: Books, receiver: Receiver, *, told: str) -> Findings:
-    """`told` is the tenant that has a webhook."""
+def audit(stand: Stand, books: Books, endpoints: Sequence[Endpoint], *, told: str, capped: CappedTenant) -> Findings:
+    """`told` is the tenant whose runs' ends come to the first of the webhooks; the other is of the one with caps."""
     findings = Findings(wrong=list(books.wrong))
     with psycopg.connect(stand.values["DATABASE_URL"], row_factory=dict_row) as connection:
         rows: dict[str, dict[str, Any]] = {row["run_id"]: row for row in connection.execute(_RUNS)}
@@ -87,12 +90,13 @@ def audit(stand: Stand, books: Books, receiver: Receiver, *, told: str) -> Findi
         findings.wrong += events_audit.wrong_with_reports(connection, books, findings.events)
         findings.wrong += events_audit.wrong_with_webhooks(
             connection,
-            receiver,
+            endpoints[0],
             [row for row in rows.values() if row["tenant_id"] == told],
             tenant_id=told,
             freed=FREED,
             found=findings.events,
         )
+        findings.wrong += caps_audit.wrong_with_caps(connection, capped, endpoints[1], findings.caps)
     findings.rows, findings.dead_letters = len(rows), int(letters["count"])
     for row in rows.values():
         findings.wrong += [f"{row['run_id']}: {what}" for what in _wrong_with(row)]

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, Final
@@ -36,6 +36,9 @@ class Order:
     account: Account
     idempotency_key: str
     inputs: dict[str, Any]
+    price_usd: str = CEILING_USD
+    is_unsure: bool = False
+    """An attempt was not answered: it may come to a run long after a later one was refused."""
     cancel_after: float | None = None
     first_asked_at: float = 0.0
     asked_at: float = 0.0
@@ -85,6 +88,11 @@ class Books:
         with self.guard:
             self.wrong.append(what)
 
+    def withdraw(self, order: Order) -> None:
+        """It was refused, and stands for nothing: a row that has its key is nobody's."""
+        with self.guard:
+            self.orders.remove(order)
+
     def accepted(self) -> list[Order]:
         with self.guard:
             return [order for order in self.orders if order.run_id is not None]
@@ -111,22 +119,31 @@ class Customers:
         self._accounts = accounts
         self._seed = seed
         self.books = Books()
-        self._leaving = threading.Event()
-        self._closing = threading.Event()
+        self.leaving = threading.Event()
+        self.closing = threading.Event()
         self._watched: list[tuple[float, int, Order]] = []
         self._numbers = itertools.count()
         self._watching = threading.Condition()
         self._buyers: list[threading.Thread] = []
         self._threads: list[threading.Thread] = []
 
-    def come(self, *, buyers: int = 5, watchers: int = 3, reporters: int = 0) -> None:
+    def come(
+        self,
+        *,
+        buyers: int = 5,
+        watchers: int = 3,
+        reporters: int = 0,
+        others: Iterable[Callable[[random.Random], None]] = (),
+    ) -> None:
+        """`others` are repeated as the buyers are, each in a thread of its own."""
         for account in self._accounts:
-            self._deposit(account, 2_000_000, random.Random(self._seed))  # noqa: S311
+            self.deposit(account, 2_000_000, random.Random(self._seed))  # noqa: S311
         parts: list[Callable[[random.Random], None]] = [
             *itertools.repeat(self._buy, buyers),
             *itertools.repeat(self._report, reporters),
             self._canary,
             self._fund,
+            *others,
         ]
         for number, part in enumerate(parts):
             chance = random.Random(f"{self._seed} {number}")  # noqa: S311  repeatable, no secret
@@ -136,26 +153,26 @@ class Customers:
             thread.start()
 
     def leave(self) -> None:
-        self._leaving.set()
+        self.leaving.set()
 
     def are_gone(self) -> bool:
         """Whether every request has had its answer."""
         return not any(thread.is_alive() for thread in self._buyers)
 
     def close(self) -> None:
-        self._closing.set()
+        self.closing.set()
         for thread in (*self._buyers, *self._threads):
             thread.join(30)
 
     def order_long_ones(self, count: int, *, sleep_ms: int = 15_000) -> None:
         """Runs that are surely at work in some seconds, for a worker to be stopped over."""
         for _ in range(count):
-            self._place(self._order(self._accounts[0], {"sleep_ms": sleep_ms, "cost_usd": "0.0100"}), random.Random(0))  # noqa: S311
+            self.place(self.order(self._accounts[0], {"sleep_ms": sleep_ms, "cost_usd": "0.0100"}), random.Random(0))  # noqa: S311
 
     # Buying.
 
     def _keep_on(self, part: Callable[[random.Random], None], chance: random.Random) -> None:
-        while not self._leaving.is_set() and not self._closing.is_set():
+        while not self.leaving.is_set() and not self.closing.is_set():
             try:
                 part(chance)
             except Exception as error:  # noqa: BLE001  a customer that stops is load that is missing
@@ -165,77 +182,85 @@ class Customers:
         inputs: dict[str, Any] = {"sleep_ms": chance.choice([1, 20, 60, 200, 400])}
         if chance.random() < 0.05:
             inputs["sleep_ms"] = chance.randrange(4_000, 12_000)
-        inputs["cost_usd"] = _usd(chance.randrange(2_001) * 100)
+        inputs["cost_usd"] = usd(chance.randrange(2_001) * 100)
         inputs |= dict(chance.choices([(), [("fail", True)], [("exit", 3)]], weights=[86, 8, 6])[0])
-        order = self._order(chance.choice(self._accounts), inputs)
+        order = self.order(chance.choice(self._accounts), inputs)
         if chance.random() < 0.07:
             order.cancel_after = chance.choice([0.0, 0.05, 0.5, 3.0])
-        self._place(order, chance)
-        self._leaving.wait(chance.uniform(0.2, 1.4))
+        self.place(order, chance)
+        self.leaving.wait(chance.uniform(0.2, 1.4))
 
     def _canary(self, chance: random.Random) -> None:
         """Short runs, one after the other, each looked at until it ends: how soon all is well again is read from it."""
-        order = self._order(self._accounts[0], {"sleep_ms": 1, "cost_usd": "0.0001"})
-        self._place(order, chance, watch=False)
+        order = self.order(self._accounts[0], {"sleep_ms": 1, "cost_usd": "0.0001"})
+        self.place(order, chance, watch=False)
         until = time.monotonic() + 3
         while order.run_id is not None and not order.seen_at and time.monotonic() < until:
             self._look(order)
-            self._leaving.wait(0.1)
-        self._watch_later(order)
+            self.leaving.wait(0.1)
+        self.watch_later(order)
 
-    def _order(self, account: Account, inputs: dict[str, Any]) -> Order:
-        order = Order(account, f"chaos-{uuid.uuid4().hex}", inputs)
+    def order(self, account: Account, inputs: dict[str, Any], *, price_usd: str = CEILING_USD) -> Order:
+        order = Order(account, f"chaos-{uuid.uuid4().hex}", inputs, price_usd)
         with self.books.guard:
             self.books.orders.append(order)
         return order
 
-    def _place(self, order: Order, chance: random.Random, *, watch: bool = True) -> None:
-        """Until the platform has accepted it, whatever happens meanwhile; now and then once more after that."""
+    def place(
+        self, order: Order, chance: random.Random, *, watch: bool = True, what: str = "submit"
+    ) -> HttpAnswer | None:
+        """Until the platform has accepted it, whatever happens meanwhile; now and then once more after that.
+
+        A spend cap may refuse it: that is an answer too. None when the day is over.
+        """
         order.first_asked_at = time.monotonic()
-        answer = self._until_answered("submit", lambda: self._submit(order), chance, order)
-        if answer is None:
-            return
+        answer = self._until_answered(what, lambda: self.submit(order), chance, order)
+        if answer is None or answer.status == 402:
+            return answer
         order.run_id, order.accepted_at = str(answer.body["run_id"]), time.monotonic()
         if watch:
-            self._watch_later(order)
+            self.watch_later(order)
         if chance.random() < 0.1:
-            again = self._until_answered("submit again", lambda: self._submit(order), chance, order)
+            again = self._until_answered("submit again", lambda: self.submit(order), chance, order)
             if again is not None and again.body != answer.body:
                 self.books.complain(f"{order.idempotency_key} has two receipts: {answer.body} and {again.body}")
+        return answer
 
     def _until_answered(
         self, what: str, ask: Callable[[], HttpAnswer | None], chance: random.Random, order: Order | None = None
     ) -> HttpAnswer | None:
         """The answer that is one; None when the day is over. A drained budget is filled, and asked of again."""
         pause = PAUSE_FIRST_SECONDS
-        while not self._closing.is_set():
+        while not self.closing.is_set():
             if order is not None and order.run_id is None:
                 order.asked_at = time.monotonic()
             answer = ask()
             self.books.heard(what, answer)
-            if answer is not None and answer.status in {200, 201, 202}:
+            if answer is None and order is not None:
+                order.is_unsure = True
+            if answer is not None and (answer.status in {200, 201, 202} or is_capped(answer)):
                 return answer
             if answer is not None and answer.status == 402 and order is not None:
-                self._deposit(order.account, 1_500_000, chance)
+                self.deposit(order.account, 1_500_000, chance)
             elif answer is not None and answer.status < 500 and answer.status not in {409, 429}:
                 self.books.complain(f"{what} was refused: {answer.status} {answer.body}")
                 return None
             elif answer is not None and answer.body.get("reason_code") == "IDEMPOTENCY_CONFLICT":
                 self.books.complain(f"{what} met another request under its own key: {answer.body}")
                 return None
-            self._closing.wait(pause * chance.uniform(0.7, 1.3))
+            self.closing.wait(pause * chance.uniform(0.7, 1.3))
             pause = min(PAUSE_MAX_SECONDS, pause * 1.6)
         return None
 
-    def _submit(self, order: Order) -> HttpAnswer | None:
-        return self._call(
+    def submit(self, order: Order) -> HttpAnswer | None:
+        return self.call(
             "POST",
             "/v1/runs",
             order.account.key,
             send={
                 "pack_type": "probe",
                 "inputs": order.inputs,
-                "reservation": {"max_cost_usd": CEILING_USD, "timebox_sec": 60},
+                "reservation": {"max_cost_usd": order.price_usd, "timebox_sec": 60},
             },
             headers={"Idempotency-Key": order.idempotency_key},
         )
@@ -243,20 +268,20 @@ class Customers:
     # Paying.
 
     def _fund(self, chance: random.Random) -> None:
-        self._deposit(self._accounts[0], chance.randrange(1, 900_000), chance)
-        self._leaving.wait(chance.uniform(2, 6))
+        self.deposit(self._accounts[0], chance.randrange(1, 900_000), chance)
+        self.leaving.wait(chance.uniform(2, 6))
 
-    def _deposit(self, account: Account, micros: int, chance: random.Random) -> None:
+    def deposit(self, account: Account, micros: int, chance: random.Random) -> None:
         deposit = Deposit(account, f"chaos-{uuid.uuid4().hex}", micros // 100 * 100 or 100)
         with self.books.guard:
             self.books.deposits.append(deposit)
         answer = self._until_answered(
             "top-up",
-            lambda: self._call(
+            lambda: self.call(
                 "POST",
                 f"/v1/tenants/{account.tenant_id}/topups",
                 self._operator,
-                send={"amount_usd": _usd(deposit.micros), "reason": "chaos"},
+                send={"amount_usd": usd(deposit.micros), "reason": "chaos"},
                 headers={"Idempotency-Key": deposit.reference},
             ),
             chance,
@@ -273,7 +298,7 @@ class Customers:
         body = _an_auth_error(report, chance)
 
         def ask() -> HttpAnswer | None:
-            return self._call("POST", "/api/auth-errors", report.account.key, send=body)
+            return self.call("POST", "/api/auth-errors", report.account.key, send=body)
 
         answer = self._until_answered("report", ask, chance)
         if answer is None:
@@ -283,11 +308,11 @@ class Customers:
             again = self._until_answered("report again", ask, chance)
             if again is not None and (again.status, again.body["auth_error_id"]) != (200, report.auth_error_id):
                 self.books.complain(f"{report.request_id} was answered {report.auth_error_id}, then {again.body}")
-        self._leaving.wait(chance.uniform(0.2, 1.4))
+        self.leaving.wait(chance.uniform(0.2, 1.4))
 
     # Reading and canceling.
 
-    def _watch_later(self, order: Order, *, seconds: float = LOOK_SECONDS) -> None:
+    def watch_later(self, order: Order, *, seconds: float = LOOK_SECONDS) -> None:
         if order.run_id is None or order.seen_at:
             return
         due = time.monotonic() + (seconds if order.cancel_after is None else min(seconds, order.cancel_after))
@@ -296,7 +321,7 @@ class Customers:
             self._watching.notify()
 
     def _watch(self) -> None:
-        while not self._closing.is_set():
+        while not self.closing.is_set():
             with self._watching:
                 if not self._watched or self._watched[0][0] > time.monotonic():
                     self._watching.wait(0.05)
@@ -306,10 +331,10 @@ class Customers:
                 self._cancel(order)
             self._look(order)
             age = time.monotonic() - (order.accepted_at or 0)
-            self._watch_later(order, seconds=min(3.0, max(LOOK_SECONDS, age / 10)))
+            self.watch_later(order, seconds=min(3.0, max(LOOK_SECONDS, age / 10)))
 
     def _cancel(self, order: Order) -> None:
-        answer = self._call("POST", f"/v1/runs/{order.run_id}/cancel", order.account.key)
+        answer = self.call("POST", f"/v1/runs/{order.run_id}/cancel", order.account.key)
         self.books.heard("cancel", answer)
         if answer is None or answer.status >= 500 or answer.status == 429:
             order.cancel_after = PAUSE_FIRST_SECONDS
@@ -320,7 +345,7 @@ class Customers:
             self.books.complain(f"cancel of {order.run_id} was refused: {answer.status} {answer.body}")
 
     def _look(self, order: Order) -> None:
-        answer = self._call("GET", f"/v1/runs/{order.run_id}", order.account.key)
+        answer = self.call("GET", f"/v1/runs/{order.run_id}", order.account.key)
         self.books.heard("read", answer)
         if answer is None or answer.status >= 500 or answer.status == 429:
             return
@@ -330,7 +355,7 @@ class Customers:
         elif answer.body["status"] in ENDED:
             order.seen, order.seen_at = answer.body, time.monotonic()
 
-    def _call(
+    def call(
         self,
         method: str,
         path: str,
@@ -361,5 +386,9 @@ def _an_auth_error(report: Report, chance: random.Random) -> dict[str, Any]:
     }
 
 
-def _usd(micros: int) -> str:
+def is_capped(answer: HttpAnswer) -> bool:
+    return answer.status == 402 and answer.body.get("reason_code") == "SPEND_CAP_REACHED"
+
+
+def usd(micros: int) -> str:
     return f"{micros // 1_000_000}.{micros % 1_000_000 // 100:04d}"

@@ -2,13 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import Connection
 
 from tests.proving.chaos.customers import Books
-from tests.proving.chaos.receiver import Receiver
+from tests.proving.chaos.receiver import Endpoint
 
 OPEN: Final = (
     ("events on their way", "SELECT count(*) FROM outbox_message WHERE handled_at IS NULL AND status <> 'DEAD'"),
@@ -100,7 +101,7 @@ def _wrong_with_clusters(connection: Connection[Any], kinds: Mapping[int, set[st
 
 def wrong_with_webhooks(
     connection: Connection[Any],
-    receiver: Receiver,
+    endpoint: Endpoint,
     runs: Iterable[Mapping[str, Any]],
     *,
     tenant_id: str,
@@ -119,25 +120,30 @@ def wrong_with_webhooks(
         if (events := told.pop(run["run_id"], [])) != wanted:
             yield f"{run['run_id']} ended {run['status']} {run['money_state']} {run['reason']}, and told {events}"
     yield from (f"a webhook tells of {run_id}, which is not there: {events}" for run_id, events in told.items())
-    yield from _wrong_with_letters(receiver, messages, found)
+    found.messages, found.letters = len(messages), len(endpoint.taken())
+    found.doubled = sum(count > 1 for count in _taken(endpoint).values())
+    yield from wrong_with_letters(endpoint, messages, must_come=messages.keys())
 
 
-def _wrong_with_letters(
-    receiver: Receiver, messages: Mapping[str, Mapping[str, Any]], found: EventFindings
+def wrong_with_letters(
+    endpoint: Endpoint, messages: Mapping[str, Mapping[str, Any]], *, must_come: AbstractSet[str]
 ) -> Iterator[str]:
-    letters = receiver.mailbox.taken()
+    """What came is a message, signed, under its own id, with one body; and these came."""
+    letters = endpoint.taken()
     bodies: dict[str, set[bytes]] = defaultdict(set)
     for letter in letters:
         bodies[letter.webhook_id].add(letter.body)
-        if not letter.is_signed(receiver.secret):
+        if not letter.is_signed(endpoint.secret):
             yield f"webhook {letter.webhook_id} came without a signature that holds"
-    taken = Counter(letter.webhook_id for letter in letters if letter.answered == 204)
-    found.messages, found.letters = len(messages), len(letters)
-    found.doubled = sum(count > 1 for count in taken.values())
-    yield from (f"webhook {name} of {messages[name]['run_id']} never came" for name in messages.keys() - taken.keys())
+    missing = must_come - _taken(endpoint).keys()
+    yield from (f"webhook {name} of {messages[name]['run_id']} never came" for name in missing)
     yield from (f"webhook {name} came, and is of no message" for name in bodies.keys() - messages.keys())
     yield from (f"webhook {name} came with {len(those)} bodies" for name, those in bodies.items() if len(those) > 1)
     for letter in letters:
         row = messages.get(letter.webhook_id)
-        if row and (letter.told["type"], letter.told["data"]["run_id"]) != (row["event"], row["run_id"]):
+        if row and (letter.told["type"], letter.told["data"].get("run_id")) != (row["event"], row["run_id"]):
             yield f"webhook {letter.webhook_id} says {letter.told}, and its message {row}"
+
+
+def _taken(endpoint: Endpoint) -> Counter[str]:
+    return Counter(letter.webhook_id for letter in endpoint.taken() if letter.answered == 204)

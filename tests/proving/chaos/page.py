@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.proving.chaos.audit import Findings
+from tests.proving.chaos.caps_audit import CapFindings
 from tests.proving.chaos.faults import Event
 
 HEAD = """# Chaos
@@ -23,7 +24,11 @@ receipts. Then the faults end, recovery has its time, and everything is counted:
   `manage.py money_verify` proves it; nothing is open, queued or on its way;
 - each result that was sold can be had, with the hash that was sealed;
 - each auth error that a customer reported stands once, was analysed once and is in the cluster of its kind; no event
-  was given up; the end of each run reached its tenant's webhook under one id, signed, and was taken at least once.
+  was given up; the end of each run reached its tenant's webhook under one id, signed, and was taken at least once;
+- of a tenant whose caps, and whose agents' key's, are changed under way, for a day and in total: at no hold was more
+  counted (charged, or held and able to be charged) than the limit that bound it; the counters are the ledger's sums;
+  when all is settled, exactly what is left is accepted and 0.0001 USD more refused, with the figures of
+  `GET /v1/budget`; one `cap.reached` went out for each full window and limit. Fifty agents share the capped key.
 """
 
 
@@ -57,10 +62,19 @@ def _summary(day: Day) -> list[str]:
         f"- {found.results_read:,} results read back, each with the hash that was sealed.",
         f"- {found.events.reports:,} auth errors reported, each analysed once, in {found.events.clusters} clusters.",
         f"- {found.events.messages:,} webhooks came {found.events.letters:,} times, {found.events.doubled:,} doubled.",
+        _of_caps(found.caps),
         f"- Dead letters stored: {found.dead_letters}.",
         *(f"- WRONG: {what}" for what in found.wrong),
         "",
     ]
+
+
+def _of_caps(caps: CapFindings) -> str:
+    return (
+        f"- Under caps, of 50 agents and a neighbour, {caps.accepted:,} runs were accepted and {caps.refused:,} submits"
+        f" refused; {caps.changes} changes of caps, {caps.messages} full windows told; {caps.charged_micros:,} micros"
+        f" charged, {caps.fullest_percent:.2f} % of a limit counted at the fullest."
+    )
 
 
 def _faults(events: Sequence[Event]) -> list[str]:

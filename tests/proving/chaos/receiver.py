@@ -7,6 +7,7 @@ import json
 import random
 import ssl
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +19,7 @@ import trustme
 from dpp_project.devstack import http
 
 NAME: Final = "receiver.example"
-EVENTS: Final = ("run.completed", "run.failed", "run.refunded")
+EVENTS_OF_RUNS: Final = ("run.completed", "run.failed", "run.refunded")
 REFUSED_SHARE: Final = 0.1
 
 
@@ -26,6 +27,7 @@ REFUSED_SHARE: Final = 0.1
 class Letter:
     """A webhook as it came."""
 
+    path: str
     webhook_id: str
     timestamp: str
     signatures: str
@@ -52,7 +54,7 @@ class Mailbox:
     refused: set[str] = field(default_factory=set)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, headers: dict[str, str], body: bytes) -> int:
+    def take(self, path: str, headers: dict[str, str], body: bytes) -> int:
         webhook_id = headers.get("webhook-id", "")
         with self.guard:
             refuses = webhook_id not in self.refused and self.chance.random() < REFUSED_SHARE
@@ -60,6 +62,7 @@ class Mailbox:
             status = 503 if refuses else 204
             self.letters.append(
                 Letter(
+                    path,
                     webhook_id,
                     headers.get("webhook-timestamp", ""),
                     headers.get("webhook-signature", ""),
@@ -69,9 +72,28 @@ class Mailbox:
             )
         return status
 
-    def taken(self) -> list[Letter]:
+    def taken(self, path: str) -> list[Letter]:
         with self.guard:
-            return list(self.letters)
+            return [letter for letter in self.letters if letter.path == path]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A tenant's webhook at the receiver, and what came to it."""
+
+    mailbox: Mailbox
+    path: str
+    webhook_id: str
+    secret: str
+
+    def taken(self) -> list[Letter]:
+        return self.mailbox.taken(self.path)
+
+    def close(self, api: str, key: str) -> None:
+        """Nothing is told to it any more."""
+        answer = http.call("DELETE", f"{api}/v1/webhooks/{self.webhook_id}", key=key)
+        if answer.status != 204:
+            raise RuntimeError(f"the webhook is still there: {answer.status} {answer.body}")
 
 
 class Receiver:
@@ -84,7 +106,6 @@ class Receiver:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert(NAME).configure_cert(tls)
         self.mailbox = Mailbox(random.Random(seed))  # noqa: S311  repeatable, no secret
-        self.secret = ""
         self._server = _server(self.mailbox, tls)
         self._thread = threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True)
 
@@ -102,13 +123,13 @@ class Receiver:
         place = f"{NAME}=127.0.0.1:{self._server.server_address[1]}"
         return {"DPP_WEBHOOK_PRIVATE_HOSTS": place, "DPP_WEBHOOK_CA_FILE": str(self._authority)}
 
-    def register(self, api: str, key: str) -> None:
+    def register(self, api: str, key: str, *, path: str, events: Sequence[str]) -> Endpoint:
         answer = http.call(
-            "POST", f"{api}/v1/webhooks", key=key, send={"url": f"https://{NAME}/dpp", "events": list(EVENTS)}
+            "POST", f"{api}/v1/webhooks", key=key, send={"url": f"https://{NAME}{path}", "events": list(events)}
         )
         if answer.status != 201:
             raise RuntimeError(f"no webhook: {answer.status} {answer.body}")
-        self.secret = str(answer.body["secret"])
+        return Endpoint(self.mailbox, path, str(answer.body["webhook_id"]), str(answer.body["secret"]))
 
 
 def _server(mailbox: Mailbox, tls: ssl.SSLContext) -> ThreadingHTTPServer:
@@ -121,7 +142,7 @@ def _server(mailbox: Mailbox, tls: ssl.SSLContext) -> ThreadingHTTPServer:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", "0")))
-            status = mailbox.take({name.lower(): value for name, value in self.headers.items()}, body)
+            status = mailbox.take(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             self.send_response(status)
             self.send_header("content-length", "0")
             self.end_headers()
