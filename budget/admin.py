@@ -39,6 +39,12 @@ NOT_ENFORCED = (
     "The caps are stored, and not in force yet: money is being rebuilt. The next run brings them; so does setting them"
     " again."
 )
+WHAT_RUNS_MAY_COST = "What runs may cost, of all keys together."
+WHAT_ITS_RUNS_MAY_COST = "What runs of this key, and of its rotations, may cost."
+THEIR_OWN = (
+    "Caps are the tenant's own: a key of theirs with keys:write and no cap can change them. To hold a tenant back, stop"
+    " its submits, or suspend it."
+)
 KIND_COLORS = {"TOPUP": "success", "CHARGE": "info", "ADJUST": "warning"}
 
 
@@ -131,7 +137,7 @@ class AccountAdmin(ReadOnlyAdmin):
             request,
             account if key is None else key,
             title="Spend caps",
-            text="What runs may cost, of all keys together." if key is None else "What runs of this key may cost.",
+            text=f"{WHAT_RUNS_MAY_COST if key is None else WHAT_ITS_RUNS_MAY_COST} {THEIR_OWN}",
             submit="Set",
             form_class=CapsForm,
             act=act,

@@ -141,6 +141,21 @@ def test_usage_tells_a_key_of_no_other_key(owner: Caller, tenant: Tenant) -> Non
             assert hidden not in text
 
 
+@pytest.mark.contract("CAP-15", "HRD-12")
+def test_a_tenant_reads_one_file_of_usage_or_entries_at_a_time(owner: Caller) -> None:
+    """Whichever of its keys asks: a slow reader holds one thread."""
+    asked = bearer(a_key(Tenant.objects.get(pk=owner.issued.key.tenant_id)))
+    slow: Any = Client().get("/v1/usage", headers=bearer(owner.issued) | {"Accept": "text/csv"})
+    next(iter(slow.streaming_content))
+    for path, accept in (("usage", "text/csv"), ("usage", "text/csv; profile=focus"), ("budget/entries", "text/csv")):
+        refused = Client().get(f"/v1/{path}", headers=asked | {"Accept": accept})
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+    slow.close()
+    again: Any = Client().get("/v1/usage", headers=asked | {"Accept": "text/csv"})
+    assert again.status_code == 200
+    again.close()
+
+
 @pytest.mark.parametrize(
     ("label", "shown"),
     [

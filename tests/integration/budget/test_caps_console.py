@@ -82,7 +82,9 @@ def test_pages_say_that_nothing_is_known_while_money_is_rebuilt(
 def test_the_form_shows_what_stands_and_sets_all_four(console: Client, tenant: Tenant, issued: IssuedKey) -> None:
     limited(tenant, issued.key, day=1_000_000)
     path = f"{account(tenant)}set_caps/?lineage={issued.key.lineage_id}"
-    assert 'name="day_usd" value="1.0000"' in page(console, path)
+    asked = page(console, path)
+    assert 'name="day_usd" value="1.0000"' in asked
+    assert "a key of theirs with keys:write and no cap can change them" in asked
     sent = {"day_usd": "", "week_usd": "0.0000", "month_usd": "2.5000", "total_usd": "", "reason": "an agent"}
     assert console.post(path, sent).status_code == 302
     row = SpendCap.objects.get()
