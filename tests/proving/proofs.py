@@ -15,10 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 REPORT_VARIABLE = "DPP_PROOF_REPORT"
 BUDGET_SECONDS = 85 * 60
@@ -55,6 +57,7 @@ class Proof:
 class Told:
     cases: int
     seeds: tuple[str, ...]
+    met: Counter[str] = field(default_factory=Counter)
 
 
 PROOFS: tuple[Proof, ...] = (
@@ -219,17 +222,18 @@ PROOFS: tuple[Proof, ...] = (
 )
 
 
-def report(*, cases: int, seed: object = "none") -> None:
-    """Told by a proof, from any process: how many cases it has run, and what repeats them."""
+def report(*, cases: int, seed: object = "none", met: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Told by a proof, from any process: how many cases it has run, what repeats them, and what they met how often."""
     if path := os.environ.get(REPORT_VARIABLE):
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"cases": cases, "seed": str(seed)}) + "\n")
+            file.write(json.dumps({"cases": cases, "seed": str(seed), "met": dict(met)}) + "\n")
 
 
 def read_report(path: Path) -> Told:
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     seeds = tuple(sorted({line["seed"] for line in lines} - {"none"}))
-    return Told(cases=sum(line["cases"] for line in lines), seeds=seeds)
+    met = sum((Counter(line["met"]) for line in lines), Counter[str]())
+    return Told(cases=sum(line["cases"] for line in lines), seeds=seeds, met=met)
 
 
 def verdict(proof: Proof, *, exit_code: int, told: Told, seconds: float) -> str | None:
@@ -259,6 +263,7 @@ def run(proof: Proof) -> str | None:
     else:
         failed = verdict(proof, exit_code=ran.returncode, told=told, seconds=seconds)
         said = f"cases={told.cases} seed={','.join(told.seeds) or 'none'} seconds={seconds:.0f}"
+        said += "".join(f" {what}={count}" for what, count in sorted(told.met.items()))
         ending = f"{said} {'FAILED: ' + failed if failed else 'holds'}"
     print(f"== {proof.name}: {proof.shows}\n{output}== {proof.name}: {ending}", flush=True)  # noqa: T201
     return failed

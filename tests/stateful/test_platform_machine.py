@@ -343,7 +343,8 @@ def run_machine(*, examples: int, steps_each: int, shrink: bool = True) -> int:
     PlatformMachine.met.update(lost_and_rebuilt() - before)
     print(f"steps={PlatformMachine.steps_taken} interrupted={PlatformMachine.struck} {PlatformMachine.ends}")  # noqa: T201
     print(f"met={PlatformMachine.met}")  # noqa: T201
-    proofs.report(cases=PlatformMachine.steps_taken, seed=seed)
+    met = {what.replace(" ", "_"): PlatformMachine.met[what] for what in WHAT_CAPS_MEET}
+    proofs.report(cases=PlatformMachine.steps_taken, seed=seed, met=met)
     return PlatformMachine.steps_taken
 
 
