@@ -105,7 +105,7 @@ class UsageView(ApiView):
                 return _csv(asked, "focus", focus_rows.rows(asked, query.by, own=own))
             case UsageCsvRenderer.format:
                 return _csv(asked, "usage", csv_rows.rows(asked, query.by, query.group_by, own=own))
-        found = documents.usage_document(asked, query.by, query.group_by, own=own)
+        found = documents.usage_document(asked, query.by, query.group_by, own=own, most=documents.ROWS_MAX)
         return Response(_given(found).model_dump(mode="json", by_alias=True))
 
 

@@ -249,7 +249,7 @@ def test_a_wrong_question_names_its_field_and_the_cure(shop: Shop, query: str, f
 
 
 def test_four_hundred_days_are_answered_and_more_rows_than_fit_are_refused(
-    year: Shop, monkeypatch: pytest.MonkeyPatch
+    year: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(asked(year, "from=2025-03-01&to=2026-04-05")["rows"]) == 4
     monkeypatch.setattr("budget.usage.documents.ROWS_MAX", 3)
@@ -261,6 +261,7 @@ def test_four_hundred_days_are_answered_and_more_rows_than_fit_are_refused(
         }
     ]
     assert len(asked(year, f"{YEAR}&by=month")["rows"]) == 2
+    assert len(said(capsys, year.tenant.pk, "--from", "2026-01-01", "--to", "2027-01-01", "--format", "csv")) == 6
 
 
 # FOCUS.
