@@ -22,6 +22,8 @@ STEP_MICROS: Final = 100
 """The least amount over HTTP: 0.0001 USD."""
 FUNDS_MICROS: Final = 20_000_000
 AT_FIRST_MICROS: Final = {"key": 300_000, "tenant": 900_000}
+MORE_STEPS: Final = {"key": 5_000, "tenant": 12_000}
+"""A limit is raised by less than this, above what is counted."""
 PRICES_STEPS: Final = (50, 800)
 """From 0.0050 to 0.0800 USD."""
 LAST_SECONDS: Final = 60.0
@@ -155,19 +157,28 @@ class CappedTenant:
     # The caps.
 
     def _change(self, chance: random.Random) -> None:
-        """Up, mostly; now and then below what is spent already. It wakes all agents at once."""
+        """Up, which wakes all agents at once; often back again, while they spend what they were given."""
         self._customers.leaving.wait(chance.uniform(2, 6))
         windows = {} if self._customers.leaving.is_set() else self._windows()
-        if windows:
-            tightest = min(windows, key=lambda window: windows[window]["left_usd_micros"])[0]
-            scope = chance.choice([tightest, tightest, tightest, "key", "tenant"])
-            self._set_caps(scope, {period: _next_limit(windows[scope, period], chance) for period in PERIODS})
+        tightest = min(windows, key=lambda window: windows[window]["left_usd_micros"], default=("key", ""))[0]
+        scope = chance.choice([tightest, tightest, tightest, "key", "tenant"])
+        before = {period: _counted(windows[scope, period]) for period in PERIODS} if windows else {}
+        if before:
+            most = MORE_STEPS[scope]
+            more = {period: chance.randrange(1_000, most) * STEP_MICROS for period in PERIODS}
+            self._set_caps(scope, {period: before[period] + more[period] for period in PERIODS})
         changed, self._changed = self._changed, threading.Event()
         changed.set()
+        if before and chance.random() < 0.4:
+            self._customers.leaving.wait(chance.uniform(0, 0.5))
+            self._set_caps(scope, {period: int(micros * chance.uniform(0.5, 1)) for period, micros in before.items()})
 
     def _set_caps(self, scope: str, limits: dict[str, int]) -> None:
         """Until it is answered that they are in force; no limit is given twice, so that a limit tells its revision."""
-        send = {f"{period}_usd": usd(self._never_given(micros)) for period, micros in limits.items()}
+        send = {
+            f"{period}_usd": usd(self._never_given(micros // STEP_MICROS * STEP_MICROS))
+            for period, micros in limits.items()
+        }
         while not self._customers.closing.is_set():
             answer = self._customers.call("PUT", self._caps_of[scope], self.keeper.key, send=send)
             self._customers.books.heard("caps", answer)
@@ -266,8 +277,5 @@ class CappedTenant:
         return windows
 
 
-def _next_limit(cap: dict[str, Any], chance: random.Random) -> int:
-    counted = int(cap["used_usd_micros"]) + int(cap["held_usd_micros"])
-    if chance.random() < 0.2:
-        return int(counted * chance.uniform(0.3, 1)) // STEP_MICROS * STEP_MICROS
-    return counted + chance.randrange(1_000, 5_000 if cap["scope"] == "key" else 12_000) * STEP_MICROS
+def _counted(cap: dict[str, Any]) -> int:
+    return int(cap["used_usd_micros"]) + int(cap["held_usd_micros"])
