@@ -112,7 +112,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
         command=(*WAITING, "tests/crash/test_reaper_cutpoints.py", "tests/crash/test_caps_crashes.py"),
         least_cases=1_500,
-        measured_seconds=700,
+        measured_seconds=740,
     ),
     Proof(
         name="events",
@@ -153,7 +153,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="with every actor dying or overtaken at any effect, each run ends once and every micro has its place",
         command=(*PYTEST, "tests/stateful/test_platform_machine.py"),
         least_cases=6_000,
-        measured_seconds=115,
+        measured_seconds=140,
     ),
     Proof(
         name="chaos",
