@@ -1,5 +1,6 @@
 """From a row at money NONE to a run at a worker's call: hold its price, mark it, map its key, send its message."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -101,7 +102,7 @@ class HoldAndSend:
 
     def _dropped(self, row: Row, refused: Insufficient | CapReached) -> SubmitAnswer | None:
         """402: the row was never. A hold that is still on its way to it finds a tombstone, or is given back."""
-        with transaction.atomic():
+        with transaction.atomic() if isinstance(refused, CapReached) else nullcontext():
             if transitions.drop(run_id=row.run_id, version=row.version) is LOST:
                 return None
             if isinstance(refused, CapReached):

@@ -11,6 +11,7 @@ from tests.proving.proofs import Proof
 ASKED: Final = ("--seconds", "5", "--drain", "90", "--seed", "8")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.contract("DPP-55", "DPP-56")
 def test_chaos_for_some_seconds_leaves_nothing_wrong(

@@ -66,7 +66,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="the platform killed whole, or its supervisor at any moment of its start, comes back",
         command=(*PYTEST, "tests/acceptance"),
         least_cases=33,
-        measured_seconds=175,
+        measured_seconds=255,
     ),
     Proof(
         name="image",

@@ -131,7 +131,11 @@ def test_dpp_23_a_tombstone_stands_a_year_and_the_ledger_for_ever(tenant: Tenant
     assert recovery.charges(old) == [-50_000]
     with transaction.atomic(), connection.cursor() as cursor:  # the charge is as old as its run
         cursor.execute("SET LOCAL session_replication_role = replica")
-        cursor.execute("UPDATE ledger_entries SET created_at = now() - interval '396 days' WHERE run_id = %s", [old.pk])
+        cursor.execute(
+            "UPDATE ledger_entries SET created_at = now() - interval '396 days', spend_day = spend_day - 396"
+            " WHERE run_id = %s",
+            [old.pk],
+        )
     recovery.law_holds(tenant)
 
 

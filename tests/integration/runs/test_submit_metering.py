@@ -18,14 +18,20 @@ pytestmark = [pytest.mark.django_db, pytest.mark.contract("HRD-12"), pytest.mark
 
 SOME = "01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"
 HOOK, CLUSTER, ERROR = f"/v1/webhooks/{SOME}", f"/api/auth-errors/clusters/{SOME}", f"/api/auth-errors/{SOME}"
-OF_TENANTS = (RUNS, "/v1/runs/estimate", "/v1/uploads", "/v1/webhooks", HOOK, f"{HOOK}/recover")
+KEY = f"/v1/keys/{SOME}"
+OF_TENANTS = (
+    *(RUNS, "/v1/runs/estimate", "/v1/uploads", "/v1/webhooks", HOOK, f"{HOOK}/recover"),
+    *("/v1/budget", "/v1/budget/caps", "/v1/keys", f"{KEY}/rotate", f"{KEY}/caps"),
+)
 OF_OPERATORS = (
     *("/v1/tenants/t_x/topups", "/api/tickets", "/api/tickets/reaper/run"),
     *(f"{ERROR}/decisions", f"{CLUSTER}/decisions", f"{CLUSTER}/merge"),
 )
-PATCHED = (HOOK,)
+METHODS = {HOOK: "PATCH", "/v1/budget": "PATCH", "/v1/budget/caps": "PUT", f"{KEY}/caps": "PUT"}
+"""Where it is not POST."""
 WITHOUT_BODY = (
     "v1/runs/<str:run_id>/cancel",
+    "v1/keys/<str:key_id>/revoke",
     "v1/webhooks/<str:webhook_id>/rotate",
     "v1/webhooks/<str:webhook_id>/test",
     "v1/webhooks/deliveries/<str:delivery_id>/redeliver",
@@ -69,7 +75,7 @@ def test_hrd_12_a_wrong_body_costs_a_token_and_without_one_is_not_parsed(
     Tenant.objects.filter(pk=issued.key.tenant_id).update(submit_rate_per_minute=1, poll_rate_per_minute=1)
     answers = [
         client.generic(
-            "PATCH" if path in PATCHED else "POST",
+            METHODS.get(path, "POST"),
             path,
             data=WRONG[wrong],
             content_type="application/json",
