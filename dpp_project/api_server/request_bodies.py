@@ -68,6 +68,10 @@ class _Reading:
     def is_called_off(self) -> bool:
         return self._problem is not None
 
+    def ends_by(self, moment: float) -> bool:
+        due = self._timeout.when()
+        return due is not None and due <= moment
+
     def problem(self) -> Problem:
         return self._problem or Problem(
             ReasonCode.REQUEST_TIMEOUT, "The body did not come in time.", headers={"Connection": "close"}
@@ -169,10 +173,13 @@ class RequestBodies:
             self._make_room(self._readings, reading, _no_room())
 
     def _make_room(self, among: Iterable[_Reading], reading: _Reading, problem: Problem) -> None:
-        oldest = next((one for one in among if not one.is_called_off()), reading)
+        now, candidates = asyncio.get_running_loop().time(), list(among)
+        if any(one.ends_by(now) for one in candidates):
+            return  # called off already: its bytes go in this turn of the loop or the next
+        oldest = next((one for one in candidates if not one.is_called_off()), reading)
         if oldest is reading:
             raise problem
-        oldest.must_end_by(asyncio.get_running_loop().time(), problem)
+        oldest.must_end_by(now, problem)
 
 
 def _unavailable(detail: str) -> Problem:

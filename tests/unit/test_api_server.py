@@ -422,6 +422,38 @@ def test_a_stop_gives_no_body_more_time_than_it_had() -> None:
     asyncio.run(run())
 
 
+def test_dpp_03_a_body_that_makes_room_is_not_followed_by_the_next() -> None:
+    """What comes between its being called off and its end, in one turn of the loop, costs nobody else's body."""
+
+    async def both() -> tuple[object, object]:
+        bodies = RequestBodies(BodyLimits(held_bytes=1_500))
+        kept = asyncio.Event()
+        parts = iter([{"type": "http.request", "body": b"a" * 900, "more_body": True}])
+
+        async def stuck() -> dict[str, Any]:
+            for part in parts:
+                return part
+            await kept.wait()
+            raise AssertionError("it was called off")
+
+        quick = iter([b"b" * 900, b"b" * 50, b"b" * 50])
+
+        async def at_once() -> dict[str, Any]:
+            return {"type": "http.request", "body": next(quick), "more_body": True}
+
+        def read(receive: Any) -> Any:
+            return bodies.read({"CONTENT_LENGTH": "1000"}, receive, BodyRule(2_000), "one")
+
+        first = asyncio.ensure_future(read(stuck))
+        await asyncio.sleep(0)
+        found = await asyncio.gather(first, read(at_once), return_exceptions=True)
+        return found[0], found[1]
+
+    called_off, held = asyncio.run(both())
+    assert isinstance(called_off, Problem)
+    assert (called_off.status, held) == (503, 1_000)
+
+
 def test_the_api_may_open_as_many_files_as_it_takes_connections() -> None:
     script = (
         "import resource as r; from dpp_project import serve;"

@@ -92,9 +92,16 @@ MUTANTS: Final = (
     Mutant(
         "the youngest body makes room",
         BODIES,
-        "next((one for one in among if",
-        "next((one for one in reversed([*among]) if",
+        "next((one for one in candidates if",
+        "next((one for one in reversed(candidates) if",
         connections("test_dpp_03_when_bodies_hold_too_much_the_one_longest_on_its_way_makes_room"),
+    ),
+    Mutant(
+        "a body that is called off is not counted as room",
+        BODIES,
+        "        if any(one.ends_by(now) for one in candidates):\n",
+        "        if False:\n",
+        In("unit/test_api_server")("test_dpp_03_a_body_that_makes_room_is_not_followed_by_the_next"),
     ),
     Mutant(
         "the bodies of one source keep out everybody else's",
