@@ -105,7 +105,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="the protocol, in every order of steps and with every fault, holds; without any of its points it fails",
         command=(sys.executable, "-m", "models.check", "--install"),
         least_cases=200_000_000,
-        measured_seconds=290,
+        measured_seconds=700,
     ),
     Proof(
         name="crash",
