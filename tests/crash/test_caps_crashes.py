@@ -139,12 +139,18 @@ def test_cap_07_any_request_may_be_a_changes_last(rich_shop: Shop, forge: Forge,
 @pytest.mark.timeout(600)
 @kinds
 def test_cap_07_every_request_of_a_change_killed_and_cut(rich_shop: Shop, forge: Forge, is_first: bool) -> None:  # noqa: FBT001  by name
-    """Each request meets a kill before one of the two who come next and a cut before the other, by turns."""
+    """Each request meets a kill before one of the two who come next and a cut before the other, by turns.
+
+    A first change rebuilds its tenant, which may take a request less than the one that was counted: then that run has
+    ended, and says so.
+    """
     count, met = undisturbed(rich_shop, forge, is_first=is_first), 0
     for at, (number, comes) in itertools.product(range(count), enumerate(NEXT)):
         fault = list(Fault)[at % 2 + 2 * ((number + at // 2) % 2)]
-        met += struck(began(rich_shop, is_first=is_first), forge, at=at, fault=fault, comes=comes).struck
-    assert met == count * len(NEXT)
+        ended = struck(began(rich_shop, is_first=is_first), forge, at=at, fault=fault, comes=comes)
+        assert ended.struck or (ended.answer is not None and len(ended.requests) <= at), "it sent no such request"
+        met += ended.struck
+    assert met >= (count - 1) * len(NEXT)
     proofs.report(cases=met)
 
 
