@@ -1,0 +1,1 @@
+"""Workspaces on a tenant's own pages: which there are, and how each stands."""

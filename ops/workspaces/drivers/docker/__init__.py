@@ -1,0 +1,1 @@
+"""Workspaces as containers of a Docker daemon on this host."""

@@ -1,0 +1,1 @@
+"""What the process `workspaces` does at a host, over its driver: looks, acts, recovers, sweeps, measures."""

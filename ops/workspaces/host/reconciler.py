@@ -1,0 +1,228 @@
+"""Brings what is to what is wished, one operation at a time. It reads rows only: what is there, the monitor says.
+
+A pass takes the operations that may go on and begins those that the plan calls for, each on a thread of a bounded pool.
+A recovery has such a thread too: it reads an archive back whole, and a pass that waited for it would be taken for hung.
+Two reconcilers of one driver, or one that died, cost at most a lease: claims skip locked rows, and who lost one writes
+no more. Nothing is begun on a driver that is frozen.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import structlog
+from django.db.models import Exists, F, Q, QuerySet
+from django.db.models.functions import Now
+
+from ops.workspaces import conditions, planning
+from ops.workspaces.archive_port import ArchivePort
+from ops.workspaces.conditions import LEFT_OVER_CONTAINERS, ConditionReason, Conditions, container_key
+from ops.workspaces.drivers.base import Driver
+from ops.workspaces.host import recovering
+from ops.workspaces.models import Workspace
+from ops.workspaces.operations import running
+from ops.workspaces.operations.work import OperationWork
+from ops.workspaces.planning import Situation
+from ops.workspaces.rows import transitions
+from ops.workspaces.rows.transitions import OperationClaim
+from ops.workspaces.states import DesiredState, Operation, Phase
+
+log = structlog.get_logger("dpp.workspaces")
+
+THREADS: Final = 8
+"""Of this host: a stop may wait for a command that does not end, a start for an init that does not come up. One tenant
+begins no more at once than are left for the others.
+"""
+ARCHIVES_AT_ONCE: Final = 4
+"""Of this host: they read and write whole homes. One tenant has no more than are left for the others, so half of them
+where it is alone.
+"""
+BATCH: Final = 200
+_OF_THE_BUCKET: Final = frozenset({Operation.ARCHIVING, Operation.RESTORING})
+_NOT_SETTLED: Final = frozenset({*LEFT_OVER_CONTAINERS, ConditionReason.CONTAINER_OUTDATED})
+
+
+@dataclass(slots=True)
+class ReconcilePass:
+    adopted: int = 0
+    went_on: int = 0
+    began: int = 0
+
+
+class Reconciler:
+    """`start` has an action run elsewhere and comes back at once; `to_look_at` takes the id of a workspace that both
+    loops are to turn to at once.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        store: ArchivePort,
+        *,
+        driver_id: str,
+        start: Callable[[Callable[[], None]], None],
+        to_look_at: Callable[[UUID], None] = lambda _id: None,
+    ) -> None:
+        self._driver = driver
+        self._store = store
+        self._driver_id = driver_id
+        self._to_look_at = to_look_at
+        self._start = start
+        self._at_work: dict[OperationClaim, Operation] = {}
+        self._recovering: set[UUID] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def is_at_work(self) -> bool:
+        with self._lock:
+            return bool(self._at_work or self._recovering)
+
+    def run_once(self) -> ReconcilePass:
+        adopted = transitions.adopt(self._driver_id, kind=self._driver.kind, limit=BATCH)
+        for workspace_id in adopted:
+            self._to_look_at(workspace_id)
+        report = ReconcilePass(adopted=len(adopted))
+        for claim in transitions.take(self._driver_id, limit=self._room()):
+            self._set_to_work(claim)
+            report.went_on += 1
+        for row in unsettled(self._driver_id, kind=self._driver.kind)[:BATCH]:
+            if self._room() <= 0:
+                break
+            if (begun := self._consider(row)) is not None:
+                self._set_to_work(begun)
+                report.began += 1
+        return report
+
+    def _consider(self, row: Workspace) -> OperationClaim | None:
+        """One row at rest: what a person asked for first, then what it counts, then what comes next."""
+        if row.recovered_generation < row.recover_generation:
+            self._set_to_recover(row)
+            return None
+        if row.deleted_at is not None:
+            transitions.undelete(row)
+            return None
+        seen = Conditions.stored(row.conditions, kind=self._driver.kind)
+        wanted = planning.plan(situation(row, seen))
+        if wanted is None:
+            if _has_lasted(row, seen):
+                transitions.settle(row)
+            return None
+        counted = (row.error_info or {}).get("container_id")
+        if wanted is Operation.STARTING and planning.is_a_crash(seen, counted_id=counted):
+            message, container_id = seen.container.message, seen.container.detail["container_id"]
+            transitions.crash(row, reason=running.exit_reason(seen), message=message, container_id=container_id)
+            return None
+        reads_a_home = wanted in _OF_THE_BUCKET
+        if not self._has_thread(row.tenant_id) or (reads_a_home and not self._has_archive_place(row.tenant_id)):
+            return None
+        return transitions.begin(row, wanted) or self._begun_anew(row, wanted)
+
+    def _begun_anew(self, row: Workspace, wanted: Operation) -> OperationClaim | None:
+        """The monitor may have looked meanwhile, for a hint wakes both: once more, where it saw the same."""
+        now = Workspace.objects.get(pk=row.pk)
+        is_same = (now.conditions, now.generation, now.rev) == (row.conditions, row.generation, row.rev)
+        return transitions.begin(now, wanted) if is_same and now.observed_at != row.observed_at else None
+
+    def _set_to_work(self, claim: OperationClaim) -> None:
+        with self._lock:
+            self._at_work[claim] = claim.operation
+        self._start(partial(self._work, claim))
+
+    def _work(self, claim: OperationClaim) -> None:
+        try:
+            running.run(OperationWork(claim, self._driver, self._store))
+        except Exception:
+            log.exception("an operation was left to its lease", workspace=str(claim.workspace_id))
+        finally:
+            with self._lock:
+                del self._at_work[claim]
+        self._to_look_at(claim.workspace_id)
+
+    def _set_to_recover(self, row: Workspace) -> None:
+        """Once at a time; it counts as one that reads a home."""
+        if not self._has_archive_place(row.tenant_id):
+            return
+        with self._lock:
+            if row.pk in self._recovering:
+                return
+            self._recovering.add(row.pk)
+        self._start(partial(self._recover, row))
+
+    def _recover(self, row: Workspace) -> None:
+        try:
+            recovering.recover(row, self._store, kind=self._driver.kind)
+        except Exception:
+            log.exception("a recovery was left to the next pass", workspace=str(row.pk))
+        finally:
+            with self._lock:
+                self._recovering.discard(row.pk)
+
+    def _room(self) -> int:
+        with self._lock:
+            return THREADS - len(self._at_work) - len(self._recovering)
+
+    def _has_archive_place(self, tenant_id: str) -> bool:
+        with self._lock:
+            taken = [claim.workspace_id for claim, operation in self._at_work.items() if operation in _OF_THE_BUCKET]
+            taken += self._recovering
+        return _has_place(tenant_id, taken, of=ARCHIVES_AT_ONCE)
+
+    def _has_thread(self, tenant_id: str) -> bool:
+        with self._lock:
+            taken = [*(claim.workspace_id for claim in self._at_work), *self._recovering]
+        return _has_place(tenant_id, taken, of=THREADS)
+
+
+def _has_place(tenant_id: str, taken: Sequence[UUID], *, of: int) -> bool:
+    """Whether a tenant may have one place more: it has no more of them than are free."""
+    its_own = Workspace.objects.filter(pk__in=taken, tenant_id=tenant_id).count() if taken else 0
+    return its_own < of - len(taken)
+
+
+def unsettled(driver_id: str, *, kind: str) -> QuerySet[Workspace]:
+    """At rest, and not as they are wished to be, as far as a query can tell; the plan decides."""
+    reason = f"conditions__{container_key(kind)}__reason"
+    is_elsewhere = ~Q(desired_state=F("phase"))
+    is_left_over = Q(**{f"{reason}__in": sorted(_NOT_SETTLED)}) | Q(
+        **{f"conditions__{conditions.VOLUME_READY}__reason": ConditionReason.HOME_DOOMED}
+    )
+    is_asked_for = Q(recovered_generation__lt=F("recover_generation"))
+    is_undeleted = Q(deleted_at__isnull=False) & ~Q(desired_state=DesiredState.DELETED)
+    is_to_forget = Q(error_count__gt=0, error_info__is_terminal=False)
+    in_error = Q(phase=Phase.ERROR, discard=False) & ~is_asked_for
+    return (
+        Workspace.objects.filter(is_elsewhere | is_left_over | is_asked_for | is_undeleted | is_to_forget)
+        .filter(Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__lte=Now()) | is_asked_for)
+        .filter(~Exists(transitions.frozen(driver_id)), driver_id=driver_id, operation=Operation.NONE)
+        .filter(purged_at__isnull=True)
+        .exclude(in_error)
+        .exclude(Q(deleted_at__isnull=False, desired_state=DesiredState.DELETED))
+        .order_by(F("next_reconcile_at").asc(nulls_first=True), "workspace_id")
+    )
+
+
+def situation(row: Workspace, seen: Conditions) -> Situation:
+    """Who reads the row has asked whether the driver is frozen; `begin` asks again."""
+    return Situation(
+        desired=DesiredState(row.desired_state),
+        phase=Phase(row.phase),
+        conditions=seen,
+        operation=Operation(row.operation),
+        is_fresh=row.observed_at is not None and row.observed_rev >= row.rev,
+        is_frozen=False,
+        is_terminal=bool((row.error_info or {}).get("is_terminal")),
+        is_deleted=row.deleted_at is not None,
+        discard=row.discard,
+    )
+
+
+def _has_lasted(row: Workspace, seen: Conditions) -> bool:
+    """What failed before is over: it runs, and has run for longer than a crash takes."""
+    if row.error_count == 0 or row.phase != Phase.RUNNING or row.desired_state != DesiredState.RUNNING:
+        return False
+    since = datetime.fromisoformat(seen.container.last_transition_time)
+    return since <= transitions.database_now() - timedelta(seconds=planning.CRASH_SECONDS)

@@ -1,0 +1,103 @@
+"""One request to a workspace and its answer, both as they come: neither is held whole, the slower side sets the pace.
+
+The answer may begin before the request has ended. A caller that leaves ends both; a workspace that no longer reads may
+still answer.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import h11
+
+from ops.workspaces.proxy import heads
+from ops.workspaces.proxy.answers import NotPassedOn, refusal
+from ops.workspaces.proxy.heads import BODY_BYTES_MAX
+from ops.workspaces.proxy.links import Door
+from ops.workspaces.proxy.side import IDLE, BrokenOff, Side
+
+ANSWER_BYTES_MAX: Final = 1_073_741_824
+INTERIM_ANSWERS_MAX: Final = 8
+
+
+async def carry(caller: Side, workspace: Side, request: h11.Request, door: Door, *, moved: Callable[[], None]) -> None:
+    """`moved` is called for all that passes. Raises NotPassedOn before anything is answered, BrokenOff once it is."""
+    try:
+        await workspace.send(request)
+    except BrokenOff:
+        raise refusal(502, "The server in the workspace closed the connection.") from None
+    up = asyncio.ensure_future(_up(caller, workspace, moved))
+    down = asyncio.ensure_future(_down(caller, workspace, door, moved))
+    try:
+        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+        if not down.done():
+            up.result()  # its caller left, or is refused
+        await down
+    finally:
+        for side in (up, down):
+            side.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
+
+
+async def _up(caller: Side, workspace: Side, moved: Callable[[], None]) -> None:
+    """Ends where the workspace reads no more. Otherwise it waits for the caller to leave."""
+    if caller.http.they_are_waiting_for_100_continue:
+        await caller.send(h11.InformationalResponse(status_code=100, headers=[]))
+    size = 0
+    async for piece in caller.pieces():
+        size += len(piece)
+        if size > BODY_BYTES_MAX:
+            raise refusal(413, f"A request's body has at most {BODY_BYTES_MAX} bytes.")
+        if not await _taken(workspace, h11.Data(data=piece)):
+            return
+        moved()
+    if await _taken(workspace, h11.EndOfMessage()):
+        await caller.leaves()
+
+
+async def _taken(workspace: Side, event: h11.Event) -> bool:
+    try:
+        await workspace.send(event)
+    except BrokenOff:
+        return False
+    return True
+
+
+async def _down(caller: Side, workspace: Side, door: Door, moved: Callable[[], None]) -> None:
+    response = await _answer(workspace)
+    await caller.send(heads.to_caller(response, door))
+    moved()
+    size = 0
+    async for piece in workspace.pieces():
+        size += len(piece)
+        if size > ANSWER_BYTES_MAX:
+            raise BrokenOff("its answer is too long")
+        await caller.send(h11.Data(data=piece))
+        moved()
+    await caller.send(h11.EndOfMessage())
+
+
+async def _answer(workspace: Side) -> h11.Response:
+    try:
+        for _ in range(INTERIM_ANSWERS_MAX):
+            event = await workspace.event()
+            if isinstance(event, h11.Response):
+                _refuse_two_lengths(event)
+                return event
+            if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
+                break
+    except BrokenOff as broken:
+        raise _failed(broken) from None
+    raise refusal(502, "The server in the workspace gave no answer to this request.")
+
+
+def _refuse_two_lengths(response: h11.Response) -> None:
+    names = {name for name, _value in response.headers}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        raise refusal(502, "The server in the workspace says twice how long its answer is.")
+
+
+def _failed(broken: BrokenOff) -> NotPassedOn:
+    if broken.status == IDLE:
+        return refusal(504, "The server in the workspace did not answer in time.")
+    return refusal(502, f"The server in the workspace gave no answer that can be read: {broken}.")

@@ -1,0 +1,52 @@
+"""Deletes the timelines of workspaces that were purged 30 days ago.
+
+It goes through them by their ids, so that those which have none left are passed by. Each batch is a statement of its
+own: a death in between leaves the rest to the next pass.
+"""
+
+import uuid
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from django.db import connection
+
+from dpp_project import retention
+from dpp_project.jobs import deadline
+from dpp_project.jobs.registry import PassReport
+from ops.workspaces.models import Workspace, WorkspaceEvent
+from ops.workspaces.retention import TIMELINES
+
+WORKSPACES_AT_ONCE: Final = 500
+LINES_AT_ONCE: Final = 1_000
+_DELETE: Final = """
+DELETE FROM workspace_events WHERE id IN (SELECT id FROM workspace_events WHERE workspace_id = ANY(%s) LIMIT %s)
+"""
+
+
+def run_once(*, now: datetime, limit: int) -> PassReport:
+    deleted = 0
+    for batch in _purged(now):
+        while deleted < limit and not deadline.is_over():
+            with connection.cursor() as cursor:
+                cursor.execute(_DELETE, [batch, min(LINES_AT_ONCE, limit - deleted)])
+                count = cursor.rowcount
+            deleted += count
+            if count == 0:
+                break
+        if deleted >= limit or deadline.is_over():
+            break
+    return PassReport(seen=deleted, changed=deleted)
+
+
+def preview(*, now: datetime, limit: int) -> PassReport:
+    count = sum(WorkspaceEvent.objects.filter(workspace_id__in=batch).count() for batch in _purged(now))
+    return PassReport(seen=min(limit, count), changed=min(limit, count))
+
+
+def _purged(now: datetime) -> Iterator[list[uuid.UUID]]:
+    cutoff, last = retention.cutoff(TIMELINES, now=now), uuid.UUID(int=0)
+    rows = Workspace.objects.filter(purged_at__lt=cutoff).order_by("workspace_id").values_list("pk", flat=True)
+    while batch := list(rows.filter(workspace_id__gt=last)[:WORKSPACES_AT_ONCE]):
+        yield batch
+        last = batch[-1]

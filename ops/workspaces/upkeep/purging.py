@@ -1,0 +1,80 @@
+"""Lets go of workspaces that were deleted seven days ago: from then on their archives are collected.
+
+The row is locked as it is chosen again: an undeletion that committed before is seen, and one that comes after finds no
+workspace. Its rows stay, for the books; one whose deletion is not done yet is left until it is.
+
+The bucket is asked first: an archive that no row of ours has made says that the deletion was taken back in a time that
+these rows, restored from a backup, know nothing of. Such a workspace is kept, for a person.
+"""
+
+import uuid
+from datetime import datetime
+from typing import Final
+
+import structlog
+from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from dpp_project.jobs import deadline
+from dpp_project.jobs.registry import PassReport
+from ops.workspaces import naming
+from ops.workspaces.archive_store import configured
+from ops.workspaces.archive_store.store import ArchiveStore
+from ops.workspaces.drivers.base import DriverUnavailable
+from ops.workspaces.models import Workspace, WorkspaceArchive
+from ops.workspaces.rows import transitions
+from ops.workspaces.states import UNDELETE_FOR, DesiredState, Operation
+
+AT_ONCE: Final = 1_000
+TOLD_MAX: Final = 20
+log = structlog.get_logger("dpp.workspaces")
+
+
+def run_once(*, now: datetime, limit: int) -> PassReport:
+    """Ages go by the database's clock."""
+    del now
+    seen = changed = 0
+    kept: list[str] = []
+    store = configured.shared()
+    due = _due().order_by("delete_requested_at").values_list("pk", flat=True)
+    for workspace_id in list(due[: min(AT_ONCE, limit)]):
+        if deadline.is_over():
+            break
+        seen += 1
+        try:
+            if unknown := _unknown(store, workspace_id):
+                log.warning("a workspace is not purged", workspace=str(workspace_id), unknown=unknown[0])
+                kept.append(str(workspace_id))
+                continue
+        except DriverUnavailable as error:
+            log.warning("nothing is purged, the bucket does not answer", error=str(error))
+            return PassReport(seen=seen, changed=changed, errors=1, detail={"error": "bucket away"})
+        with transaction.atomic():
+            if _due().select_for_update(no_key=True).filter(pk=workspace_id).exists():
+                changed += transitions.purge(workspace_id)
+    detail = {"kept_archives_are_unknown": kept[:TOLD_MAX]} if kept else {}
+    return PassReport(seen=seen, changed=changed, errors=len(kept), detail=detail)
+
+
+def preview(*, now: datetime, limit: int) -> PassReport:
+    del now
+    count = _due()[: min(AT_ONCE, limit)].count()
+    return PassReport(seen=count, changed=count)
+
+
+def _unknown(store: ArchiveStore, workspace_id: uuid.UUID) -> list[str]:
+    """Archives of it that no row has, or that were found so before. One that we began has its epoch in its row."""
+    ours = WorkspaceArchive.objects.filter(workspace_id=workspace_id, epoch__isnull=False)
+    begun = set(ours.values_list("archive_key", flat=True))
+    return sorted({one.key for one in store.list_archives(naming.archive_prefix(workspace_id))} - begun)
+
+
+def _due() -> QuerySet[Workspace]:
+    return Workspace.objects.filter(
+        desired_state=DesiredState.DELETED,
+        operation=Operation.NONE,
+        delete_requested_at__lte=Now() - UNDELETE_FOR,
+        deleted_at__isnull=False,
+        purged_at__isnull=True,
+    )
