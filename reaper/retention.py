@@ -19,7 +19,7 @@ from django.db.models import Q, QuerySet
 from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.jobs.registry import PassReport
-from dpp_project.retention import Period
+from dpp_project.retention import DataKind
 from reaper import driver
 from reaper.models import DeadLetter
 from reaper.tally import Tally
@@ -34,11 +34,17 @@ ACTOR: Final = "retention"
 LETTERS_AT_ONCE: Final = 1_000
 ROOMS_AT_ONCE: Final = 200
 
-PERIODS = (
-    Period(
-        kind="dead_letters",
+KINDS = (
+    DataKind(
+        name="dead_letters",
+        tables=("dead_letters",),
+        states="stored, sent again",
+        made_by="the job `dead_letters`",
+        read_by="operators, in the console and by `manage.py dlq`",
         days=RETENTION_DAYS,
+        until="after it was stored",
         why="As long as the run they were for; after that there is nothing left to send again.",
+        deleted_by="the job `run_retention`",
     ),
 )
 

@@ -1,21 +1,105 @@
+from dpp_project.aws import prefixes
 from dpp_project.constants import RETENTION_DAYS
-from dpp_project.retention import Period
+from dpp_project.retention import DataKind
 from runs.timing import TOMBSTONE_DAYS
 
-PERIODS = (
-    Period(
-        kind="runs",
+KINDS = (
+    DataKind(
+        name="runs",
+        tables=("run_inputs", "run_history"),
+        results=(prefixes.RESULTS,),
+        states="QUEUED, PROCESSING, COMPLETED, FAILED, EXPIRED",
+        made_by="submit; result and files by the worker",
+        read_by="worker, recovery, the run's tenant",
         days=RETENTION_DAYS,
+        until="after the run ended",
         why="Inputs, result, pointer and history of a run; what stays is a tombstone with its money.",
+        deleted_by="the job `run_retention`, and behind it the bucket's own rule",
     ),
-    Period(
-        kind="uploads",
+    DataKind(
+        name="uploads",
+        tables=("upload_rooms",),
+        results=(prefixes.UPLOADS,),
+        states="asked for, found in the bucket",
+        made_by="`POST /v1/uploads`, the tenant's PUT",
+        read_by="runs that name them",
         days=RETENTION_DAYS,
+        until="after its address was given",
         why="Files for runs to read, as long as a run that names them; room that no file came into goes in an hour.",
+        deleted_by="the job `run_retention`, and behind it the bucket's own rule",
     ),
-    Period(
-        kind="run_tombstones",
+    DataKind(
+        name="run_tombstones",
+        tables=("runs", "run_disputes", "run_metadata"),
+        states="EXPIRED, with its money; a dispute: OPENED, UPHELD, REFUNDED",
+        made_by="submit; expiry leaves the row without its contents",
+        read_by="the run's tenant, who is answered 410; proofs of the ledger",
         days=RETENTION_DAYS + TOMBSTONE_DAYS,
+        until="after the run ended",
         why="For a year after the retention the owner is answered 410; the ledger keeps the money for ever.",
+        deleted_by="the job `run_retention`",
+    ),
+    DataKind(
+        name="run_turns",
+        tables=("run_turns",),
+        redis=("fair:*",),
+        states="UNHELD, WAITING, PARKED, LIMITED, AT_WORK",
+        made_by="submit",
+        read_by="workers, the job `requeuer`, operators",
+        until="the run is started, or has ended where it has a concurrency key; the numbers in Redis a day at most",
+        why="Whose run starts next.",
+        deleted_by="a trigger, when its run is moved; Redis itself",
+    ),
+    DataKind(
+        name="concurrency_limits",
+        tables=("concurrency_limits",),
+        states="set",
+        made_by="their tenant",
+        read_by="workers",
+        until="until it is set to one; at most 1,000 of a tenant",
+        why="How many runs of a tenant's key are at work at once, where it is not one.",
+        deleted_by="their tenant",
+    ),
+    DataKind(
+        name="run_messages",
+        queues=("DPP_QUEUE_URL", "DPP_EXPRESS_QUEUE_URL", "DPP_DLQ_URL"),
+        states="waiting, received, given up after 3 receives",
+        made_by="submit, the job `requeuer`",
+        read_by="workers, the job `dead_letters`",
+        days=14,
+        until="after it was sent to the dead letters; 4 in the queue itself",
+        why="A message only wakes a worker; the row is sent again where it is lost.",
+        deleted_by="the worker once its task ended; SQS itself",
+    ),
+    DataKind(
+        name="lease_signals",
+        redis=("lease:*",),
+        states="held",
+        made_by="a run's worker",
+        read_by="the same worker; a cancel takes it away",
+        until="two minutes after its last renewal: its key's own time to live",
+        why="By its absence a worker hears of a cancel.",
+        deleted_by="the worker, a cancel, Redis itself",
+    ),
+    DataKind(
+        name="idempotency",
+        redis=("idem:*", "idem_lock:*"),
+        states="the lock while a submit is at work; the mapping after it",
+        made_by="submit",
+        read_by="the same key, asked again",
+        days=RETENTION_DAYS,
+        until="after the submit, a lock 5 s: their keys' own times to live",
+        why="They spare a race and a query; the unique index decides.",
+        deleted_by="submit, Redis itself",
+    ),
+    DataKind(
+        name="box_folders",
+        files=("$TMPDIR/dpp-box-*",),
+        states="at work",
+        made_by="a worker's box, as it starts",
+        read_by="its packs",
+        until="as long as its worker",
+        why="Where packs work and put what they hand in.",
+        deleted_by="the worker at its end; what a killed one left, the machine's own cleaning of temporary files",
     ),
 )

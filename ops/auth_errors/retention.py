@@ -14,16 +14,35 @@ from django.db import connection, transaction
 from dpp_project import retention, uuid7
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
-from dpp_project.retention import Period
+from dpp_project.retention import DataKind
 
 KIND: Final = "auth_errors"
 BATCH: Final = 1_000
 
-PERIODS = (
-    Period(
-        kind=KIND,
+KINDS = (
+    DataKind(
+        name=KIND,
+        tables=(
+            *("auth_error", "auth_error_cluster_member", "auth_error_decision", "auth_error_cluster"),
+            *("auth_error_cluster_day", "auth_error_cluster_decision", "cluster_alias"),
+        ),
+        states="an error: NEW to PROCESSED, FAILED, RESOLVED or IGNORED; a cluster: seen, decided, an alias of another",
+        made_by="tenants' services, the platform; clusters by the analysis",
+        read_by="operators, decisions, trends",
         days=90,
+        until="after an error was recorded, or a cluster was last seen",
         why="A quarter to look back on: trends, and what was decided before a fault came back.",
+        deleted_by="the job `auth_errors_retention`",
+    ),
+    DataKind(
+        name="auth_error_rules",
+        tables=("auth_error_rule",),
+        states="in force, ended",
+        made_by="operators",
+        read_by="the analysis",
+        until="for good",
+        why="Who decided that errors of a fault end by themselves, and when.",
+        deleted_by="no part of the platform",
     ),
 )
 

@@ -16,7 +16,7 @@ from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
-from dpp_project.retention import Period
+from dpp_project.retention import DataKind
 from tenants.webhooks.models import (
     DeliveryStatus,
     WebhookAttempt,
@@ -33,9 +33,29 @@ AT_ONCE: Final = 1_000
 TRIES_AT_ONCE: Final = 50_000
 """One that its owner sent again for weeks has millions: in one statement they would outlast it, at each pass anew."""
 
-PERIODS = (
-    Period(kind=DELIVERIES, days=RETENTION_DAYS, why="As far back as a webhook can be recovered; runs go then, too."),
-    Period(kind=WEBHOOKS, days=RETENTION_DAYS, why="As long as deliveries name it; its secrets go when it is deleted."),
+KINDS = (
+    DataKind(
+        name=DELIVERIES,
+        tables=("webhook_message", "webhook_delivery", "webhook_attempt"),
+        states="PENDING, HELD, DELIVERED, FAILED",
+        made_by="the statement of a fact; deliveries by the fan-out, attempts by the sender",
+        read_by="sender, the webhook's owner, operators",
+        days=RETENTION_DAYS,
+        until="after it happened; one that is still being sent has 5 days more",
+        why="As far back as a webhook can be recovered; runs go then, too.",
+        deleted_by="the job `webhook_retention`",
+    ),
+    DataKind(
+        name=WEBHOOKS,
+        tables=("webhook_endpoint", "webhook_secret"),
+        states="enabled, paused, disabled, deleted; a secret: live, ending",
+        made_by="its owner, operators",
+        read_by="fan-out and sender",
+        days=RETENTION_DAYS,
+        until="after it was deleted; a secret when it has ended",
+        why="As long as deliveries name it; its secrets go when it is deleted.",
+        deleted_by="the job `webhook_retention`",
+    ),
 )
 
 
