@@ -1,0 +1,1 @@
+"""Automations: something happens, a rule buys a run for it, and the result becomes a message."""

@@ -1,0 +1,1 @@
+"""/api/automations: for operators alone, but for signed hooks."""

@@ -1,0 +1,67 @@
+"""POST /api/automations/hooks/{source}: no key, a signature. The server admits it as any stranger's request.
+
+Not in the OpenAPI document: its callers are services whose bodies are their own. docs/automations.md says how to set
+each of them up.
+"""
+
+from typing import Final
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from dpp_project.http import handlers, problems
+from dpp_project.http.parsers import MAX_BODY_BYTES
+from dpp_project.http.problems import Problem
+from dpp_project.reasons import ReasonCode
+from ops.automations.sources import hooks
+from ops.automations.sources.hooks import HookOutcome
+
+UNPROVEN_DETAIL: Final = "The signature is not one that this address takes."
+_STATUS: Final = {
+    HookOutcome.NEW: 202,
+    HookOutcome.SEEN: 202,
+    HookOutcome.ANSWERED: 202,
+    HookOutcome.NOT_AWAITED: 200,
+    HookOutcome.IGNORED: 200,
+    HookOutcome.CHALLENGED: 200,
+}
+
+
+@csrf_exempt
+def hook(request: HttpRequest, source: str) -> HttpResponse:
+    try:
+        return _answered(request, source)
+    except Exception as error:  # noqa: BLE001  each has its problem document
+        return handlers.answer(request, error)
+
+
+def _answered(request: HttpRequest, source: str) -> HttpResponse:
+    if request.method != "POST":
+        return _refused(request, Problem(ReasonCode.METHOD_NOT_ALLOWED, "POST alone.", headers={"Allow": "POST"}))
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    taken = hooks.receive(name=source, headers=headers, body=_body(request))
+    match taken.outcome:
+        case HookOutcome.UNPROVEN:
+            return _refused(request, Problem(ReasonCode.AUTH_INVALID, UNPROVEN_DETAIL))
+        case HookOutcome.PAUSED:
+            return _refused(request, Problem(ReasonCode.CONFLICT, "This source is paused."))
+        case HookOutcome.TOO_LARGE:
+            return _refused(request, Problem(ReasonCode.PAYLOAD_TOO_LARGE, "The event is too large to be kept."))
+        case HookOutcome.CHALLENGED:
+            return JsonResponse({"challenge": taken.challenge})
+        case outcome:
+            # A repetition is answered as the first was: what it is one of is no sender's business.
+            said = "taken" if _STATUS[outcome] == 202 else "ignored"
+            return JsonResponse({"outcome": said}, status=_STATUS[outcome])
+
+
+def _body(request: HttpRequest) -> bytes:
+    try:
+        return request.body
+    except RequestDataTooBig:
+        raise Problem(ReasonCode.PAYLOAD_TOO_LARGE, f"The body is larger than {MAX_BODY_BYTES} bytes.") from None
+
+
+def _refused(request: HttpRequest, problem: Problem) -> HttpResponse:
+    return problems.response(request, problem)

@@ -1,0 +1,67 @@
+"""When a schedule is due: once for each local date, at the first instant that its clock shows the time or a later one.
+
+Pure. On a date whose clock jumps over the time (a zone lacks one 02:30 a year) that is the instant after the jump; on
+one that shows it twice, the first. What is due is always the latest instant that has come: a process that was away at
+09:00 finds it at 11:00, and one that was away for three days finds one, not three.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """`date` is the local one, which names the event; `at` is the instant in UTC."""
+
+    date: date
+    at: datetime
+
+
+def latest(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
+    """The last instant at or before `now`."""
+    today = now.astimezone(zone).date()
+    # Local dates may lie a day apart from the instants' order only at the edges: two back are always enough.
+    for back in range(3):
+        day = today - timedelta(days=back)
+        instant = first_instant(day, at=at, zone=zone)
+        if instant <= now:
+            return Due(day, instant)
+    raise AssertionError("three dates without a due instant")
+
+
+def following(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
+    """The first instant after `now`."""
+    due = latest(now, at=at, zone=zone)
+    for ahead in range(1, 4):
+        day = due.date + timedelta(days=ahead)
+        instant = first_instant(day, at=at, zone=zone)
+        if instant > now:
+            return Due(day, instant)
+    raise AssertionError("three dates without a due instant")
+
+
+def first_instant(day: date, *, at: time, zone: ZoneInfo) -> datetime:
+    """The first instant of this local date whose clock shows `at` or later; of a date that a zone left out, the next.
+
+    `fold=0` is the earlier of two, and inside a gap it is read with the offset from before the jump: that instant lies
+    after the jump by as much as `at` lies behind its begin. The jump itself is found by halving.
+    """
+    wall = datetime.combine(day, at, tzinfo=zone)
+    instant = wall.astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall.replace(tzinfo=None):
+        return instant
+    return _jump_before(instant, zone)
+
+
+def _jump_before(instant: datetime, zone: ZoneInfo) -> datetime:
+    """The last instant, of the 36 hours before, at which the zone's offset changed."""
+    offset = instant.astimezone(zone).utcoffset()
+    since_jump, before_jump = 0, 36 * 3_600  # seconds before `instant`
+    while before_jump - since_jump > 1:
+        middle = (since_jump + before_jump) // 2
+        if (instant - timedelta(seconds=middle)).astimezone(zone).utcoffset() == offset:
+            since_jump = middle
+        else:
+            before_jump = middle
+    return instant - timedelta(seconds=since_jump)

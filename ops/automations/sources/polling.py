@@ -1,0 +1,69 @@
+"""The loop that looks at sources: each look in a thread of its own, so that one that hangs holds up no other.
+
+A look is bounded (60 s), leased (120 s) and marked by the holder of the lease. Any number of processes may run this;
+one that is killed leaves leases that run out.
+"""
+
+import threading
+import time
+from typing import Final
+
+import structlog
+from django.db import connections
+
+from dpp_project.stores.postgres import AWAY_PAUSE_MAX_SECONDS, DATABASE_AWAY, make_room
+from ops.automations.reach import Outside
+from ops.automations.sources import looks, source_marks
+from ops.automations.sources.source_marks import SourceLook
+
+log = structlog.get_logger("dpp.automations")
+
+LOOKS_AT_ONCE: Final = 16
+CONNECTIONS: Final = 8
+"""A look holds one for moments only, while it asks what was seen and keeps what it found."""
+TURN_SECONDS: Final = 0.5
+END_SECONDS: Final = 10.0
+
+
+class SourcePoller:
+    """`run` in one thread."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+        self._at_work: list[threading.Thread] = []
+
+    def run(self, stop: threading.Event) -> None:
+        make_room(CONNECTIONS)
+        pause = TURN_SECONDS
+        while not stop.is_set():
+            try:
+                self.turn()
+                pause = TURN_SECONDS
+            except DATABASE_AWAY as error:
+                log.warning("Postgres is away, sources wait", seconds=pause, exc_info=error)
+                connections.close_all()
+                pause = min(pause * 2, AWAY_PAUSE_MAX_SECONDS)
+            stop.wait(pause)
+        self.end()
+
+    def turn(self) -> None:
+        """Begins a look at each source that is due, as far as there is room."""
+        self._at_work = [thread for thread in self._at_work if thread.is_alive()]
+        room = LOOKS_AT_ONCE - len(self._at_work)
+        if room <= 0:
+            return
+        for look in source_marks.claim(kinds=[kind.value for kind in looks.KINDS], limit=room):
+            self._begin(look)
+
+    def end(self, seconds: float = END_SECONDS) -> None:
+        """Those under way have a moment; what is cut off is looked at again."""
+        until = time.monotonic() + seconds
+        for thread in self._at_work:
+            thread.join(max(until - time.monotonic(), 0.0))
+
+    def _begin(self, look: SourceLook) -> None:
+        thread = threading.Thread(
+            target=looks.look_at, args=(look, self._outside), name=f"look at {look.source.name}", daemon=True
+        )
+        thread.start()
+        self._at_work.append(thread)

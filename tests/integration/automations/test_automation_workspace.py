@@ -1,0 +1,117 @@
+"""In a workspace: the two files written whole before each attempt, over the real wire; one task at a time."""
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dpp_project import uuid7
+from dpp_project.refusals import Refusal
+from ops.automations.models import AutomationAttempt, AutomationTask
+from ops.automations.tasks import buying, workspace_files
+from ops.automations.tasks.workspace_files import FilesLater
+from ops.workspaces import selectors, using
+from ops.workspaces.remote.server import WorkspaceServer
+from tests.gear.builders import automations as gear
+from tests.gear.waiting import wait_until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("LIF-09")]
+
+
+class Home:
+    """A driver as far as a file goes: what was put stands in it."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put_file(self, container_id: str, path: str, content: bytes) -> None:
+        assert container_id == "c-1"
+        self.files[path] = content
+
+
+@pytest.fixture
+def home() -> Home:
+    return Home()
+
+
+@pytest.fixture
+def address(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The server of a workspace's host, on a port of its own."""
+    told: list[str] = []
+    driver: Any = home
+    server = WorkspaceServer(driver, host="127.0.0.1", port=0, tell_address=told.append, tell_seconds=60)
+
+    async def container(_workspace_id: str, *, running: bool = True) -> str:
+        assert running
+        return "c-1"
+
+    monkeypatch.setattr(server, "_container", container)
+    stop = threading.Event()
+    thread = threading.Thread(target=server.run, args=(stop,))
+    thread.start()
+    wait_until(lambda: bool(told), what="the server listens")
+    yield told[0]
+    stop.set()
+    thread.join(10)
+
+
+def a_task(number: int = 1, *, workspace_id: uuid.UUID, source_name: str = "hooks") -> AutomationTask:
+    source = gear.source(source_name)
+    rule = gear.bare_rule(source, name=source_name, workspace_id=workspace_id)
+    made = gear.bare_task(
+        gear.event(source),
+        rule,
+        number=f"task-20260301-{number:03d}",
+        workspace_id=workspace_id,
+        context_file="Be brief.",
+    )
+    return AutomationTask.objects.select_related("rule").get(pk=made)
+
+
+@pytest.fixture
+def awake(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(_tenant_id: str, workspace_id: uuid.UUID) -> object:
+        return workspace_id
+
+    monkeypatch.setattr(selectors, "workspace_of", found)
+    monkeypatch.setattr(using, "awake", lambda workspace, **_: using.Awake(str(workspace), address))
+
+
+@pytest.mark.usefixtures("awake")
+def test_lif_09_both_files_stand_there_whole_and_anew_for_each_task(home: Home) -> None:
+    workspace_id = uuid7.new()
+    for number in (1, 2):
+        task = a_task(number, workspace_id=workspace_id, source_name=f"s-{number}")
+        assert workspace_files.write(task) is None
+        assert home.files["CLAUDE.md"] == b"Be brief."
+        assert json.loads(home.files[".kingdom-task.json"]) == {
+            "task_id": task.number,
+            "result_path": f".kingdom-results/{task.number}.json",
+        }
+    assert set(home.files) == {"CLAUDE.md", ".kingdom-task.json"}
+
+
+def test_lif_09_a_workspace_that_sleeps_or_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = a_task(workspace_id=uuid7.new())
+    assert isinstance(workspace_files.write(task), Refusal)
+    monkeypatch.setattr(selectors, "workspace_of", lambda _tenant_id, workspace_id: workspace_id)
+    for found in (using.Asleep(), using.Awake(str(task.workspace_id), None), using.Awake("w", "127.0.0.1:1")):
+        monkeypatch.setattr(using, "awake", lambda _workspace, found=found, **_: found)
+        assert isinstance(workspace_files.write(task), FilesLater)
+
+
+@pytest.mark.contract("LIF-02")
+def test_lif_02_a_workspace_has_one_task_at_work() -> None:
+    workspace_id = uuid7.new()
+    first, second = (a_task(number, workspace_id=workspace_id, source_name=f"s-{number}") for number in (1, 2))
+    for task in (first, second):
+        buying.go_on(task.pk)
+    second.refresh_from_db()
+    assert (AutomationAttempt.objects.get().task_id, second.status, second.waits_for) == (
+        first.pk,
+        "PENDING",
+        "workspace",
+    )

@@ -1,0 +1,201 @@
+"""Faults between what happens outside and an event of it, and between a message and its place."""
+
+from typing import Final
+
+from tests.proving.mutants.mutant import In, Mutant
+
+GITHUB: Final = "ops/automations/sources/github.py"
+JIRA: Final = "ops/automations/sources/jira.py"
+DAILY: Final = "ops/automations/sources/daily.py"
+LOOKS: Final = "ops/automations/sources/looks.py"
+ASKING: Final = "ops/automations/sources/asking.py"
+HOOKS: Final = "ops/automations/sources/hooks.py"
+SIGNATURES: Final = "ops/automations/sources/signatures.py"
+CREDENTIALS: Final = "ops/automations/sources/credentials.py"
+SLACK: Final = "ops/automations/messages/slack.py"
+SENDING: Final = "ops/automations/messages/sending.py"
+STEPS: Final = "ops/automations/messages/message_steps.py"
+
+signatures = In("unit/test_automation_signatures")
+schedule = In("unit/test_automation_schedule")
+github = In("integration/automations/test_source_github")
+jira = In("integration/automations/test_source_jira")
+polling = In("integration/automations/test_source_polling")
+hooks = In("integration/automations/test_signed_hooks")
+sending = In("integration/automations/test_message_sending")
+
+MUTANTS: Final = (
+    Mutant(
+        "a sweep asks for unread notifications alone",
+        GITHUB,
+        '    asked |= {"all": "true"} if everything else {}\n',
+        "",
+        github("test_lif_06_what_a_person_read_first_is_swept_all_the_same"),
+    ),
+    Mutant(
+        "a 304 that sticks is never swept past",
+        GITHUB,
+        "    return not timedelta(0) <= ago < SWEEP_EVERY",
+        "    return ago < timedelta(0)",
+        github("test_lif_06_a_304_that_sticks_hides_nothing_for_longer_than_a_sweep"),
+    ),
+    Mutant(
+        "an old comment of ours hides who moved its thread",
+        GITHUB,
+        "    return abs(at - written) <= OF_THE_COMMENT\n",
+        "    return True\n",
+        github("test_lif_06_an_old_comment_of_ours_does_not_hide_who_moved_the_thread_since"),
+    ),
+    Mutant(
+        "a person's wish for a look passes over X-Poll-Interval",
+        "ops/automations/sources/acts.py",
+        '    return max(moment(row.state["not_before"]), database_now())\n',
+        "    return database_now()\n",
+        github("test_lif_06_the_poll_interval_is_obeyed_whoever_asks_for_a_look"),
+    ),
+    Mutant(
+        "a source's token goes wherever a link leads",
+        ASKING,
+        "        if (here.scheme, here.netloc) != (there.scheme, there.netloc):\n",
+        "        if here.scheme != there.scheme:\n",
+        github("test_lif_06_a_link_to_another_host_is_not_followed_with_the_token"),
+    ),
+    Mutant(
+        "Jira's lag is not asked for again",
+        JIRA,
+        "LAG_MINUTES: Final = 15\n",
+        "LAG_MINUTES: Final = 0\n",
+        jira("test_lif_06_the_minutes_are_those_since_the_last_whole_search_and_a_quarter_of_an_hour"),
+    ),
+    Mutant(
+        "a night without the time fires after the jump by as much",
+        DAILY,
+        "    return _jump_before(instant, zone)\n",
+        "    return instant\n",
+        schedule("test_lif_06_a_day_of_23_or_25_hours_has_its_schedule_once"),
+    ),
+    Mutant(
+        "a new schedule is due for the past",
+        LOOKS,
+        "    if due.at >= since:\n",
+        "    if due.at:\n",
+        polling("test_lif_06_a_new_schedule_is_not_due_for_the_past"),
+    ),
+    Mutant(
+        "marks are kept apart from their events",
+        LOOKS,
+        "    with transaction.atomic():\n        for event in looked.events:\n"
+        "            counted[_kept(look.source, event)] += 1\n",
+        "    for event in looked.events:\n        counted[_kept(look.source, event)] += 1\n"
+        "    with transaction.atomic():\n",
+        github("test_lif_05_a_death_before_the_marks_finds_the_same_again"),
+    ),
+    Mutant(
+        "our own doing starts something",
+        LOOKS,
+        "    if not event.is_own:\n",
+        "    if event:\n",
+        github("test_lif_06_our_own_comment_starts_nothing"),
+    ),
+    Mutant(
+        "GitHub's delivery id makes a replay new",
+        SIGNATURES,
+        '    return Signed("sha256:" + hashlib.sha256(body).hexdigest())\n',
+        '    return Signed("sha256:" + headers.get("x-github-delivery", ""))\n',
+        signatures("test_lif_12_githubs_delivery_id_decides_nothing"),
+    ),
+    Mutant(
+        "an old request of a hook is taken",
+        SIGNATURES,
+        "    if abs(now.timestamp() - int(timestamp)) > OLDEST_SECONDS:\n        return None\n",
+        "",
+        signatures("test_a_timestamp_five_minutes_away_is_refused"),
+    ),
+    Mutant(
+        "a signed id may hold a dot",
+        SIGNATURES,
+        ' or "." in webhook_id',
+        "",
+        signatures("test_a_dot_in_the_id_would_move_the_bounds_of_what_is_signed"),
+    ),
+    Mutant(
+        "a source without a secret takes anything that nobody's secret signs",
+        HOOKS,
+        "    return proven if live else None\n",
+        "    return proven or Signed('unsigned')\n",
+        hooks("test_lif_06_every_wrong_reason_is_one_answer_and_changes_nothing"),
+    ),
+    Mutant(
+        "a secret that ended signs on",
+        CREDENTIALS,
+        "        return self.until is None or datetime.fromisoformat(self.until) > now\n",
+        "        return True\n",
+        hooks("test_lif_06_every_wrong_reason_is_one_answer_and_changes_nothing"),
+    ),
+    Mutant(
+        "a source's setting may name any variable",
+        CREDENTIALS,
+        "    if not isinstance(name, str) or ENVIRONMENT_NAME.fullmatch(name) is None:\n",
+        "    if not isinstance(name, str):\n",
+        (
+            "tests/integration/automations/test_source_acts.py::test_lif_06_a_setting_in_the_row_names_no_other_variable",
+        ),
+    ),
+    Mutant(
+        "an unclear post is posted again",
+        SENDING,
+        "        if message.unclear and (became := slack.look_up(place, message, thread=thread)) is not None:\n"
+        "            return became\n",
+        "",
+        sending("test_lif_11_killed_between_post_and_mark_it_arrives_once"),
+    ),
+    Mutant(
+        "a turn that asks nothing makes an unclear message clear",
+        SENDING,
+        "    return Unclear(why, after_seconds) if message.unclear else NotSent(why, after_seconds)\n",
+        "    return NotSent(why, after_seconds)\n",
+        sending("test_lif_11_what_may_have_been_posted_stays_unclear_through_a_turn_that_asks_nothing"),
+    ),
+    Mutant(
+        "what cannot be looked up counts as absent",
+        SLACK,
+        '        return Unclear(f"not looked up: {unknown}")\n',
+        "        return None if unknown else None\n",
+        sending("test_lif_11_what_cannot_be_looked_up_is_never_repeated"),
+    ),
+    Mutant(
+        "a 5xx of Slack's is certain",
+        SLACK,
+        "        return Unclear(str(status)) if status >= 500 else NotSent(str(status))\n",
+        "        return NotSent(str(status))\n",
+        sending("test_lif_11_an_unclear_answer_is_looked_up_before_anything_is_repeated"),
+    ),
+    Mutant(
+        "a dead thread's reply stays at the root",
+        SLACK,
+        '    if not thread or posted.get("thread_ts") == thread:\n',
+        "    if ts:\n",
+        sending("test_lif_11_a_thread_that_is_gone_is_told_and_nothing_stays_at_the_root_unseen"),
+    ),
+    Mutant(
+        "a sender posts behind its lease",
+        SLACK,
+        "    if place.seconds_left < ANSWER_SECONDS:\n",
+        "    if place.seconds_left < -1_000:\n",
+        sending("test_lif_11_a_post_that_could_outlive_its_lease_is_not_begun"),
+    ),
+    Mutant(
+        "a stranger's words call a channel",
+        SLACK,
+        '.replace("<", "&lt;")',
+        "",
+        sending("test_lif_11_a_strangers_words_call_no_channel"),
+    ),
+    Mutant(
+        "a target that hangs has all claims",
+        STEPS,
+        " AND channel || ' ' || target <> ALL(%s)",
+        " AND (%s::text[] IS NOT NULL)",
+        sending("test_lif_11_a_target_that_hangs_holds_up_no_other"),
+    ),
+)
