@@ -1,0 +1,1 @@
+"""The product as tools of an agent: the Model Context Protocol at /mcp, and a bridge to it for stdio."""
