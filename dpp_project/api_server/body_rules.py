@@ -9,6 +9,8 @@ from tenants import keys
 METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 MAX_FORM_BYTES: Final = 2_621_440
 """Of a console form, files included: Django's own limit for one kept in memory, so that nothing is put on a disk."""
+MAX_ACCOUNT_FORM_BYTES: Final = 65_536
+"""Of a form of the account pages, which are open to strangers up to the one that asks for a key."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,11 @@ NO_BODY: Final = BodyRule(0)
 _BY_PREFIX: Final = (
     ("/v1/", BodyRule(MAX_BODY_BYTES, needs_key=True)),
     ("/api/auth-errors", BodyRule(MAX_REPORT_BYTES, needs_key=True)),
+    ("/api/automations/hooks/", BodyRule(MAX_BODY_BYTES)),  # proven by a signature over the body itself
     ("/api/", BodyRule(MAX_BODY_BYTES, needs_key=True)),
+    ("/mcp", BodyRule(MAX_BODY_BYTES, needs_key=True)),
     ("/admin/", BodyRule(MAX_FORM_BYTES)),
+    ("/account/", BodyRule(MAX_ACCOUNT_FORM_BYTES)),
 )
 
 

@@ -76,7 +76,7 @@ class ConnectionWatch:
             time.sleep(self._limits.look_every_seconds)
             try:
                 self.look(time.monotonic())
-            except Exception as error:
+            except Exception as error:  # the thread must go on: without it none is cut
                 log.exception("connections were not looked at", exc_info=error)
 
     def cut(self, address: str, port: int) -> None:

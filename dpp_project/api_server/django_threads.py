@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, MutableMapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import structlog
 from dpp_project.api_server.fair_threads import FairThreads
 from dpp_project.api_server.request_bodies import Receive
 from dpp_project.api_server.wsgi_environ import Environ
+from dpp_project.http.later import ON_A_LOOP, AnsweredLater, StreamedLater
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Django = Callable[[Environ, Callable[..., Any]], Any]
@@ -42,7 +44,11 @@ def ask(django: Django, environ: Environ) -> tuple[Any, int, list[tuple[bytes, b
     heads: list[tuple[str, list[tuple[str, str]]]] = []
     response = django(environ, lambda status, headers, _exc_info=None: heads.append((status, headers)))
     status, headers = heads[-1]
-    return response, int(status[:3]), [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    return response, int(status[:3]), _encoded(headers)
+
+
+def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,15 @@ class StreamLimits:
 
     def seconds_for(self, sent: int) -> float:
         return self.seconds + sent / self.bytes_per_further_second
+
+
+@dataclass(frozen=True)
+class _ComesInPieces:
+    head: Answer
+    pieces: Callable[[], AsyncGenerator[bytes, None]]
+
+
+_FromDjango = Answer | AnsweredLater | _ComesInPieces | None
 
 
 class DjangoThreads:
@@ -73,19 +88,61 @@ class DjangoThreads:
     async def answer(
         self, environ: Environ, source: Hashable, receive: Receive, send: Send, *, cut: Callable[[], None]
     ) -> Answer | None:
-        """The answer, still to be sent; None where it was streamed. Raises TooManyWaiting."""
+        """The answer, still to be sent; None where it was streamed, or the client left. Raises TooManyWaiting."""
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Answer | None] = loop.create_future()
+        environ[ON_A_LOOP] = True
+        answered: asyncio.Future[_FromDjango] = loop.create_future()
         stream = _Stream(loop, self._limits, receive, send, cut)
-        self._threads.run(source, lambda: self._run(environ, answered, stream))
-        return await answered
+        self._threads.run(source, lambda: self._run(answered, stream, lambda: ask(self._django, environ)))
+        answer = await answered
+        if isinstance(answer, AnsweredLater):
+            return await self._answer_later(answer, source, stream, receive)
+        if isinstance(answer, _ComesInPieces):
+            await stream.send_as_they_come(answer)
+            return None
+        return answer
 
-    def _run(self, environ: Environ, answered: "asyncio.Future[Answer | None]", stream: "_Stream") -> None:
+    async def _answer_later(
+        self, later: AnsweredLater, source: Hashable, stream: "_Stream", receive: Receive
+    ) -> Answer | None:
+        """A client that leaves ends the wait; a wait that raises has its exception rendered."""
+        waiting = asyncio.ensure_future(later.wait())
+        gone = asyncio.ensure_future(_until_gone(receive))
+        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if not waiting.done():
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            self._threads.run(source, later.abandon)
+            return None
+        came = waiting.exception() or waiting.result()
+        answered: asyncio.Future[_FromDjango] = stream.loop.create_future()
+
+        def finish() -> tuple[Any, int, list[tuple[bytes, bytes]]]:
+            response = later.finish(came)
+            return response, response.status_code, _encoded(response.items())
+
+        self._threads.run(source, lambda: self._run(answered, stream, finish))
+        answer = await answered
+        assert answer is None or isinstance(answer, Answer)  # noqa: S101  an answer waits once
+        return answer
+
+    def _run(
+        self,
+        answered: "asyncio.Future[_FromDjango]",
+        stream: "_Stream",
+        make: Callable[[], tuple[Any, int, list[tuple[bytes, bytes]]]],
+    ) -> None:
         """In a thread. The answer is on its way before the response is closed, which gives the connection back."""
         response: Any = None
+        answer: _FromDjango
         try:
-            response, status, headers = ask(self._django, environ)
-            if response.streaming:
+            response, status, headers = make()
+            if isinstance(response, AnsweredLater):
+                answer = response
+            elif isinstance(response, StreamedLater):
+                answer = _ComesInPieces(Answer(status, headers, b""), response.pieces)
+            elif response.streaming:
                 stream.send_all(Answer(status, headers, b""), response)
                 answer = None
             else:
@@ -98,12 +155,12 @@ class DjangoThreads:
                 response.close()
 
 
-def _tell(answered: "asyncio.Future[Answer | None]", answer: Answer | None) -> None:
+def _tell(answered: "asyncio.Future[_FromDjango]", answer: _FromDjango) -> None:
     if not answered.done():
         answered.set_result(answer)
 
 
-def _fail(answered: "asyncio.Future[Answer | None]", error: BaseException) -> None:
+def _fail(answered: "asyncio.Future[_FromDjango]", error: BaseException) -> None:
     if not answered.done():
         fault = RuntimeError("Django's handler raised")
         fault.__cause__ = error
@@ -141,10 +198,39 @@ class _Stream:
         except TimeoutError:
             log.info("client took a streamed answer too slowly", status=head.status, sent_bytes=self._sent_bytes)
             self._cut()
-        except Exception as error:
+        except Exception as error:  # its head has gone: no other answer is possible
             log.exception("streamed answer broke off", status=head.status, exc_info=error)
         finally:
             self._do(self._finish())
+
+    async def send_as_they_come(self, answer: _ComesInPieces) -> None:
+        """On the loop. A piece that its client does not take in time ends the answer, so that none lie in memory."""
+        sending = asyncio.ensure_future(self._send_pieces(answer))
+        gone = asyncio.ensure_future(_until_gone(self._receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            sending.cancel()
+        await asyncio.wait({sending})
+        if sending.cancelled():
+            log.info("client left during a streamed answer", status=answer.head.status)
+        elif isinstance(sending.exception(), TimeoutError):
+            log.info("client took a streamed answer too slowly", status=answer.head.status, sent_bytes=self._sent_bytes)
+            self._cut()
+        elif (error := sending.exception()) is not None:
+            log.error("streamed answer broke off", status=answer.head.status, exc_info=error)
+            self._cut()
+
+    async def _send_pieces(self, answer: _ComesInPieces) -> None:
+        await self._send({"type": "http.response.start", "status": answer.head.status, "headers": answer.head.headers})
+        async with aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                async with asyncio.timeout(self._limits.seconds):
+                    await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                self._sent_bytes += len(piece)
+        async with asyncio.timeout(ENDING_SECONDS):
+            await self._send({"type": "http.response.body", "body": b""})
 
     def _do(self, step: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(step, self.loop).result()

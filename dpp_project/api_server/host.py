@@ -27,16 +27,20 @@ from dpp_project.http import refused_by_server
 from dpp_project.http.client_address import ClientAddresses, site_of
 from dpp_project.http.problems import Problem
 from dpp_project.http.refused_by_server import PROVEN, REFUSED
+from dpp_project.observe import spans
 from dpp_project.reasons import ReasonCode
+from dpp_project.waiting import watcher
 from tenants import keys
 from tenants.metrics import RATE_LIMITED
 
 if TYPE_CHECKING:
     from dpp_project.heartbeats.pulse import Pulse  # its table needs the apps
+    from dpp_project.lifecycle.host_care import HostCare
 
 log = structlog.get_logger("dpp.api_server")
 
 LIVENESS: Final = "/healthz"
+TURN_SECONDS: Final = 5.0
 """Answered on the loop: that it lives is known there alone when every thread is taken."""
 TOO_MANY_REQUESTS: Final = 429
 UNAUTHORIZED: Final = 401
@@ -80,7 +84,10 @@ class ApiHost:
         self._waiting: Counter[str] = Counter()
         self.bodies = RequestBodies(self._limits.bodies)
         self.pulse: Pulse | None = None
+        self.care: HostCare | None = None
         self.answered = 0
+        self.turns = 0
+        """Of the loop, counted while it has nothing else to do as well."""
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -118,7 +125,7 @@ class ApiHost:
         except TooManyWaiting:
             await self._pause()
             await self._refused(environ, _too_many_at_once()).send(send)
-        except Exception as error:
+        except Exception as error:  # the client gets an answer all the same
             log.exception("request failed outside of Django", exc_info=error)
             fault = Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed.")
             await self._refused(environ, fault).send(send)
@@ -204,21 +211,36 @@ class ApiHost:
         finally:
             response.close()
 
+    def _stop(self) -> None:
+        """What waits for a client ends soon, and what waits for something of ours now."""
+        self.bodies.stop()
+        watcher.stop_all()
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.turns += 1
+        loop.call_later(TURN_SECONDS, self._turn, loop)
+
     async def _live(self, receive: Receive, send: Send) -> None:
         """The server's shutdown message comes after its last request; its signal comes when those should hurry."""
         loop = asyncio.get_running_loop()
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                _hear(loop, self.bodies.stop)
+                _hear(loop, self._stop)
                 self._connections.start()
                 EndWhenStuck(self._threads.seconds_stuck, self._limits.stuck).start()
+                self._turn(loop)
                 if self.pulse is not None:
                     self.pulse.start()
+                if self.care is not None:
+                    self.care.start()
             else:
                 self._threads.close()
                 if self.pulse is not None:
                     self.pulse.stop()
+                if self.care is not None:
+                    self.care.stop()
+                await asyncio.to_thread(spans.stop)
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return

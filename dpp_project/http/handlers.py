@@ -99,7 +99,7 @@ _PROBLEMS: list[tuple[type[BaseException] | tuple[type[BaseException], ...], Cal
 
 def for_browsers(request: HttpRequest) -> bool:
     """Pages that people look at keep Django's own error pages; everything else answers problems."""
-    return request.path.startswith(("/admin/", "/docs/", "/static/"))
+    return request.path.startswith(("/admin/", "/account/", "/docs/", "/static/"))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -94,6 +94,32 @@ def add_problems(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
     return result
 
 
+def title_schemas(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+    """Postprocessing hook: a schema's title is the name it is found by.
+
+    Client generators name their types by the title. A model that is read and written stands twice, under one title:
+    then a generator leaves out one of the two, and with it the operations that take it.
+    """
+    for name, schema in result.get("components", {}).get("schemas", {}).items():
+        if "title" in schema:
+            schema["title"] = name
+    return result
+
+
+def require_bodies(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+    """Postprocessing hook: a body that is one of several models is never left out; its schema names no member itself,
+    and so the generator takes it for optional.
+    """
+    schemas = result.get("components", {}).get("schemas", {})
+    for operations in result.get("paths", {}).values():
+        for operation in operations.values():
+            body = operation.get("requestBody", {}) if isinstance(operation, dict) else {}
+            for content in body.get("content", {}).values():
+                if "oneOf" in schemas.get(content["schema"].get("$ref", "").rpartition("/")[2], {}):
+                    body["required"] = True
+    return result
+
+
 def _add_refusals(operation: dict[str, Any]) -> None:
     reasons = list(COMMON)
     if "requestBody" in operation:

@@ -1,5 +1,7 @@
 """The query string of an address, described in OpenAPI as it is validated."""
 
+from typing import Any
+
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel
 
@@ -13,5 +15,8 @@ def query_parameters(model: type[BaseModel]) -> list[OpenApiParameter]:
         schema = {key: value for key, value in (field | alternatives[0]).items() if key not in {"title", "description"}}
         if schema.get("default", ...) is None:
             del schema["default"]
-        found.append(OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=field.get("description", "")))
+        # An object's members are parameters of their own: name[member]=value.
+        form: Any = {"style": "deepObject", "explode": True} if schema.get("type") == "object" else {}
+        said = field.get("description", "")
+        found.append(OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=said, **form))
     return found

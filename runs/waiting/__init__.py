@@ -1,0 +1,1 @@
+"""Waiting for runs: until they have ended, or step by step."""
