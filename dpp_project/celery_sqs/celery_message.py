@@ -41,12 +41,7 @@ class Obeyed:
 
 def pack(*, task: str, kwargs: Mapping[str, str], queue: str, trace_id: str | None) -> str:
     """The text to send; each call is a message of its own, with an id of its own."""
-    return _packed(Obeyed(str(task), str(uuid.uuid4()), trace_id, dict(kwargs)), queue)
-
-
-def anew(text: str, *, queue: str) -> str:
-    """The message as we would have written it. Raises NotOurs."""
-    return _packed(read(text), queue)
+    return write(Obeyed(str(task), str(uuid.uuid4()), trace_id, dict(kwargs)), queue=queue)
 
 
 def read(text: str) -> Obeyed:
@@ -79,7 +74,8 @@ def _is_id(value: object) -> bool:
         return False
 
 
-def _packed(obeyed: Obeyed, queue: str) -> str:
+def write(obeyed: Obeyed, *, queue: str) -> str:
+    """The message as it is sent, and as a worker writes one anew that it has read."""
     task_id, body = obeyed.task_id, _base64(_compact([[], obeyed.kwargs, _EMBED]))
     document = {
         "body": body,

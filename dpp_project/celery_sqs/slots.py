@@ -121,7 +121,7 @@ class TaskPool(BasePool):
         self._open -= 1
         try:
             callback(found)
-        except Exception as error:
+        except Exception as error:  # the worker goes on to the next
             log.exception("a task's end could not be handled, its message will repeat", exc_info=error)
 
     def _end_if_grown(self) -> None:
