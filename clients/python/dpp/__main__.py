@@ -1,0 +1,5 @@
+"""`python -m dpp` is the command `dpp`."""
+
+from dpp.command.main import run
+
+run()

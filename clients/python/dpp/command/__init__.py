@@ -1,0 +1,1 @@
+"""The command `dpp`: what a person, or a script, does with runs from a terminal."""
