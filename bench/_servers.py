@@ -5,7 +5,6 @@ import http.client
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from dpp_project import serve
-from dpp_project.devstack import valkey
+from dpp_project.devstack import ports, valkey
 from dpp_project.env import Environment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -104,7 +103,7 @@ def _sqs(latency_ms: float) -> Iterator[int]:
 def ours(on: Stage, *, name: str = "ours") -> Iterator[Server]:
     """Our API as the product starts it where nothing is set; of the checkout that the stage was prepared for."""
     (on.folder / serve.STATIC_FOLDER).mkdir(exist_ok=True)
-    port = _free_port()
+    port = ports.choose()
     environ = on.environ | {"DPP_API_PORT": str(port), "DPP_SERVICE": "api"}
     with _started(name, [sys.executable, "-m", "dpp_project.serve", "api"], port, environ, on.folder) as server:
         yield server
@@ -113,7 +112,7 @@ def ours(on: Stage, *, name: str = "ours") -> Iterator[Server]:
 @contextlib.contextmanager
 def running(name: str, app: str, on: Stage, *, interface: str = "wsgi", python: str | None = None) -> Iterator[Server]:
     """granian with one process for each core; what it logs goes nowhere."""
-    port = _free_port()
+    port = ports.choose()
     command = [
         *(python or sys.executable, "-m", "granian", "--interface", interface, "--no-ws", "--no-access-log"),
         *("--log-level", "error", "--host", "127.0.0.1", "--port", str(port), "--workers", str(WORKERS)),
@@ -135,12 +134,6 @@ def _started(name: str, command: list[str], port: int, environ: dict[str, str], 
         finally:
             process.terminate()
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

@@ -1,11 +1,11 @@
-"""CPU of one send and one PUT: ours, and with botocore's signature, urllib3's pool or boto3 in their place.
+"""CPU of one send, one PUT and one address to GET: ours, and with botocore's signature, urllib3's pool or boto3.
 
     make bench B=aws_clients
 
 Each way does all that the product does for it, the message's JSON and the object's checksum left out. The ways take
-turns in a random order, so that a busy machine is busy for all. The share is of a submit's CPU for a send and of a
-life's for a PUT, as `make bench B=submit` and `B=worker_throughput` gave them on two cores; docs/dependencies.md says
-what was decided by these figures.
+turns in a random order, so that a busy machine is busy for all. The share is of a submit's CPU for a send, of a life's
+for a PUT and of a poll's for an address, as `make bench B=submit`, `B=worker_throughput` and `B=get` gave them on two
+cores; docs/dependencies.md says what was decided by these figures.
 """
 
 import base64
@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
 
@@ -28,16 +28,21 @@ import urllib3
 from boto3.session import Session
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.config import Config
 from botocore.credentials import Credentials
 
+from dpp_project.aws import clients
 from dpp_project.aws.connections import Connections
 from dpp_project.aws.signing import Signer
+from runs.bucket.signed_bucket import SignedBucket
 from runs.bucket.storage import ENVELOPE_CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 ROUNDS, CALLS = 30, 200
 SUBMIT_US: Final = 1_500
 LIFE_US: Final = 9_600
+POLL_US: Final = 1_470
 KEYS: Final = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 REGION: Final = "us-east-1"
 KEY: Final = "dpp/t_bench/2026/02/28/01900000-0000-7000-8000-000000000001/pack_envelope.json"
@@ -94,16 +99,25 @@ def puts(sign: Sign, exchange: Exchange) -> Callable[[], object]:
     return put
 
 
-def boto3s(origin: str) -> tuple[Callable[[], object], Callable[[], object]]:
+def boto3s(origin: str) -> tuple[Callable[[], object], Callable[[], object], "S3Client"]:
     session = Session(KEYS.access_key, KEYS.secret_key, region_name=REGION)
     sqs = session.client("sqs", endpoint_url=origin)
-    s3 = session.client("s3", endpoint_url=origin, config=Config(s3={"addressing_style": "path"}))
+    s3 = session.client("s3", endpoint_url=origin, config=clients.s3_config(origin))
     return (
         lambda: sqs.send_message(QueueUrl=f"{origin}/0/runs", MessageBody=BODY, MessageGroupId="t"),
         lambda: s3.put_object(
             Bucket="bucket", Key=KEY, Body=CONTENT, ContentType=ENVELOPE_CONTENT_TYPE, ChecksumSHA256=CHECKSUM
         ),
+        s3,
     )
+
+
+def addresses(s3: "S3Client") -> dict[str, Callable[[], object]]:
+    ours, params = SignedBucket.of(s3, "bucket"), {"Bucket": "bucket", "Key": KEY}
+    return {
+        "ours": lambda: ours.address_to_get(KEY, KEYS, seconds=600),
+        "boto3": lambda: s3.generate_presigned_url("get_object", Params=params, ExpiresIn=600),
+    }
 
 
 def measured(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -143,7 +157,7 @@ def tell(what: str, whole: str, whole_us: int, found: dict[str, float]) -> None:
 def main() -> None:
     with a_server() as origin:
         sqs, s3, exchange = signers(origin, "sqs"), signers(origin, "s3"), exchanges(origin)
-        send, put = boto3s(origin)
+        send, put, client = boto3s(origin)
         names = {
             "ours": ("ours", "ours"),
             "botocore's signature": ("botocore", "ours"),
@@ -154,6 +168,7 @@ def main() -> None:
         tell("send", "submit", SUBMIT_US, measured(ways | {"boto3": send}))
         ways = {name: puts(s3[sign], exchange[way]) for name, (sign, way) in names.items()}
         tell("put", "life", LIFE_US, measured(ways | {"boto3": put}))
+        tell("sign", "poll", POLL_US, measured(addresses(client)))
 
 
 if __name__ == "__main__":

@@ -1,63 +1,48 @@
-"""`GET /v1/runs/{id}` at 16 clients against a bare indexed SELECT, and both paths as the table grows.
+"""`GET /v1/runs/{id}` and a page of the list at 16 clients, against views and drivers that do less.
 
     make bench B=get
 
-Twice bare: as a plain Django view with the ORM and no middleware, and with a raw driver and no framework. Both do one
-SELECT and nothing else: no key is checked, no rate counted, no balance read, no line logged. What lies between is the
-price of those. Each path at 10,000 rows is compared with itself at 1,000,000 (`--rows` for fewer). The CPU is that of
-the server alone; on a busy machine it is the figure to go by.
+Thrice bare, with one SELECT each: a plain Django view with the ORM and no middleware that authenticates as ours does,
+the same without a key, and a raw driver without a framework. None counts a rate, reads a balance or logs a line: what
+lies between is the price of those. The CPU is that of the server alone; on a busy machine it is the figure to go by.
+How it grows with the table: `make bench B=growth`.
 """
 
 import argparse
 import itertools
-import random
 import statistics
-import time
-import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Final
 
 import psycopg
 
+from bench._figures import tell
 from bench._load import Figures, drive
 from bench._servers import Server, Stage, ours, running, stage
-from bench.submit import requests as submits
+from tests.gear.builders import bulk
 
-FEW = 10_000
-_FILL = """
-INSERT INTO runs (run_id, tenant_id, pack_type, profile_version, status, money_state, payload_hash, version,
-                  reservation_max_cost_usd_micros, minimum_fee_usd_micros, actual_cost_usd_micros, retention_until,
-                  finalize_stage, finalize_token, finalize_claimed_at, intent_status, intent_money_state,
-                  intent_charge_usd_micros, intent_reason_code, last_error_reason_code, last_actor, created_at)
-SELECT ('01980000-' || lpad(to_hex(n / 65536), 4, '0') || '-7' || lpad(to_hex(n % 4096), 3, '0') || '-8000-'
-        || lpad(to_hex(n), 12, '0'))::uuid,
-       't_bench', 'probe', 'bench', 'FAILED', 'SETTLED', repeat('a', 64), 4, 250000, 5000, 5000,
-       now() + interval '20 days', 'COMMITTED', 'x', now(), 'FAILED', 'SETTLED', 5000, 'PACK_FAILED', 'PACK_FAILED',
-       'bench', now() - n * interval '1 second'
-  FROM generate_series(%s::bigint, %s::bigint - 1) AS n
-"""
+ROWS: Final = 10_000
+FAILED: Final = ROWS // 20
+"""As many as `bulk.ended` makes of so many; they have no address to sign."""
+OF_A_VIEW: Final = 0.9
 
 
-def run_id(n: int) -> uuid.UUID:
-    return uuid.UUID(f"01980000-{n // 65_536:04x}-7{n % 4_096:03x}-8000-{n:012x}")
+def fill(here: Stage, rows: int = ROWS) -> list[str]:
+    """The ids of some of them, first those that failed."""
+    with psycopg.connect(here.environ["DATABASE_URL"], autocommit=True) as postgres, postgres.cursor() as cursor:
+        with bulk.without_triggers(cursor):
+            bulk.ended(cursor, owners=[here.tenant_id], count=rows)
+            bulk.inputs(cursor)
+        cursor.execute("VACUUM ANALYZE runs")
+        cursor.execute("SELECT run_id::text FROM runs ORDER BY status = 'FAILED' DESC, random() LIMIT 5000")
+        return [run_id for (run_id,) in cursor.fetchall()]
 
 
-def fill(here: Stage, first: int, last: int) -> None:
-    with psycopg.connect(here.environ["DATABASE_URL"], autocommit=True) as postgres:
-        postgres.execute("ALTER TABLE runs DISABLE TRIGGER USER")
-        for start in range(first, last, 50_000):
-            postgres.execute(_FILL.replace(" % ", " %% "), [start, min(start + 50_000, last)])
-        postgres.execute("ALTER TABLE runs ENABLE TRIGGER USER")
-        postgres.execute("VACUUM ANALYZE runs")
-
-
-def reads(api_key: str, rows: int) -> Callable[[], bytes]:
-    ids = [run_id(random.randrange(rows)) for _ in range(5_000)]
-    each = itertools.cycle(
-        f"GET /v1/runs/{one} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {api_key}\r\n\r\n".encode()
-        for one in ids
-    )
+def reads(api_key: str, paths: list[str]) -> Callable[[], bytes]:
+    head = f"HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {api_key}\r\n\r\n"
+    each = itertools.cycle(f"GET {path} {head}".encode() for path in paths)
     return lambda: next(each)
 
 
@@ -67,10 +52,6 @@ class Seen:
     p50_ms: float
     p99_ms: float
     cpu_ms: float
-
-    def __str__(self) -> str:
-        times = f"p50 {self.p50_ms:6.1f} ms   p99 {self.p99_ms:6.1f} ms   CPU {self.cpu_ms:5.2f} ms"
-        return f"{self.per_second:7.0f}/s   {times}"
 
 
 def measured(pairs: dict[str, tuple[Server, Callable[[], bytes]]], *, rounds: int, seconds: float) -> dict[str, Seen]:
@@ -98,46 +79,34 @@ def measured(pairs: dict[str, tuple[Server, Callable[[], bytes]]], *, rounds: in
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2)
     given = parser.parse_args()
-    seen: dict[int, dict[str, Seen]] = {}
     with stage() as here, ExitStack() as stack:
         our_api = stack.enter_context(ours(here))
         view = stack.enter_context(running("bare view", "bench.peers.bare_view:application", here))
         driver = stack.enter_context(running("bare driver", "bench.peers.bare_get:application", here))
-        there = 0
-        for rows in (FEW, given.rows):
-            began = time.perf_counter()
-            fill(here, there, rows)
-            there = rows
-            print(f"{rows:,} rows ({time.perf_counter() - began:.0f} s to fill)")
-            pairs = {
-                "read": (our_api, reads(here.api_key, rows)),
-                "bare view": (view, reads(here.api_key, rows)),
-                "bare driver": (driver, reads(here.api_key, rows)),
-                "list": (our_api, lambda: _list(here.api_key)),
-                "submit": (our_api, submits(here.api_key, f"rows-{rows}")),
-            }
-            seen[rows] = measured(pairs, rounds=given.rounds, seconds=given.seconds)
-            for name, found in seen[rows].items():
-                print(f"  {name:11s} {found}")
-    tell(seen[FEW], seen[given.rows])
-
-
-def _list(api_key: str) -> bytes:
-    return f"GET /v1/runs?limit=20 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {api_key}\r\n\r\n".encode()
-
-
-def tell(few: dict[str, Seen], many: dict[str, Seen]) -> None:
-    ours = many["read"]
-    for name in ("bare view", "bare driver"):
-        by_rate, by_cpu = ours.per_second / many[name].per_second, many[name].cpu_ms / ours.cpu_ms
-        print(f"read / {name:11s} {by_rate:5.2f} by rate   {by_cpu:5.2f} by CPU")
-    for name, at_few in few.items():
-        times, spent = many[name].p50_ms / at_few.p50_ms, many[name].cpu_ms / at_few.cpu_ms
-        print(f"{name:11s} at many rows takes {times:5.2f} x its p50 and {spent:5.2f} x its CPU at few")
+        some = fill(here)
+        failed, run_ids = some[:FAILED], some[FAILED:]
+        by_id = reads(here.api_key, [f"/v1/runs/{run_id}" for run_id in run_ids])
+        pairs = {
+            "poll": (our_api, by_id),
+            "poll of a failed run": (our_api, reads(here.api_key, [f"/v1/runs/{run_id}" for run_id in failed])),
+            "view with a key": (view, by_id),
+            "view without a key": (view, reads(here.api_key, [f"/bare/{run_id}" for run_id in run_ids])),
+            "raw driver": (driver, by_id),
+            "list of 20": (our_api, reads(here.api_key, ["/v1/runs?limit=20"])),
+        }
+        seen = measured(pairs, rounds=given.rounds, seconds=given.seconds)
+    for name, found in seen.items():
+        tell(name, found.per_second, "/s")
+        tell(f"{name}: p50", found.p50_ms, "ms")
+        tell(f"{name}: p99", found.p99_ms, "ms")
+        tell(f"{name}: processor time of the server", found.cpu_ms, "ms")
+    for name in ("view with a key", "view without a key", "raw driver"):
+        aim = OF_A_VIEW if name == "view with a key" else None
+        tell(f"poll / {name}, by rate", seen["poll"].per_second / seen[name].per_second, "x", at_least=aim)
+        tell(f"poll / {name}, by processor time", seen[name].cpu_ms / seen["poll"].cpu_ms, "x")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from bench.budget_rebuild import own_services
+from bench._services import own_services
 
 SIZES = (50_000, 100_000, 200_000)
 A_DAY = 10_000_000

@@ -2,8 +2,8 @@
 
     make bench B=submit
 
-The bare view does the three trips, two statements and the send with raw drivers and without any logic. FastAPI needs
-`python -m venv .venv-bench && .venv-bench/bin/pip install -r requirements/bench.txt`; without it that line is left out.
+The bare view does the three trips, two statements and the send with raw drivers and without any logic. FastAPI does
+them by SQLAlchemy's async ORM over asyncpg, in an environment of its own that is made here (`bench/_peers.py`).
 The servers take turns, so that a machine that is slow for a while is slow for all; the ratio is that of the medians.
 CPU is that of the server's processes alone, for each request: it stays true on a busy machine.
 """
@@ -13,12 +13,14 @@ import itertools
 import json
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 
+from bench import _peers
+from bench._figures import tell as figure
 from bench._load import Figures, drive
-from bench._servers import REPOSITORY, Server, Stage, ours, running, stage
+from bench._peers import PeerFailed
+from bench._servers import Server, Stage, ours, running, stage
 
 BODY = {
     "pack_type": "probe",
@@ -26,7 +28,7 @@ BODY = {
     "reservation": {"max_cost_usd": "0.2500", "timebox_sec": 30},
     "options": {"inline": 0},
 }
-OTHER_PYTHON = REPOSITORY / ".venv-bench" / "bin" / "python"
+AIMS = {"bare": 0.85, "fastapi": 2.5}
 
 
 def requests(api_key: str, name: str) -> Callable[[], bytes]:
@@ -44,19 +46,19 @@ def servers(stack: ExitStack, here: Stage) -> list[Server]:
         stack.enter_context(ours(here)),
         stack.enter_context(running("bare", "bench.peers.bare_submit:application", here)),
     ]
-    if Path(OTHER_PYTHON).exists():
-        found.append(
-            stack.enter_context(
-                running("fastapi", "bench.peers.fastapi_submit:app", here, interface="asgi", python=str(OTHER_PYTHON))
-            )
-        )
-    return found
+    try:
+        python = _peers.python("fastapi_submit")
+    except PeerFailed as error:
+        print(error, flush=True)
+        return found
+    app = "bench.peers.fastapi_submit:app"
+    return [*found, stack.enter_context(running("fastapi", app, here, interface="asgi", python=python))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sqs-latency-ms", type=float, default=0.0)
     given = parser.parse_args()
@@ -77,19 +79,19 @@ def main() -> None:
     tell(seen, cpu)
 
 
-def tell(seen: dict[str, list[Figures]], cpu: dict[str, list[float]]) -> None:
+def tell(seen: dict[str, list[Figures]], cpu: dict[str, list[float]], aims: Mapping[str, float] = AIMS) -> None:
+    """The median of the rounds; ratios of ours to each of the others."""
     rate = {name: statistics.median(one.per_second for one in rounds) for name, rounds in seen.items()}
     for name, rounds in seen.items():
-        p50 = statistics.median(one.p50_ms for one in rounds)
-        p99 = statistics.median(one.p99_ms for one in rounds)
-        print(
-            f"{name:8s} {rate[name]:7.0f}/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms = {p99 / p50:4.1f} p50"
-            f"   CPU {statistics.median(cpu[name]):5.2f} ms"
-        )
+        figure(name, rate[name], "/s")
+        figure(f"{name}: p50", statistics.median(one.p50_ms for one in rounds), "ms")
+        figure(f"{name}: p99", statistics.median(one.p99_ms for one in rounds), "ms")
+        figure(f"{name}: processor time of the server", statistics.median(cpu[name]), "ms")
     for name, others in rate.items():
         if name != "ours":
             saved = statistics.median(cpu[name]) / statistics.median(cpu["ours"])
-            print(f"ours / {name:8s} {rate['ours'] / others:5.2f} by rate   {saved:5.2f} by CPU")
+            figure(f"ours / {name}, by rate", rate["ours"] / others, "x", at_least=aims.get(name))
+            figure(f"ours / {name}, by processor time", saved, "x")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from datetime import UTC, timedelta
 from typing import Any
 
-from bench.budget_rebuild import own_services
+from bench._services import own_services
 
 CHARGES = 1_000_000
 SINCE = 36_000

@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.budget_rebuild import own_services
+from bench._services import own_services
 
 if TYPE_CHECKING:
     from tests.gear.servers.receivers import Receivers
@@ -135,7 +135,7 @@ def of_claims() -> None:
     from django.db import connection
     from django.db.models.functions import Now
 
-    from tenants.webhooks import claims
+    from tenants.webhooks.dispatch import claims
     from tenants.webhooks.models import WebhookDelivery, WebhookEndpoint
     from tests.gear.builders import webhook_sending as hooks
     from tests.gear.builders.tenants import a_tenant

@@ -1,192 +1,142 @@
-"""Tasks a second through a Celery worker: stock SQS transport with stock pools, and ours with its slots, in one run.
+"""Tasks that do nothing, and whole lives of runs, through one worker of ours and through others, in one run.
 
-    make bench B=worker_pool
+    make bench B=worker_pool        ARGS=--killed for what a killed worker's poll takes along
 
-The queue is tests/gear/servers/fakesqs.py with the latency of SQS in the same region; the task does nothing, so what is
-measured is receiving, handing over and acknowledging. `lost` are messages received and not finished when progress
-ended: they would come again after their visibility timeout. The last two rows kill an idle worker first, whose open
-poll then takes messages along.
+Each worker has four slots and finds the backlog there; the rate is from the first tenth to the last task. The queue of
+those on SQS is tests/gear/servers/fakesqs.py with the latency of SQS in the same region; Redis and Postgres answer at
+once. A life of ours is counted when its message is deleted: the run has been started, executed in a process of its own,
+stored in S3, charged and committed. The others do nothing, keep nothing and charge nothing.
 
-On two busy cores, 600 messages, 8 ms: stock 43 tasks a second with processes, 30 with threads, ours 285, four at once;
-52, 54 and 283 at eight.
+With `--killed` an idle worker is killed first, whose open poll then takes messages along: they are lost until their
+visibility ends.
 """
 
 import argparse
-import http.client
-import json
-import os
-import signal
-import subprocess
-import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
-import celery
+from bench import _peers
+from bench._figures import tell
+from bench._peers import PeerFailed, rate_of
+from bench._services import own_database
+from bench.worker_throughput import READY_SECONDS, Queue, a_queue, a_worker, prepare, runs, tasks
+from dpp_project.devstack import valkey
+from dpp_project.processes import process_tree
+from tests.gear.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+if TYPE_CHECKING:
+    import subprocess
 
-PROGRESS_SECONDS = 4.0
-READY_SECONDS = 20.0
-BATCH = 10
-CASES = (
-    ("stock", "prefork", False),
-    ("stock", "threads", False),
-    ("ours", "slots", False),
-    ("stock", "prefork", True),
-    ("ours", "slots", True),
-)
-
-
-def stock_app() -> celery.Celery:
-    """Celery with kombu's own transport, set as well as it can be."""
-    port = os.environ["BENCH_PORT"]
-    app = celery.Celery("stock", broker=f"sqs://test:test@127.0.0.1:{port}")
-    app.conf.update(
-        broker_transport_options={
-            "region": "us-east-1",
-            "predefined_queues": {"runs": {"url": f"http://127.0.0.1:{port}/0/runs"}},
-            "polling_interval": 0,
-            "wait_time_seconds": 5,
-            "is_secure": False,
-        },
-        task_default_queue="runs",
-        task_acks_late=True,
-        task_ignore_result=True,
-        worker_prefetch_multiplier=1,
-        worker_enable_remote_control=False,
-    )
-    return app
+LIFE_OF_STOCK: Final = 2.5
+TASK_OF_STOCK: Final = 5.0
+STOCK: Final = "stock Celery on SQS, processes"
+"""What both are measured against."""
+LOST_SECONDS: Final = 10.0
+KILLED_MESSAGES: Final = 100
 
 
-if os.environ.get("BENCH_PORT"):
-    app: Any
-    if os.environ["BENCH_TRANSPORT"] == "stock":
-        app = stock_app()
-    else:
-        from dpp_project.celery import app as dpp_app
-
-        app = dpp_app
-
-    @app.task(name="bench.nothing")  # type: ignore[untyped-decorator]
-    def nothing() -> None:
-        """Does nothing."""
+def ours(bodies: list[str], *, latency_ms: float, slots: int) -> float:
+    with a_queue(latency_ms) as queue:
+        queue.send(bodies)
+        with a_worker(queue, concurrency=slots):
+            return rate_of(lambda: int(queue.act("Stats").get("messages_deleted", 0)), len(bodies))
 
 
-@dataclass(frozen=True)
-class Fake:
-    port: int
-
-    def act(self, action: str, document: dict[str, object] | None = None) -> dict[str, int]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request(
-                "POST", "/", json.dumps(document or {}), {"X-Amz-Target": f"AmazonSQS.{action}", "Connection": "close"}
-            )
-            found: dict[str, int] = json.loads(connection.getresponse().read())
-            return found
-        finally:
-            connection.close()
+def on_sqs(pool: str, *, latency_ms: float, count: int, slots: int) -> float:
+    with a_queue(latency_ms) as queue:
+        environ = {"BENCH_POOL": pool}
+        return _peers.rate("celery_sqs", broker=str(queue.port), tasks=count, slots=slots, environ=environ)
 
 
-@contextmanager
-def fake(latency_ms: float) -> Iterator[Fake]:
-    command = [sys.executable, "-m", "tests.gear.servers.fakesqs", "--latency-ms", str(latency_ms)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield Fake(int(process.stdout.readline()))
-        finally:
-            process.kill()
+def on_redis(*, count: int, slots: int) -> float:
+    with tempfile.TemporaryDirectory() as folder, valkey.running(Path(folder)) as server:
+        return _peers.rate("celery_redis", broker=server.url, tasks=count, slots=slots)
 
 
-@contextmanager
-def worker(queue: Fake, *, transport: str, pool: str, concurrency: int) -> Iterator["subprocess.Popen[bytes]"]:
-    environ = os.environ | {
-        "BENCH_PORT": str(queue.port),
-        "BENCH_TRANSPORT": transport,
-        "SQS_ENDPOINT_URL": f"http://127.0.0.1:{queue.port}",
-        "DPP_QUEUE_URL": f"http://127.0.0.1:{queue.port}/0/runs",
-        "DPP_LOG_LEVEL": "WARNING",
-        "DPP_SERVICE": "worker",
-        "PYTHONPATH": str(ROOT),
+def on_postgres(*, count: int, slots: int) -> float:
+    with own_database() as url:
+        return _peers.rate("procrastinate_postgres", broker=url, tasks=count, slots=slots)
+
+
+def measure(*, count: int, latency_ms: float, slots: int) -> None:
+    prepare()
+    cases: dict[str, Callable[[], float]] = {
+        "ours on SQS, a task": lambda: ours(tasks(count), latency_ms=latency_ms, slots=slots),
+        "ours on SQS, a life": lambda: ours(runs(count), latency_ms=latency_ms, slots=slots),
+        STOCK: lambda: on_sqs("prefork", latency_ms=latency_ms, count=count, slots=slots),
+        "stock Celery on SQS, threads": lambda: on_sqs("threads", latency_ms=latency_ms, count=count, slots=slots),
+        "stock Celery on Redis": lambda: on_redis(count=count * 2, slots=slots),
+        "procrastinate on Postgres": lambda: on_postgres(count=count, slots=slots),
     }
-    command = [sys.executable, "-m", "celery", "-A", "bench.worker_pool", "worker", "-c", str(concurrency)]
-    if transport == "stock":
-        command += ["-P", pool]
-    process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for_poll(queue, process)
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
+    rates: dict[str, float] = {}
+    failed = []
+    for name, case in cases.items():
         try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            rates[name] = case()
+        except PeerFailed as error:
+            failed.append(name)
+            print(f"{name}: {error}", flush=True)
+        else:
+            tell(name, rates[name], "/s")
+    life, task = rates["ours on SQS, a life"], rates["ours on SQS, a task"]
+    for name, rate in rates.items():
+        if not name.startswith("ours"):
+            tell(f"a task of ours / {name}", task / rate, "x", at_least=TASK_OF_STOCK if name == STOCK else None)
+            tell(f"a life of ours / {name}", life / rate, "x", at_least=LIFE_OF_STOCK if name == STOCK else None)
+    if failed:
+        raise SystemExit(f"not measured: {', '.join(failed)}")
 
 
-def wait_for_poll(queue: Fake, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while not queue.act("Stats").get("ReceiveMessage"):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit("the worker does not poll")
-        time.sleep(0.05)
+# What a killed worker's poll takes along.
 
 
-def measure(queue: Fake, *, transport: str, pool: str, concurrency: int, messages: int) -> tuple[float, int]:
-    """Tasks a second from the first message to the last delete, and how many were received and never finished."""
-    from tests.gear.servers.worker import envelope
+def lost(queue: Queue, worker: Callable[[], AbstractContextManager["subprocess.Popen[bytes]"]]) -> int:
+    """Messages received and not finished, when nothing has been for a while."""
 
-    with worker(queue, transport=transport, pool=pool, concurrency=concurrency):
-        began = last = time.monotonic()
-        for start in range(0, messages, BATCH):
-            entries = [
-                {"Id": str(at), "MessageBody": envelope("bench.nothing", {})}
-                for at in range(min(BATCH, messages - start))
-            ]
-            queue.act("SendMessageBatch", {"Entries": entries})
-        done = 0
-        while done < messages and time.monotonic() - last < PROGRESS_SECONDS:
+    def deleted() -> int:
+        return int(queue.act("Stats").get("messages_deleted", 0))
+
+    with worker() as idle:
+        wait_until(lambda: queue.act("Stats").get("ReceiveMessage"), seconds=READY_SECONDS, what="a poll")
+        process_tree.kill_tree(idle.pid)
+    queue.send(tasks(KILLED_MESSAGES))
+    with worker():
+        done, last = 0, time.monotonic()
+        while done < KILLED_MESSAGES and time.monotonic() - last < LOST_SECONDS:
             time.sleep(0.05)
-            now = queue.act("Stats").get("messages_deleted", 0)
-            if now > done:
+            if (now := deleted()) > done:
                 done, last = now, time.monotonic()
-        return done / (last - began) if done else 0.0, messages - done
+    return KILLED_MESSAGES - done
 
 
-def abandon_a_poll(queue: Fake, *, transport: str, pool: str, concurrency: int) -> None:
-    with worker(queue, transport=transport, pool=pool, concurrency=concurrency) as process:
-        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False)
-        process.kill()
-        for child in children.stdout.split():
-            os.kill(int(child), signal.SIGKILL)
-        process.wait()
+def after_a_kill(*, latency_ms: float, slots: int) -> None:
+    prepare()
+    with a_queue(latency_ms) as queue, tempfile.TemporaryDirectory() as folder:
+        done = Path(folder) / "done"
+        done.touch()
+        environ = _peers.environ_of(broker=str(queue.port), slots=slots, done=done)
+        stock = partial(_peers.worker, "celery_sqs", environ=environ, log=Path(folder) / "log")
+        tell("lost after a killed stock Celery", lost(queue, stock), "")
+    with a_queue(latency_ms) as queue:
+        tell("lost after a killed worker of ours", lost(queue, partial(a_worker, queue, concurrency=slots)), "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=1_500)
+    parser.add_argument("--messages", type=int, default=600)
     parser.add_argument("--latency-ms", type=float, default=8.0)
-    parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--killed", action="store_true")
     given = parser.parse_args()
-    rates: dict[tuple[str, str, bool], float] = {}
-    print(f"{'transport':10} {'pool':8} {'killed before':14} {'tasks/s':>8} {'lost':>5} {'x stock prefork':>16}")
-    for case in CASES:
-        transport, pool, killed = case
-        with fake(given.latency_ms) as queue:
-            if killed:
-                abandon_a_poll(queue, transport=transport, pool=pool, concurrency=given.concurrency)
-            rates[case], lost = measure(
-                queue, transport=transport, pool=pool, concurrency=given.concurrency, messages=given.messages
-            )
-        ratio = rates[case] / rates["stock", "prefork", False]
-        print(f"{transport:10} {pool:8} {killed!s:14} {rates[case]:8.0f} {lost:5} {ratio:16.2f}", flush=True)
+    if given.killed:
+        after_a_kill(latency_ms=given.latency_ms, slots=given.slots)
+    else:
+        measure(count=given.messages, latency_ms=given.latency_ms, slots=given.slots)
 
 
 if __name__ == "__main__":

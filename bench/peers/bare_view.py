@@ -1,4 +1,4 @@
-"""One indexed SELECT of a run as a plain Django view: the ORM, a JsonResponse, and no middleware at all."""
+"""One indexed SELECT of a run as a plain Django view, with a key and without: the ORM, JSON, and no middleware."""
 
 import os
 import uuid
@@ -18,6 +18,7 @@ settings.ROOT_URLCONF = __name__
 application = get_wsgi_application()
 
 from runs.models import Run  # noqa: E402  once Django stands
+from tenants.authentication import authenticate_header  # noqa: E402
 
 COLUMNS: Final = (
     *("run_id", "status", "money_state", "reservation_max_cost_usd_micros", "actual_cost_usd_micros"),
@@ -25,10 +26,18 @@ COLUMNS: Final = (
 )
 
 
-def read(_request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    answer = JsonResponse(Run.objects.filter(tenant_id=TENANT_ID, run_id=run_id).values(*COLUMNS).get())
+def read(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    return _found(authenticate_header(request.headers["Authorization"]).tenant_id, run_id)
+
+
+def read_without_a_key(_request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    return _found(TENANT_ID, run_id)
+
+
+def _found(tenant_id: str, run_id: uuid.UUID) -> HttpResponse:
+    answer = JsonResponse(Run.objects.filter(tenant_id=tenant_id, run_id=run_id).values(*COLUMNS).get())
     answer.headers["Content-Length"] = str(len(answer.content))
     return answer
 
 
-urlpatterns = [path("v1/runs/<uuid:run_id>", read)]
+urlpatterns = [path("v1/runs/<uuid:run_id>", read), path("bare/<uuid:run_id>", read_without_a_key)]

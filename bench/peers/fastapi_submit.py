@@ -1,6 +1,6 @@
 """The same effects as the document's own stack would have them: FastAPI, pydantic, SQLAlchemy async over asyncpg.
 
-Needs requirements/bench.txt. It sends with the thin sender too, in a thread, so that SQS clients are not what differs.
+Runs in an environment of its own. It sends with the thin sender too, in a thread: SQS clients are not what differs.
 """
 
 import asyncio
