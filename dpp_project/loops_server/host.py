@@ -1,4 +1,4 @@
-"""Runs the loops of the process `events` until SIGTERM, or until one of them hangs.
+"""Runs the loops of a process until SIGTERM, or until one of them hangs.
 
 Ending: the first SIGTERM, or SIGINT, sets every loop's event; each finishes what it is at and gives its claims back. A
 second one, or the end of GRACE_SECONDS, ends the process at once: what it had claimed is taken over by elapsed
@@ -19,8 +19,9 @@ from typing import Final
 import structlog
 
 from dpp_project import constants
-from dpp_project.events_server.loops import SupervisedLoop
 from dpp_project.heartbeats.pulse import Pulse
+from dpp_project.lifecycle.host_care import HostCare
+from dpp_project.loops_server.supervised_loop import SupervisedLoop
 from dpp_project.outbox.events import Loop
 from dpp_project.process_env import ENV
 from dpp_project.processes.stacks import where_threads_are
@@ -35,12 +36,13 @@ HUNG_CODE: Final = 70
 LATE_CODE: Final = 1
 
 
-class EventsHost:
-    def __init__(self, loops: Sequence[Loop]) -> None:
+class LoopsHost:
+    def __init__(self, loops: Sequence[Loop], *, part: str = "events") -> None:
         twice = [name for name, count in Counter(loop.name for loop in loops).items() if count > 1]
         if twice:
             raise ValueError(f"two loops are called {', '.join(twice)}")
         self._loops = [SupervisedLoop(loop) for loop in loops]
+        self._part = part
         self._told: SimpleQueue[int] = SimpleQueue()
         self._stops = False
         self._progress = 0
@@ -49,23 +51,26 @@ class EventsHost:
         """On the main thread; answers the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._hear)
-        if ENV.DPP_EVENTS_QUEUE_URL is None:
+        if self._part == "events" and ENV.DPP_EVENTS_QUEUE_URL is None:
             log.warning("DPP_EVENTS_QUEUE_URL is not set: events wait in Postgres until it is")
         make_room(len(self._loops) + 2)  # beside the loops, the pulse and what a loop asks in a thread of its own
         pulse = Pulse(service=ENV.DPP_SERVICE, slots=len(self._loops), progress=lambda: self._progress)
         pulse.start()
+        care = HostCare()
+        care.start()
         for loop in self._loops:
             loop.start()
-        log.info("events ready", loops=[loop.name for loop in self._loops])
+        log.info("loops ready", part=self._part, loops=[loop.name for loop in self._loops])
         hung = self._watch()
         self._end_in_time()
         for loop in self._loops:
             loop.stop.set()
         for loop in self._loops:
             if loop not in hung:
-                loop.ended(seconds=GRACE_SECONDS)
+                loop.ended()  # no bound of its own: beside the deadline's, it answered 0 for a loop that was late
         pulse.stop()
-        log.info("events ended")
+        care.stop()
+        log.info("loops ended", part=self._part)
         if hung:
             os._exit(HUNG_CODE)  # its thread would keep the process
         return 0

@@ -15,13 +15,13 @@ from typing import Any, Final
 import structlog
 from django.db import connection, connections
 
-from dpp_project.events_server.metrics import FAILURES
+from dpp_project.loops_server.metrics import FAILURES
 from dpp_project.outbox.events import Loop
+from dpp_project.stores.postgres import AWAY_PAUSE_MAX_SECONDS
 
 log = structlog.get_logger("dpp.events")
 
 PAUSE_FIRST_SECONDS: Final = 0.25
-PAUSE_MAX_SECONDS: Final = 30.0
 WELL_SECONDS: Final = 60.0
 """A loop that ran for so long begins its pauses anew."""
 GETS_ON_SECONDS: Final = 30.0
@@ -80,7 +80,7 @@ class SupervisedLoop:
     def hangs(self) -> bool:
         return self.silent_seconds >= HANG_SECONDS
 
-    def ended(self, *, seconds: float) -> bool:
+    def ended(self, *, seconds: float | None = None) -> bool:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -94,7 +94,7 @@ class SupervisedLoop:
                 return
             failures = 1 if time.monotonic() - began >= WELL_SECONDS else failures + 1
             FAILURES.labels(self.name).inc()
-            pause = min(PAUSE_MAX_SECONDS, PAUSE_FIRST_SECONDS * 2 ** min(failures - 1, 16))
+            pause = min(AWAY_PAUSE_MAX_SECONDS, PAUSE_FIRST_SECONDS * 2 ** min(failures - 1, 16))
             log.error("loop failed and starts again", loop=self.name, in_seconds=pause, exc_info=error)
             self.stop.wait(pause)
 
@@ -115,5 +115,5 @@ class SupervisedLoop:
     def _give_connections_back(self) -> None:
         try:
             connections.close_all()
-        except Exception as error:
+        except Exception as error:  # the loop begins anew all the same
             log.warning("connections not given back", loop=self.name, exc_info=error)
