@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import Any
 
 from django import forms
@@ -10,26 +10,32 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.db import Error
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from redis import RedisError
 from unfold.decorators import action, display
 
-from budget import caps_page, entries, repairs, statements, verify
+from budget import caps_page, entries, repairs, statements
+from budget.account import months
+from budget.account.money_pages import csv_file
+from budget.api import csv_answer
 from budget.caps import rows, setting
 from budget.entries import Entered
 from budget.forms import AdjustForm, CapsForm, TopUpForm
 from budget.models import Account, LedgerEntry, PendingCredit
-from budget.money import format_exact_usd, format_usd
+from budget.money import format_exact_usd, format_plain_usd, format_usd
 from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.rebuild import RebuildFailed, Rebuilt
 from budget.statements import Overview
-from budget.usage import overview
+from budget.usage import overview, ranges
 from budget.usage.overview import UsageOverview
 from budget.usage.reading import UsageTotals
+from budget.verification import verify
 from dpp_project import actors, clock
 from dpp_project.console import confirm
 from dpp_project.console.dashboard import Plot
 from dpp_project.console.row_admin import ReadOnlyAdmin
+from dpp_project.http.problems import Problem
 from dpp_project.refusals import Refusal
 from tenants import key_page
 from tenants.models import ApiKey
@@ -45,6 +51,7 @@ THEIR_OWN = (
     "Caps are the tenant's own: a key of theirs with keys:write and no cap can change them. To hold a tenant back, stop"
     " its submits, or suspend it."
 )
+STATEMENTS_SHOWN = 6
 KIND_COLORS = {"TOPUP": "success", "CHARGE": "info", "ADJUST": "warning"}
 
 
@@ -57,7 +64,7 @@ class AccountAdmin(ReadOnlyAdmin):
     search_fields = ("tenant_id", "display_name")
     list_per_page = 50
     fields = readonly_fields = ("tenant_id", "display_name", "status", "balance", "held", "charged", "credited")
-    actions_detail = ("top_up", "adjust", "set_caps", "prove", "rebuild")
+    actions_detail = ("statement", "top_up", "adjust", "set_caps", "prove", "rebuild")
     change_form_after_template = "admin/budget/account.html"
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -71,7 +78,7 @@ class AccountAdmin(ReadOnlyAdmin):
         context = {} if usage is None else _usage_context(usage)
         if Account.objects.filter(pk=tenant_id).exists():
             context |= {"caps": caps_page.of_account(tenant_id), "may_manage": self.has_manage_permission(request)}
-        context |= {"entries": _entries_of(tenant_id)} | (extra_context or {})
+        context |= {"entries": _entries_of(tenant_id), "statements": _statements_of(tenant_id)} | (extra_context or {})
         answer: HttpResponse = super().change_view(request, object_id, form_url, context)
         return answer
 
@@ -98,6 +105,19 @@ class AccountAdmin(ReadOnlyAdmin):
     def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
         return bool(request.user.has_perm("budget.add_ledgerentry"))
 
+    @action(description="Statement", icon="receipt_long", permissions=["view"])  # type: ignore[untyped-decorator]
+    def statement(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """A month as CSV, as the tenant itself gets it: the running one, or `?month=2026-11`."""
+        account = self._found(request, unquote(object_id))
+        try:
+            month = months.asked_month(request, account.tenant_id)
+            return csv_file(
+                account.tenant_id, f"statement-{month.text}", csv_answer.rows(account.tenant_id, month.period())
+            )
+        except Problem as problem:
+            self.message_user(request, problem.detail, messages.ERROR)
+            return HttpResponseRedirect(reverse("admin:budget_account_change", args=[account.pk]))
+
     @action(description="Top up", icon="add_card", permissions=["manage"])  # type: ignore[untyped-decorator]
     def top_up(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
@@ -120,7 +140,7 @@ class AccountAdmin(ReadOnlyAdmin):
             answer = setting.set_caps(
                 tenant_id=object_id,
                 lineage_id=lineage_id,
-                changes=form.limits(),
+                changes=form.changes(),
                 actor=actors.person(request.user),
                 reason=form.cleaned_data["reason"],
             )
@@ -246,6 +266,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
 
 @admin.register(PendingCredit)
 class PendingCreditAdmin(ReadOnlyAdmin):
+    empty_said = "Every credit has reached its balance."
     list_display = ("created_at", "tenant", "amount_usd_micros", "entry")
     list_select_related = ("tenant", "entry")
 
@@ -264,12 +285,12 @@ AMOUNTS = ("net, USD", "charged", "given back", "runs", "tokens")
 
 def _usage_context(usage: UsageOverview) -> dict[str, Any]:
     """What spending.html shows."""
-    charged = [total.charged_micros for _, total in usage.days]
-    back = [total.credited_micros for _, total in usage.days]
-    series = {"charged": charged} | ({"given back": back} if any(back) else {})
+    charged = [format_plain_usd(total.charged_micros) for _, total in usage.days]
+    back = [format_plain_usd(total.credited_micros) for _, total in usage.days]
+    series = {"charged": charged} | ({"given back": back} if usage.total.credited_micros else {})
     return {
         "usage": usage,
-        "usage_plot": Plot(labels=[f"{day:%d %b}" for day, _ in usage.days], series=series, stacked=False),
+        "usage_plot": Plot(labels=[f"{day:%d %b}" for day, _ in usage.days], series=series, stacked=False, unit="USD"),
         "usage_total": dict(zip(AMOUNTS, _amounts(usage.total), strict=True)),
         "usage_tables": [
             {"headers": [name, *AMOUNTS], "rows": [[group, *_amounts(total)] for group, total in groups]}
@@ -299,6 +320,18 @@ def _key_of(tenant_id: str, lineage: str | None) -> ApiKey | None:
 
 def _entries_of(tenant_id: str) -> str:
     return f"{reverse('admin:budget_ledgerentry_changelist')}?q={tenant_id}"
+
+
+def _statements_of(tenant_id: str) -> list[tuple[str, str]]:
+    """The last months, each with the address of its file; the tenant's zone decides which they are."""
+    found = ranges.zone_and_today(tenant_id)
+    if found is None:
+        return []
+    address = reverse("admin:budget_account_statement", args=[tenant_id])
+    firsts = [found[1].replace(day=1)]
+    while len(firsts) < STATEMENTS_SHOWN:
+        firsts.append((firsts[-1] - timedelta(days=1)).replace(day=1))
+    return [(f"{first:%B %Y}", f"{address}?month={first:%Y-%m}") for first in firsts]
 
 
 def _proof(tenant_id: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from budget.caps import key_spending, reading, rows
 from budget.caps.figures import PERIOD_WORDS, CapFigures
-from budget.money import format_exact_usd
+from budget.money import format_exact_usd, format_plain_usd
 from budget.outcomes import Unavailable
 from budget.redis.windows import PERIODS
 from tenants.key_page import KeyPanel
@@ -35,7 +35,7 @@ class CapBar:
     def amounts(self) -> list[tuple[str, str]]:
         it = self.figures
         shown = {"limit": it.limit_micros, "used": it.used_micros, "held": it.held_micros, "left": it.left_micros}
-        return [(name, format_exact_usd(micros)) for name, micros in shown.items()]
+        return [(name, format_plain_usd(micros)) for name, micros in shown.items()]
 
     @property
     def note(self) -> str:

@@ -58,7 +58,11 @@ class AdjustForm(TopUpForm):
 
 
 class CapsForm(forms.Form):
-    """All four limits as they are to be; what is left empty has none."""
+    """The limits as they are to be; one that is emptied is taken away.
+
+    The page sends back what it showed, and only what differs from that is a change: a page that was open while another
+    person set a cap does not take it away again.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -66,6 +70,7 @@ class CapsForm(forms.Form):
             self.fields[f"{period}_usd"] = forms.CharField(
                 label=f"{_EACH[period]}, in USD",
                 required=False,
+                show_hidden_initial=True,
                 help_text="Exactly four decimals, such as 5.0000. Empty: no limit; 0.0000: no run at all.",
                 widget=UnfoldAdminTextInputWidget,
             )
@@ -88,8 +93,13 @@ class CapsForm(forms.Form):
             self.add_error("reason", "must be printable characters")
         return found
 
-    def limits(self) -> dict[CapPeriod, int | None]:
-        return {period: self.cleaned_data[f"{period}_usd"] for period in PERIODS}
+    def changes(self) -> dict[CapPeriod, int | None]:
+        return {period: self.cleaned_data[f"{period}_usd"] for period in PERIODS if self._is_changed(f"{period}_usd")}
+
+    def _is_changed(self, name: str) -> bool:
+        """Where nothing says what was shown, what was sent is meant."""
+        shown = self.data.get(self.add_initial_prefix(name))
+        return shown is None or shown != self.data.get(self.add_prefix(name), "")
 
 
 def _micros(text: str) -> int:

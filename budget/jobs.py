@@ -3,9 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from budget import daily_snapshots, entries, low_balances, verify_pass
+from budget import daily_snapshots, entries, low_balances
 from budget.caps import alerts
 from budget.rebuild.gate_watch import watch
+from budget.verification import verify_pass
 from dpp_project.jobs.registry import Job, PassReport
 
 PENDING_IS_LATE_AFTER: Final = timedelta(seconds=10)

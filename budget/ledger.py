@@ -138,6 +138,16 @@ def entry_by_reference(tenant_id: str, reference: str) -> LedgerEntry | None:
     return LedgerEntry.objects.filter(tenant_id=tenant_id, reference=reference).exclude(kind="CHARGE").first()
 
 
+def entries_of_run(tenant_id: str, run_id: uuid.UUID) -> list[LedgerEntry]:
+    """Oldest first. Asked for by charge and correction apart, since each has an index by the run: without them the one
+    that fits is the tenant's, and all of its entries are read.
+    """
+    charge = Q(run_id=run_id, kind=LedgerEntry.Kind.CHARGE)
+    corrections = Q(run_id=run_id) & ~Q(kind=LedgerEntry.Kind.CHARGE)
+    found = LedgerEntry.objects.filter(charge | corrections, tenant_id=tenant_id)
+    return list(found.order_by("created_at", "entry_id"))
+
+
 def counted_charge_of(run_id: uuid.UUID) -> tuple[uuid.UUID | None, date | None]:
     """Where a run's charge counts: its lineage and date; nowhere where it has no charge.
 

@@ -25,7 +25,7 @@ from uuid import UUID
 import redis
 from django.db import transaction
 
-from budget import ledger, solo_limit, verify
+from budget import ledger, solo_limit
 from budget.models import LedgerEntry
 from budget.money import format_usd, stored_micros
 from budget.rebuild import evidence, rebuild
@@ -33,7 +33,8 @@ from budget.rebuild.evidence import MissingCommits
 from budget.rebuild.rebuild import Rebuilt
 from budget.redis import keys, scripts, view
 from budget.redis.view import SeenMoney
-from budget.verify import DifferenceKind, Sighting
+from budget.verification import verify
+from budget.verification.verify import DifferenceKind, Sighting
 from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid

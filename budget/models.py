@@ -47,6 +47,12 @@ class LedgerEntry(models.Model):
             ),
             models.Index(fields=["created_at"], condition=~Q(kind="CHARGE"), name="idx_ledger_entries_credits"),
             BrinIndex(fields=["created_at"], name="idx_ledger_entries_time"),
+            # What was corrected of a run; its charge is found by the constraint below. A charge is in neither twice.
+            models.Index(
+                fields=["run_id"],
+                name="idx_ledger_entries_corrections",
+                condition=Q(run_id__isnull=False) & ~Q(kind="CHARGE"),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

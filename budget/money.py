@@ -71,6 +71,13 @@ def format_exact_usd(micros: int) -> str:
     return f"{'-' if micros < 0 else ''}{dollars}.{rest:06d}"
 
 
+def format_plain_usd(micros: int) -> str:
+    """Exact, and no longer than it must be: two decimals, and more only where there are cents of a cent."""
+    whole = format_exact_usd(micros)
+    shortest = whole.rstrip("0")
+    return whole[: max(len(shortest), whole.index(".") + 3)]
+
+
 def format_entry_usd(micros: int) -> str:
     """A signed entry in four decimals, cut towards zero: neither a credit nor a charge shows more than it was."""
     size = format_usd(abs(micros))

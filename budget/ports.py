@@ -175,6 +175,9 @@ class CommittedRuns(Protocol):
         For a statement that takes entries and their runs from one view: it is joined there, by run_id.
         """
 
+    def metadata_values(self) -> str:
+        """A SELECT of run_id and value, of the tenant's runs that have `%(metadata_key)s`; joined as `sold` is."""
+
 
 class NoCommittedRuns:
     """A platform that sells nothing yet."""
@@ -192,6 +195,9 @@ class NoCommittedRuns:
 
     def sold(self) -> str:
         return "SELECT NULL::uuid AS run_id, '' AS pack_type, '' AS reason, 0::bigint AS tokens WHERE false"
+
+    def metadata_values(self) -> str:
+        return "SELECT NULL::uuid AS run_id, '' AS value WHERE false"
 
 
 _committed: list[CommittedRuns] = []

@@ -12,17 +12,18 @@ from dataclasses import asdict
 
 from django.db import transaction
 
-from budget import solo_limit, verify
+from budget import solo_limit
 from budget.rebuild import rebuild
 from budget.rebuild.rebuild import Busy, Rebuilt
-from budget.verify import OF_CAPS, DifferenceKind, Proof
+from budget.verification import verify
+from budget.verification.verify import OF_CAPS, DifferenceKind, Proof
 from dpp_project.audit import trail
 from dpp_project.refusals import Refusal
 from tenants.models import Tenant
 
 
 def rebuild_by_hand(tenant_id: str | None, *, actor: str, approved_by: str | None = None) -> Rebuilt | Busy | Refusal:
-    """One tenant's money, or everybody's. Raises what a rebuild raises."""
+    """One tenant's money, or that of all. Raises what a rebuild raises."""
     refusal = None if approved_by is not None else _too_much(tenant_id)
     if refusal is not None:
         return refusal

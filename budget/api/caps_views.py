@@ -14,22 +14,23 @@ from budget.api.queries import CapsChange, KeysQuery, NewKeyRequest, RotateKeyRe
 from budget.api.unavailable import unavailable
 from budget.caps import key_spending, setting, tenant_keys
 from budget.caps.setting import CapsSet
+from budget.caps.tenant_keys import KeyMade
 from budget.caps.who import AskingKey
 from budget.outcomes import Unavailable
-from dpp_project import actors
 from dpp_project.http import problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
+from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import Problem
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from tenants import authentication
 from tenants.models import ApiKey
-from tenants.permissions import ANY_KEY, principal_of
+from tenants.permissions import ANY_KEY, owner_of, principal_of
 from tenants.principals import RefusedKey
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -42,6 +43,7 @@ _PROTECTED_OR_CONFLICT: Final = refusals(ReasonCode.CAPS_PROTECTED, ReasonCode.C
 class KeysView(ApiView):
     required_scopes: Final = {"GET": ANY_KEY, "POST": Scope.KEYS_WRITE}
     rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.SUBMIT}
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="listKeys",
@@ -96,11 +98,9 @@ class KeysView(ApiView):
             label=body.label,
             expires_at=body.expires_at,
             limits={} if body.caps is None else body.caps.changes(),
-            actor=_owner(request),
+            actor=owner_of(request),
         )
-        if isinstance(answer, Refusal):
-            _refuse(answer, asked="key")
-        return Response(MadeKey.made(answer).model_dump(mode="json"), status=201)
+        return _shown_once(answer, asked="key")
 
 
 class KeyRotateView(ApiView):
@@ -122,17 +122,15 @@ class KeyRotateView(ApiView):
         Both count together, under the same caps. The key to be rotated is the asking one, or one that is no wider;
         the successor ends when the asking key does at the latest.
         """
-        wanted = _id(key_id)
+        wanted = id_in_path(key_id)
         body = read_body(request, RotateKeyRequest)
         answer = tenant_keys.rotate_key(
             asking=AskingKey.of(principal_of(request)),
             key_id=wanted,
             grace=timedelta(seconds=body.grace_sec),
-            actor=_owner(request),
+            actor=owner_of(request),
         )
-        if isinstance(answer, Refusal):
-            _refuse(answer, asked="rotation")
-        return Response(MadeKey.made(answer).model_dump(mode="json"), status=201)
+        return _shown_once(answer, asked="rotation")
 
 
 class KeyRevokeView(ApiView):
@@ -151,7 +149,7 @@ class KeyRevokeView(ApiView):
     def post(self, request: Request, key_id: str) -> Response:
         """It stops working everywhere within 5 seconds, for good; a successor goes on. Safe to repeat."""
         answer = tenant_keys.revoke_key(
-            asking=AskingKey.of(principal_of(request)), key_id=_id(key_id), actor=_owner(request)
+            asking=AskingKey.of(principal_of(request)), key_id=id_in_path(key_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
             _refuse(answer, asked="revocation")
@@ -176,7 +174,7 @@ class KeyCapsView(ApiView):
 
         No key sets caps of its own, and one that has caps sets none.
         """
-        wanted = _id(key_id)
+        wanted = id_in_path(key_id)
         body = read_body(request, CapsChange)
         key = ApiKey.objects.filter(tenant_id=principal_of(request).tenant_id, key_id=wanted).first()
         if key is None:
@@ -202,31 +200,25 @@ class TenantCapsView(ApiView):
         return _set_caps(request, None, read_body(request, CapsChange))
 
 
+def _shown_once(answer: KeyMade | Refusal, *, asked: str) -> Response:
+    if isinstance(answer, Refusal):
+        _refuse(answer, asked=asked)
+    return Response(MadeKey.made(answer).model_dump(mode="json"), status=201)
+
+
 def _set_caps(request: Request, lineage_id: uuid.UUID | None, body: CapsChange) -> Response:
     principal = principal_of(request)
     answer = setting.set_caps(
         tenant_id=principal.tenant_id,
         lineage_id=lineage_id,
         changes=body.changes(),
-        actor=_owner(request),
+        actor=owner_of(request),
         asking=AskingKey.of(principal),
     )
     if not isinstance(answer, CapsSet):
         _refuse(answer, asked="change")
     document = Caps.of(answer.limits, answer.revision, enforced=answer.enforced)
     return Response(document.model_dump(mode="json"))
-
-
-def _owner(request: Request) -> str:
-    return actors.owner(principal_of(request).prefix)
-
-
-def _id(text: str) -> uuid.UUID:
-    """Of the path. What is no id is answered as an unknown one is."""
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL) from None
 
 
 def _refuse(refusal: Refusal, *, asked: str) -> NoReturn:

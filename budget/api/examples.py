@@ -72,6 +72,7 @@ USAGE: Final = [
             "to": "2026-12-01",
             "by": "day",
             "group_by": "pack",
+            "metadata_key": None,
             "begins": "2026-11-19",
             "rows": [
                 {

@@ -1,6 +1,5 @@
 """GET /v1/usage. What is counted stands in budget.usage."""
 
-import uuid
 from datetime import date
 from typing import Annotated, Any, Final, TypeVar
 
@@ -15,8 +14,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from budget.api import examples
-from budget.usage import csv_rows, documents, focus_rows, ranges
+from budget.usage import csv_rows, documents, focus_rows, ranges, reading
 from budget.usage.documents import Usage
+from budget.usage.grouping import key_fits
 from budget.usage.ranges import DAYS_MAX, UsagePeriod, UsageRange
 from budget.usage.reading import UsageGroup
 from dpp_project.http import problems
@@ -27,14 +27,16 @@ from dpp_project.http.streams import Stream
 from dpp_project.http.views import ApiView
 from dpp_project.refusals import Refusal, invalid
 from tenants.permissions import principal_of
-from tenants.principals import Principal
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
-PLACES: Final = {"from": "query.from", "to": "query.to", "group_by": "query.group_by"}
+PLACES: Final = {
+    "from": "query.from",
+    "to": "query.to",
+    "group_by": "query.group_by",
+    "metadata_key": "query.metadata_key",
+}
 """Where a question's arguments stand in the request."""
-
-NO_LINEAGE: Final = uuid.UUID(int=0)
 
 Made = TypeVar("Made")
 
@@ -53,6 +55,14 @@ class UsageQuery(BaseModel):
     ] = None
     by: Annotated[UsagePeriod, Field(description="A row for each day, or for each month.")] = UsagePeriod.DAY
     group_by: Annotated[UsageGroup | None, Field(description="And for each of these.")] = None
+    metadata_key: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[A-Za-z0-9_.:-]{1,40}$",
+            description="With `group_by=metadata`: for each value that runs have under this key of their metadata. In "
+            "FOCUS alone: the value stands in `Tags`.",
+        ),
+    ] = None
 
 
 class _Streamed(BaseRenderer):
@@ -78,6 +88,7 @@ class UsageView(ApiView):
     required_scopes: Final = Scope.BUDGET_READ
     rate_bucket: Final = Bucket.POLL
     renderer_classes = [JSONRenderer, FocusCsvRenderer, UsageCsvRenderer]
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="readUsage",
@@ -92,28 +103,26 @@ class UsageView(ApiView):
 
         The totals are those of the ledger's entries of the same dates, to the micro. With `Accept: text/csv` the rows
         and their total as CSV; with `Accept: text/csv; profile=focus` in the columns of FOCUS 1.2, told apart by pack,
-        key and reason, to which `group_by` does not apply. A key without `keys:write` sees itself and its rotations
-        alone told apart by key; what others spent is with what no key did.
+        key, reason and `metadata_key`, to which `group_by` does not apply. A key without `keys:write` sees itself and
+        its rotations alone told apart by key; what others spent is with what no key did.
         """
         query = read_query(request, UsageQuery)
-        own = _alone_seen(principal_of(request))
+        own = reading.alone_seen(principal_of(request))
         asked = _given(ranges.usage_range(principal_of(request).tenant_id, start=query.from_, end=query.to))
+        key = query.metadata_key
         match _form(request):
             case FocusCsvRenderer.format:
                 if query.group_by is not None:
                     _given(invalid("group_by", "leave it out: FOCUS rows are told apart by pack, key and reason"))
-                return _csv(asked, "focus", focus_rows.rows(asked, query.by, own=own))
+                return _csv(asked, "focus", focus_rows.rows(asked, query.by, own=own, metadata_key=key))
             case UsageCsvRenderer.format:
-                return _csv(asked, "usage", csv_rows.rows(asked, query.by, query.group_by, own=own))
-        found = documents.usage_document(asked, query.by, query.group_by, own=own, most=documents.ROWS_MAX)
+                _given(key_fits(query.group_by, key))
+                return _csv(asked, "usage", csv_rows.rows(asked, query.by, query.group_by, own=own, metadata_key=key))
+        _given(key_fits(query.group_by, key))
+        found = documents.usage_document(
+            asked, query.by, query.group_by, own=own, metadata_key=key, most=documents.ROWS_MAX
+        )
         return Response(_given(found).model_dump(mode="json", by_alias=True))
-
-
-def _alone_seen(principal: Principal) -> uuid.UUID | None:
-    """The one lineage that has rows of its own: with `keys:write` all have, as in the list of keys."""
-    if Scope.KEYS_WRITE in principal.scopes:
-        return None
-    return principal.lineage_id or NO_LINEAGE
 
 
 def _given(answer: Made | Refusal) -> Made:

@@ -33,7 +33,7 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from tenants import authentication
 from tenants.models import Tenant
-from tenants.permissions import principal_of
+from tenants.permissions import owner_of, principal_of
 from tenants.principals import RefusedKey
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
@@ -75,7 +75,7 @@ class BudgetView(ApiView):
         principal = principal_of(request)
         body = read_body(request, BudgetChange)
         answer = setting.change_settings(
-            asking=AskingKey.of(principal), changes=body.changes(), actor=actors.owner(principal.prefix)
+            asking=AskingKey.of(principal), changes=body.changes(), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
             if answer.reason is ReasonCode.AUTH_INVALID:  # it ended since it was looked up
@@ -99,6 +99,7 @@ class EntriesView(ApiView):
     required_scopes: Final = Scope.BUDGET_READ
     rate_bucket: Final = Bucket.POLL
     renderer_classes = [JSONRenderer, CsvRenderer]
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="listBudgetEntries",

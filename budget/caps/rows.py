@@ -43,7 +43,7 @@ def columns(limits: CapLimits) -> dict[str, Any]:
 
 
 def is_capped(tenant_id: str, lineage_id: uuid.UUID | None) -> bool:
-    """Whether this lineage has a limit of its own; the tenant's is everybody's."""
+    """Whether this lineage has a limit of its own; the tenant's own limit counts for all its keys."""
     if lineage_id is None:
         return False
     return any(limit is not None for limit in limits_of(row_of(tenant_id, lineage_id)).values())

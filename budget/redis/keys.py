@@ -9,6 +9,8 @@ REBUILD: Final = "budget:rebuild"
 EVIDENCE: Final = "budget:evidence"
 """The newest commits of Postgres that Redis heard of; see budget/rebuild/evidence.py."""
 EVIDENCE_MAX: Final = 1_000
+EVIDENCE_CUT_ABOVE: Final = 1_100
+"""The scripts cut it from this length on, a hundred at once: to cut costs them as much as to tell."""
 POSTGRES: Final = "budget:postgres"
 """The Postgres process that was last found to know of all of them."""
 

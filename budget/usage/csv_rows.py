@@ -18,7 +18,12 @@ HEADER: Final = (
 
 
 def rows(
-    asked: UsageRange, period: UsagePeriod, group: UsageGroup | None, *, own: uuid.UUID | None = None
+    asked: UsageRange,
+    period: UsagePeriod,
+    group: UsageGroup | None,
+    *,
+    own: uuid.UUID | None = None,
+    metadata_key: str | None = None,
 ) -> Iterator[str]:
     """As of the moment before which no entry can appear any more: what is added while it is read is in no line."""
     groups = () if group is None else (group,)
@@ -26,7 +31,7 @@ def rows(
     total = UsageTotals.of(())
     yield csv_lines.line(HEADER)
     for month in asked.months():
-        found = reading.rows(month, period, groups, until=until, own=own)
+        found = reading.rows(month, period, groups, until=until, own=own, metadata_key=metadata_key)
         keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
             key = None if row.lineage_id is None else keys.get(row.lineage_id)

@@ -52,8 +52,8 @@ class UsageAmounts(BaseModel):
 class UsageLine(UsageAmounts):
     period: str = Field(description="A date, or a month.", examples=["2026-11-19"])
     group: str | None = Field(
-        description="The pack, the newest key's prefix, or the reason of failed runs, COMPLETED of the others; null "
-        "without `group_by` and where it is not known.",
+        description="The pack, the newest key's prefix, the reason of failed runs, COMPLETED of the others, or the "
+        "value under `metadata_key`; null without `group_by` and where there is none.",
         examples=["decision"],
     )
     key: UsageKey | None = Field(
@@ -73,6 +73,8 @@ class UsageLine(UsageAmounts):
 
 def group_of(row: UsageRow, keys: Mapping[UUID, NewestKey]) -> str | None:
     """Of a row of one grouping at most."""
+    if row.metadata_value is not None:
+        return row.metadata_value
     if row.lineage_id is not None:
         key = keys.get(row.lineage_id)
         return str(row.lineage_id) if key is None else key.prefix
@@ -92,6 +94,7 @@ class Usage(BaseModel):
     to: date = Field(description="The date behind the last one.")
     by: UsagePeriod
     group_by: UsageGroup | None
+    metadata_key: str | None = Field(description="With `group_by=metadata`.")
     begins: date | None = Field(
         description="The first date that has usage at all. Runs that were accepted before dates were kept are in none."
     )
@@ -105,11 +108,13 @@ def usage_document(
     group: UsageGroup | None,
     *,
     own: UUID | None = None,
+    metadata_key: str | None = None,
     most: int | None = None,
 ) -> Usage | Refusal:
     """Refused if it has more than `most` rows."""
     groups = () if group is None else (group,)
-    found: Sequence[UsageRow] = reading.rows(asked, period, groups, own=own, limit=None if most is None else most + 1)
+    limit = None if most is None else most + 1
+    found: Sequence[UsageRow] = reading.rows(asked, period, groups, own=own, metadata_key=metadata_key, limit=limit)
     if most is not None and len(found) > most:
         return invalid("from", f"more than {most} rows; ask for fewer days, for by=month, or for CSV, which has no end")
     keys = reading.newest_keys(asked.tenant_id, found)
@@ -120,6 +125,7 @@ def usage_document(
         to=asked.end,
         by=period,
         group_by=group,
+        metadata_key=metadata_key,
         begins=reading.begins(asked.tenant_id),
         rows=[UsageLine.of(row, period, keys) for row in found],
         totals=UsageAmounts(**UsageAmounts.amounts(UsageTotals.of(found))),

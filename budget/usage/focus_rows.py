@@ -5,6 +5,7 @@ know it; nothing is made up. What went back of charges has a line of its own, be
 the file says a period anew, and corrects none in a later one. docs/usage.md says what each column holds.
 """
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -23,24 +24,29 @@ COLUMNS: Final = (
     *("BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency"),
     *("ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "EffectiveCost"),
     *("InvoiceIssuerName", "ListCost", "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName"),
-    *("ServiceCategory", "ServiceName", "ServiceSubcategory"),
+    *("ServiceCategory", "ServiceName", "ServiceSubcategory", "Tags"),
     *("x_KeyId", "x_KeyPrefix", "x_KeyLabel", "x_Pack", "x_Reason", "x_Tokens"),
 )
 _EVERYTHING: Final = tuple(UsageGroup)
 _RUNS: Final = "Runs"
 
 
-def rows(asked: UsageRange, period: UsagePeriod, *, own: uuid.UUID | None = None) -> Iterator[str]:
-    """By pack, key and reason at once; as of one moment, as the plain CSV is."""
+def rows(
+    asked: UsageRange, period: UsagePeriod, *, own: uuid.UUID | None = None, metadata_key: str | None = None
+) -> Iterator[str]:
+    """By pack, key and reason at once, and by the value of one key of metadata, which is then the line's tag; as of
+    one moment, as the plain CSV is.
+    """
     until = ledger.settled_until()
     account = Tenant.objects.values_list("display_name", flat=True).get(tenant_id=asked.tenant_id)
     yield csv_lines.line(COLUMNS)
     for month in asked.months():
-        found = reading.rows(month, period, _EVERYTHING, until=until, own=own)
+        found = reading.rows(month, period, _EVERYTHING, until=until, own=own, metadata_key=metadata_key)
         keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
             for line in _lines(asked, period, row, keys):
-                cells = {"BillingAccountId": asked.tenant_id, "BillingAccountName": csv_lines.harmless(account), **line}
+                line["BillingAccountId"], line["BillingAccountName"] = asked.tenant_id, csv_lines.harmless(account)
+                cells = line | {"Tags": _tags(metadata_key, row.metadata_value)}
                 yield csv_lines.line([cells[name] for name in COLUMNS])
 
 
@@ -78,6 +84,15 @@ def _lines(
         yield same | _costs(row.charged_micros, row.runs, row.tokens, what)
     if row.credited_micros:
         yield same | _costs(-row.credited_micros, 0, 0, f"Given back of {what}")
+
+
+def _tags(key: str | None, value: str | None) -> str | None:
+    """Key and value as a JSON object, which no spreadsheet takes for a formula. Semicolons are escaped: where they
+    separate cells, what follows one would begin a cell.
+    """
+    if key is None or value is None:
+        return None
+    return json.dumps({key: value}, ensure_ascii=False).replace(";", "\\u003b")
 
 
 def _costs(micros: int, runs: int, tokens: int, what: str) -> dict[str, object]:

@@ -28,12 +28,16 @@ class UsageOverview:
     total: UsageTotals
 
 
-def usage_overview(tenant_id: str) -> UsageOverview | None:
-    """The running month, of one view; None where there is no such tenant."""
-    asked = ranges.usage_range(tenant_id)
+def usage_overview(tenant_id: str, *, month: date | None = None, own: uuid.UUID | None = None) -> UsageOverview | None:
+    """The running month, or that of a date, of one view; None where there is no such tenant.
+
+    `own`: told apart by key only this lineage is, as in `reading.rows`.
+    """
+    first = None if month is None else month.replace(day=1)
+    asked = ranges.usage_range(tenant_id, start=first, end=None if first is None else ranges.next_month(first))
     if not isinstance(asked, UsageRange):
         return None
-    found = reading.rows(asked, UsagePeriod.DAY, (UsageGroup.PACK, UsageGroup.KEY))
+    found = reading.rows(asked, UsagePeriod.DAY, (UsageGroup.PACK, UsageGroup.KEY), own=own)
     days = dict(_summed(found, lambda row: row.first))
     names = {
         lineage_id: f"{key.prefix} {key.label}" if key.label else key.prefix

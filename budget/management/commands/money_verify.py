@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from django.core.management.base import CommandParser
 
-from budget import ledger_audit, repairs, verify
+from budget import repairs
 from budget.management.base import behind_is_refused
-from budget.verify import Difference, Proof, Verdict
+from budget.verification import ledger_audit, verify
+from budget.verification.verify import Difference, Proof, Verdict
 from dpp_project import actors
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand
 from dpp_project.reasons import ReasonCode

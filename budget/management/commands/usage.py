@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 from budget.money import format_exact_usd
 from budget.usage import csv_rows, documents, focus_rows, ranges
 from budget.usage.documents import Usage, UsageAmounts
+from budget.usage.grouping import key_fits
 from budget.usage.ranges import UsagePeriod
 from budget.usage.reading import UsageGroup
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, unless_refused
@@ -31,6 +32,7 @@ class Command(OpsCommand):
         parser.add_argument("--to", dest="end", metavar="DATE", help="the date behind the last one; at most 400 days")
         parser.add_argument("--by", choices=list(UsagePeriod), default=UsagePeriod.DAY, help="a row for each of these")
         parser.add_argument("--group-by", choices=list(UsageGroup), help="and for each of these")
+        parser.add_argument("--metadata-key", help="with --group-by metadata, or --format focus, which has it as a tag")
         parser.add_argument(
             "--format",
             choices=FORMATS,
@@ -50,13 +52,16 @@ class Command(OpsCommand):
         )
         if options["format"] == "focus" and group is not None:
             raise CommandRefused(invalid("--group-by", "leave it out: FOCUS rows are told apart by all three"))
-        found = _given(documents.usage_document(asked, period, group))
+        key = options["metadata_key"]
+        if options["format"] != "focus":
+            _given(key_fits(group, key))
+        found = _given(documents.usage_document(asked, period, group, metadata_key=key))
         document = found.model_dump(mode="json", by_alias=True)
         match options["format"]:
             case "csv":
-                lines = [line.rstrip("\r\n") for line in csv_rows.rows(asked, period, group)]
+                lines = [line.rstrip("\r\n") for line in csv_rows.rows(asked, period, group, metadata_key=key)]
             case "focus":
-                lines = [line.rstrip("\r\n") for line in focus_rows.rows(asked, period)]
+                lines = [line.rstrip("\r\n") for line in focus_rows.rows(asked, period, metadata_key=key)]
             case "json":
                 lines = [json.dumps(document, ensure_ascii=False, indent=2)]
             case _:
@@ -75,8 +80,8 @@ def _date(field: str, text: str | None) -> date | None:
 
 def _given(answer: Any) -> Any:
     """The arguments of the command have dashes."""
-    if isinstance(answer, Refusal) and answer.field in {"from", "to"}:
-        answer = Refusal(answer.reason, answer.detail, f"--{answer.field}")
+    if isinstance(answer, Refusal) and answer.field in {"from", "to", "metadata_key"}:
+        answer = Refusal(answer.reason, answer.detail, f"--{answer.field.replace('_', '-')}")
     return unless_refused(answer)
 
 

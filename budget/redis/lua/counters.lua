@@ -7,6 +7,7 @@
 --   used       four numbers: what they were charged
 -- A hash that stands is exact, whatever is capped now. One that is absent, or in which a field is missing or is not this,
 -- is lost, and never zero. Numbers stand four in a field because a field that is read or written costs more than they do.
+-- What is plain is done by plain_hold.lua and plain_move.lua, in the same way: a server makes these functions at each call.
 
 local UNDATED = '0000000000000000'
 local PERIODS = {'day', 'week', 'month', 'total'}

@@ -28,8 +28,10 @@ if not amount_is_valid(amount) then return {'ERR_ARGUMENT', 'amount_usd_micros'}
 if not entry or entry == '' then return {'ERR_ARGUMENT', 'entry_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
 if date ~= '' and (#date ~= 16 or not string.find(date, '^[1-9][0-9]*$')) then return {'ERR_ARGUMENT', 'date'} end
-if #KEYS < 6 or #KEYS > 8 or KEYS[7] and KEYS[7] ~= 'caps:' .. tenant
-  or KEYS[8] and (#KEYS[8] < #KEYS[7] + 2 or string.sub(KEYS[8], 1, #KEYS[7] + 1) ~= KEYS[7] .. ':') or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
+if #KEYS < 6 or #KEYS > 8
+  or KEYS[7] and KEYS[7] ~= 'caps:' .. tenant
+  or KEYS[8] and (#KEYS[8] < #KEYS[7] + 2 or string.find(KEYS[8], KEYS[7] .. ':', 1, true) ~= 1)
+  or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'credit:' .. entry
   or KEYS[3] ~= 'budget:epoch' or KEYS[4] ~= 'budget:' .. tenant .. ':seq'
   or KEYS[5] ~= 'budget:' .. tenant .. ':gate' or KEYS[6] ~= 'budget:evidence' then
   return {'ERR_ARGUMENT', 'keys'}
@@ -54,11 +56,10 @@ redis.call('INCR', KEYS[4])
 redis.call('INCRBY', KEYS[1], amount)
 balance = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[2], amount .. ' ' .. balance .. ' ' .. tenant)
-redis.call('LPUSH', KEYS[6], 'entry:' .. entry)
-redis.call('LTRIM', KEYS[6], 0, 999)
+if redis.call('LPUSH', KEYS[6], 'entry:' .. entry) > 1100 then redis.call('LTRIM', KEYS[6], 0, 999) end
 -- Most tenants have no caps: they pay for one EXISTS.
 if date ~= '' and KEYS[7] and redis.call('EXISTS', KEYS[7], KEYS[8] or KEYS[7]) > 0 then
--- include counters.lua
-  for at = 7, #KEYS do move(KEYS[at], date, -tonumber(amount), -tonumber(amount)) end
+  local first, more_counted, more_used = 7, -tonumber(amount), -tonumber(amount)
+-- include plain_move.lua
 end
 return {'OK', balance, 'first'}

@@ -72,7 +72,7 @@ for item = 1, (#KEYS - 5) / 2 do
 end
 
 local gates = redis.call('MGET', KEYS[3], KEYS[5])
--- A tenant's token counts only while all money is open. Of two rebuilds that cross, whoever closed last took the newer
+-- A tenant's token counts only while all money is open. Of two rebuilds that cross, the one that closed last took the newer
 -- snapshot, and so the older one is refused.
 local whole = gates[1] == token
 local alone = gates[2] == token and gates[1] and string.sub(gates[1], 1, 7) ~= 'closed.'

@@ -24,8 +24,10 @@ if not tenant or tenant == '' then return {'ERR_ARGUMENT', 'tenant_id'} end
 if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
 if date ~= '' and (#date ~= 16 or not string.find(date, '^[1-9][0-9]*$')) then return {'ERR_ARGUMENT', 'date'} end
-if #KEYS < 8 or #KEYS > 10 or KEYS[9] and KEYS[9] ~= 'caps:' .. tenant
-  or KEYS[10] and (#KEYS[10] < #KEYS[9] + 2 or string.sub(KEYS[10], 1, #KEYS[9] + 1) ~= KEYS[9] .. ':') or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if #KEYS < 8 or #KEYS > 10
+  or KEYS[9] and KEYS[9] ~= 'caps:' .. tenant
+  or KEYS[10] and (#KEYS[10] < #KEYS[9] + 2 or string.find(KEYS[10], KEYS[9] .. ':', 1, true) ~= 1)
+  or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
   or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate'
   or KEYS[8] ~= 'budget:evidence' then
@@ -58,18 +60,17 @@ end
 redis.call('INCR', KEYS[6])
 local left = redis.call('INCRBY', KEYS[1], held)
 -- A reply is a Lua number: exact up to 2^53, and beyond it the key itself is asked.
-balance = left <= 9007199254740991 and string.format('%.0f', left) or redis.call('GET', KEYS[1])
+balance = left <= 9007199254740991 and string.format('%d', left) or redis.call('GET', KEYS[1])
 redis.call('HDEL', KEYS[3], run)
 redis.call('DEL', KEYS[2])
 redis.call('SET', KEYS[4], '0 ' .. held .. ' ' .. balance .. ' ' .. tenant, 'EX', 86400)
 -- Its caller has claimed the run: Postgres must know of that from now on. Without `held` it may be a row that was dropped.
 if was_held then
-  redis.call('LPUSH', KEYS[8], 'end:' .. run)
-  redis.call('LTRIM', KEYS[8], 0, 999)
+  if redis.call('LPUSH', KEYS[8], 'end:' .. run) > 1100 then redis.call('LTRIM', KEYS[8], 0, 999) end
 end
 -- Most tenants have no caps: they pay for one EXISTS.
 if date ~= '' and KEYS[9] and redis.call('EXISTS', KEYS[9], KEYS[10] or KEYS[9]) > 0 then
--- include counters.lua
-  for at = 9, #KEYS do move(KEYS[at], date, -tonumber(held), 0) end
+  local first, more_counted, more_used = 9, -tonumber(held), 0
+-- include plain_move.lua
 end
 return {'OK', held, balance, '0', outcome}

@@ -36,8 +36,10 @@ if not run or run == '' then return {'ERR_ARGUMENT', 'run_id'} end
 if not epoch or epoch == '' then return {'ERR_ARGUMENT', 'epoch'} end
 if date ~= '' and (#date ~= 16 or not string.find(date, '^[1-9][0-9]*$')) then return {'ERR_ARGUMENT', 'date'} end
 if #least_of_all > 16 or #least_of_one > 16 or string.find(least_of_all .. least_of_one, '[^0-9]') then return {'ERR_ARGUMENT', 'least_revision'} end
-if #KEYS < 7 or #KEYS > 9 or KEYS[8] and KEYS[8] ~= 'caps:' .. tenant
-  or KEYS[9] and (#KEYS[9] < #KEYS[8] + 2 or string.sub(KEYS[9], 1, #KEYS[8] + 1) ~= KEYS[8] .. ':') or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
+if #KEYS < 7 or #KEYS > 9
+  or KEYS[8] and KEYS[8] ~= 'caps:' .. tenant
+  or KEYS[9] and (#KEYS[9] < #KEYS[8] + 2 or string.find(KEYS[9], KEYS[8] .. ':', 1, true) ~= 1)
+  or KEYS[1] ~= 'budget:' .. tenant .. ':balance_usd_micros' or KEYS[2] ~= 'reserve:' .. run
   or KEYS[3] ~= 'holds:' .. tenant or KEYS[4] ~= 'receipt:' .. run or KEYS[5] ~= 'budget:epoch'
   or KEYS[6] ~= 'budget:' .. tenant .. ':seq' or KEYS[7] ~= 'budget:' .. tenant .. ':gate' then
   return {'ERR_ARGUMENT', 'keys'}
@@ -55,7 +57,11 @@ if receipt then
   return {'ERR_CLOSED', charge}
 end
 
-local owner = redis.call('HGET', KEYS[2], 'tenant_id')
+local known_of_all, known_of_one = tonumber(least_of_all) or 0, tonumber(least_of_one) or 0
+-- Most runs are new, and most tenants have no caps: one EXISTS says both.
+local stands = known_of_all > 0 or known_of_one > 0
+  or redis.call('EXISTS', KEYS[2], KEYS[8] or KEYS[2], KEYS[9] or KEYS[2]) > 0
+local owner = stands and redis.call('HGET', KEYS[2], 'tenant_id')
 if owner and owner ~= tenant then return {'ERR_TENANT_MISMATCH'} end
 local held = redis.call('HGET', KEYS[3], run)
 if held or owner then return {'ERR_ALREADY_RESERVED', held or '0'} end
@@ -63,57 +69,59 @@ if held or owner then return {'ERR_ALREADY_RESERVED', held or '0'} end
 -- A balance beyond 2^53 is compared inexactly, and is above every valid amount all the same.
 if tonumber(balance) < tonumber(amount) then return {'ERR_INSUFFICIENT', balance} end
 
-local known_of_all, known_of_one = tonumber(least_of_all) or 0, tonumber(least_of_one) or 0
--- Most tenants have no caps: they pay for one EXISTS.
-if known_of_all > 0 or known_of_one > 0 or KEYS[8] and redis.call('EXISTS', KEYS[8], KEYS[9] or KEYS[8]) > 0 then
+if stands then
+  local micros = tonumber(amount)
+-- include plain_hold.lua
+  if not is_plain then
 -- include counters.lua
 
-  -- A later date ends the windows that it does not lie in: those begin at nothing.
-  local function begin_windows(scope, day)
-    for period = 1, 3 do
-      if not is_shared(period, day, scope.date) then scope.counted[period], scope.used[period] = '0', '0' end
-    end
-  end
-
-  -- The longest window without room for so much. Limits are below 2^53, and what is counted past it is above them all.
-  local function first_full(scope, micros)
-    for period = 4, 1, -1 do
-      local limit = scope.limits[period]
-      if limit ~= '-' and tonumber(limit) - tonumber(scope.counted[period]) < micros then return period end
-    end
-  end
-
-  local function count_hold(key, scope, day, micros)
-    local counted = sums(key, scope.counted, micros, micros, micros, micros)
-    if scope.date == day then
-      redis.call('HSET', key, 'counted', counted)
-    else
-      redis.call('HSET', key, 'date', day, 'counted', counted, 'used', table.concat(scope.used, ' '))
-    end
-  end
-
-  local micros, scopes, newest = tonumber(amount), {}, date
-  for at, known in ipairs({known_of_all, known_of_one}) do
-    local scope = KEYS[7 + at] and scope_of(KEYS[7 + at])
-    if KEYS[7 + at] and scope == false or known > 0 and (not scope or scope.revision < known) then
-      return {'ERR_UNAVAILABLE', 'caps'}
-    end
-    if scope and scope.date > newest then newest = scope.date end
-    scopes[at] = scope
-  end
-  if date ~= '' then
-    if newest ~= date then return {'ERR_DATE', newest} end
-    for at = 1, 2 do
-      local scope = scopes[at]
-      if scope then begin_windows(scope, date) end
-      local period = scope and first_full(scope, micros)
-      if period then
-        return {'ERR_CAP', at == 1 and 'tenant' or 'key', PERIODS[period], scope.limits[period], scope.counted[period],
-          scope.used[period], date}
+    -- A later date ends the windows that it does not lie in: those begin at nothing.
+    local function begin_windows(scope, day)
+      for period = 1, 3 do
+        if not is_shared(period, day, scope.date) then scope.counted[period], scope.used[period] = '0', '0' end
       end
     end
-    for at = 1, 2 do
-      if scopes[at] then count_hold(KEYS[7 + at], scopes[at], date, micros) end
+
+    -- The longest window without room for so much. Limits are below 2^53, and what is counted past it is above them all.
+    local function first_full(scope, micros)
+      for period = 4, 1, -1 do
+        local limit = scope.limits[period]
+        if limit ~= '-' and tonumber(limit) - tonumber(scope.counted[period]) < micros then return period end
+      end
+    end
+
+    local function count_hold(key, scope, day, micros)
+      local counted = sums(key, scope.counted, micros, micros, micros, micros)
+      if scope.date == day then
+        redis.call('HSET', key, 'counted', counted)
+      else
+        redis.call('HSET', key, 'date', day, 'counted', counted, 'used', table.concat(scope.used, ' '))
+      end
+    end
+
+    local scopes, newest = {}, date
+    for at, known in ipairs({known_of_all, known_of_one}) do
+      local scope = KEYS[7 + at] and scope_of(KEYS[7 + at])
+      if KEYS[7 + at] and scope == false or known > 0 and (not scope or scope.revision < known) then
+        return {'ERR_UNAVAILABLE', 'caps'}
+      end
+      if scope and scope.date > newest then newest = scope.date end
+      scopes[at] = scope
+    end
+    if date ~= '' then
+      if newest ~= date then return {'ERR_DATE', newest} end
+      for at = 1, 2 do
+        local scope = scopes[at]
+        if scope then begin_windows(scope, date) end
+        local period = scope and first_full(scope, micros)
+        if period then
+          return {'ERR_CAP', at == 1 and 'tenant' or 'key', PERIODS[period], scope.limits[period], scope.counted[period],
+            scope.used[period], date}
+        end
+      end
+      for at = 1, 2 do
+        if scopes[at] then count_hold(KEYS[7 + at], scopes[at], date, micros) end
+      end
     end
   end
 end
@@ -124,4 +132,4 @@ redis.call('HSET', KEYS[3], run, amount)
 redis.call('HSET', KEYS[2], 'tenant_id', tenant, 'reserved_usd_micros', amount, 'created_at_ms', created)
 redis.call('EXPIRE', KEYS[2], 3600)
 -- A reply is a Lua number: exact up to 2^53, and beyond it the key itself is asked.
-return {'OK', left <= 9007199254740991 and string.format('%.0f', left) or redis.call('GET', KEYS[1])}
+return {'OK', left <= 9007199254740991 and string.format('%d', left) or redis.call('GET', KEYS[1])}

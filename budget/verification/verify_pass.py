@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import structlog
 
-from budget import ledger_audit, verify
-from budget.ledger_audit import Audited, AuditPlace
-from budget.verify import Difference, Proof
+from budget.verification import ledger_audit, verify
+from budget.verification.ledger_audit import Audited, AuditPlace
+from budget.verification.verify import Difference, Proof
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import PassReport

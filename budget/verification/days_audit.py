@@ -21,7 +21,7 @@ from budget.models import BalanceSnapshot, LedgerEntry, SpendDay
 from budget.usage import ranges, reading
 from budget.usage.ranges import UsagePeriod, UsageRange
 from budget.usage.reading import UsageTotals
-from budget.verify import Difference, DifferenceKind
+from budget.verification.verify import Difference, DifferenceKind
 
 NAMED_MAX: Final = 20
 BEFORE_ITS_DATE: Final = timedelta(days=2)

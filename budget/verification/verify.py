@@ -16,14 +16,15 @@ from typing import Final
 import redis
 from django.db import connection, transaction
 
-from budget import ledger, ports, verify_caps
+from budget import ledger, ports
 from budget.models import PendingCredit
 from budget.ports import OpenRun
 from budget.rebuild.plan import Credit
 from budget.redis import scripts, view
 from budget.redis.view import SeenMoney, SeenReceipt, SeenScopes
 from budget.redis.windows import Counted
-from budget.verify_caps import NOT_LOOKED_AT, CapBooks, Moves
+from budget.verification import verify_caps
+from budget.verification.verify_caps import NOT_LOOKED_AT, CapBooks, Moves
 
 TRIES: Final = 20
 GATED_TRIES: Final = 5

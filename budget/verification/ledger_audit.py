@@ -23,11 +23,12 @@ from typing import Any, Final, Self
 from django.db import connection, transaction
 from django.db.models import Q
 
-from budget import days_audit, ledger, ports
-from budget.days_audit import DaysWalk
+from budget import ledger, ports
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.ports import CommittedRun
-from budget.verify import Difference, DifferenceKind
+from budget.verification import days_audit
+from budget.verification.days_audit import DaysWalk
+from budget.verification.verify import Difference, DifferenceKind
 from dpp_project import clock
 
 CHUNK: Final = 2_000
