@@ -12,35 +12,27 @@ are not counted yet: as many as the API has threads may go beyond a bound.
 """
 
 import enum
-import ipaddress
-from datetime import timedelta
 from typing import Final
 
 import structlog
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
-from django.db.models.functions import Now
 
 from dpp_project import actors, clock, origins
 from dpp_project.actors import person_of
 from dpp_project.audit import trail
-from dpp_project.audit.models import AuditEntry
 from dpp_project.signin import totp
+from dpp_project.signin.attempts import FAILED, NOBODY, address_failed_too_often, failed_lately, network, reaches
 from dpp_project.signin.metrics import SIGN_INS
 from dpp_project.signin.models import SecondFactor
 
 log = structlog.get_logger("dpp.signin")
 
-WINDOW: Final = timedelta(minutes=15)
-ADDRESS_FAILURES_MAX: Final = 20
 NAME_FAILURES_MAX: Final = 5
 DEVICE_FAILURES_MAX: Final = 10
 NAME_LENGTH_MAX: Final = 150
 SIGNED_IN: Final = "signed in"
-FAILED: Final = "sign-in failed"  # idx_audit_failed_sign_ins names it, too
-NOBODY: Final = "nobody signed in"
 
 
 class SignInRefused(enum.Enum):
@@ -66,16 +58,11 @@ def sign_in(*, name: str, password: str, code: str, device: str | None) -> User 
 
 
 def _throttled(name: str, device: str | None) -> bool:
-    failed = AuditEntry.objects.filter(act=FAILED, at__gte=Now() - WINDOW)
+    failed = failed_lately()
     if device is not None:
-        return _reaches(failed.filter(after__device=device), DEVICE_FAILURES_MAX)
-    by_address = failed.filter(after__network=_network())
+        return reaches(failed.filter(after__device=device), DEVICE_FAILURES_MAX)
     by_name = failed.filter(subject=_subject(name), after__device=None)
-    return _reaches(by_address, ADDRESS_FAILURES_MAX) or _reaches(by_name, NAME_FAILURES_MAX)
-
-
-def _reaches(found: QuerySet[AuditEntry], bound: int) -> bool:
-    return found.order_by()[:bound].count() == bound
+    return address_failed_too_often() or reaches(by_name, NAME_FAILURES_MAX)
 
 
 def _second_factor_holds(user: User, given: str) -> bool:
@@ -91,19 +78,9 @@ def _second_factor_holds(user: User, given: str) -> bool:
 
 def _record(act: str, actor: str, name: str, device: str | None) -> None:
     with transaction.atomic():
-        trail.record(act, actor=actor, subject=_subject(name), after={"network": _network(), "device": device})
+        trail.record(act, actor=actor, subject=_subject(name), after={"network": network(), "device": device})
 
 
 def _subject(name: str) -> str:
     """One name for one person, however she types it."""
     return f"operator {person_of(f'operator:{name}')}"
-
-
-def _network() -> str:
-    """The address, or the /64 of an IPv6 one, which one customer of a provider has as a whole."""
-    place = origins.current().place
-    try:
-        address = ipaddress.ip_address(place)
-    except ValueError:
-        return place
-    return place if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
