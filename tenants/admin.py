@@ -153,9 +153,16 @@ class TenantAdmin(_ManagedAdmin):
             refund_own_failures=obj.refund_own_failures,
             low_balance_usd_micros=obj.low_balance_usd_micros,
             zone=obj.zone,
+            share_weight=obj.share_weight,
+            most_at_work=obj.most_at_work,
             actor=actors.person(request.user),
         )
         _require_done(answer)
+        if obj.pk != OPERATOR_TENANT_ID:
+            enabled = obj.automations_enabled
+            _require_done(
+                services.enable_automations(tenant_id=obj.tenant_id, enabled=enabled, actor=actors.person(request.user))
+            )
 
     @action(description="Stop submits", icon="pause", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
     def stop_submits(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -8,5 +8,6 @@ class TenantsConfig(AppConfig):
     verbose_name = "Tenants and keys"
 
     def ready(self) -> None:
+        import_module("tenants.checks")
         if apps.is_installed("drf_spectacular"):  # a worker has no document
             import_module("tenants.openapi")

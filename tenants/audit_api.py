@@ -93,6 +93,7 @@ EXAMPLE: Final = answer_example(
 class AuditView(ApiView):
     required_scopes: Final = ANY_KEY
     rate_bucket: Final = Bucket.POLL
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="readAudit",

@@ -28,7 +28,8 @@ class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptabl
         model = Tenant
         fields = [
             *("tenant_id", "display_name", "poll_rate_per_minute", "submit_rate_per_minute"),
-            *("refund_own_failures", "low_balance_usd_micros", "zone"),
+            *("refund_own_failures", "automations_enabled", "low_balance_usd_micros", "zone", "share_weight"),
+            "most_at_work",
         ]
         help_texts = {"tenant_id": "t_ and 1 to 60 of a-z, 0-9 and _. It never changes."}
 
@@ -42,6 +43,9 @@ class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptabl
             if (rate := found.get(field)) is not None:
                 _complain(self, services.rate_fault(field, rate))
         _complain(self, services.low_balance_fault(found.get("low_balance_usd_micros")))
+        found["share_weight"] = found.get("share_weight") or self.instance.share_weight
+        _complain(self, services.share_weight_fault(found["share_weight"]))
+        _complain(self, services.most_at_work_fault(found.get("most_at_work")))
         found["zone"] = found.get("zone") or self.instance.zone
         _complain(self, services.zone_fault(found["zone"]))
         return found

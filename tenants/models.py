@@ -13,6 +13,8 @@ from tenants.scopes import OPERATOR_SCOPES, OPERATOR_TENANT_ID, TENANT_SCOPES
 ZONE_PATTERN = r"^[A-Za-z0-9_+/-]{1,64}$"
 TENANT_ID_PATTERN = r"^t_[a-z0-9_]{1,60}$"
 RATE_PER_MINUTE_MAX = 1_000_000
+SHARE_WEIGHT_MAX = 100
+MOST_AT_WORK_MAX = 10_000
 _A_RATE = (1, RATE_PER_MINUTE_MAX)
 LOW_BALANCE_MICROS_MAX = 9_007_199_254_740_991
 """The greatest whole number that every reader of JSON reads exactly."""
@@ -48,6 +50,11 @@ class Tenant(models.Model):
         db_default=False,
         help_text="Give back what a run cost that failed on our side: its worker or its result was lost.",
     )
+    automations_enabled = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Rules of the operators' automations may buy runs for this tenant.",
+    )
     low_balance_usd_micros = models.BigIntegerField(
         "low balance, in micros of USD",
         null=True,
@@ -65,6 +72,18 @@ class Tenant(models.Model):
         help_text="Its midnight ends a day, a week and a month of spending: UTC, or a name such as Europe/Berlin.",
     )
     """Postgres and zoneinfo both know it."""
+    share_weight = models.SmallIntegerField(
+        blank=True,
+        default=1,
+        db_default=1,
+        help_text="Beside others whose runs wait it has so many times the share of a tenant of weight 1.",
+    )
+    most_at_work = models.SmallIntegerField(
+        "most runs at work",
+        null=True,
+        blank=True,
+        help_text="So many of its runs are at work at once; the others wait. Empty: as many as there are workers for.",
+    )
 
     class Meta:
         db_table = "tenants"
@@ -85,6 +104,13 @@ class Tenant(models.Model):
                 name="tenants_low_balance_range",
             ),
             models.CheckConstraint(condition=Q(zone__regex=ZONE_PATTERN), name="tenants_zone_form"),
+            models.CheckConstraint(
+                condition=Q(share_weight__range=(1, SHARE_WEIGHT_MAX)), name="tenants_share_weight_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(most_at_work__isnull=True) | Q(most_at_work__range=(1, MOST_AT_WORK_MAX)),
+                name="tenants_most_at_work_range",
+            ),
         ]
 
     def __str__(self) -> str:

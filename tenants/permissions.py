@@ -8,6 +8,7 @@ import structlog
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from dpp_project import actors
 from dpp_project.http.problems import Problem
 from dpp_project.reasons import ReasonCode
 from tenants import authentication
@@ -79,3 +80,8 @@ def principal_of(request: Request) -> Principal:
     if not isinstance(principal, Principal):
         authentication.refuse(RefusedKey.MISSING)
     return principal
+
+
+def owner_of(request: Request) -> str:
+    """Who asks, as the audit trail names a tenant's own key."""
+    return actors.owner(principal_of(request).prefix)

@@ -34,6 +34,8 @@ class Principal:
     tenant_caps_revision: int = 0
     lineage_caps_revision: int = 0
     """The revision of the caps as it was looked up; 0 where there never was a cap."""
+    share_weight: int = 1
+    """The tenant's, beside others whose runs wait."""
 
     @property
     def is_authenticated(self) -> bool:

@@ -1,7 +1,7 @@
 """Rate limits: each tenant has two token buckets, one for polling and one for submitting (DPP-10).
 
 Reports of auth errors have a third, as large as that for submits: a storm of failed sign-ins must not keep the
-tenant's own runs out.
+tenant's own runs out. The account pages have a fourth: a person who comes to stop an agent is not kept out by it.
 
 Requests without a valid key have no tenant and are not metered here, but by address, before they come to Django
 (`dpp_project/api_server/strangers.py`).
@@ -36,6 +36,7 @@ log = structlog.get_logger("dpp.tenants")
 
 TAKE_TOKEN: Final = LuaScript(Path(__file__).parent / "lua" / "token_bucket.lua")
 WINDOW_SECONDS: Final = 60
+PAGES_PER_MINUTE: Final = 120
 UNMETERED_RETRY_AFTER_SECONDS: Final = 2
 LOG_EVERY_SECONDS: Final = 10.0
 
@@ -44,6 +45,12 @@ class Bucket(StrEnum):
     POLL = "poll"
     SUBMIT = "submit"
     REPORT = "report"
+    PAGES = "pages"
+
+
+_ADVICE: Final = {
+    Bucket.POLL: " Wait instead: GET /v1/runs/{run_id}?wait=55 takes one and answers as soon as the run has ended."
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,8 @@ def bucket_key(tenant_id: str, bucket: Bucket) -> str:
 
 
 def limit_of(principal: Principal, bucket: Bucket) -> int:
+    if bucket is Bucket.PAGES:
+        return PAGES_PER_MINUTE
     return principal.poll_rate_per_minute if bucket is Bucket.POLL else principal.submit_rate_per_minute
 
 
@@ -130,9 +139,10 @@ def enforce(request: Request, decision: Decision) -> None:
     answers.promise(request._request, decision.headers())  # noqa: SLF001  DRF offers no public way to it
     if not decision.allowed:
         metrics.RATE_LIMITED.labels(decision.bucket.value).inc()
+        used = f"This tenant has used its {decision.limit} {decision.bucket.value} requests a minute."
         raise Problem(
             ReasonCode.RATE_LIMITED,
-            f"This tenant has used its {decision.limit} {decision.bucket.value} requests a minute.",
+            used + _ADVICE.get(decision.bucket, ""),
             headers={"Retry-After": str(RATE_LIMIT_RETRY_AFTER_SECONDS)},
         )
 

@@ -19,6 +19,8 @@ class Scope(StrEnum):
     ERRORS_WRITE = "errors:write"
     WEBHOOKS_WRITE = "webhooks:write"
     KEYS_WRITE = "keys:write"
+    WORKSPACES_READ = "workspaces:read"
+    WORKSPACES_WRITE = "workspaces:write"
     OPERATOR_READ = "operator:read"
     OPERATOR_WRITE = "operator:write"
 

@@ -26,7 +26,9 @@ from dpp_project.refusals import Refusal, invalid
 from tenants import keys
 from tenants.models import (
     LOW_BALANCE_MICROS_MAX,
+    MOST_AT_WORK_MAX,
     RATE_PER_MINUTE_MAX,
+    SHARE_WEIGHT_MAX,
     TENANT_ID_PATTERN,
     ZONE_DEFAULT,
     ZONE_PATTERN,
@@ -68,6 +70,8 @@ def create_tenant(
     refund_own_failures: bool = False,
     low_balance_usd_micros: int | None = None,
     zone: str = ZONE_DEFAULT,
+    share_weight: int | None = None,
+    most_at_work: int | None = None,
     actor: str,
 ) -> Tenant | Refusal:
     """A new ACTIVE tenant without money or keys. Its id is the idempotency key: a second call with it is refused."""
@@ -78,6 +82,8 @@ def create_tenant(
         or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
         or low_balance_fault(low_balance_usd_micros)
         or zone_fault(zone)
+        or share_weight_fault(share_weight)
+        or most_at_work_fault(most_at_work)
     )
     if fault is not None:
         return fault
@@ -88,7 +94,8 @@ def create_tenant(
         "refund_own_failures": refund_own_failures,
         "low_balance_usd_micros": low_balance_usd_micros,
         "zone": zone,
-    }
+        "most_at_work": most_at_work,
+    } | ({} if share_weight is None else {"share_weight": share_weight})
     with transaction.atomic():
         tenant, is_new = Tenant.objects.get_or_create(tenant_id=tenant_id, defaults=values)
         if not is_new:
@@ -106,11 +113,14 @@ def update_tenant(
     refund_own_failures: bool = False,
     low_balance_usd_micros: int | None = None,
     zone: str | None = None,
+    share_weight: int | None = None,
+    most_at_work: int | None = None,
     actor: str,
 ) -> Tenant | Refusal:
-    """Change the name, the rates, whether failures of ours are given back, and below what the balance is low.
+    """Change the name, the rates, whether failures of ours are given back, below what the balance is low, and how many
+    runs may be at work.
 
-    The zone stays where none is given.
+    Zone and weight stay where none is given.
 
     Each process follows when it reads the principal again (within 5 s)."""
     fault = (
@@ -119,6 +129,8 @@ def update_tenant(
         or rate_fault("submit_rate_per_minute", submit_rate_per_minute)
         or low_balance_fault(low_balance_usd_micros)
         or (None if zone is None else zone_fault(zone))
+        or share_weight_fault(share_weight)
+        or most_at_work_fault(most_at_work)
     )
     if fault is not None:
         return fault
@@ -128,8 +140,11 @@ def update_tenant(
         "submit_rate_per_minute": submit_rate_per_minute,
         "refund_own_failures": refund_own_failures,
         "low_balance_usd_micros": low_balance_usd_micros,
+        "most_at_work": most_at_work,
     }
-    return _change("tenant changed", actor, tenant_id, values if zone is None else values | {"zone": zone})
+    given = {"zone": zone, "share_weight": share_weight}
+    values |= {name: value for name, value in given.items() if value is not None}
+    return _change("tenant changed", actor, tenant_id, values)
 
 
 BudgetSetting = Literal["zone", "low_balance_usd_micros"]
@@ -173,6 +188,14 @@ def enable_submits(*, tenant_id: str, enabled: bool, actor: str, reason: str = "
         return invalid("tenant_id", f"{tenant_id} runs the platform and submits nothing")
     event = "submits enabled" if enabled else "submits disabled"
     return _change(event, actor, tenant_id, {"submits_enabled": enabled}, reason=reason)
+
+
+def enable_automations(*, tenant_id: str, enabled: bool, actor: str) -> Tenant | Refusal:
+    """Let rules of the operators' automations buy runs for the tenant, or have their events wait. Safe to repeat."""
+    if tenant_id == OPERATOR_TENANT_ID:
+        return invalid("tenant_id", f"{tenant_id} runs the platform and buys nothing")
+    event = "automations enabled" if enabled else "automations disabled"
+    return _change(event, actor, tenant_id, {"automations_enabled": enabled})
 
 
 def stop_all_submits(*, stopped: bool, actor: str, reason: str) -> Tenant | Refusal:
@@ -371,6 +394,18 @@ def low_balance_fault(micros: int | None) -> Refusal | None:
     return invalid("low_balance_usd_micros", f"must be a whole number from 1 to {LOW_BALANCE_MICROS_MAX}, or empty")
 
 
+def share_weight_fault(weight: int | None) -> Refusal | None:
+    if weight is None or 1 <= weight <= SHARE_WEIGHT_MAX:
+        return None
+    return invalid("share_weight", f"must be a whole number from 1 to {SHARE_WEIGHT_MAX}")
+
+
+def most_at_work_fault(most: int | None) -> Refusal | None:
+    if most is None or 1 <= most <= MOST_AT_WORK_MAX:
+        return None
+    return invalid("most_at_work", f"must be a whole number from 1 to {MOST_AT_WORK_MAX}, or empty")
+
+
 def zone_fault(zone: str) -> Refusal | None:
     """Postgres dates runs by it, and Python says when their windows end: both must know it."""
     if re.fullmatch(ZONE_PATTERN, zone, re.ASCII) and not zone.startswith(_NO_PLACES) and _both_know(zone):
@@ -379,6 +414,9 @@ def zone_fault(zone: str) -> Refusal | None:
 
 
 def _both_know(zone: str) -> bool:
+    """Of the one that almost every tenant has Postgres is not asked: to answer, it reads the files of all zones."""
+    if zone == ZONE_DEFAULT:
+        return True
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: it names a folder of zones, such as Europe

@@ -9,10 +9,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 from unfold.admin import TabularInline
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
@@ -20,7 +19,7 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from dpp_project import actors, clock
 from dpp_project.console import confirm
-from dpp_project.console.row_admin import ReadOnlyAdmin
+from dpp_project.console.row_admin import ActedUponAdmin
 from dpp_project.refusals import Refusal
 from tenants.webhooks import registration, services
 from tenants.webhooks.models import EndpointStatus, WebhookAttempt, WebhookDelivery, WebhookEndpoint
@@ -47,29 +46,11 @@ class RecoverForm(forms.Form):
     )
 
 
-class _HookAdmin(ReadOnlyAdmin):
-    def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
-        return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
-
-    def found(self, request: HttpRequest, object_id: str) -> Any:
-        subject = self.get_object(request, object_id)
-        if subject is None:
-            raise Http404
-        return subject
-
-    def done(self, request: HttpRequest, subject: Any, answer: object, said: str) -> HttpResponse:
-        if isinstance(answer, Refusal):
-            self.message_user(request, f"Nothing was done: {answer.detail}.", messages.ERROR)
-        else:
-            self.log_change(request, subject, said)
-            self.message_user(request, said, messages.SUCCESS)
-        return HttpResponseRedirect(reverse(f"admin:webhooks_{self.opts.model_name}_change", args=[subject.pk]))
-
-
 @admin.register(WebhookEndpoint)
-class WebhookEndpointAdmin(_HookAdmin):
+class WebhookEndpointAdmin(ActedUponAdmin):
+    empty_said = "Tenants register webhooks themselves: at /account/webhooks/, or by POST /v1/webhooks."
     list_display = ("endpoint_id", "tenant", "host", "label", "consecutive_failures", "last_success_at", "created_at")
-    list_filter = ("status",)
+    list_filter = ("status", ("failing_since", admin.EmptyFieldListFilter))
     search_fields = ("endpoint_id", "tenant__tenant_id", "url")
     list_select_related = ("tenant",)
     fields = readonly_fields = (
@@ -156,7 +137,8 @@ class TriesOfDelivery(TabularInline):  # type: ignore[misc]  # unfold has no typ
 
 
 @admin.register(WebhookDelivery)
-class WebhookDeliveryAdmin(_HookAdmin):
+class WebhookDeliveryAdmin(ActedUponAdmin):
+    empty_said = "What happens to a tenant's runs and money is delivered to its webhooks, and kept for 30 days."
     list_display = ("delivery_id", "event", "tenant", "label", "attempts", "next_attempt_at", "created_at")
     list_filter = ("status",)
     search_fields = ("delivery_id", "endpoint__tenant_id")
@@ -215,7 +197,7 @@ class WebhookDeliveryAdmin(_HookAdmin):
 
 
 def _confirmed(
-    page: _HookAdmin,
+    page: ActedUponAdmin,
     request: HttpRequest,
     subject: Any,
     *,

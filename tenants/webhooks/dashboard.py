@@ -1,11 +1,15 @@
 """Webhooks on the console's first page: which are in trouble, and what waits for them."""
 
+from datetime import datetime
 from typing import Final
 
 from django.db.models import Count, Q
 from django.urls import reverse
+from django.utils.html import format_html
 
+from dpp_project import clock, durations
 from dpp_project.console.dashboard import Figure, Panel, panel
+from tenants.webhooks import registration
 from tenants.webhooks.models import DeliveryStatus, WebhookDelivery, WebhookEndpoint
 
 COUNTED_MAX: Final = 10_000
@@ -13,8 +17,9 @@ COUNTED_MAX: Final = 10_000
 SHOWN_MAX: Final = 10
 
 
-@panel(title="Webhooks", order=65, permission="webhooks.view_webhookendpoint")
+@panel(title="Webhooks", order=65, permission="webhooks.view_webhookendpoint", is_live=True)
 def webhooks_panel() -> Panel:
+    now = clock.now()
     live = WebhookEndpoint.objects.filter(deleted_at__isnull=True)
     counts = live.aggregate(
         all=Count("pk"),
@@ -28,18 +33,41 @@ def webhooks_panel() -> Panel:
         title="Webhooks",
         figures=[
             Figure(label="Webhooks", value=str(counts["all"]), link=hooks),
-            Figure(label="Disabled", value=str(counts["disabled"]), link=f"{hooks}?status__exact=DISABLED"),
+            Figure(
+                label="Disabled",
+                value=str(counts["disabled"]),
+                link=f"{hooks}?status__exact=DISABLED",
+                is_bad=counts["disabled"] > 0,
+            ),
             Figure(label="Paused", value=str(counts["paused"]), link=f"{hooks}?status__exact=PAUSED"),
-            Figure(label="Failing", value=str(counts["failing"]), note="Tried again, with pauses."),
+            Figure(
+                label="Failing",
+                value=str(counts["failing"]),
+                note="Tried again, with pauses.",
+                link=f"{hooks}?status__exact=ENABLED&failing_since__isempty=0",
+            ),
             Figure(label="Held", value=_counted(DeliveryStatus.HELD), link=f"{deliveries}?status__exact=HELD"),
-            Figure(label="On their way", value=_counted(DeliveryStatus.PENDING), note="To be sent, or sent again."),
+            Figure(
+                label="On their way",
+                value=_counted(DeliveryStatus.PENDING),
+                note="To be sent, or sent again.",
+                link=f"{deliveries}?status__exact=PENDING",
+            ),
         ],
-        headers=["In trouble", "tenant", "status", "failing since", "failures"],
-        rows=[
-            [one.pk, one.tenant_id, one.status, one.failing_since or "", one.consecutive_failures]
-            for one in trouble[:SHOWN_MAX]
-        ],
+        headers=["In trouble", "Of", "Status", "Failing"],
+        rows=[_in_trouble(one, now) for one in trouble[:SHOWN_MAX]],
     )
+
+
+def _in_trouble(one: WebhookEndpoint, now: datetime) -> list[object]:
+    """By its host: a path may hold a secret of its owner's."""
+    page, since = reverse("admin:webhooks_webhookendpoint_change", args=[one.pk]), one.failing_since
+    return [
+        format_html('<a href="{}">{}</a>', page, registration.origin(one.url)),
+        one.tenant_id,
+        one.status.lower(),
+        "" if since is None else f"for {durations.span(now - since)}, {one.consecutive_failures} in a row",
+    ]
 
 
 def _counted(status: DeliveryStatus) -> str:

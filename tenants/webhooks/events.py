@@ -3,7 +3,7 @@
 import threading
 
 from dpp_project.outbox.events import Loop
-from tenants.webhooks import sending
+from tenants.webhooks.dispatch import sending
 
 
 def _send(stop: threading.Event) -> None:

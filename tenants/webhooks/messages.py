@@ -26,7 +26,7 @@ _OF_RUNS: Final = """
                    'used', trunc(used_micros::numeric / 1000000, 4)::text, 'used_usd_micros', used_micros,
                    'refunded', trunc(refunded_micros::numeric / 1000000, 4)::text,
                    'refunded_usd_micros', refunded_micros),
-                 'href', '/v1/runs/' || run_id)
+                 'href', '/v1/runs/' || run_id, 'trace_id', trace_id)
           FROM (SELECT {rows}.*, {event} AS event, ({refunded})::bigint AS refunded_micros FROM {rows}) AS told
          WHERE event IS NOT NULL AND {wanted}
         ON CONFLICT DO NOTHING
@@ -36,7 +36,8 @@ _OF_RUNS: Final = """
 def of_runs(*, rows: str, event: str, refunded: str) -> str:
     """The CTE `webhook`, for a statement with a CTE of this name that RETURNS the runs which it moved.
 
-    Their columns: tenant_id, run_id, version, pack_type, status, money_state, reason and used_micros. `event` and
+    Their columns: tenant_id, run_id, version, pack_type, status, money_state, reason,
+    used_micros and trace_id. `event` and
     `refunded` (micros) are expressions over them; where the event is NULL it writes nothing.
     """
     return _OF_RUNS.format(rows=rows, event=event, refunded=refunded, wanted=WANTED)

@@ -1,24 +1,23 @@
 """Views of /v1/webhooks: they validate and translate; what happens stands in services."""
 
-import uuid
 from typing import Final, NoReturn
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from dpp_project import actors
 from dpp_project.http import idempotency_keys, problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
+from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import Problem
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
-from tenants.permissions import principal_of
+from tenants.permissions import owner_of, principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 from tenants.webhooks import selectors, services
@@ -86,7 +85,7 @@ class WebhooksView(ApiView):
             tenant_id=principal_of(request).tenant_id,
             url=body.url,
             events=body.events,
-            actor=_owner(request),
+            actor=owner_of(request),
             idempotency_key=key,
         )
         if isinstance(answer, Refusal):
@@ -126,12 +125,12 @@ class WebhookView(ApiView):
 
         A DISABLED webhook takes another URL and other events, and is enabled by `recover`.
         """
-        endpoint_id = _id(webhook_id)
+        endpoint_id = id_in_path(webhook_id)
         body = read_body(request, WebhookChange)
         answer = services.change(
             tenant_id=principal_of(request).tenant_id,
             endpoint_id=endpoint_id,
-            actor=_owner(request),
+            actor=owner_of(request),
             url=body.url,
             events=body.events,
             status=None if body.status is None else EndpointStatus(body.status),
@@ -150,7 +149,7 @@ class WebhookView(ApiView):
     def delete(self, request: Request, webhook_id: str) -> Response:
         """Nothing is sent to it from now on, and what was on its way ends. This cannot be taken back."""
         answer = services.delete(
-            tenant_id=principal_of(request).tenant_id, endpoint_id=_id(webhook_id), actor=_owner(request)
+            tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
             _refuse(answer)
@@ -173,7 +172,7 @@ class RotateView(ApiView):
     def post(self, request: Request, webhook_id: str) -> Response:
         """The new secret, this once. For 24 hours both sign; until they are over there is no further rotation."""
         answer = services.rotate(
-            tenant_id=principal_of(request).tenant_id, endpoint_id=_id(webhook_id), actor=_owner(request)
+            tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
             _refuse(answer)
@@ -196,7 +195,7 @@ class WebhookTestView(ApiView):
     def post(self, request: Request, webhook_id: str) -> Response:
         """An `endpoint.test` event goes to this webhook, as every event goes; its deliveries show what came of it."""
         answer = services.send_test(
-            tenant_id=principal_of(request).tenant_id, endpoint_id=_id(webhook_id), actor=_owner(request)
+            tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
             _refuse(answer)
@@ -206,6 +205,7 @@ class WebhookTestView(ApiView):
 class DeliveriesView(ApiView):
     required_scopes: Final = Scope.WEBHOOKS_WRITE
     rate_bucket: Final = Bucket.POLL
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="listDeliveries",
@@ -242,13 +242,13 @@ class RecoverView(ApiView):
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         """All events since then that were held or failed are sent, in no order. A DISABLED webhook is enabled."""
-        endpoint_id = _id(webhook_id)
+        endpoint_id = id_in_path(webhook_id)
         body = read_body(request, RecoverRequest)
         answer = services.recover(
             tenant_id=principal_of(request).tenant_id,
             endpoint_id=endpoint_id,
             since=body.since,
-            actor=_owner(request),
+            actor=owner_of(request),
         )
         if isinstance(answer, Refusal):
             _refuse(answer)
@@ -272,30 +272,15 @@ class RedeliverView(ApiView):
     def post(self, request: Request, delivery_id: str) -> Response:
         """One that is DELIVERED or FAILED goes out anew, with the same `webhook-id`."""
         answer = services.redeliver(
-            tenant_id=principal_of(request).tenant_id, delivery_id=_id(delivery_id), actor=_owner(request)
+            tenant_id=principal_of(request).tenant_id, delivery_id=id_in_path(delivery_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
             _refuse(answer)
         return Response(Delivery.of(answer).model_dump(mode="json"), status=202)
 
 
-def _owner(request: Request) -> str:
-    return actors.owner(principal_of(request).prefix)
-
-
-def _id(text: str) -> uuid.UUID:
-    """As it was given out; any other form names nothing."""
-    try:
-        found = uuid.UUID(text)
-    except ValueError:
-        found = None
-    if found is None or str(found) != text:
-        raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-    return found
-
-
 def _found(request: Request, webhook_id: str) -> WebhookEndpoint:
-    found = selectors.endpoint_of(principal_of(request).tenant_id, _id(webhook_id))
+    found = selectors.endpoint_of(principal_of(request).tenant_id, id_in_path(webhook_id))
     if found is None:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
     return found

@@ -18,10 +18,11 @@ from typing import Any, Final
 import structlog
 from django.db import connection, transaction
 
-from tenants.webhooks import breaker, messages, metrics, schedule, transitions
-from tenants.webhooks.breaker import GivenUp, Health
-from tenants.webhooks.claims import ClaimedDelivery
-from tenants.webhooks.delivery import AttemptMade
+from tenants.webhooks import messages, metrics, transitions
+from tenants.webhooks.dispatch import breaker, schedule
+from tenants.webhooks.dispatch.breaker import GivenUp, Health
+from tenants.webhooks.dispatch.claims import ClaimedDelivery
+from tenants.webhooks.dispatch.delivery import AttemptMade
 from tenants.webhooks.models import DeliveryStatus, EndpointStatus, WebhookEndpoint
 
 log = structlog.get_logger("dpp.webhooks")

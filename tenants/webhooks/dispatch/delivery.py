@@ -16,7 +16,7 @@ from dpp_project.outbound.exchanging import OutboundRequest, exchange
 from dpp_project.outbound.network import Network
 from dpp_project.outbound.refusals import Refused
 from tenants.webhooks import signing
-from tenants.webhooks.schedule import retry_after_seconds
+from tenants.webhooks.dispatch.schedule import retry_after_seconds
 
 CONNECT_SECONDS: Final = 5.0
 WHOLE_SECONDS: Final = 15.0

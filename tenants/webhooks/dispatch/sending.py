@@ -24,22 +24,23 @@ from django.db import connections
 from django.db.models.functions import Now
 
 from dpp_project import clock, encryption
+from dpp_project.observe import spans
 from dpp_project.outbound.connecting import Rules
 from dpp_project.outbound.network import Internet, Network
 from dpp_project.stores import postgres
-from dpp_project.stores.postgres import DATABASE_AWAY
-from tenants.webhooks import bodies, claims, delivery, marks, metrics, reach, signing_secrets
-from tenants.webhooks.claims import ClaimedDelivery
-from tenants.webhooks.delivery import AttemptMade, SealedLetter
-from tenants.webhooks.fanout import fan_out
-from tenants.webhooks.marks import Marked
+from dpp_project.stores.postgres import AWAY_PAUSE_MAX_SECONDS, DATABASE_AWAY
+from tenants.webhooks import bodies, metrics, reach, signing_secrets
+from tenants.webhooks.dispatch import claims, delivery, marks
+from tenants.webhooks.dispatch.claims import ClaimedDelivery
+from tenants.webhooks.dispatch.delivery import AttemptMade, SealedLetter
+from tenants.webhooks.dispatch.fanout import fan_out
+from tenants.webhooks.dispatch.marks import Marked
 from tenants.webhooks.models import WebhookDelivery
 
 log = structlog.get_logger("dpp.webhooks")
 
 LOOK_SECONDS: Final = 0.25
 BUSY_SECONDS: Final = 0.02
-PAUSE_MAX_SECONDS: Final = 30.0
 END_SECONDS: Final = 5.0
 """How long the end waits for what is in flight."""
 PUT_OFF: Final = timedelta(minutes=5)
@@ -101,7 +102,7 @@ class WebhookSender:
                 log.warning("Postgres is away, webhooks wait", seconds=pause, exc_info=error)
                 connections.close_all()
                 stop.wait(pause)
-                pause = min(pause * 2, PAUSE_MAX_SECONDS)
+                pause = min(pause * 2, AWAY_PAUSE_MAX_SECONDS)
                 continue
             if wait:
                 self._wait(wait)
@@ -180,8 +181,10 @@ class WebhookSender:
             if time.monotonic() < until:
                 world = self._world
                 network = world.doubtful if claimed.doubtful else world.proven
-                came = await delivery.attempt(letter, rules=world.rules, network=network, tls=world.tls)
-        except Exception as error:
+                with spans.telling(claimed.payload, tenant_id=claimed.tenant_id) as answered:
+                    came = await delivery.attempt(letter, rules=world.rules, network=network, tls=world.tls)
+                    answered(came.status_code)
+        except Exception as error:  # a fault of ours is this attempt's alone
             has_failed = True
             log.exception("a webhook attempt failed", delivery_id=str(claimed.delivery_id), exc_info=error)
         finally:

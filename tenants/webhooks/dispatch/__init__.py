@@ -1,0 +1,1 @@
+"""How a message goes out: fanned out, claimed, sent, and marked with what came of it."""
