@@ -3,18 +3,16 @@
 import json
 from typing import Any
 
-from django import forms
-from django.contrib import admin, messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.decorators import action, display
+from unfold.decorators import display
 
-from dpp_project import actors
-from dpp_project.console import confirm
-from dpp_project.console.row_admin import ReadOnlyAdmin
+from dpp_project.console.letter_admin import LetterAdmin
 from dpp_project.outbox.models import EventDeadLetter
+from dpp_project.refusals import Refusal
 from reaper import redrive
 from reaper.models import DeadLetter
 
@@ -39,14 +37,15 @@ def letters_of_events() -> dict[str, Any]:
         for letter in letters.defer("body")[:EVENTS_SHOWN]
     ]
     return {
-        "table": {"headers": ["Stored", "Reason", "Event", "Tenant", ""], "rows": rows},
+        "table": {"headers": ["Stored", "Reason", "Event", "Tenant", "Since then"], "rows": rows},
         "link": reverse("admin:outbox_eventdeadletter_changelist"),
         "waiting": letters.filter(redriven_at__isnull=True).count(),
     }
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(ReadOnlyAdmin):
+class DeadLetterAdmin(LetterAdmin):
+    empty_said = "No message was given up in the last 30 days."
     list_display = ("stored_at", "label", "run_id", "tenant_id", "receives", "redriven_at")
     list_filter = ("outcome",)
     search_fields = ("message_id", "run_id", "tenant_id", "trace_id")
@@ -56,7 +55,12 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         *("letters", "receives"),
         *("size_bytes", "sha256", "carried", "redriven_at", "redriven_by"),
     )
-    actions_detail = ("send_again",)
+    send_again_title = "Send dead letter again"
+    send_again_text = (
+        "A worker receives the message once more. Its run starts only if it still waits; what dies again comes "
+        "back as a letter of its own, and a run whose letter comes back is ended and refunded."
+    )
+    sent_again = "The message was sent again."
     list_before_template = "admin/dead_letters_of_events.html"
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -76,34 +80,5 @@ class DeadLetterAdmin(ReadOnlyAdmin):
             return format_html("<pre>{}</pre>", json.dumps(letter.kwargs, indent=2))
         return format_html("<pre>{}</pre>", bytes(letter.raw).decode("utf-8", "backslashreplace"))
 
-    @action(description="Send again", icon="redo", permissions=["send_again"])  # type: ignore[untyped-decorator]
-    def send_again(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        letter = self.get_object(request, object_id)
-        if letter is None:
-            raise Http404
-
-        def act(_form: forms.Form) -> HttpResponse:
-            refusal = redrive.redrive(letter, actor=actors.person(request.user))
-            if refusal is None:
-                self.log_change(request, letter, "Sent again.")
-                self.message_user(request, "The message was sent again.", messages.SUCCESS)
-            else:
-                self.message_user(request, f"Nothing was sent: {refusal.detail}.", messages.ERROR)
-            return HttpResponseRedirect(reverse("admin:reaper_deadletter_change", args=[letter.pk]))
-
-        return confirm.page(
-            self,
-            request,
-            letter,
-            title="Send dead letter again",
-            text=(
-                "A worker receives the message once more. Its run starts only if it still waits; what dies again comes "
-                "back as a letter of its own, and a run whose letter comes back is ended and refunded."
-            ),
-            submit="Send again",
-            form_class=forms.Form,
-            act=act,
-        )
-
-    def has_send_again_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
-        return bool(request.user.has_perm("reaper.change_deadletter"))
+    def redrive(self, letter: DeadLetter, *, actor: str) -> Refusal | None:
+        return redrive.redrive(letter, actor=actor)

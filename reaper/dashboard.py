@@ -14,7 +14,7 @@ from runs.reads import for_recovery
 COUNTED_MAX: Final = 1_000
 
 
-@panel(title="Recovery", order=70, permission="reaper.view_deadletter")
+@panel(title="Recovery", order=70, permission="reaper.view_deadletter", is_live=True)
 def recovery_panel() -> Panel:
     letters = DeadLetter.objects.filter(redriven_at__isnull=True)
     waiting = (

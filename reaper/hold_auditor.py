@@ -21,10 +21,10 @@ from typing import Final
 
 import structlog
 
-from budget import verify
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.verify import DifferenceKind, Proof, Verdict
+from budget.verification import verify
+from budget.verification.verify import DifferenceKind, Proof, Verdict
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import PassReport
 from dpp_project.reasons import ReasonCode
@@ -121,7 +121,7 @@ def _make_right(tally: Tally, proof: Proof) -> None:
     log.error("money does not fit its runs and ledger, the tenant is rebuilt", **said)
     try:
         made = rebuild.rebuild_tenant(proof.tenant_id)
-    except Exception as error:
+    except Exception as error:  # counted, and raised as it was
         _not_mended(tally, type(error).__name__, said)
         raise
     if not isinstance(made, rebuild.Rebuilt):

@@ -7,12 +7,19 @@
 The row is the truth and the message a wake-up, so a message too many does nothing. A death between the two leaves the
 row due again 5, 10, then every 20 minutes later.
 
-Late is not lost: as long as the queue holds at least as many messages as rows are due, workers are merely busy, and
-only rows more than 15 minutes late are sent again. What the dead-letter consumer has marked is its own alone.
+Late is not lost: as long as a queue holds at least as many messages as rows of its lane are due, workers are merely
+busy, and only rows more than 15 minutes late are sent again. What the dead-letter consumer has marked is its own alone.
+
+Before that, runs are woken that are kept back though their key, or their tenant, has room: the process that made the
+room died first, or an operator raised a tenant's limit.
 """
 
+import random
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
+from time import monotonic
 from typing import Final
 
 import structlog
@@ -21,29 +28,34 @@ from django.db.models.functions import Now
 
 from dpp_project.aws import queue_depth
 from dpp_project.aws.sqs_sender import BATCH
+from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
-from dpp_project.process_env import ENV
 from reaper import driver
 from reaper.tally import Tally
-from runs import transitions
+from runs import transitions, turns
 from runs.claims import LOST
 from runs.models import Run
 from runs.reads import for_recovery
-from runs.submit import wake_worker
-from runs.submit.wake_worker import Wakeup
+from runs.submit import next_of_key, wake_worker
+from runs.submit.wake_worker import Lane, Wakeup
 
 log = structlog.get_logger("dpp.reaper")
 
 LOOP: Final = "requeuer"
 LATE_SECONDS: Final = 15 * 60
+WAKING_SECONDS: Final = 10.0
+"""Of a pass: a tenant names as many keys as it likes, and the lost messages of all wait behind them."""
 
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
     del now  # due is what the database's clock says
     tally = Tally(LOOP, limit=limit)
-    due = driver.rows_left_behind(tally, _to_send())
+    if woken := _woken(until=monotonic() + WAKING_SECONDS):
+        tally.noted["woken"] = woken
+    due = driver.rows_left_behind(tally, *_to_send())
     while some := list(islice(due, tally.room(BATCH))):
-        wakeups = [Wakeup.of(run) for run in some if _postponed(tally, run)]
+        lanes = _lanes(some)
+        wakeups = [Wakeup.of(run, lane=lanes[run.tenant_id]) for run in some if _postponed(tally, run)]
         failed = wake_worker.send_many(wakeups)
         tally.changed += len(wakeups) - len(failed)
         for run_id, error in failed.items():
@@ -56,19 +68,52 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
 
 def preview(*, now: datetime, limit: int) -> PassReport:
     del now
-    due = _to_send()[:limit].count()
-    return PassReport(seen=due, changed=due)
+    due = sum(due[:limit].count() for due in _to_send())
+    return PassReport(seen=min(due, limit), changed=min(due, limit))
 
 
-def _to_send() -> QuerySet[Run]:
-    """An SQS that does not answer ends the pass here, with every row as it was."""
+def _woken(*, until: float) -> int:
+    woken = 0
+    wakings = [
+        *(partial(next_of_key.wake_limited_if_possible, tenant_id) for tenant_id in turns.tenants_to_wake()),
+        *(partial(next_of_key.wake_next_if_possible, tenant_id, key) for tenant_id, key in turns.keys_to_wake()),
+    ]
+    random.shuffle(wakings)  # one backlog may take all the time, and is not the same one's in each pass
+    for wake in wakings:
+        at_once = next_of_key.MOST_AT_ONCE
+        while at_once == next_of_key.MOST_AT_ONCE:
+            if deadline.is_over() or monotonic() >= until:
+                return woken  # they are kept back in the next pass as well, and what follows is everybody's
+            at_once = wake()
+            woken += at_once
+    return woken
+
+
+def _to_send() -> Sequence[QuerySet[Run]]:
+    """Of each lane by its own queue: what the flood has waiting says nothing of an express run's message.
+
+    An SQS that does not answer ends the pass here, with every row as it was.
+    """
     due = for_recovery.send_due()
+    if Lane.EXPRESS.url == Lane.RUNS.url:
+        return [_unless_waiting(due, Lane.RUNS)]
+    in_line, express = for_recovery.by_lane(due)
+    return [_unless_waiting(express, Lane.EXPRESS), _unless_waiting(in_line, Lane.RUNS)]
+
+
+def _unless_waiting(due: QuerySet[Run], lane: Lane) -> QuerySet[Run]:
     if not (count := due.count()):
         return due
-    visible, _ = queue_depth.depth(ENV.DPP_QUEUE_URL)
+    visible, _ = queue_depth.depth(lane.url)
     if visible < count:
         return due
     return due.filter(next_send_at__lt=Now() - timedelta(seconds=LATE_SECONDS))
+
+
+def _lanes(some: Sequence[Run]) -> dict[str, Lane]:
+    """As at the submit: a run of a tenant that has few open waits behind nobody's flood."""
+    counts = for_recovery.open_runs({run.tenant_id for run in some})
+    return {tenant_id: Lane.of(count - 1) for tenant_id, count in counts.items()}
 
 
 def _postponed(tally: Tally, run: Run) -> bool:

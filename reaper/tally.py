@@ -82,7 +82,7 @@ class Tally:
             self.noted["waiting"] += 1
             self.s3_is_away = True
             self._remember(subject)  # it may be this one object that S3 never answers for
-        except Exception as error:
+        except Exception as error:  # this row's alone, as said above
             log.warning("row skipped", loop=self.loop, subject=str(subject), exc_info=error)
             self.skip(subject, why=outages.s3_error_word(error))
             if isinstance(error, Error) and not connection.is_usable():
