@@ -4,9 +4,9 @@ import uuid
 from typing import Any, Final
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from dpp_project import actors, clock
 from dpp_project.console import confirm
-from dpp_project.console.row_admin import ReadOnlyAdmin, WrittenOnceAdmin
+from dpp_project.console.row_admin import ActedUpon, ActedUponAdmin, WrittenOnceAdmin
 from dpp_project.refusals import Refusal
 from ops.auth_errors import bulk, clusters, deciding, reads, rules
 from ops.auth_errors.models import REASON_LENGTH_MAX, AuthError, Cluster, ClusterDecision, DecisionRule
@@ -60,7 +60,7 @@ class MergeForm(forms.Form):
     )
 
 
-class DecidedAdmin(ReadOnlyAdmin):
+class DecidedAdmin(ActedUponAdmin):
     """A page with a button for each decision; each leads to a page that says what will happen."""
 
     actions_detail: tuple[str, ...] = _DECIDE
@@ -68,44 +68,26 @@ class DecidedAdmin(ReadOnlyAdmin):
     class Media:
         css = {"all": ["dpp/console.css"]}
 
-    def has_decide_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
-        return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
-
-    def found(self, request: HttpRequest, object_id: str) -> Any:
-        subject = self.get_object(request, object_id)
-        if subject is None:
-            raise Http404
-        return subject
-
     def decide(self, request: HttpRequest, object_id: str, decision: DecisionType) -> HttpResponse:
         raise NotImplementedError
 
-    def told(self, request: HttpRequest, subject: Any, answer: object, done: str) -> HttpResponse:
-        if isinstance(answer, Refusal):
-            self.message_user(request, f"Nothing was changed: {answer.detail}.", messages.ERROR)
-        else:
-            self.log_change(request, subject, done)
-            self.message_user(request, done, messages.SUCCESS)
-        place = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
-        return HttpResponseRedirect(reverse(place, args=[subject.pk]))
-
-    @action(description="Resolve", icon="done", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="Resolve", icon="done", permissions=["manage"])  # type: ignore[untyped-decorator]
     def resolve(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self.decide(request, object_id, DecisionType.RESOLVE)
 
-    @action(description="Ignore", icon="visibility_off", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="Ignore", icon="visibility_off", permissions=["manage"])  # type: ignore[untyped-decorator]
     def ignore(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self.decide(request, object_id, DecisionType.IGNORE)
 
-    @action(description="Retry", icon="refresh", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="Retry", icon="refresh", permissions=["manage"])  # type: ignore[untyped-decorator]
     def retry(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self.decide(request, object_id, DecisionType.RETRY)
 
-    @action(description="Fail", icon="block", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="Fail", icon="block", permissions=["manage"])  # type: ignore[untyped-decorator]
     def fail(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self.decide(request, object_id, DecisionType.FAIL)
 
-    @action(description="Process", icon="inventory", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="Process", icon="inventory", permissions=["manage"])  # type: ignore[untyped-decorator]
     def process(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self.decide(request, object_id, DecisionType.PROCESS)
 
@@ -123,6 +105,7 @@ class ClusterList(ChangeList):  # type: ignore[misc]  # unfold has no types
 
 @admin.register(Cluster)
 class ClusterAdmin(DecidedAdmin):
+    empty_said = "No failed sign-in was reported yet; docs/auth_errors.md says how tenants do."
     list_display = ("fault", "label", "occurrences_shown", "trend", "tenants", "first_seen", "last_seen_at", "newest")
     list_filter = ("status",)
     search_fields = ("cluster_id__exact", "stack_hash__exact", "exception_class__exact")
@@ -233,7 +216,7 @@ class ClusterAdmin(DecidedAdmin):
             + (" It opens again when an error comes back." if decision is DecisionType.RESOLVE else ""),
             submit=decision.value.capitalize(),
             form_class=DecisionReasonForm,
-            act=lambda form: self.told(
+            act=lambda form: self.done(
                 request,
                 cluster,
                 bulk.decide_cluster(
@@ -246,7 +229,7 @@ class ClusterAdmin(DecidedAdmin):
             ),
         )
 
-    @action(description="Merge", icon="merge", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="Merge", icon="merge", permissions=["manage"])  # type: ignore[untyped-decorator]
     def merge(self, request: HttpRequest, object_id: str) -> HttpResponse:
         cluster: Cluster = self.found(request, object_id)
         return confirm.page(
@@ -257,7 +240,7 @@ class ClusterAdmin(DecidedAdmin):
             text="Its errors, those to come too, count as those of the other cluster until it is unmerged.",
             submit="Merge",
             form_class=MergeForm,
-            act=lambda form: self.told(
+            act=lambda form: self.done(
                 request,
                 cluster,
                 clusters.merge(source_id=cluster.pk, into_id=form.cleaned_data["into"], by=actors.person(request.user)),
@@ -265,7 +248,7 @@ class ClusterAdmin(DecidedAdmin):
             ),
         )
 
-    @action(description="Unmerge", icon="call_split", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="Unmerge", icon="call_split", permissions=["manage"])  # type: ignore[untyped-decorator]
     def unmerge(self, request: HttpRequest, object_id: str) -> HttpResponse:
         cluster: Cluster = self.found(request, object_id)
         return confirm.page(
@@ -276,7 +259,7 @@ class ClusterAdmin(DecidedAdmin):
             text="It stands for itself again, with each error of its own.",
             submit="Unmerge",
             form_class=forms.Form,
-            act=lambda _form: self.told(
+            act=lambda _form: self.done(
                 request,
                 cluster,
                 clusters.unmerge(cluster_id=cluster.pk, by=actors.person(request.user)),
@@ -287,6 +270,7 @@ class ClusterAdmin(DecidedAdmin):
 
 @admin.register(AuthError)
 class AuthErrorAdmin(DecidedAdmin):
+    empty_said = "No failed sign-in was reported yet; docs/auth_errors.md says how tenants do."
     list_display = ("recorded_at", "exception_class", "label", "http_status", "tenant_id", "request_uri")
     list_filter = ("status",)
     search_fields = ("auth_error_id__exact", "dedup_key__exact", "tenant_id__exact", "exception_class__exact")
@@ -343,7 +327,7 @@ class AuthErrorAdmin(DecidedAdmin):
             text=f"{error.exception_class} of {error.tenant_id}, alone: the others of its cluster stay as they are.",
             submit=decision.value.capitalize(),
             form_class=DecisionReasonForm,
-            act=lambda form: self.told(
+            act=lambda form: self.done(
                 request,
                 error,
                 deciding.decide(
@@ -392,7 +376,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable 
 
 
 @admin.register(DecisionRule)
-class DecisionRuleAdmin(WrittenOnceAdmin):
+class DecisionRuleAdmin(ActedUpon, WrittenOnceAdmin):
     form = RuleForm
     list_display = ("name", "decision", "cluster_id", "exception_class", "path_prefix", "created_by", "ended_at")
     ordering = ("-pk",)
@@ -408,9 +392,6 @@ class DecisionRuleAdmin(WrittenOnceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return () if obj is None else self.readonly_fields
 
-    def has_decide_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
-        return bool(request.user.has_perm("auth_errors.change_decisionrule"))
-
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         is_active = object_id.isdigit() and DecisionRule.objects.filter(pk=object_id, ended_at__isnull=True).exists()
         return [one for one in super().get_actions_detail(request, object_id) if is_active or one.path != "end"]
@@ -421,11 +402,9 @@ class DecisionRuleAdmin(WrittenOnceAdmin):
             raise ValueError(added.detail)  # noqa: TRY004  no matter of types
         obj.pk = added.pk
 
-    @action(description="End", icon="block", permissions=["decide"])  # type: ignore[untyped-decorator]
+    @action(description="End", icon="block", permissions=["manage"])  # type: ignore[untyped-decorator]
     def end(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        rule: DecisionRule | None = self.get_object(request, object_id)
-        if rule is None:
-            raise Http404
+        rule = self.found(request, object_id)
         return confirm.page(
             self,
             request,
@@ -434,17 +413,10 @@ class DecisionRuleAdmin(WrittenOnceAdmin):
             text="It decides nothing more. What it decided stands.",
             submit="End",
             form_class=forms.Form,
-            act=lambda _form: self._ended(request, rule),
+            act=lambda _form: self.done(
+                request, rule, rules.end(rule_id=rule.pk, by=actors.person(request.user)), "Ended."
+            ),
         )
-
-    def _ended(self, request: HttpRequest, rule: DecisionRule) -> HttpResponse:
-        ended = rules.end(rule_id=rule.pk, by=actors.person(request.user))
-        if isinstance(ended, Refusal):
-            self.message_user(request, f"Nothing was changed: {ended.detail}.", messages.ERROR)
-        else:
-            self.log_change(request, rule, "Ended.")
-            self.message_user(request, "Ended.", messages.SUCCESS)
-        return HttpResponseRedirect(reverse("admin:auth_errors_decisionrule_change", args=[rule.pk]))
 
 
 def _summary(cluster: Cluster) -> ClusterSummary:

@@ -8,7 +8,7 @@
 
 A call that finds another status has changed nothing. What must be true with an edge (an event, a member, a decision) is
 written by the caller in the same transaction, and only where the edge was won. The trigger `auth_error_step_is_legal`
-holds the same edges against everybody else; nothing leads out of the terminal four.
+holds the same edges against every other writer; nothing leads out of the terminal four.
 """
 
 import enum

@@ -94,6 +94,7 @@ ONE_LINE: Final[dict[Any, Any]] = {models.TextField: {"widget": UnfoldAdminTextI
 
 @admin.register(Ticket)
 class TicketAdmin(WrittenOnceAdmin):
+    empty_said = "A ticket asks in writing for what one person may not do alone; docs/tickets.md."
     formfield_overrides = ONE_LINE
     list_display = ("created_at", "request_type", "label", "needs_approval", "approved_by", "requested_by", "attempts")
     list_filter = ("status", "request_type", "needs_approval")

@@ -30,7 +30,7 @@ from ops.tickets.payloads import TicketPayload
 from ops.tickets.states import RequestType, TicketStatus
 from reaper import redrive
 from reaper.models import DeadLetter
-from runs.finish import cancellation
+from runs.cancel import cancellation
 from runs.models import Run, RunDispute, RunHistory
 from runs.operators import disputes
 from tenants import services as tenants

@@ -15,7 +15,7 @@ from dpp_project.aws import prefixes
 from ops.tickets.models import Ticket
 from ops.tickets.transitions import AUTO_CLEANUP
 
-LATEST_PATH: Final = f"{prefixes.REPORTS}latest/reaper_latest.json"
+LATEST_PATH: Final = f"{prefixes.REPORT_LATEST}reaper_latest.json"
 CONTENT_TYPE: Final = "application/json; charset=utf-8"
 
 _AT: Final[dict[str, Any]] = {"format": "date-time"}

@@ -10,7 +10,7 @@
     clean           IN_PROGRESS -> FAILED, the same, by the ticket reaper
 
 The loser has changed nothing. Ages go by the database's clock. The trigger `tickets_step_is_legal` holds the same
-edges against everybody else.
+edges against every other writer.
 """
 
 import enum

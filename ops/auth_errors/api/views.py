@@ -4,7 +4,6 @@ An operator's key reads all, a tenant's its own reports and nothing of clusters 
 and would show one tenant another's traces.
 """
 
-import re
 import uuid
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.parsers import MAX_REPORT_BYTES, StrictJSONParser
+from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
@@ -45,7 +45,6 @@ from tenants.permissions import principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import OPERATOR_TENANT_ID, Scope
 
-_ID_FORM: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _READ: Final = frozenset({Scope.ERRORS_WRITE, Scope.OPERATOR_READ})
 
 
@@ -64,6 +63,7 @@ class AuthErrorsView(ApiView):
     required_scopes: Final = {"GET": _READ, "POST": Scope.ERRORS_WRITE}
     rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.REPORT}
     parser_classes = (ReportParser,)
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="listAuthErrors",
@@ -144,7 +144,7 @@ class AuthErrorView(ApiView):
     def get(self, request: Request, auth_error_id: str) -> Response:
         """The report as it is kept, and every event of its life."""
         tenant_id = _whose(request)
-        found = reads.error_of(_id(auth_error_id), tenant_id=tenant_id)
+        found = reads.error_of(id_in_path(auth_error_id), tenant_id=tenant_id)
         if found is None:
             raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
         answer = AuthErrorAnswer.whole(found, for_operator=tenant_id is None)
@@ -169,7 +169,7 @@ class DecisionsView(ApiView):
 
         Before its analysis, and once it has ended otherwise, it is refused 409.
         """
-        error_id = _id(auth_error_id)
+        error_id = id_in_path(auth_error_id)
         body = read_body(request, DecisionRequest)
         decided = deciding.decide(
             auth_error_id=error_id, decision=body.decision, by=_actor(request), reason=body.reason
@@ -182,6 +182,7 @@ class DecisionsView(ApiView):
 class ClustersView(ApiView):
     required_scopes: Final = Scope.OPERATOR_READ
     rate_bucket: Final = Bucket.POLL
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="listAuthErrorClusters",
@@ -216,7 +217,7 @@ class ClusterView(ApiView):
     def get(self, request: Request, cluster_id: str) -> Response:
         """A fault, and how often it was met on each of the last 14 days."""
         del request
-        return _cluster(_id(cluster_id))
+        return _cluster(id_in_path(cluster_id))
 
 
 class ClusterDecisionsView(ApiView):
@@ -236,7 +237,7 @@ class ClusterDecisionsView(ApiView):
         """About each error of it that was recorded by now and is not decided. The first 500 at once, the others
         within minutes: `finished` says whether that was all. RESOLVE also marks the cluster, until an error comes back.
         """
-        found = _id(cluster_id)
+        found = id_in_path(cluster_id)
         body = read_body(request, DecisionRequest)
         decided = bulk.decide_cluster(cluster_id=found, decision=body.decision, by=_actor(request), reason=body.reason)
         if isinstance(decided, Refusal):
@@ -259,7 +260,7 @@ class MergeView(ApiView):
     )
     def post(self, request: Request, cluster_id: str) -> Response:
         """Its errors, those to come too, count as those of `into`. A circle is refused 409."""
-        found = _id(cluster_id)
+        found = id_in_path(cluster_id)
         body = read_body(request, MergeRequest)
         merged = clusters.merge(source_id=found, into_id=body.into, by=_actor(request))
         if isinstance(merged, Refusal):
@@ -282,7 +283,7 @@ class UnmergeView(ApiView):
     )
     def post(self, request: Request, cluster_id: str) -> Response:
         """With each error of its own, those of the meantime too. One that is not merged is refused 409."""
-        found = _id(cluster_id)
+        found = id_in_path(cluster_id)
         ended = clusters.unmerge(cluster_id=found, by=_actor(request))
         if isinstance(ended, Refusal):
             raise _refused(ended, asked="unmerge")
@@ -293,12 +294,6 @@ def _whose(request: Request) -> str | None:
     """None: an operator's key, which sees every tenant's."""
     tenant_id: str = principal_of(request).tenant_id
     return None if tenant_id == OPERATOR_TENANT_ID else tenant_id
-
-
-def _id(text: str) -> uuid.UUID:
-    if _ID_FORM.fullmatch(text) is None:
-        raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-    return uuid.UUID(text)
 
 
 def _actor(request: Request) -> str:

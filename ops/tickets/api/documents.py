@@ -1,10 +1,12 @@
 """What the addresses of tickets take and answer."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal
 
 from drf_spectacular.utils import OpenApiExample
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, RootModel, StrictInt, StrictStr, create_model
 
 from dpp_project.http.cursors import CursorParameter
 from dpp_project.http.openapi import answer_example
@@ -26,27 +28,25 @@ class TicketsQuery(BaseModel):
     request_type: Annotated[RequestType | None, Field(description="Only such tickets.")] = None
 
 
-def _by_type(schema: dict[str, Any]) -> None:
-    """The payload that belongs to each type, said in the document as it is checked."""
-    schema["oneOf"] = [
-        {
-            "title": one.request_type.value,
-            "description": f"{one.summary} {one.waits()}".strip(),
-            "properties": {
-                "request_type": {"const": one.request_type.value},
-                "payload": one.payload.model_json_schema(),
-            },
-        }
-        for one in PROCESSORS.values()
-    ]
-
-
 class TicketRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_by_type)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     request_type: RequestType
     payload: dict[str, Any]
     reason: Annotated[StrictStr, Field(max_length=TEXT_LENGTH_MAX, description="Why, for later readers.")] = ""
+
+
+def open_ticket_request() -> type[BaseModel]:
+    """How the document says it: one model for each type, with the payload that belongs to it."""
+    models = [_of_type(one.request_type, one.payload, f"{one.summary} {one.waits()}") for one in PROCESSORS.values()]
+    root: Any = RootModel
+    return type("OpenTicket", (root[Annotated[reduce(or_, models), Field(discriminator="request_type")]],), {})
+
+
+def _of_type(request_type: RequestType, payload: Any, says: str) -> Any:
+    kind: Any = Literal[request_type.value]
+    name = f"{request_type.value.title().replace('_', '')}Ticket"
+    return create_model(name, __base__=TicketRequest, __doc__=says.strip(), request_type=kind, payload=payload)
 
 
 EXAMPLES = [

@@ -1,8 +1,6 @@
 """/api/tickets, for operators alone. Views validate and translate; what happens stands in services and reaper."""
 
 import json
-import re
-import uuid
 from typing import Final
 
 from drf_spectacular.utils import extend_schema
@@ -16,6 +14,7 @@ from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
 from dpp_project.http.openapi import refusals
 from dpp_project.http.parameters import query_parameters
+from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import Problem
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
@@ -33,6 +32,7 @@ from ops.tickets.api.documents import (
     TicketRequest,
     Tickets,
     TicketsQuery,
+    open_ticket_request,
 )
 from ops.tickets.models import Ticket
 from ops.tickets.reports import Report
@@ -41,12 +41,12 @@ from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
 RETRY_AFTER_SECONDS: Final = 2
-_ID_FORM: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 
 
 class TicketsView(ApiView):
     required_scopes: Final = {"GET": Scope.OPERATOR_READ, "POST": Scope.OPERATOR_WRITE}
     rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.SUBMIT}
+    reads_query = frozenset({"GET"})
 
     @extend_schema(
         operation_id="listTickets",
@@ -72,7 +72,7 @@ class TicketsView(ApiView):
         operation_id="openTicket",
         summary="Open a ticket",
         tags=["Tickets"],
-        request=TicketRequest,
+        request=open_ticket_request(),
         examples=[*EXAMPLES, *OPENED_EXAMPLES],
         parameters=[
             idempotency_keys.parameter("With it, asking again opens no second ticket.", required=False),
@@ -114,9 +114,7 @@ class TicketView(ApiView):
     def get(self, request: Request, request_id: str) -> Response:
         """The ticket, where it stands, and what became of it."""
         del request
-        found = None
-        if _ID_FORM.fullmatch(request_id) is not None:
-            found = Ticket.objects.select_related("result").filter(pk=uuid.UUID(request_id)).first()
+        found = Ticket.objects.select_related("result").filter(pk=id_in_path(request_id)).first()
         if found is None:
             raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
         return Response(TicketAnswer.of(found).model_dump(mode="json"))
