@@ -22,7 +22,7 @@ from dpp_project.outbound.network import Network
 from runs.box import kernel
 from runs.box.broker import Broker
 from runs.box.launch import BoxBroken, Nursery, ZygoteEnd
-from runs.box.running import FetchUpload, Log, PackRequest, RunningPack
+from runs.box.running import FetchUpload, Log, PackRequest, RunningPack, Tell, tell_nobody
 
 log = structlog.get_logger("dpp.box")
 
@@ -49,8 +49,8 @@ class Box:
         with contextlib.suppress(OSError):
             self._living()
 
-    def start(self, job: PackRequest, *, fetch_upload: FetchUpload, log: Log) -> RunningPack:
-        return RunningPack(self, job, fetch_upload=fetch_upload, log=log)
+    def start(self, job: PackRequest, *, fetch_upload: FetchUpload, log: Log, tell: Tell = tell_nobody) -> RunningPack:
+        return RunningPack(self, job, fetch_upload=fetch_upload, log=log, tell=tell)
 
     def close(self) -> None:
         with self._lock:

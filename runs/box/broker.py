@@ -1,7 +1,7 @@
 """What jobs ask of the world, done for them at their worker: a job has no network.
 
     job                        its run's thread              the broker's thread, one a worker
-    connect, ask, closed  ──▶  Service.hear: is it a call?  ──▶  resolve, check, connect; or exchange
+    connect, ask, command ──▶  Service.hear: is it a call?  ──▶  resolve, check, connect; or exchange
              ◀── frame, with the connection's descriptor ── Outgoing ◀──
 
 A connection is made to an address that was checked, and handed over: TLS and all that strangers send is read in the
@@ -29,7 +29,13 @@ from dpp_project.outbound.network import Internet, Network
 from dpp_project.outbound.refusals import Failure, Refused
 from runs.box import wire
 from runs.box.outgoing import Outgoing
-from runs.packs.pack import AT_ONE_HOST_MAX, CONNECTIONS_AT_ONCE_MAX, Reach
+from runs.packs.pack import (
+    AT_ONE_HOST_MAX,
+    CONNECTIONS_AT_ONCE_MAX,
+    EngineUnavailable,
+    Reach,
+    WorkspaceCommand,
+)
 
 log = structlog.get_logger("dpp.box")
 
@@ -92,6 +98,7 @@ class Service:
         self._outgoing = outgoing
         self._last = 0
         self._connections = self._asked = 0
+        self._is_begun = self._is_stopped = False
         self._unclosed: set[int] = set()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._hosts: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONE_HOST_MAX))
@@ -115,6 +122,14 @@ class Service:
                 if self._reach.asks is None or self._asked > ASKED_MAX or len(content) > ASKED_BYTES_MAX:
                     raise wire.Garbled
                 self._begin(number, seconds, partial(self._ask, number, content))
+            case {"kind": "command", "id": int(number), "seconds": int() | float() as seconds}:
+                if self._reach.command is None or self._is_begun:
+                    raise wire.Garbled
+                self._is_begun = True
+                self._begin(number, seconds, partial(self._command, number))
+            case {"kind": "stop command"} if self._is_begun and not self._is_stopped:
+                self._is_stopped = True
+                self._loop.call_soon_threadsafe(self._stop_command)
             case {"kind": "closed", "id": int(number)} if number in self._unclosed:
                 self._unclosed.remove(number)
                 self._loop.call_soon_threadsafe(self._over, number)
@@ -153,6 +168,8 @@ class Service:
             await call()
         except Refused as refused:
             self._refuse(number, refused)
+        except EngineUnavailable as error:
+            self._outgoing.add(wire.encode({"kind": "unavailable", "id": number, "detail": error.detail}))
         except Exception as error:
             log.exception("call of a job failed", caller=self._caller, exc_info=error)
             self._refuse(number, Refused(Failure.CONNECT_ERROR))
@@ -181,6 +198,30 @@ class Service:
                 turn.release()
             raise
         self._outgoing.add(wire.encode({"kind": "connected", "id": number}), made)
+
+    async def _command(self, number: int, seconds: float) -> None:
+        """Cut short, it is killed where it runs: the connection that it was begun by closes."""
+        assert self._reach.command is not None  # noqa: S101  hear looked
+        result = await self._reach.command.run(seconds=seconds)
+        said = {
+            "kind": "command ended",
+            "id": number,
+            "end": result.end.value,
+            "exit_code": result.exit_code,
+            "stdout_bytes": len(result.stdout),
+            "stdout_cut": result.stdout_cut,
+            "stderr_cut": result.stderr_cut,
+            "seconds": result.seconds,
+        }
+        self._outgoing.add(wire.encode(said, result.stdout + result.stderr))
+
+    def _stop_command(self) -> None:
+        assert self._reach.command is not None  # noqa: S101  hear looked
+        self._stopping = self._loop.create_task(self._stopped(self._reach.command))
+
+    async def _stopped(self, command: WorkspaceCommand) -> None:
+        with suppress(EngineUnavailable):  # then it ends by its deadline
+            await command.stop()
 
     async def _ask(self, number: int, content: bytes, seconds: float) -> None:
         assert self._reach.asks is not None  # noqa: S101  hear looked

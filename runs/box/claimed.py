@@ -27,6 +27,21 @@ def claimed_artifact(said: Mapping[str, Any], content: bytes) -> Artifact:
     return Artifact(name=said["name"], content=content, content_type=said["content_type"])
 
 
+def claimed_progress(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that it says; a text is cut to its length."""
+    found: dict[str, Any] = {}
+    if (percent := said.get("percent")) is not None:
+        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
+            raise wire.Garbled
+        found["percent"] = percent
+    for name, most in (("note", wire.PROGRESS_NOTE_MAX), ("line", wire.PROGRESS_LINE_MAX)):
+        if (text := said.get(name)) is not None:
+            if not isinstance(text, str):
+                raise wire.Garbled
+            found[name] = _without_controls(text[-most:])
+    return found
+
+
 def claimed_answer(said: Mapping[str, Any]) -> dict[str, Any]:
     """`done` or `failed`."""
     if said["kind"] == "done":
@@ -53,6 +68,12 @@ def _is_score(value: object) -> bool:
 def _printable(text: str) -> str:
     """Postgres takes no NUL, and no log a line of a stranger's."""
     return "".join(one if one.isprintable() else " " for one in text[:DETAIL_LENGTH_MAX])
+
+
+def _without_controls(text: str) -> str:
+    """Line ends and tabs stay; what steers a terminal, and half a character, does not."""
+    plain = "".join(one if one.isprintable() or one in "\n\t" else " " for one in text)
+    return plain.encode("utf-8", "replace").decode()
 
 
 def _require(said: Mapping[str, Any], **types: type) -> None:

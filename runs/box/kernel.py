@@ -47,6 +47,7 @@ NUMBERS: Final[dict[str, tuple[int, int]]] = {  # -1: the machine has no such ca
     "clone3": (435, 435),
     "connect": (42, 203),
     "delete_module": (176, 106),
+    "fallocate": (285, 47),
     "fanotify_init": (300, 262),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),

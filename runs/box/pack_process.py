@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -25,12 +26,23 @@ from runs.box import kernel, namespaces, wire
 from runs.box import limits as box_limits
 from runs.box.limits import Limits
 from runs.box.sealing import Seal
-from runs.packs.pack import Artifact, EngineUnavailable, HoldExhausted, Meter, Outbound, Pack, PackFailed, Work
+from runs.packs.pack import (
+    Artifact,
+    CommandResult,
+    EngineUnavailable,
+    HoldExhausted,
+    Meter,
+    Pack,
+    PackFailed,
+    Work,
+)
 
 if TYPE_CHECKING:
     from dpp_project.outbound.exchanging import OutboundAnswer
+    from runs.box.worker_calls import WorkerCalls
 
 FRAMES_LOGGED = 12
+TELL_SECONDS = 0.2
 SENT_NOTHING = 71
 """Exit code of a pack process that could not tell how it ended."""
 _SEED_BYTES = 32
@@ -116,6 +128,7 @@ class PackProcess:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._pid = os.getpid()
+        self._telling = _Telling(self.send)
 
     def send(self, document: dict[str, Any], content: bytes = b"") -> None:
         if os.getpid() != self._pid:
@@ -127,7 +140,9 @@ class PackProcess:
             os.environ.update(request["environment"])
             pack = load(request["module"], request["attribute"])
             work = self._work(pack, request, deadline)
-            self._answer(work, pack.execute(work))
+            data = pack.execute(work)
+            self._telling.flush()
+            self._answer(work, data)
         except PackFailed as error:
             self._failed("PACK_FAILED", error.detail)
         except HoldExhausted:
@@ -147,15 +162,19 @@ class PackProcess:
             inputs = pack.inputs.model_validate(request["inputs"])
         except ValidationError:
             raise PackFailed("The inputs do not fit the pack's schema any more.") from None
+        outside = _Outbound(self)
         return Work(
             run_id=request["run_id"],
             inputs=inputs,
             artifacts_wanted=request["artifacts_wanted"],
             deadline=deadline,
             meter=Meter(ceiling_micros=request["ceiling_micros"], on_charge=self._charged),
+            prices=pack.price_list(request["price_version"]),
             fetch_upload=self._fetch_upload,
-            outbound=_Outbound(self),
+            outbound=outside,
+            commands=outside,
             log=self._log,
+            tell=self._telling.tell,
         )
 
     def _charged(self, meter: Meter) -> None:
@@ -206,6 +225,29 @@ class PackProcess:
         self.send({"kind": "failed", "reason": reason, "detail": detail})
 
 
+class _Telling:
+    """What the pack says of its progress. What comes too soon after a frame goes with the next one, or the answer."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self._send = send
+        self._waiting: dict[str, Any] = {}
+        self._sent_at = float("-inf")
+
+    def tell(self, *, percent: float | None = None, note: str | None = None, line: str | None = None) -> None:
+        said = {"percent": percent, "note": note, "line": line}
+        self._waiting |= {name: value for name, value in said.items() if value is not None and name != "line"}
+        if line:
+            self._waiting["line"] = (self._waiting.get("line", "") + line)[-wire.PROGRESS_LINE_MAX :]
+        if time.monotonic() - self._sent_at >= TELL_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            self._send({"kind": "progress", **self._waiting})
+            self._waiting = {}
+            self._sent_at = time.monotonic()
+
+
 class _Outbound:
     """Loads what speaks for the job to its worker when it is first asked for: most packs never do."""
 
@@ -213,7 +255,7 @@ class _Outbound:
         self._process = process
 
     @cached_property
-    def _calls(self) -> Outbound:
+    def _calls(self) -> "WorkerCalls":
         from runs.box.worker_calls import WorkerCalls  # where a pack has a reach, its zygote has it loaded
 
         return WorkerCalls(self._process.connection, self._process.send)
@@ -223,6 +265,12 @@ class _Outbound:
 
     async def ask(self, body: bytes, *, seconds: float) -> "OutboundAnswer":
         return await self._calls.ask(body, seconds=seconds)
+
+    async def command(self, *, seconds: float) -> CommandResult:
+        return await self._calls.command(seconds=seconds)
+
+    def stop_command(self) -> None:
+        self._calls.stop_command()
 
 
 def load(module: str, attribute: str) -> Pack[Any]:

@@ -59,6 +59,7 @@ def _example(pack: Pack[Any], module: str) -> None:
         "artifacts_wanted": {},
         "environment": {},
         "ceiling_micros": _CEILING_MICROS,
+        "price_version": None,
     }
     ours, theirs = socket.socketpair()
     with ours, theirs:

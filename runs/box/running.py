@@ -39,6 +39,16 @@ class Log(Protocol):
     def __call__(self, event: str, /, **values: JsonValue) -> None: ...
 
 
+class Tell(Protocol):
+    """In the thread that waits for the pack: it may not wait for anything."""
+
+    def __call__(self, said: dict[str, Any], /, *, spent_micros: int) -> None: ...
+
+
+def tell_nobody(_said: dict[str, Any], /, *, spent_micros: int) -> None:
+    del spent_micros
+
+
 FetchUpload = Callable[[str], bytes]
 """The tenant's own upload by its key. Raises PackFailed for one that is refused, EngineUnavailable for a lost store."""
 
@@ -61,6 +71,8 @@ class PackRequest:
     artifacts_wanted: Mapping[str, bool] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     attribute: str = "PACK"
+    price_version: str | None = None
+    """Of the list that its charges go by; None for the newest."""
 
     def request(self) -> dict[str, Any]:
         return {
@@ -71,6 +83,7 @@ class PackRequest:
             "artifacts_wanted": dict(self.artifacts_wanted),
             "environment": dict(self.environment),
             "ceiling_micros": self.ceiling_micros,
+            "price_version": self.price_version,
         }
 
 
@@ -86,11 +99,14 @@ class Zygotes(Protocol):
 class RunningPack:
     """`wait` belongs to one thread; `stop` may come from any, at any time."""
 
-    def __init__(self, zygotes: Zygotes, job: PackRequest, *, fetch_upload: FetchUpload, log: Log) -> None:
+    def __init__(
+        self, zygotes: Zygotes, job: PackRequest, *, fetch_upload: FetchUpload, log: Log, tell: Tell = tell_nobody
+    ) -> None:
         self._zygotes = zygotes
         self._job = job
         self._fetch_upload = fetch_upload
         self._log = log
+        self._tell = tell
         self._stopping = threading.Lock()
         self._stopped_at: float | None = None
         self._attempt: _Attempt | None = None
@@ -111,6 +127,7 @@ class RunningPack:
                     broker=self._zygotes.broker,
                     fetch_upload=self._fetch_upload,
                     log=self._log,
+                    tell=self._tell,
                 )
             except (BoxBroken, OSError) as error:
                 found.not_started = type(error).__name__
@@ -153,11 +170,13 @@ class _Attempt:
         broker: Broker,
         fetch_upload: FetchUpload,
         log: Log,
+        tell: Tell,
     ) -> None:
         self._job = job
         self._found = found
         self._fetch_upload = fetch_upload
         self._log = log
+        self._tell = tell
         self.began = False
         self.zygote_lost = False
         self._process: int | None = None
@@ -308,14 +327,11 @@ class _Attempt:
             case "charge":
                 found.spent_micros, found.tokens = claimed.claimed_cost(said)
                 found.charged = True
-            case "log":
-                self._log_bytes += frame.text_bytes
-                if self._log_bytes > LOG_BYTES_MAX:
-                    raise wire.Garbled
-                self._log(str(said["event"])[:200], **said["values"])
+            case "log" | "progress":
+                self._hear_words(frame)
             case "fetch":
                 self._fetch(str(said["key"]))
-            case "connect" | "closed" | "ask":
+            case "connect" | "closed" | "ask" | "command" | "stop command":
                 self._outside().hear(said, frame.content)
             case "artifact":
                 self._take_artifact(claimed.claimed_artifact(said, frame.content))
@@ -323,6 +339,17 @@ class _Attempt:
                 found.answer = claimed.claimed_answer(said)
             case _:
                 raise wire.Garbled
+
+    def _hear_words(self, frame: wire.Frame) -> None:
+        """For the log, or for the tenant: the latter's are bounded by their number, as all frames are."""
+        said = frame.document
+        if said["kind"] == "progress":
+            self._tell(claimed.claimed_progress(said), spent_micros=self._found.spent_micros)
+            return
+        self._log_bytes += frame.text_bytes
+        if self._log_bytes > LOG_BYTES_MAX:
+            raise wire.Garbled
+        self._log(str(said["event"])[:200], **said["values"])
 
     def _outside(self) -> Service:
         """Made when the job first asks for it: most never do."""

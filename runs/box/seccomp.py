@@ -8,8 +8,9 @@ worker's network). `socketpair`, pipes, threads and forks stay. Linux on x86-64 
 import ctypes
 import errno
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from runs.box import kernel
@@ -27,6 +28,7 @@ _ARCHITECTURE_AT: Final = 4
 _ARGUMENTS_AT: Final = 16
 _AUDIT: Final = (0xC000003E, 0xC00000B7)
 _X32_CALLS: Final = 0x40000000
+_STEP: Final = "HBBI"
 
 REFUSED: Final = (
     # the network: a job has none, and a connection that its worker made leads nowhere else
@@ -69,7 +71,9 @@ UNKNOWN: Final = ("clone3", "openat2")
 
 @dataclass(frozen=True)
 class CallRule:
-    """Refused where the low half of an argument, masked, is one of these; or is none of them."""
+    """Refused where the low half of an argument, masked, is one of these; or is none of them. Rules of one call stand
+    next to each other.
+    """
 
     call: str
     argument: int
@@ -132,8 +136,9 @@ def _steps(
         (_IF_AT_LEAST, 0, 1, _X32_CALLS),
         (_RETURN, 0, 0, _ERROR | errno.EACCES),
     ]
-    for rule in rules:
-        steps += _by_argument(rule, machine)
+    for call, of_call in groupby(rules, key=lambda rule: rule.call):
+        if kernel.NUMBERS[call][machine] >= 0:
+            steps += _by_arguments(kernel.NUMBERS[call][machine], list(of_call))
     for name in unknown:
         steps += [(_IF_EQUAL, 0, 1, kernel.NUMBERS[name][machine]), (_RETURN, 0, 0, _ERROR | errno.ENOSYS)]
     numbers = [kernel.NUMBERS[name][machine] for name in refused if kernel.NUMBERS[name][machine] >= 0]
@@ -141,26 +146,32 @@ def _steps(
     return [*steps, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERROR | errno.EACCES)]
 
 
-def _by_argument(rule: CallRule, machine: int) -> list[Instruction]:
-    number = kernel.NUMBERS[rule.call][machine]
-    if number < 0:
-        return []
-    count = len(rule.values)
-    refuse, allow = (_RETURN, 0, 0, _ERROR | rule.error), (_RETURN, 0, 0, _ALLOW)
-    return [
-        (_IF_EQUAL, 0, count + 4, number),
-        (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * rule.argument),
-        (_AND, 0, 0, rule.mask),
-        *((_IF_EQUAL, count - at, 0, value) for at, value in enumerate(rule.values)),
-        allow if not rule.unless else refuse,
-        refuse if not rule.unless else allow,
-    ]
+def _by_arguments(number: int, rules: Sequence[CallRule]) -> list[Instruction]:
+    """All rules of one call; what none of them refuses is allowed."""
+    steps: list[Instruction] = []
+    for rule in rules:
+        count = len(rule.values)
+        steps += [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * rule.argument), (_AND, 0, 0, rule.mask)]
+        for at, value in enumerate(rule.values):
+            left = count - 1 - at
+            if rule.unless:
+                steps.append((_IF_EQUAL, left + 1, 0, value))
+            else:
+                steps.append((_IF_EQUAL, left, 0 if left else 1, value))
+        steps.append((_RETURN, 0, 0, _ERROR | rule.error))
+    steps.append((_RETURN, 0, 0, _ALLOW))
+    return [(_IF_EQUAL, 0, len(steps), number), *steps]
+
+
+def code(rules: Iterable[CallRule], unknown: Iterable[str], refused: Iterable[str]) -> bytes:
+    """As a program that loads filters for others takes it."""
+    return b"".join(struct.pack(_STEP, *step) for step in _steps(kernel.MACHINE, rules, unknown, refused))
 
 
 def program(rules: Iterable[CallRule], unknown: Iterable[str], refused: Iterable[str]) -> Filter:
-    steps = _steps(kernel.MACHINE, rules, unknown, refused)
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    return Filter(len(steps), ctypes.cast(code, ctypes.c_void_p))
+    steps = code(rules, unknown, refused)
+    kept = ctypes.create_string_buffer(steps)
+    return Filter(len(steps) // struct.calcsize(_STEP), ctypes.cast(kept, ctypes.c_void_p))
 
 
 # Made once, in the zygote: a pack process that made it again would pay for it at each run.

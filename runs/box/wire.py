@@ -15,6 +15,9 @@ MEBIBYTE: Final = 1_048_576
 ANSWER_BYTES_MAX: Final = 32 * MEBIBYTE
 """All that one pack process may send."""
 
+PROGRESS_LINE_MAX: Final = 2_000
+PROGRESS_NOTE_MAX: Final = 500
+
 _HEAD: Final = struct.Struct("!4sII")
 _MAGIC: Final = b"DPPb"
 Document = dict[str, Any]

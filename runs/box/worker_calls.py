@@ -13,6 +13,7 @@ from dpp_project.outbound.exchanging import OutboundAnswer
 from dpp_project.outbound.http_exchange import ResponseHead
 from dpp_project.outbound.refusals import Failure, Refused
 from runs.box import wire
+from runs.packs.pack import CommandEnd, CommandResult, EngineUnavailable
 
 CHUNK: Final = 262_144
 _HEARD_BYTES_MAX: Final = 64 * wire.MEBIBYTE
@@ -50,6 +51,23 @@ class WorkerCalls:
         said = heard.document
         return OutboundAnswer(ResponseHead(said["status"], [("retry-after", said["retry_after"])]), heard.content)
 
+    async def command(self, *, seconds: float) -> CommandResult:
+        left, number = _positive(seconds), next(self._numbers)
+        heard, _ = await self._heard(number, {"kind": "command", "id": number, "seconds": left})
+        said, content = heard.document, heard.content
+        return CommandResult(
+            end=CommandEnd(said["end"]),
+            exit_code=said["exit_code"],
+            stdout=content[: said["stdout_bytes"]],
+            stderr=content[said["stdout_bytes"] :],
+            stdout_cut=said["stdout_cut"],
+            stderr_cut=said["stderr_cut"],
+            seconds=said["seconds"],
+        )
+
+    def stop_command(self) -> None:
+        self._send({"kind": "stop command"})
+
     async def _heard(self, number: int, call: dict[str, Any], content: bytes = b"") -> _Heard:
         loop = asyncio.get_running_loop()
         self._open[number] = loop.create_future()
@@ -63,6 +81,8 @@ class WorkerCalls:
             if not self._open:
                 loop.remove_reader(self._connection)
         said = heard[0].document
+        if said["kind"] == "unavailable":
+            raise EngineUnavailable(said["detail"])
         if said["kind"] == "refused":
             raise Refused(refusals.read(said["reason"]), typed_ip=said["typed_ip"])
         return heard

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from dpp_project.processes import parent_death, process_tree
+from dpp_project.processes.loading import without_collections
 from runs.box import disk_use, namespaces, pack_process, rehearsal, sealing, wire
 from runs.box.limits import DISK_BYTES_MAX, FILES_MAX, PROCESSES_MAX, Limits
 from runs.box.sealing import Seal
@@ -271,11 +272,12 @@ def main(
 
 def _loaded(module: str) -> Pack[Any] | None:
     try:
-        pack: Pack[Any] | None = getattr(importlib.import_module(module), "PACK", None)
-        for wanted in () if pack is None else pack.preload:
-            importlib.import_module(wanted)
-        if pack is not None and pack.reach is not nowhere:
-            importlib.import_module("runs.box.worker_calls")
+        with without_collections():
+            pack: Pack[Any] | None = getattr(importlib.import_module(module), "PACK", None)
+            for wanted in () if pack is None else pack.preload:
+                importlib.import_module(wanted)
+            if pack is not None and (pack.reach is not nowhere or pack.command is not None):
+                importlib.import_module("runs.box.worker_calls")
     except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each pack process that needs it
         sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")
         return None

@@ -1,5 +1,6 @@
 """The interface of a pack, and the object it works with. No pack sees the database, Redis, the queue or a key."""
 
+import enum
 import re
 import socket
 import time
@@ -110,6 +111,40 @@ def is_content_type(text: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CommandAsked:
+    """What a run wants done in a workspace of its tenant. Its worker reads it from the run, never from the job."""
+
+    workspace_id: str
+    argv: tuple[str, ...]
+    stdin: bytes
+    deadline_seconds: float
+
+
+class CommandEnd(enum.Enum):
+    EXITED = "exited"
+    DEADLINE = "deadline"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandResult:
+    end: CommandEnd
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    stdout_cut: bool
+    stderr_cut: bool
+    seconds: float
+
+
+class WorkspaceCommand(Protocol):
+    """One run's command, at the worker: begun once. Raises EngineUnavailable."""
+
+    async def run(self, *, seconds: float) -> CommandResult: ...
+    async def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reach:
     """The world as a pack's jobs reach it, through their worker. It stays with the worker: it may hold a key."""
 
@@ -117,6 +152,8 @@ class Reach:
     """Jobs may have connections to URLs of their own, by these rules."""
     asks: "OutboundRequest | None" = None
     """Jobs may send bodies to this address of the operator's, and have the answers."""
+    command: WorkspaceCommand | None = None
+    """The job may begin its run's own command."""
 
 
 def nowhere(_environ: Mapping[str, str]) -> Reach | None:
@@ -134,6 +171,40 @@ class Outbound(Protocol):
         """What the pack's own engine answers."""
 
 
+class CommandCalls(Protocol):
+    """What a job asks its worker for where its pack runs a command."""
+
+    async def command(self, *, seconds: float) -> CommandResult:
+        """The run's own command, from its beginning to its end. Raises EngineUnavailable."""
+
+    def stop_command(self) -> None:
+        """`command` then answers KILLED, with what was written until then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """One line of a price list. `micros` for each `unit`."""
+
+    unit: str
+    micros: int
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceList:
+    """Prices under a name. A list whose prices change takes another version, since runs are held under this one."""
+
+    version: str
+    lines: tuple[Price, ...]
+
+    def micros(self, unit: str) -> int:
+        """What each such unit costs. Raises LookupError where the list has not exactly one line of it."""
+        found = [line.micros for line in self.lines if line.unit == unit]
+        if len(found) != 1:
+            raise LookupError(f"version {self.version!r} of the price list has {len(found)} lines of {unit!r}")
+        return found[0]
+
+
 @dataclass(kw_only=True)
 class Work(Generic[Inputs]):
     """One run as its pack sees it."""
@@ -144,11 +215,18 @@ class Work(Generic[Inputs]):
     deadline: float
     """On time.monotonic()'s scale. The box kills at the timebox; a pack that ends before keeps its partial result."""
     meter: Meter
+    prices: PriceList = PriceList(version="", lines=())
+    """The one that the run was accepted under, where the pack still has it: what is charged goes by this."""
     fetch_upload: Callable[[str], bytes]
     """Returns the tenant's own uploaded file by its key; the box refuses any other key."""
     outbound: Outbound
+    commands: CommandCalls | None = None
+    """Of a pack that runs a command."""
     log: Callable[..., None] = lambda *_args, **_kwargs: None
     """Event name and plain values. Inputs do not belong here."""
+    tell: Callable[..., None] = lambda *_args, **_kwargs: None
+    """How far it is, for the tenant who waits: `percent`, `note`, `line` (output, with its line ends). As often as it
+    likes; what comes faster than five times a second is put together, and what it has charged goes with it."""
     discard_log: list[dict[str, JsonValue]] = field(default_factory=list)
     blocked_log: list[dict[str, JsonValue]] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
@@ -166,15 +244,6 @@ class Work(Generic[Inputs]):
         if len(self.artifacts) == ARTIFACTS_MAX:
             raise ValueError(f"more than {ARTIFACTS_MAX} files")
         self.artifacts.append(Artifact(name=name, content=content, content_type=content_type))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Price:
-    """One line of a price list. `micros` for each `unit`."""
-
-    unit: str
-    micros: int
-    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +267,12 @@ class Pack(Generic[Inputs]):
     """Answers the envelope's `data`. Runs in the box: it may use its time, its memory, its meter, and nothing else."""
     example: Mapping[str, Any]
     """Inputs that work, for the documentation and its test."""
+    result: type[BaseModel] | None = None
+    """What `execute` answers: callers' code is made from it. A member that may be missing has a default."""
+    price_version: str = "1"
+    """Of `prices`; another for each change of them."""
+    earlier_prices: Mapping[str, Sequence[Price]] = field(default_factory=dict)
+    """Older lists by version, as long as runs may be held under them: a run waits an hour at most."""
     artifacts: tuple[str, ...] = ()
     """Names of the optional artifacts (`include_markdown`) that a request may ask this pack for."""
     memory_bytes: int = 512 * MEBIBYTE
@@ -214,8 +289,22 @@ class Pack(Generic[Inputs]):
     pack needs neither network nor upload, or a little local work. Five seconds; no thread, child or file may stay."""
     uploads: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda _inputs: {}
     """The tenant's files that these inputs name: field to key. One that is not there is refused at submit."""
+    command: Callable[[dict[str, Any]], CommandAsked] | None = None
+    """The command in a workspace that these inputs name, for a pack that runs one."""
+    least_timebox: Callable[[Inputs], int] = lambda _inputs: 1
+    """The shortest timebox, in seconds, in which these inputs can be done; a shorter one is refused at submit."""
     missing: Callable[[], Sequence[str]] = tuple
     """The things to install before this pack can work, each with how; empty means ready."""
+
+    def __post_init__(self) -> None:
+        if not self.price_version or self.price_version in self.earlier_prices:
+            raise ValueError(f"{self.name}: price_version {self.price_version!r} is empty, or one of earlier_prices")
+
+    def price_list(self, version: str | None) -> PriceList:
+        """That version, or the newest where the pack has it no more."""
+        if version is not None and version in self.earlier_prices:
+            return PriceList(version=version, lines=tuple(self.earlier_prices[version]))
+        return PriceList(version=self.price_version, lines=tuple(self.prices))
 
     def job_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         shown = {name: environ[name] for name in self.environment if name in environ}

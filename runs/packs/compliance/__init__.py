@@ -17,6 +17,7 @@ from runs.packs.compliance.inputs import (
     SchemaRule,
     TextRule,
 )
+from runs.packs.compliance.result import ComplianceResult
 from runs.packs.compliance.subjects import Piece, Redaction, subject_pieces
 from runs.packs.pack import MEBIBYTE, Estimate, HoldExhausted, Pack, Price, Work
 
@@ -182,6 +183,7 @@ PACK = Pack(
     name="compliance",
     summary="Holds a text or a JSON document to rules: personal data, secrets, patterns, a schema, expressions.",
     inputs=ComplianceInputs,
+    result=ComplianceResult,
     prices=[
         Price(unit="run", micros=RUN_MICROS),
         Price(unit="1,000 characters and rule", micros=TEXT_RULE_MICROS, note="pii, secret and regex rules"),

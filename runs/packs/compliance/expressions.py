@@ -11,7 +11,8 @@ from cel_expr_python import cel
 from pydantic import JsonValue
 
 LENGTH_MAX: Final = 2_000
-Subject = Literal["text", "document"]
+Subject = Literal["text", "document", "event"]
+"""`event`: of an automation, whose rules are filtered by the same engine."""
 
 
 class ExpressionRefused(ValueError):  # noqa: N818  a refusal is named for what was refused
@@ -20,12 +21,12 @@ class ExpressionRefused(ValueError):  # noqa: N818  a refusal is named for what 
 
 @cache
 def _environment(subject: Subject) -> Any:
-    types = {"text": cel.Type.STRING, "document": cel.Type.DYN}
+    types = {"text": cel.Type.STRING, "document": cel.Type.DYN, "event": cel.Type.DYN}
     return cel.NewEnv(variables={subject: types[subject]})
 
 
 def compiled_expression(expression: str, subject: Subject) -> Any:
-    """Compile it for the subject that was sent (text or document); the other name is unknown to it."""
+    """Compile it for the subject that was sent; the other names are unknown to it."""
     try:
         made = _environment(subject).compile(expression)
     except RuntimeError as refused:

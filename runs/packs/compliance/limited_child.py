@@ -54,7 +54,9 @@ def run_in_limited_child(rule: Callable[[], Any], *, seconds: float) -> Any:
 
 
 def _why(code: int) -> str:
-    """Native code that gets no memory aborts."""
+    """Native code that gets no memory aborts. SIGPROF is the timer of a rule that limits its time on a core itself."""
+    if code == -signal.SIGPROF:
+        return "TOO_SLOW"
     return "TOO_LARGE" if code in {_TOO_LARGE, -signal.SIGABRT} else "CRASHED"
 
 

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from runs.packs.decision import embedded, engine, model
 from runs.packs.decision.engine import AnswerEngine
 from runs.packs.decision.inputs import DecisionInputs
+from runs.packs.decision.result import DecisionResult
 from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
 
 
@@ -49,9 +50,11 @@ def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
         name="decision",
         summary="Answers a question from a given context, with the passages the answer rests on.",
         inputs=DecisionInputs,
+        result=DecisionResult,
         prices=_prices(chosen),
         estimate=lambda inputs: _estimate(inputs, chosen),
         execute=_execute,
+        price_version="1" if chosen is None else chosen.price_version,
         example={
             "question": "How long are results kept?",
             "context": "Results are kept for 30 days. Inputs are deleted with them.",

@@ -23,6 +23,11 @@ class AnswerEngine:
     input_micros_per_1k: int
     output_micros_per_1k: int
 
+    @property
+    def price_version(self) -> str:
+        """These are the operator's prices, so a change of them is another version; older ones are kept nowhere."""
+        return f"{self.model} {self.input_micros_per_1k} {self.output_micros_per_1k}"
+
     def cost_micros(self, *, tokens_in: int, tokens_out: int) -> int:
         """Rounded up: a part of a micro is a micro."""
         return -(-(tokens_in * self.input_micros_per_1k + tokens_out * self.output_micros_per_1k) // 1_000)

@@ -23,6 +23,7 @@ from runs.packs.eval.inputs import (
     TokenF1,
     Wer,
 )
+from runs.packs.eval.result import EvalResult
 from runs.packs.eval.scores import Counts, Measured
 from runs.packs.pack import MEBIBYTE, Estimate, HoldExhausted, Pack, PackFailed, Price, Work
 from runs.packs.shared import regexes
@@ -212,6 +213,7 @@ PACK = Pack(
     name="eval",
     summary="Scores outputs against expected ones: exact match, F1, ROUGE-L, chrF, BLEU, WER, CER, JSON, numbers.",
     inputs=EvalInputs,
+    result=EvalResult,
     prices=[
         Price(unit="run", micros=RUN_MICROS),
         Price(unit="item and metric", micros=PAIR_MICROS, note="for each 1,000 characters of the item begun"),

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from runs.packs.ocr.inputs import BUCKET_VARIABLE, OcrInputs
 from runs.packs.ocr.profiles import PAGE_MICROS
+from runs.packs.ocr.result import OcrResult
 from runs.packs.ocr.tessdata import VARIABLE, missing
 from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
 
@@ -46,6 +47,7 @@ PACK = Pack(
     name="ocr",
     summary="Reads Korean and English text from pictures and PDFs that you uploaded.",
     inputs=OcrInputs,
+    result=OcrResult,
     prices=[Price(unit="page", micros=PAGE_MICROS, note="each page that is read, also one that is blank")],
     estimate=_estimate,
     execute=_execute,

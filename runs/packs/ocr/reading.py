@@ -71,6 +71,7 @@ class OcrReader:
             text = PageReader(engine, profile, seconds=min(profile.page_seconds, left)).read(page)
             self.read.append(ReadPage(image.key, number, text))
             self._note_page(image, number, text)
+            self.work.tell(note=f"{len(self.read)} pages read")
 
     def _pages(self) -> Iterator[tuple[Source, int, Gray | NotReadable]]:
         """No more pages than were asked for; the first that is too many is noted, not read."""

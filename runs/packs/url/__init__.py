@@ -24,6 +24,7 @@ from runs.packs.url.fetching import Fetcher
 from runs.packs.url.gathering import PAGE_MICROS, RUN_MICROS, Gathering
 from runs.packs.url.inputs import UrlInputs
 from runs.packs.url.reading import PageTextReader
+from runs.packs.url.result import UrlResult
 
 
 def _estimate(inputs: UrlInputs) -> Estimate:
@@ -71,6 +72,7 @@ PACK = Pack(
     name="url",
     summary="Fetches up to 30 public https pages side by side and answers their titles and texts.",
     inputs=UrlInputs,
+    result=UrlResult,
     prices=[
         Price(unit="run", micros=RUN_MICROS),
         Price(unit="page", micros=PAGE_MICROS, note="each URL that was answered with a 2xx; others are free"),

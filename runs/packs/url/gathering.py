@@ -59,6 +59,7 @@ class Gathering:
         self._fetching: set[asyncio.Task[FetchedPage | None]] = set()
         self._pages: dict[str, FetchedPage] = {}
         self._texts: dict[str, dict[str, Any]] = {}
+        self._asked = self._done = 0
         # One thread: the reader reads one page at a time.
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="read")
 
@@ -67,6 +68,7 @@ class Gathering:
             raise HoldExhausted
         self._work.meter.charge(RUN_MICROS)
         asked = list(self._to_fetch())
+        self._asked = len(asked)
         try:
             async with asyncio.TaskGroup() as group:
                 for url in asked:
@@ -113,12 +115,18 @@ class Gathering:
             self._discard(url, Failure.PROTOCOL_ERROR)
         finally:
             self._purse.take(charge=page is not None and page.is_success)
+            self._tell_done()
         if page is not None:
             self._pages[url] = page
             if page.truncated:
                 self._discard(url, Discarded.CONTENT_TOO_LARGE)
             if page.kind is not Kind.OTHER:
                 group.create_task(self._read(url, page))
+
+    def _tell_done(self) -> None:
+        """Of those that may be fetched; the hold or the time may end it before all of them are."""
+        self._done += 1
+        self._work.tell(percent=round(100 * self._done / self._asked, 1), note=f"{self._done} of {self._asked} pages")
 
     async def _page(self, url: str) -> FetchedPage:
         """Its time begins with its turn; without a turn before the run must end, none is left."""
