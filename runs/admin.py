@@ -1,16 +1,15 @@
 """The console's page for runs (DPP-75): to read and to follow; what changes a run goes through the services."""
 
+import re
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Final
 
 from django.contrib import admin, messages
-from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.decorators import action, display
@@ -22,9 +21,18 @@ from dpp_project.console import confirm
 from dpp_project.console.row_admin import ReadOnlyAdmin
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.refusals import Refusal
-from runs import run_ids
-from runs.models import Run, RunDispute
-from runs.operators import disputes, explain_run, explanation
+from runs import run_ids, run_page
+from runs.filters_admin import (
+    MadeFilter,
+    MoneyStateFilter,
+    PackFilter,
+    ReasonFilter,
+    StageFilter,
+    StatusFilter,
+    TenantFilter,
+)
+from runs.models import Run, RunDispute, RunMetadata
+from runs.operators import disputes, explain_run
 from runs.operators.forms import ReasonForm
 from runs.operators.interventions import Interventions, interventions_for
 from runs.states import MoneyState
@@ -44,38 +52,43 @@ MONEY_COLORS = {
     "DISPUTED": "danger",
 }
 DISPUTES = {MoneyState.SETTLED: {"dispute"}, MoneyState.DISPUTED: {"uphold", "refund"}}
-COUNTED_MAX = 10_000
 SEARCHED = timedelta(days=RETENTION_DAYS)
 
 
-class CappedPaginator(Paginator):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Counts up to a bound: counting ten million rows takes seconds, at each click."""
+SEARCHED_METADATA: Final = re.compile(r"(?:(?P<tenant_id>\S+) )?(?P<key>[\w.:-]{1,40})=(?P<value>.+)", re.DOTALL)
 
-    @cached_property
-    def count(self) -> int:
-        runs = cast("QuerySet[Run]", self.object_list)
-        return runs[:COUNTED_MAX].count()
+
+def _with_metadata(tenant_id: str | None, key: str, value: str) -> QuerySet[RunMetadata, uuid.UUID]:
+    found = RunMetadata.objects.filter(key=key, value=value)
+    if tenant_id is not None:
+        found = found.filter(tenant_id=tenant_id)
+    return found.values_list("run_id", flat=True)
 
 
 @admin.register(Run)
 class RunAdmin(Interventions, ReadOnlyAdmin):
+    empty_said = "The first submit makes the first run; /docs/ has a request to copy."
     list_display = ("run_id", "tenant_id", "pack_type", "state", "money", "held", "charged", "reason", "made")
-    list_filter = ("status", "money_state", "finalize_stage")
+    list_filter = (TenantFilter, StatusFilter, MoneyStateFilter, PackFilter, ReasonFilter, MadeFilter, StageFilter)
+    list_filter_submit = True
     list_per_page = 50
+    change_form_before_template = "admin/runs/life.html"
     search_fields = ("run_id",)
-    search_help_text = f"A run's id, or a tenant's; a trace id or an Idempotency-Key of the last {RETENTION_DAYS} days."
+    search_help_text = (
+        f"A run's id, or a tenant's; metadata as key=value, after a tenant's id or alone; a trace id or an "
+        f"Idempotency-Key of the last {RETENTION_DAYS} days."
+    )
     ordering = ("-run_id",)
-    paginator = CappedPaginator
     actions = ("cancel_selected", "requeue_selected")
-    actions_detail = ("cancel", "requeue", "dispute", "uphold", "refund")
+    actions_detail = ("cancel", "requeue", "dispute", "uphold", "refund", "delete_data")
     fieldsets = (
-        (None, {"fields": ("explained", "timeline", "disputed")}),
+        (None, {"fields": ("timeline", "disputed", "metadata_told")}),
         (
             "Run",
             {
                 "fields": (
                     *("run_id", "tenant_id", "pack_type", "profile_version", "trace_id", "idempotency_key"),
-                    *("payload_hash", "created_at", "updated_at", "retention_until"),
+                    *("payload_hash", "price_version", "created_at", "updated_at", "retention_until"),
                 )
             },
         ),
@@ -92,6 +105,17 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         ),
     )
 
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """With `?result=1` the result's beginning, for those who may do something to the run."""
+        run: Run | None = self.get_object(request, object_id) if self.has_view_permission(request) else None
+        may_preview = self.has_manage_permission(request)
+        told = {} if run is None else run_page.context_of(run, previews=may_preview and "result" in request.GET)
+        context = {**told, "may_preview": may_preview, **(extra_context or {})}
+        answer: HttpResponse = super().change_view(request, object_id, form_url, context)
+        return answer
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         del request, obj
         return [field for _, options in self.fieldsets for field in options["fields"]]
@@ -103,6 +127,8 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
+        if of_metadata := SEARCHED_METADATA.fullmatch(term):
+            return queryset.filter(run_id__in=_with_metadata(**of_metadata.groupdict())), False
         try:
             wanted = Q(run_id=uuid.UUID(term))
         except ValueError:
@@ -149,24 +175,6 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
 
     # In words
 
-    @display(description="explanation")  # type: ignore[untyped-decorator]
-    def explained(self, run: Run) -> SafeString:
-        now = clock.now()
-        told = explain_run.explain(run, now=now)
-        steps = format_html_join(
-            "",
-            "<li>{} ({}): {}</li>",
-            ((step.actor, explanation.when(step.at, now=now), step.does) for step in told.next),
-        )
-        late = format_html("<p><strong>Overdue: {}</strong></p>", told.overdue) if told.overdue else ""
-        return format_html(
-            '<div class="dpp-words"><p>{} It waits for {}</p>{}<p>Who acts next:</p><ol>{}</ol></div>',
-            told.stands,
-            told.waits_for,
-            late,
-            steps,
-        )
-
     @display(description="timeline")  # type: ignore[untyped-decorator]
     def timeline(self, run: Run) -> SafeString:
         return _table(
@@ -187,6 +195,11 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         steps = RunDispute.objects.filter(run=run).order_by("version")
         rows = [(f"{step.at:%Y-%m-%d %H:%M:%S}", step.step, step.actor, step.reason) for step in steps]
         return _table(("at", "step", "by", "why"), rows) if rows else "-"
+
+    @display(description="metadata")  # type: ignore[untyped-decorator]
+    def metadata_told(self, run: Run) -> SafeString | str:
+        rows = list(RunMetadata.objects.filter(run=run).order_by("key").values_list("key", "value"))
+        return _table(("key", "value"), rows) if rows else "-"
 
     # What an operator may do
 

@@ -18,6 +18,7 @@ TRIGGERS: Final = (
     ("runs", "runs_delete_is_legal"),
     ("run_history", "run_history_is_append_only"),
     ("run_disputes", "run_disputes_are_append_only"),
+    ("runs", "run_turns_follow_the_run"),
 )
 
 for _table, _name in TRIGGERS:
@@ -32,6 +33,17 @@ def packs_that_cannot_work(app_configs: Sequence[AppConfig] | None, **_kwargs: A
         Info(f"The {pack.name} pack cannot work: {what}.", hint="Its runs cost nothing until then.", id="dpp.I001")
         for pack in registry.packs().values()
         for what in pack.missing()
+    ]
+
+
+@register()
+def packs_that_are_left_out(app_configs: Sequence[AppConfig] | None, **_kwargs: Any) -> list[CheckMessage]:
+    """No error: a package that is installed wrongly must not keep the platform from starting."""
+    del app_configs
+    hint = "docs/packs.md says what a package of packs needs. Mend it or uninstall it; its pack is not sold."
+    return [
+        Warning(f"An installed pack is left out: {said}.", hint=hint, id="dpp.W010")
+        for said in registry.found().left_out
     ]
 
 

@@ -7,7 +7,7 @@ claim says and commits the row at the version that the claim names.
 import enum
 import uuid
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Final, Protocol, Self
 
 from budget.redis.windows import Counted
@@ -37,6 +37,8 @@ class SeenRun(Protocol):
     def lineage_id(self) -> uuid.UUID | None: ...
     @property
     def spend_day(self) -> date | None: ...
+    @property
+    def trace_id(self) -> str | None: ...
 
 
 def counted_of(run: SeenRun) -> Counted:
@@ -50,6 +52,7 @@ class Claim:
 
     run_id: uuid.UUID
     tenant_id: str
+    trace_id: str | None
     version: int
     """The row's, after the claim."""
     token: str
@@ -69,6 +72,7 @@ class Claim:
         return cls(
             run_id=run.run_id,
             tenant_id=run.tenant_id,
+            trace_id=run.trace_id,
             version=run.version,
             token=token,
             actor=actor,
@@ -100,3 +104,26 @@ class Claimed(Won):
 
 def new_token() -> str:
     return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A new row, QUEUED and at money NONE, version 0."""
+
+    run_id: uuid.UUID
+    created_at: datetime
+    spend_day: date
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyAccepted:
+    """The tenant used this key before; whether for the same request, the hash tells."""
+
+    run_id: uuid.UUID
+    payload_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    run_id: uuid.UUID
+    token: str

@@ -37,6 +37,7 @@ FINISH_SECONDS = Histogram(
 STARTS_LOST = Counter("dpp_run_starts_lost_total", "Messages whose run was started or ended by another.")
 LEASES_LOST = Counter("dpp_run_leases_lost_total", "Packs stopped because their worker lost the lease.")
 FINALIZE_LOSERS = Counter("dpp_finalize_losers_total", "Finishers that another was faster than, by step.", ["step"])
+PROGRESS_DROPPED = Counter("dpp_progress_dropped_total", "Frames of progress that Redis did not take.")
 
 ENDED_WITHIN: Final = timedelta(hours=1)
 

@@ -4,6 +4,9 @@
 cannot see: the step from one row to the next.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from django.contrib.postgres.functions import TransactionNow
 from django.db import models
 from django.db.models import F, Q, Value
@@ -16,6 +19,7 @@ from dpp_project.constants import (
     MINIMUM_FEE_PERCENT,
     TIMEBOX_SECONDS_MAX,
 )
+from runs.metadata import CONCURRENCY_KEY, CONCURRENCY_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
 from runs.states import ENDED_MONEY, TERMINAL, UNENDED_MONEY, MoneyState, Stage, Status
 from tenants.models import Tenant
 
@@ -85,20 +89,23 @@ class Run(models.Model):
     """Of the key that submitted it; NULL where no key did."""
     spend_day = models.DateField(null=True)
     """Whose day, week and month it counts in: the tenant's date when it was accepted. NULL: accepted before 0.2."""
+    price_version = models.TextField(null=True)  # noqa: DJ001
+    """Of the pack's price list that it was accepted under, and is charged by. NULL: accepted before 0.2."""
+    result_artifacts = models.JSONField(null=True)
+    """The files beside the envelope: name to type, size and hash. Written with the pointer, and gone with it."""
     created_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
     updated_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
+
+    metadata: Mapping[str, str] = MappingProxyType({})
+    """Its owner's own words for it, where the reader was asked for them (`reads/`); no column."""
 
     class Meta:
         db_table = "runs"
         ordering = ["-created_at"]
         indexes = [
             models.Index("tenant", F("created_at").desc(), name="idx_runs_tenant_created"),
-            models.Index("status", "lease_expires_at", name="idx_runs_status_lease"),
-            models.Index("tenant", "idempotency_key", name="idx_runs_idem"),
-            # One for each recovery scan (reads/for_recovery.py); each holds only the rows that wait for that loop.
-            models.Index(
-                "lease_expires_at", name="idx_runs_leased", condition=_UNCLAIMED & Q(status=Status.PROCESSING)
-            ),
+            models.Index("status", "lease_expires_at", name="idx_runs_status_lease"),  # the reaper's scan
+            # One for each other recovery scan (reads/for_recovery.py); each holds only the rows that wait for its loop.
             models.Index("created_at", name="idx_runs_queued", condition=_UNCLAIMED & Q(status=Status.QUEUED)),
             models.Index("updated_at", name="idx_runs_unheld", condition=_UNCLAIMED & Q(money_state=MoneyState.NONE)),
             models.Index(
@@ -117,13 +124,33 @@ class Run(models.Model):
             # What a rebuild reads: the open money of one tenant or of all, and what was committed lately.
             models.Index("tenant", name="idx_runs_open_money", condition=Q(money_state__in=sorted(UNENDED_MONEY))),
             models.Index("updated_at", name="idx_runs_committed", condition=Q(finalize_stage=Stage.COMMITTED)),
+            # What was bought without a key of the caller's (submit/derived_key.py).
+            models.Index(
+                fields=["tenant", "payload_hash"],
+                name="idx_runs_derived",
+                condition=Q(idempotency_key__startswith="auto-"),
+            ),
+            # Lists by pack and by reason (reads/listing.py, filters_admin.py). Of ended runs alone: a run's row is
+            # written five times, and so its entry once; those that have not ended are few, and found by their money.
+            models.Index(
+                "pack_type",
+                "tenant",
+                F("created_at").desc(),
+                name="idx_runs_pack_ended",
+                condition=Q(finalize_stage=Stage.COMMITTED),
+            ),
+            models.Index(
+                fields=["last_error_reason_code", "run_id"],
+                name="idx_runs_reason",
+                condition=Q(last_error_reason_code__isnull=False),
+            ),
             # What operators have open.
             models.Index("updated_at", name="idx_runs_disputed", condition=Q(money_state=MoneyState.DISPUTED)),
         ]
         constraints = [
             models.UniqueConstraint(
                 fields=["tenant", "idempotency_key"],
-                name="runs_one_per_key",
+                name="idx_runs_idem",  # one run of a key
                 condition=Q(idempotency_key__isnull=False),
             ),
             models.CheckConstraint(condition=Q(status__in=sorted(Status)), name="runs_status_known"),
@@ -268,6 +295,129 @@ class RunInputs(models.Model):
 
     def __str__(self) -> str:
         return f"inputs of {self.run_id}"
+
+
+class RunMetadata(models.Model):
+    """One of the owner's own words for a run: `project` = `apollo`. A row each, so that an index finds runs by it.
+
+    A table of its own and no column of `runs`: a run's row is written anew at each step, and an index over a column
+    would be as well. It stands as long as the run's row does, so that usage can be told by it; its owner can delete it.
+    """
+
+    pk = models.CompositePrimaryKey("run_id", "key")
+    run = models.ForeignKey(
+        Run,
+        on_delete=models.DO_NOTHING,  # the database deletes it with the run
+        db_constraint=False,  # the migration makes the foreign key, with its ON DELETE
+        db_index=False,
+        related_name="metadata_rows",
+    )
+    key = models.TextField()
+    value = models.TextField()
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    created_at = models.DateTimeField()
+    """The run's own: a page of runs is found in this table, in the order of the list."""
+
+    class Meta:
+        db_table = "run_metadata"
+        verbose_name_plural = "run metadata"
+        indexes = [
+            models.Index(
+                "key", "value", "tenant", F("created_at").desc(), F("run_id").desc(), name="idx_run_metadata_found"
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(key__regex=r"^[A-Za-z0-9_.:-]{1,40}$"), name="run_metadata_key_form"),
+            models.CheckConstraint(condition=Q(value__regex=r"^.{1,250}.{0,250}$"), name="run_metadata_value_size"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}"
+
+
+class RunTurn(models.Model):
+    """A run's place in the line before the workers (docs/scaling.md). One without is started by its own message.
+
+    `turns.py` writes it, and a trigger of `runs`, which moves or deletes a turn with each hold, start, claim and end of
+    its run. One of a concurrency key stands until the run has ended, so that who is at work is counted from the rows.
+    """
+
+    class Stands(models.TextChoices):
+        UNHELD = "UNHELD"  # its submit is still at it, or died
+        WAITING = "WAITING"
+        PARKED = "PARKED"  # its key has as many at work as it may; the one that ends wakes it
+        LIMITED = "LIMITED"  # its tenant has
+        AT_WORK = "AT_WORK"
+
+    run = models.OneToOneField(
+        Run,
+        primary_key=True,
+        on_delete=models.DO_NOTHING,  # the database deletes it with the run
+        db_constraint=False,  # the migration makes the foreign key, with its ON DELETE
+        related_name="turn",
+    )
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    pack_type = models.TextField()
+    fair_pass = models.BigIntegerField()
+    priority = models.SmallIntegerField(db_default=PRIORITY_DEFAULT)
+    concurrency_key = models.TextField(null=True)  # noqa: DJ001  NULL: no key
+    stands = models.TextField(choices=Stands.choices, db_default=Stands.UNHELD)
+
+    class Meta:
+        db_table = "run_turns"
+        indexes = [
+            models.Index(fields=["fair_pass", "run"], name="idx_run_turns_head", condition=Q(stands="WAITING")),
+            models.Index(
+                "tenant", F("priority").desc(), "run", name="idx_run_turns_of_tenant", condition=Q(stands="WAITING")
+            ),
+            models.Index(
+                *("tenant", "concurrency_key", "stands", F("priority").desc(), "run"),
+                name="idx_run_turns_of_key",
+                condition=Q(concurrency_key__isnull=False),
+            ),
+            models.Index(
+                "tenant", F("priority").desc(), "run", name="idx_run_turns_limited", condition=Q(stands="LIMITED")
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(priority__range=(0, PRIORITY_MAX)), name="run_turns_priority_range"),
+            models.CheckConstraint(
+                condition=Q(concurrency_key__isnull=True) | Q(concurrency_key__regex=CONCURRENCY_KEY),
+                name="run_turns_concurrency_key_form",
+            ),
+            models.CheckConstraint(
+                condition=Q(stands__in=["AT_WORK", "LIMITED", "PARKED", "UNHELD", "WAITING"]),
+                name="run_turns_stands_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(stands__in=["UNHELD", "WAITING", "LIMITED"]) | Q(concurrency_key__isnull=False),
+                name="run_turns_only_keys_are_parked",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"turn of {self.run_id}"
+
+
+class ConcurrencyLimit(models.Model):
+    """How many runs of a tenant's key may be at work at once. Where there is none it is one."""
+
+    pk = models.CompositePrimaryKey("tenant_id", "key")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
+    key = models.TextField()
+    most_at_work = models.IntegerField()
+
+    class Meta:
+        db_table = "concurrency_limits"
+        constraints = [
+            models.CheckConstraint(condition=Q(key__regex=CONCURRENCY_KEY), name="concurrency_limits_key_form"),
+            models.CheckConstraint(
+                condition=Q(most_at_work__range=(1, CONCURRENCY_MAX)), name="concurrency_limits_range"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.most_at_work} of {self.key}"
 
 
 class RunHistory(models.Model):

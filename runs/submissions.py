@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from budget.money import minimum_fee_micros
 from budget.redis.windows import NO_CAPS_KNOWN, LeastRevisions
 from dpp_project.constants import RETENTION_DAYS
+from runs.metadata import PRIORITY_DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,14 @@ class Submission:
     """Of the key that asks."""
     least: LeastRevisions = NO_CAPS_KNOWN
     """The newest change of caps that its principal has heard of."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """The caller's own words for the run; not hashed: a retry may say others, and the first stand."""
+    price_version: str | None = None
+    """Of the pack's price list, as this process knows it."""
+    priority: int = PRIORITY_DEFAULT
+    concurrency_key: str | None = None
+    may_use_workspaces: bool = False
+    """Its key may write to workspaces; asked only of a pack that runs a command in one."""
     may_start: bool = True
     """False while an operator has turned off the tenant's new runs; a run that stands is answered all the same."""
 
@@ -53,5 +62,9 @@ def values_of(asked: Submission, /, **beside: object) -> dict[str, Any]:
         "inline": asked.inline,
         "trace_id": asked.trace_id,
         "lineage_id": asked.lineage_id,
+        "metadata": json.dumps(dict(asked.metadata), ensure_ascii=False) if asked.metadata else None,
+        "price_version": asked.price_version,
+        "priority": asked.priority,
+        "concurrency_key": asked.concurrency_key,
         **beside,
     }

@@ -9,7 +9,7 @@ from tenants.webhooks import messages
 
 COLUMNS: Final = (
     "tenant_id, run_id, version, pack_type, status, money_state, last_error_reason_code AS reason, "
-    "coalesce(actual_cost_usd_micros, 0) AS used_micros"
+    "coalesce(actual_cost_usd_micros, 0) AS used_micros, trace_id"
 )
 """What a statement RETURNS of a run that it moved."""
 

@@ -3,58 +3,42 @@
 Each edge is one statement with its guard in the WHERE: it moves the row from the version its caller saw, or it moves
 nothing and answers LOST. Losing is normal; the loser reads again, or stops. The winner gets the row's new version, or
 the claim it has won (claims.py). Leases and ages are measured by the database's clock, so that a machine with a wrong
-one can do no harm.
-`docs/state_machine.md` lists the edges; a test compares.
+one can do no harm. `docs/state_machine.md` lists the edges; a test compares.
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection, transaction
-from django.db.models import BigIntegerField, Case, DateField, DurationField, F, Q, When
+from django.db.models import BigIntegerField, Case, DateField, DurationField, F, JSONField, Q, When
 from django.db.models.functions import Greatest, Least, Now
 
 from budget import ledger
 from dpp_project.constants import LEASE_TTL_SECONDS, RESERVATION_TTL_SECONDS
 from dpp_project.reasons import ReasonCode
-from runs import telling, timing
-from runs.claims import LOST, Claim, Claimed, Lost, Moved, SeenRun, Won, counted_of, new_token
+from runs import telling, timing, turns
+from runs.claims import (
+    LOST,
+    Accepted,
+    AlreadyAccepted,
+    Claim,
+    Claimed,
+    Lease,
+    Lost,
+    Moved,
+    SeenRun,
+    Won,
+    counted_of,
+    new_token,
+)
 from runs.compiled_update import CompiledUpdate, Given, compared
-from runs.intents import Intent
+from runs.intents import FREES_ITS_KEY, OWN_FAILURES, Intent
 from runs.models import Run, RunHistory, RunInputs
 from runs.states import MoneyState, Stage, Status
 from runs.submissions import Submission, values_of
-
-FREES_ITS_KEY: Final = (ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED)
-"""A run that ended so never reached its caller: the same Idempotency-Key may be used again."""
-OWN_FAILURES: Final = (ReasonCode.WORKER_TIMEOUT, ReasonCode.RESULT_LOST)
-"""Ends that the platform, not the work, is at fault for. They cost the minimum fee; a tenant may be given it back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """A new row, QUEUED and at money NONE, version 0."""
-
-    run_id: uuid.UUID
-    created_at: datetime
-    spend_day: date
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyAccepted:
-    """The tenant used this key before; whether for the same request, the hash tells."""
-
-    run_id: uuid.UUID
-    payload_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    run_id: uuid.UUID
-    token: str
 
 
 def _moved(changed: int, version: int) -> Moved | Lost:
@@ -89,14 +73,14 @@ def _from_now(argument: str) -> Any:
 # From the request to the queue.
 
 
-_ACCEPT: Final = """
+_ACCEPT: Final = f"""
 WITH made AS (
     INSERT INTO runs (run_id, tenant_id, pack_type, profile_version, status, money_state, idempotency_key,
                       payload_hash, reservation_max_cost_usd_micros, minimum_fee_usd_micros, retention_until,
-                      trace_id, last_actor, lineage_id, spend_day)
+                      trace_id, last_actor, lineage_id, price_version, spend_day)
     VALUES (%(run_id)s, %(tenant_id)s, %(pack_type)s, %(profile_version)s, 'QUEUED', 'NONE', %(idempotency_key)s,
             %(payload_hash)s, %(reserved)s, %(minimum_fee)s, now() + make_interval(days => %(retention_days)s),
-            %(trace_id)s, %(actor)s, %(lineage_id)s,
+            %(trace_id)s, %(actor)s, %(lineage_id)s, %(price_version)s,
             (SELECT greatest((now() AT TIME ZONE zone)::date, %(not_before)s::date)
                FROM tenants WHERE tenant_id = %(tenant_id)s))
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
@@ -105,18 +89,21 @@ WITH made AS (
     INSERT INTO run_inputs (run_id, inputs, artifacts, timebox_sec, min_reliability_score, inline)
     SELECT run_id, %(inputs)s::jsonb, %(artifacts)s::jsonb, %(timebox_sec)s, %(min_reliability_score)s, %(inline)s
       FROM made
-)
+), told AS (
+    INSERT INTO run_metadata (run_id, tenant_id, created_at, key, value)
+    SELECT run_id, %(tenant_id)s, created_at, key, value FROM made, jsonb_each_text(%(metadata)s::jsonb)
+), waits AS ({turns.ENTER})
 SELECT run_id, created_at, NULL::text, spend_day FROM made
 UNION ALL
 SELECT run_id, created_at, payload_hash, NULL FROM runs
  WHERE tenant_id = %(tenant_id)s AND idempotency_key = %(idempotency_key)s AND NOT EXISTS (SELECT FROM made)
-"""
+"""  # noqa: S608  our own words
 
 
 def accept(
-    *, run_id: uuid.UUID, asked: Submission, actor: str, not_before: date | None = None
+    *, run_id: uuid.UUID, asked: Submission, actor: str, not_before: date | None = None, fair_pass: int | None = None
 ) -> Accepted | AlreadyAccepted:
-    """INSERT the run and what was sent, in one statement; the tenant's key is taken by it.
+    """INSERT the run, what was sent and its turn, in one statement; the tenant's key is taken by it.
 
     The database dates the run, in the tenant's zone: whose day, week and month it counts in. `not_before` is the latest
     date that this process has met, so that a clock that was set back dates no run into a window that has ended.
@@ -124,7 +111,7 @@ def accept(
     Of two at once the second waits for the first and is answered the first's id. The row the second met may be dropped
     (402) before it is read: then the statement is asked again, and inserts.
     """
-    values = values_of(asked, run_id=run_id, actor=actor, not_before=not_before)
+    values = values_of(asked, run_id=run_id, actor=actor, not_before=not_before, fair_pass=fair_pass)
     with connection.cursor() as cursor:
         while True:
             cursor.execute(_ACCEPT, values)
@@ -236,6 +223,7 @@ _CLAIM: Final[dict[str, Any]] = {
     "result_bucket": Given("bucket"),
     "result_key": Given("key"),
     "result_sha256": Given("sha256"),
+    "result_artifacts": Given("artifacts", JSONField()),
     **_STEP,
 }
 
@@ -251,29 +239,15 @@ def _claim(
     **guarded: object,
 ) -> Claimed | Lost:
     """`guarded`: what the edge's guard compares beside the row as it was seen."""
-    token, pointer = token or new_token(), intent.result
-    changed = edge(
-        run_id=run.run_id,
-        version=run.version,
-        token=token,
-        intent_status=intent.status.value,
-        intent_money_state=intent.money_state.value,
-        charge_micros=intent.charge_micros,
-        reason=None if intent.reason is None else intent.reason.value,
-        detail=intent.detail,
-        tokens_consumed=intent.tokens_consumed,
-        bucket=None if pointer is None else pointer.bucket,
-        key=None if pointer is None else pointer.key,
-        sha256=None if pointer is None else pointer.sha256,
-        actor=actor,
-        **guarded,
-    )
-    if not changed:
+    token = token or new_token()
+    seen = {"run_id": run.run_id, "version": run.version}
+    if not edge(**seen, token=token, **intent.stored(), actor=actor, **guarded):
         return LOST
     return Claimed(
         Claim(
             run_id=run.run_id,
             tenant_id=run.tenant_id,
+            trace_id=run.trace_id,
             version=run.version + 1,
             token=token,
             actor=actor,
@@ -398,6 +372,7 @@ _REINTEND: Final = CompiledUpdate(
     result_bucket=None,
     result_key=None,
     result_sha256=None,
+    result_artifacts=None,
     **_STEP,
 )
 
@@ -507,6 +482,7 @@ _EXPIRE: Final = CompiledUpdate(
     result_bucket=None,
     result_key=None,
     result_sha256=None,
+    result_artifacts=None,
     last_error_detail=None,
     **_STEP,
 )
@@ -524,6 +500,11 @@ def expire(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
             RunInputs.objects.filter(run_id=run_id).delete()
             RunHistory.objects.filter(run_id=run_id, version__lte=version).delete()
     return _moved(changed, version)
+
+
+def clear_inputs(*, run_ids: Collection[uuid.UUID]) -> int:
+    """An ended run's inputs go before its retention; the rest of what was sent stays, and is shown."""
+    return RunInputs.objects.filter(run_id__in=run_ids, run__finalize_stage=Stage.COMMITTED).update(inputs={})
 
 
 def forget(*, run_id: uuid.UUID, version: int) -> Won | Lost:
@@ -581,9 +562,29 @@ def mark_dead_lettered(*, run_id: uuid.UUID) -> Won | Lost:
     return _won(_MARK_DEAD_LETTERED(run_id=run_id))
 
 
+_END_RETENTION: Final = """
+WITH ended AS (
+    UPDATE runs SET retention_until = greatest(created_at, least(clock_timestamp(), %(now)s))
+     WHERE run_id = %(run_id)s AND finalize_stage = 'COMMITTED' AND retention_until > least(clock_timestamp(), %(now)s)
+    RETURNING run_id
+), untold AS (
+    DELETE FROM run_metadata WHERE run_id = %(run_id)s AND EXISTS (
+        SELECT FROM runs WHERE run_id = %(run_id)s AND finalize_stage || '' = 'COMMITTED') RETURNING run_id
+)
+SELECT (SELECT count(*) FROM ended), (SELECT count(*) FROM untold)
+"""
+
+
+def end_retention(*, run_id: uuid.UUID, now: datetime) -> tuple[bool, int]:
+    """An ended run's time is over from now on, and its metadata go: whether it was not over before, and how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(_END_RETENTION, {"run_id": run_id, "now": now})
+        ended, untold = cursor.fetchone()
+    return bool(ended), untold
+
+
 def fence(*, run_ids: Sequence[uuid.UUID], actor: str) -> int:
-    """A rebuild raises the version of these runs, as far as they are between two effects, so that no step under way
-    can commit.
+    """A rebuild raises the version of these runs, where they are between two effects: no step under way can commit.
 
     Between two effects are the claimed ones and those whose money is not marked. An actor on its way loses its
     compare-and-set and reads again; the rebuild then counts what the rows say.

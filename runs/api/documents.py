@@ -2,12 +2,17 @@
 
 import json
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 from uuid import UUID
 
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, JsonValue, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from budget import ledger
 from budget.money import FAILURE_FEE_RULE, format_usd
@@ -15,12 +20,14 @@ from dpp_project import clock
 from dpp_project.reasons import REASONS, ReasonCode, type_uri
 from runs.api.metering import shown
 from runs.bucket import storage
+from runs.intents import OWN_FAILURES
 from runs.models import Run
+from runs.packs import registry
 from runs.packs.pack import is_file_name
+from runs.progress import RunProgress
 from runs.reads import for_tenant
 from runs.states import MoneyState, Stage, Status
-from runs.submit.run_receipt import run_href
-from runs.transitions import OWN_FAILURES
+from runs.submit.run_receipt import RunReceipt, run_href
 
 log = structlog.get_logger("dpp.run")
 
@@ -60,12 +67,25 @@ class FailedRunProblem(_Part):
     run_id: UUID
 
 
+class _OfItsPack:
+    """Results in the OpenAPI document, by pack. An object of any form stays among them: packs from outside need not
+    declare theirs, and what does not fit the envelope is a file beside it.
+    """
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        declared: list[Any] = [pack.result for pack in registry.packs().values() if pack.result is not None]
+        union: Any = reduce(or_, [*declared, dict[str, Any], None])
+        return handler(TypeAdapter(union).core_schema)
+
+
 class CompletedResult(_Part):
     presigned_url: str = Field(description="Downloads the envelope, without a key, until `expires_at`.")
     sha256: str = Field(examples=[_EXAMPLE_SHA256], description="Of the envelope's bytes.")
     expires_at: datetime
-    data: JsonValue = Field(
-        default=None, description="The envelope's `data`, where `options.inline` asked for it and it fits 256 KB."
+    data: Annotated[JsonValue, _OfItsPack()] = Field(
+        default=None,
+        description="The envelope's `data`, where `options.inline` asked for it and it fits 256 KB. Its schema is "
+        '`result_schema` of its pack; a member that the envelope had no room for stands as `{"artifact": name}`.',
     )
     data_omitted: Literal["TOO_LARGE", "UNAVAILABLE"] | None = Field(
         default=None, description="Why `data` is not here although it was asked for; the address has it."
@@ -80,6 +100,16 @@ class ArtifactDocument(_Part):
     content_type: str = Field(examples=["text/markdown; charset=utf-8"])
     size: int = Field(examples=[38_384], description="In bytes; its hash stands in the envelope.")
     expires_at: datetime
+
+
+class RunArtifact(_Part):
+    """A file beside the result. `href` gives an address that downloads it."""
+
+    name: str = Field(examples=["text.docx"])
+    href: str = Field(examples=[f"/v1/runs/{_EXAMPLE_ID}/artifacts/text.docx"])
+    content_type: str = Field(examples=["text/markdown; charset=utf-8"])
+    size: int = Field(examples=[38_384], description="In bytes.")
+    sha256: str = Field(examples=[_EXAMPLE_SHA256])
 
 
 class FailureFee(_Part):
@@ -110,6 +140,7 @@ class RunSummary(_Part):
     status: Status
     money_state: MoneyState
     cost: Cost
+    metadata: dict[str, str] = Field(description="As it was sent.", examples=[{"project": "apollo"}])
     meta: RunMeta
 
 
@@ -119,6 +150,19 @@ class RunDocument(RunSummary):
     result: CompletedResult | FailedResult | None = Field(
         default=None, description="COMPLETED: where the result lies. FAILED: why. Before: null."
     )
+    artifacts: list[RunArtifact] | None = Field(
+        description="The files beside the result of a completed run. Null of a run that a worker of a release before "
+        "0.2 ended: its envelope names them."
+    )
+    progress: RunProgress | None = Field(
+        default=None, description="What its pack said last, while it works. Not every pack does, and it may get lost."
+    )
+
+
+class RunWithReceipt(RunReceipt):
+    """The receipt, and beside it the run, which ended while the submit waited for it."""
+
+    run: RunDocument
 
 
 class RunPage(_Part):
@@ -126,9 +170,14 @@ class RunPage(_Part):
     next_cursor: str | None = Field(description="Hand it back as `cursor` for the next page; null on the last.")
 
 
-def document(run: Run, *, balance_micros: int | None) -> RunDocument:
+def document(run: Run, *, balance_micros: int | None, progress: RunProgress | None = None) -> RunDocument:
     """The run whole. The bucket is read only where the data are to stand inline."""
-    return RunDocument(**_common(run, balance_micros), result=_result(run))
+    return RunDocument(
+        **_common(run, balance_micros),
+        result=_result(run),
+        artifacts=_artifacts(run),
+        progress=progress if run.status == Status.PROCESSING else None,
+    )
 
 
 def summary(run: Run, *, balance_micros: int | None) -> RunSummary:
@@ -160,6 +209,7 @@ def _common(run: Run, balance_micros: int | None) -> dict[str, Any]:
         "status": Status.EXPIRED if for_tenant.is_gone(run) else Status(run.status),
         "money_state": MoneyState(run.money_state),
         "cost": cost(run, balance_micros=balance_micros),
+        "metadata": dict(run.metadata),
         "meta": RunMeta(
             created_at=run.created_at,
             updated_at=run.updated_at,
@@ -189,6 +239,17 @@ def _completed(run: Run, key: str) -> CompletedResult:
         data=data,
         data_omitted=omitted,
     )
+
+
+def _artifacts(run: Run) -> list[RunArtifact] | None:
+    if run.status != Status.COMPLETED:
+        return []
+    if run.result_artifacts is None:
+        return None
+    return [
+        RunArtifact(name=name, href=f"{run_href(run.run_id)}/artifacts/{quote(name)}", **about)
+        for name, about in sorted(run.result_artifacts.items())
+    ]
 
 
 def artifact(run: Run, name: str) -> ArtifactDocument | None:

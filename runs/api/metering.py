@@ -1,6 +1,6 @@
 """What every request of a tenant costs it (a token) and learns for it (its balance), in one trip to Redis."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from redis import RedisError
@@ -23,7 +23,10 @@ class Token:
     As a context it is taken when the block ends, at the latest, however it ends: a refused request was one, too.
     """
 
-    def __init__(self, request: Request, bucket: Bucket) -> None:
+    def __init__(self, request: Request, bucket: Bucket, *, also: Callable[[Pipeline], object] | None = None) -> None:
+        """`also` is asked in the trip of `take`; what it answered stands in `answered`."""
+        self.answered: Any = None
+        self._also = also
         self._request = request
         self._principal = principal_of(request)
         self._bucket = bucket
@@ -34,11 +37,14 @@ class Token:
         pipeline = connection.client().pipeline(transaction=False)
         self.queue(pipeline)
         view.queue_balance(pipeline, self._principal.tenant_id)
+        if self._also is not None:
+            self._also(pipeline)
         try:
-            rate, money = pipeline.execute()
+            rate, money, *more = pipeline.execute()
         except RedisError as error:
             self.missed(error)
             return UNKNOWN
+        self.answered = more[0] if more else None
         seen = view.seen_balance(money)
         self.passed(rate, seen)
         return seen
@@ -106,10 +112,6 @@ class MeteredView(ApiView):
 
     throttle_classes: Any = ()
     money: SeenBalance = UNKNOWN
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        super().initial(request, *args, **kwargs)
-        self.meter(request)
 
     def meter(self, request: Request) -> None:
         self.money = Token(request, bucket_of(self, request.method or "")).take()

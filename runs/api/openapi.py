@@ -9,12 +9,14 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 from pydantic import BaseModel, Field, RootModel
 
 from dpp_project.http import idempotency_keys
+from dpp_project.http.asked_to_wait import WaitQuery, headers_of_waiting
 from dpp_project.http.openapi import answer_example, cost_headers, refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.reasons import ReasonCode
-from runs.api.documents import ArtifactDocument, RunDocument, RunPage
+from runs.api.documents import ArtifactDocument, RunDocument, RunPage, RunWithReceipt
 from runs.api.queries import RunsQuery
 from runs.packs import registry
+from runs.states import Status
 from runs.submit import request_body
 from runs.submit.run_receipt import RunReceipt
 
@@ -70,7 +72,11 @@ _RECEIPT: Final = {
     "run_id": RUN_ID,
     "status": "QUEUED",
     "reservation": {"max_cost_usd": "0.2500", "timebox_sec": 90, "min_reliability_score": 0.8},
-    "poll": {"href": f"/v1/runs/{RUN_ID}", "recommended_interval_ms": 1500},
+    "poll": {
+        "href": f"/v1/runs/{RUN_ID}",
+        "wait_href": f"/v1/runs/{RUN_ID}?wait=55",
+        "recommended_interval_ms": 1500,
+    },
     "meta": {"trace_id": _META["trace_id"], "profile_version": _META["profile_version"]},
 }
 _SUMMARY: Final = {
@@ -79,6 +85,7 @@ _SUMMARY: Final = {
     "status": "COMPLETED",
     "money_state": "SETTLED",
     "cost": _COST,
+    "metadata": {"project": "apollo"},
     "meta": _META,
 }
 _COMPLETED: Final = _SUMMARY | {
@@ -88,9 +95,19 @@ _COMPLETED: Final = _SUMMARY | {
         "expires_at": "2026-03-01T12:10:03Z",
         "data": None,
         "data_omitted": None,
-    }
+    },
+    "artifacts": [
+        {
+            "name": "text.md",
+            "href": f"/v1/runs/{RUN_ID}/artifacts/text.md",
+            "content_type": "text/markdown; charset=utf-8",
+            "size": 4452,
+            "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        }
+    ],
 }
 _FAILED: Final = _SUMMARY | {
+    "artifacts": [],
     "status": "FAILED",
     "cost": _COST | {"used": "0.0050"},
     "result": {
@@ -107,6 +124,7 @@ _FAILED: Final = _SUMMARY | {
     },
 }
 _CANCELED: Final = _SUMMARY | {
+    "artifacts": [],
     "status": "FAILED",
     "money_state": "REFUNDED",
     "cost": _COST | _UNCHARGED | {"budget_remaining": "100.0000", "budget_remaining_usd_micros": 100_000_000},
@@ -124,7 +142,8 @@ _CANCELED: Final = _SUMMARY | {
     },
 }
 
-_CLAIMED: Final = _SUMMARY | {
+_CLAIMED: Final[dict[str, Any]] = _SUMMARY | {
+    "artifacts": [],
     "status": "QUEUED",
     "money_state": "RESERVED",
     "cost": _COST | _UNCHARGED | {"budget_remaining": "99.7500", "budget_remaining_usd_micros": 99_750_000},
@@ -142,20 +161,42 @@ SUBMIT: Final[dict[str, Any]] = {
     "tags": _TAGS,
     "request": {"application/json": submit_request()},
     "parameters": [
-        idempotency_keys.parameter("Your own name for this request; it makes a retry safe. Free again after 30 days."),
+        idempotency_keys.parameter(
+            "Your own name for this request; it makes a retry safe. Free again after 30 days. "
+            f"Send it, or `{idempotency_keys.DERIVE}: 1`.",
+            required=False,
+        ),
+        idempotency_keys.derive_parameter(),
         OpenApiParameter(
-            "Location", OpenApiTypes.STR, OpenApiParameter.HEADER, description="Where to poll.", response=[202]
+            idempotency_keys.DERIVED,
+            OpenApiTypes.STR,
+            OpenApiParameter.HEADER,
+            description="The key that was derived, where one was asked for.",
+            response=[202],
+        ),
+        OpenApiParameter(
+            idempotency_keys.DERIVED_HINT,
+            OpenApiTypes.STR,
+            OpenApiParameter.HEADER,
+            description="Present when a derived key was replayed: how to buy the same once more.",
+            response=[202],
+        ),
+        OpenApiParameter(
+            "Location", OpenApiTypes.STR, OpenApiParameter.HEADER, description="Where the run is.", response=[200, 202]
         ),
         OpenApiParameter(
             "Idempotent-Replayed",
             {"type": "string", "enum": ["true"]},
             OpenApiParameter.HEADER,
             description="Present when the run stood before this request.",
-            response=[202],
+            response=[200, 202],
         ),
+        *query_parameters(WaitQuery),
+        *headers_of_waiting(202),
         *cost_headers(),
     ],
     "responses": {
+        200: OpenApiResponse(RunWithReceipt, description="With `wait`: the run has ended in time."),
         202: RunReceipt,
         **refusals(
             ReasonCode.BUDGET_DRAINED,
@@ -168,7 +209,11 @@ SUBMIT: Final[dict[str, Any]] = {
             ReasonCode.SERVICE_UNAVAILABLE,
         ),
     },
-    "examples": [*_example_request(), answer_example("Accepted", _RECEIPT, 202)],
+    "examples": [
+        *_example_request(),
+        answer_example("Ended in time", _RECEIPT | {"run": _COMPLETED}, 200),
+        answer_example("Accepted", _RECEIPT, 202),
+    ],
 }
 LIST: Final[dict[str, Any]] = {
     "operation_id": "listRuns",
@@ -182,7 +227,7 @@ READ: Final[dict[str, Any]] = {
     "operation_id": "readRun",
     "summary": "Read a run",
     "tags": _TAGS,
-    "parameters": [RUN_ID_PARAMETER, *cost_headers()],
+    "parameters": [RUN_ID_PARAMETER, *query_parameters(WaitQuery), *headers_of_waiting(), *cost_headers()],
     "responses": {200: RunDocument, **refusals(ReasonCode.GONE)},
     "examples": [answer_example("Completed", _COMPLETED), answer_example("Failed", _FAILED)],
 }
@@ -215,6 +260,17 @@ ARTIFACT: Final[dict[str, Any]] = {
         )
     ],
 }
+DELETE_DATA: Final[dict[str, Any]] = {
+    "operation_id": "deleteRunData",
+    "summary": "Delete a run's data",
+    "tags": _TAGS,
+    "request": None,
+    "parameters": [RUN_ID_PARAMETER, *cost_headers()],
+    "responses": {
+        204: OpenApiResponse(description="The run answers 410 from now on."),
+        **refusals(ReasonCode.RUN_NOT_ENDED),
+    },
+}
 CANCEL: Final[dict[str, Any]] = {
     "operation_id": "cancelRun",
     "summary": "Cancel a run",
@@ -235,3 +291,60 @@ CANCEL: Final[dict[str, Any]] = {
         ),
     ],
 }
+
+
+def events(data: type[BaseModel]) -> dict[str, Any]:
+    """OpenAPI 3.1 has no form for a stream of events: the schema is that of each, as tools read it."""
+    media_type = "text/event-stream"
+    one_event = {
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "The run's version; `progress` has none."},
+            "event": {"type": "string", "enum": [*(status.value for status in Status), "progress"]},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": data.model_json_schema(),
+                "description": "Of a step; that of `progress` is as in the run's document.",
+            },
+        },
+    }
+    return {
+        "operation_id": "followRun",
+        "summary": "Follow a run",
+        "tags": _TAGS,
+        "parameters": [
+            RUN_ID_PARAMETER,
+            OpenApiParameter(
+                "Last-Event-ID",
+                {"type": "string", "pattern": "^[0-9]{1,18}$"},
+                OpenApiParameter.HEADER,
+                description="The id of the last event that came; those after it follow.",
+            ),
+            OpenApiParameter(
+                "Retry-After",
+                OpenApiTypes.STR,
+                OpenApiParameter.HEADER,
+                description="Present where too many wait already: what there is comes, and the connection ends.",
+                response=[200],
+            ),
+            *cost_headers(),
+        ],
+        "responses": {
+            (200, media_type): OpenApiResponse(
+                one_event,
+                description="Server-sent events, one for each step of the run; and `progress` between them.",
+                examples=[OpenApiExample("The end of a run", value=_EVENTS)],
+            ),
+            204: OpenApiResponse(description="All events of this run came before: do not reconnect."),
+            **refusals(ReasonCode.GONE),
+        },
+    }
+
+
+_EVENTS: Final = (
+    "retry: 2000\n\n"
+    'id: 4\nevent: COMPLETED\ndata: {"status":"COMPLETED","money_state":"SETTLED","at":"2026-03-01T12:00:02.418000Z",'
+    '"used":"0.0500","used_usd_micros":50000,"reason_code":null}\n\n'
+)

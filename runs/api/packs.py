@@ -33,8 +33,14 @@ class PackDescription(_Part):
     pack_type: str = Field(examples=["decision"])
     summary: str
     inputs_schema: dict[str, JsonValue] = Field(description="JSON Schema of `inputs`.")
+    result_schema: dict[str, JsonValue] | None = Field(
+        description="JSON Schema of the result's `data`; null of a pack from outside that declares none."
+    )
     artifacts: list[str] = Field(description="Optional artifacts that a request may ask for.")
     prices: list[PriceLine]
+    price_version: str = Field(
+        examples=["1"], description="Of the price list. A run is charged by the one it was accepted under."
+    )
     example: dict[str, JsonValue]
     missing: list[str] = Field(description="What must be installed before this pack can work; empty: ready.")
 
@@ -80,8 +86,10 @@ class PacksView(MeteredView):
                             "pack_type": "decision",
                             "summary": "Answers a question from a given context.",
                             "inputs_schema": {"type": "object", "properties": {"question": {"type": "string"}}},
+                            "result_schema": {"type": "object", "properties": {"answer_text": {"type": "string"}}},
                             "artifacts": [],
                             "prices": [{"unit": "run", "usd_micros": 50_000, "note": ""}],
+                            "price_version": "1",
                             "example": {"question": "May the invoice be paid?"},
                             "missing": [],
                         }
@@ -103,8 +111,10 @@ def _described(pack: Pack[Any]) -> PackDescription:
         pack_type=pack.name,
         summary=pack.summary,
         inputs_schema=pack.inputs.model_json_schema(),
+        result_schema=None if pack.result is None else pack.result.model_json_schema(mode="serialization"),
         artifacts=list(pack.artifacts),
         prices=[PriceLine(unit=price.unit, usd_micros=price.micros, note=price.note) for price in pack.prices],
+        price_version=pack.price_version,
         example=dict(pack.example),
         missing=list(pack.missing()),
     )

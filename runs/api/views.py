@@ -1,8 +1,7 @@
 """/v1/runs and what hangs below it. Views validate and translate; what happens stands in the use cases they call."""
 
-import re
-from typing import Final
-from uuid import UUID
+from functools import partial
+from typing import Any, Final
 
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
@@ -10,35 +9,42 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 
 from budget.redis.view import SeenBalance
-from budget.redis.windows import LeastRevisions
-from dpp_project import actors, clock
+from dpp_project import clock
 from dpp_project.http import answers, bodies, idempotency_keys, problems
+from dpp_project.http.asked_to_wait import AskedToWait, asked_to_wait
 from dpp_project.http.bodies import read_query
-from dpp_project.http.handlers import NOT_FOUND_DETAIL
+from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import Problem
 from dpp_project.observe import tracing
 from dpp_project.reasons import ReasonCode
-from runs.api import documents, openapi
+from dpp_project.stores import redis
+from dpp_project.stores.postgres import DATABASE_AWAY
+from dpp_project.stores.redis import RedisError
+from dpp_project.waiting.until import WaitEnd
+from runs import progress
+from runs.api import documents, openapi, waiting
 from runs.api.metering import MeteredView, Token, django_request, look, tell_balance, tell_costs
+from runs.api.owned import not_found, owned_run, refuse_gone, tell_costs_of, tell_costs_of_run
 from runs.api.queries import RunsQuery
-from runs.finish import cancellation
-from runs.finish.cancellation import Canceled
+from runs.cancel import cancellation
+from runs.cancel.cancellation import Canceled
+from runs.finish import data_deletion
+from runs.finish.data_deletion import NotEnded
 from runs.models import Run
+from runs.progress import RunProgress
 from runs.reads import for_tenant, listing
 from runs.submissions import Submission
-from runs.submit import request_body, request_hash, submission
-from runs.submit.answer import GONE_DETAIL, SubmitRefusal, Submitted
-from tenants.permissions import principal_of
-from tenants.principals import Principal
+from runs.submit import asking, derived_key, request_body, request_hash, submission
+from runs.submit.answer import SubmitRefusal, Submitted
+from tenants.permissions import owner_of, principal_of
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
-
-_RUN_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 class RunsView(MeteredView):
     required_scopes: Final = {"GET": Scope.RUNS_READ, "POST": Scope.RUNS_WRITE}
     rate_bucket: Final = {"GET": Bucket.POLL, "POST": Bucket.SUBMIT}
+    reads_query = frozenset({"GET", "POST"})
 
     def meter(self, request: Request) -> None:
         if request.method != "POST":  # a submit takes its token in the trip that takes its lock
@@ -49,20 +55,26 @@ class RunsView(MeteredView):
         """Submit a run: its price ceiling is held, and a worker is woken.
 
         Safe to repeat with the same Idempotency-Key: the same request is answered with the same receipt and makes no
-        second run; another request under the key is refused.
+        second run; another request under the key is refused. With `DPP-Derive-Key: 1` instead of a key the same request
+        within ten minutes is the same purchase. With `wait` it answers 200 with the receipt and the run, should that
+        end in time, and takes a token of the bucket for polling as well.
         """
+        principal, derived = principal_of(request), None
         with Token(request, Bucket.SUBMIT) as token:
-            key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
-            answer = submission.submit(
-                tenant_id=principal_of(request).tenant_id,
-                idempotency_key=key,
-                read=lambda: _submission(request, key),
-                entry=token,
-                capped=_capped_scopes(principal_of(request)),
-            )
+            asked = asked_to_wait(request)
+            key = idempotency_keys.read_or_derive(request.headers)
+            where: Any = {"tenant_id": principal.tenant_id, "entry": token, "capped": asking.capped_scopes(principal)}
+            where["share_weight"] = principal.share_weight
+            if key is None:
+                derived, answer = submission.submit_derived(
+                    read=lambda: _submission(request, derived_key.NOT_YET), **where
+                )
+            else:
+                answer = submission.submit(idempotency_key=key, read=lambda: _submission(request, key), **where)
         if isinstance(answer, SubmitRefusal):
             raise _refused(request, answer)
-        return _accepted(request, answer)
+        accepted = _accepted(request, answer, derived)
+        return accepted if asked is None else _with_the_run(request, answer, accepted, asked)
 
     @extend_schema(**openapi.LIST)
     def get(self, request: Request) -> HttpResponse:
@@ -86,11 +98,36 @@ class RunsView(MeteredView):
 class RunView(MeteredView):
     required_scopes: Final = Scope.RUNS_READ
     rate_bucket: Final = Bucket.POLL
+    reads_query = frozenset({"GET"})
+    said: RunProgress | None = None
+
+    def meter(self, request: Request) -> None:
+        token = Token(request, Bucket.POLL, also=partial(progress.queue_last, run_id=self.kwargs["run_id"]))
+        self.money = token.take()
+        self.said = progress.last_of(token.answered or ())
 
     @extend_schema(**openapi.READ)
     def get(self, request: Request, run_id: str) -> HttpResponse:
-        """One run: where it stands, what it cost, and where its result lies. Poll it every 1.5 s."""
-        return _shown(request, _owned(request, run_id, self.money), self.money)
+        """One run: where it stands, what it cost, and where its result lies.
+
+        With `wait` the answer comes as soon as the run has ended, or after so many seconds as it stands then. Wait
+        rather than poll: each request takes a token of the bucket, however long it waits.
+        """
+        asked = asked_to_wait(request)
+        run = owned_run(request, run_id, self.money)
+        if asked is None:
+            return _shown(request, run, self.money, said=self.said)
+
+        def ended() -> HttpResponse:
+            return _shown(request, owned_run(request, run_id, self.money), look(run.tenant_id))
+
+        def known(how: WaitEnd) -> HttpResponse:
+            refuse_gone(request, run, self.money)
+            if how is not WaitEnd.TIME_OVER:
+                return _shown(request, run, self.money, said=self.said)
+            return _shown(request, run, look(run.tenant_id), said=_said_last(run))
+
+        return waiting.when_ended(request, run, asked, ended=ended, known=known)
 
 
 class ArtifactView(MeteredView):
@@ -100,11 +137,11 @@ class ArtifactView(MeteredView):
     @extend_schema(**openapi.ARTIFACT)
     def get(self, request: Request, run_id: str, name: str) -> HttpResponse:
         """Where one of the files lies that a completed run's envelope names."""
-        run = _owned(request, run_id, self.money)
+        run = owned_run(request, run_id, self.money)
         found = documents.artifact(run, name)
         if found is None:
-            raise _not_found()
-        _tell_costs_of(request, run, documents.cost(run, balance_micros=self.money.balance_micros))
+            raise not_found()
+        tell_costs_of_run(request, run, self.money)
         return _json_response(found)
 
 
@@ -115,28 +152,42 @@ class CancelView(MeteredView):
     @extend_schema(**openapi.CANCEL)
     def post(self, request: Request, run_id: str) -> HttpResponse:
         """End a run. Queued, it costs nothing; at work, the minimum fee. A run that is finishing cannot be canceled."""
-        run = _owned(request, run_id, self.money)
+        run = owned_run(request, run_id, self.money)
         principal = principal_of(request)
-        answer = cancellation.cancel(
-            tenant_id=principal.tenant_id, run_id=run.run_id, actor=actors.owner(principal.prefix)
-        )
+        answer = cancellation.cancel(tenant_id=principal.tenant_id, run_id=run.run_id, actor=owner_of(request))
         if isinstance(answer, Canceled):
+            answer.run.metadata = run.metadata
             return _shown(request, answer.run, look(principal.tenant_id), status=200 if answer.ended else 202)
         if answer is None:
-            raise _not_found()
-        _tell_costs_of(request, answer.run, documents.cost(answer.run, balance_micros=self.money.balance_micros))
-        stage = answer.run.finalize_stage
-        raise Problem(
-            ReasonCode.RUN_NOT_CANCELABLE,
-            f"The run is {answer.run.status}{' and being finished' if stage == 'CLAIMED' else ''}.",
-            run_id=str(answer.run.run_id),
+            raise not_found()
+        tell_costs_of_run(request, answer.run, self.money)
+        raise Problem(ReasonCode.RUN_NOT_CANCELABLE, _state(answer.run), run_id=str(answer.run.run_id))
+
+
+class RunDataView(MeteredView):
+    required_scopes: Final = Scope.RUNS_WRITE
+    rate_bucket: Final = Bucket.SUBMIT
+
+    @extend_schema(**openapi.DELETE_DATA)
+    def delete(self, request: Request, run_id: str) -> HttpResponse:
+        """Delete what an ended run holds: inputs, result, files and metadata. Its cost and the ledger stay.
+
+        From now on it answers 410, as after its retention; asked again, this answers the same.
+        """
+        principal = principal_of(request)
+        answer = data_deletion.delete_run_data(
+            tenant_id=principal.tenant_id, run_id=id_in_path(run_id), actor=owner_of(request)
         )
+        if answer is None:
+            raise not_found()
+        tell_costs_of_run(request, answer.run, self.money)
+        if isinstance(answer, NotEnded):
+            raise Problem(ReasonCode.RUN_NOT_ENDED, _state(answer.run), run_id=str(answer.run.run_id))
+        return HttpResponse(status=204)
 
 
-def _capped_scopes(principal: Principal) -> list[str | None]:
-    """The scopes whose counters the door looks at before it makes a row; None is the tenant's."""
-    scopes: list[str | None] = [None] if principal.tenant_caps_revision else []
-    return scopes + ([str(principal.lineage_id)] if principal.lineage_caps_revision else [])
+def _state(run: Run) -> str:
+    return f"The run is {run.status}{' and being finished' if run.finalize_stage == 'CLAIMED' else ''}."
 
 
 def _take_trace_id(request: Request, of_body: str | None) -> None:
@@ -151,27 +202,12 @@ def _submission(request: Request, key: str) -> Submission:
     body = request_body.read(bodies.document(request))
     payload = request_hash.payload_of(body)
     _take_trace_id(request, body.meta.trace_id)
-    principal = principal_of(request)
-    return Submission(
-        tenant_id=principal.tenant_id,
-        idempotency_key=key,
-        pack_type=body.pack_type,
-        profile_version=body.meta.profile_version,
-        payload_hash=payload.sha256,
-        reserved_micros=body.reservation.max_cost_micros,
-        inputs=payload.inputs,
-        artifacts=payload.artifacts,
-        timebox_sec=body.reservation.timebox_sec,
-        min_reliability_score=body.reservation.min_reliability_score,
-        inline=bool(body.options.inline),
-        trace_id=tracing.current(),
-        lineage_id=principal.lineage_id,
-        least=LeastRevisions(principal.tenant_caps_revision, principal.lineage_caps_revision),
-        may_start=principal.submits_enabled,
+    return asking.submission_of(
+        body, payload, principal=principal_of(request), idempotency_key=key, trace_id=tracing.current()
     )
 
 
-def _accepted(request: Request, answer: Submitted) -> HttpResponse:
+def _accepted(request: Request, answer: Submitted, derived: str | None) -> HttpResponse:
     answers.note(
         django_request(request),
         run_id=str(answer.receipt.run_id),
@@ -190,7 +226,43 @@ def _accepted(request: Request, answer: Submitted) -> HttpResponse:
     response.headers["Location"] = answer.receipt.poll.href
     if answer.replayed:
         response.headers["Idempotent-Replayed"] = "true"
+    if derived is not None:
+        response.headers[idempotency_keys.DERIVED] = derived
+        if answer.replayed:
+            response.headers[idempotency_keys.DERIVED_HINT] = derived_key.HINT
     return response
+
+
+def _with_the_run(request: Request, answer: Submitted, accepted: HttpResponse, asked: AskedToWait) -> HttpResponse:
+    """The receipt with the run, should it end in time. Whatever fails from here on, the receipt is answered."""
+    tenant_id, run_id = principal_of(request).tenant_id, answer.receipt.run_id
+
+    def read() -> Run | None:
+        try:
+            return for_tenant.run_of_tenant_with_inputs(tenant_id, run_id)
+        except DATABASE_AWAY:
+            return None
+
+    def both(run: Run | None) -> HttpResponse:
+        if run is None or not waiting.has_ended(run):
+            return accepted
+        found = documents.document(run, balance_micros=look(tenant_id).balance_micros)
+        tell_costs_of(request, run, found.cost)
+        response = _json_response(documents.RunWithReceipt(**answer.receipt.model_dump(), run=found))
+        for name, value in accepted.headers.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    run = read()
+    if run is None or not waiting.may_poll(request):
+        return asked.tell(accepted, heeded=False)
+    return waiting.when_ended(
+        request,
+        run,
+        asked,
+        ended=lambda: both(read()),
+        known=lambda how: both(run) if how is WaitEnd.ENDED else accepted,
+    )
 
 
 def _refused(request: Request, refusal: SubmitRefusal) -> Problem:
@@ -199,40 +271,21 @@ def _refused(request: Request, refusal: SubmitRefusal) -> Problem:
     return problems.refused(refusal, asked="run", stands_for="request")
 
 
-def _owned(request: Request, text: str, money: SeenBalance) -> Run:
-    """The tenant's run. Another's, an unknown one and a malformed id are the same 404; one past its time is 410."""
-    run = (
-        for_tenant.run_of_tenant_with_inputs(principal_of(request).tenant_id, UUID(text))
-        if _RUN_ID.fullmatch(text)
-        else None
-    )
-    if run is None:
-        raise _not_found()
-    if for_tenant.is_gone(run):
-        _tell_costs_of(request, run, documents.cost(run, balance_micros=money.balance_micros))
-        raise Problem(ReasonCode.GONE, GONE_DETAIL, run_id=str(run.run_id))
-    return run
+def _said_last(run: Run) -> RunProgress | None:
+    try:
+        with redis.client().pipeline(transaction=False) as pipeline:
+            progress.queue_last(pipeline, run.run_id)
+            return progress.last_of(pipeline.execute()[0])
+    except RedisError:
+        return None
 
 
-def _not_found() -> Problem:
-    return Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-
-
-def _shown(request: Request, run: Run, money: SeenBalance, *, status: int = 200) -> HttpResponse:
-    found = documents.document(run, balance_micros=money.balance_micros)
-    _tell_costs_of(request, run, found.cost)
+def _shown(
+    request: Request, run: Run, money: SeenBalance, *, status: int = 200, said: RunProgress | None = None
+) -> HttpResponse:
+    found = documents.document(run, balance_micros=money.balance_micros, progress=said)
+    tell_costs_of(request, run, found.cost)
     return _json_response(found, status=status)
-
-
-def _tell_costs_of(request: Request, run: Run, cost: documents.Cost) -> None:
-    """The headers repeat the body: one reading serves both."""
-    tell_costs(
-        request,
-        reserved_micros=cost.reserved_usd_micros,
-        used_micros=cost.used_usd_micros,
-        balance_micros=cost.budget_remaining_usd_micros,
-        tokens=documents.tokens_of(run),
-    )
 
 
 def _json_response(body: BaseModel, *, status: int = 200) -> HttpResponse:

@@ -20,6 +20,7 @@ from dpp_project.aws import clients, prefixes
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 from dpp_project.process_env import ENV
 from dpp_project.processes.per_process import PerProcess
+from runs.bucket.signed_bucket import SignedBucket
 from runs.bucket.signed_put import SignedPut
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._puts: PerProcess[dict[tuple[str | None, str], SignedPut]] = PerProcess(dict)
+        self._public: PerProcess[dict[tuple[str | None, str], SignedBucket]] = PerProcess(dict)
 
     def get_default_settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = super().get_default_settings()
@@ -155,9 +157,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         return count
 
     def presign_get(self, key: str, *, seconds: int) -> str:
-        return self._public_client().generate_presigned_url(
-            "get_object", Params={"Bucket": self.bucket_name, "Key": key}, ExpiresIn=seconds
-        )
+        return self._public_bucket().address_to_get(key, clients.credentials()(), seconds=seconds)
 
     def presign_put(self, key: str, *, content_type: str, size: int, seconds: int) -> str:
         """Length, type and IF_ABSENT are signed: S3 refuses another body than the one announced, and a second one."""
@@ -180,6 +180,12 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
 
     def client(self) -> "S3Client":
         return clients.s3(self.endpoint_url)
+
+    def _public_bucket(self) -> SignedBucket:
+        made, where = self._public(), (self.public_endpoint_url or self.endpoint_url, self.bucket_name)
+        if where not in made:
+            made[where] = SignedBucket.of(self._public_client(), self.bucket_name)
+        return made[where]
 
     def _public_client(self) -> "S3Client":
         return clients.s3(self.public_endpoint_url or self.endpoint_url)

@@ -18,6 +18,7 @@ import structlog
 
 from budget import services
 from budget.outcomes import AskAgain, RefundOutcome, SettleOutcome, Unavailable
+from dpp_project.observe import spans
 from runs import transitions
 from runs.claims import LOST, Claim
 from runs.models import Run
@@ -47,6 +48,11 @@ def finish(claim: Claim) -> Committed | Unfinished:
     A rebuild raises the version of claimed rows and writes their holds back: its finisher then loses the commit, takes
     its own claim again and settles once more. A finisher that finds another's token there has lost for good.
     """
+    with spans.finishing(claim.run_id, claim.trace_id, tenant_id=claim.tenant_id, actor=claim.actor):
+        return _carried_out(claim)
+
+
+def _carried_out(claim: Claim) -> Committed | Unfinished:
     for _ in range(TURNS):
         moved = _move_money(claim)
         if isinstance(moved, Unavailable):

@@ -1,21 +1,45 @@
 """A stored run told in words, for the command and the admin: the explanation, and the timeline that led there."""
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from dpp_project.heartbeats.models import ProcessHeartbeat
 from dpp_project.heartbeats.pulse import STALE_SECONDS
-from runs.models import Run, RunDispute, RunHistory
+from runs import turns
+from runs.models import Run, RunDispute, RunHistory, RunTurn
 from runs.operators import explanation
 from runs.operators.explanation import Explanation, Facts
+from runs.packs import registry
 from runs.states import MoneyState, Stage, Status
+from runs.submit.wake_worker import Lane
+
+BEFORE_MOST: Final = 1_000
 
 
 def explain(run: Run, *, now: datetime) -> Explanation:
-    return explanation.describe(_facts(run, now=now), now=now)
+    told = explanation.describe(_facts(run, now=now), now=now)
+    return replace(told, stands=f"{told.stands}{_other_prices(run)}")
+
+
+def _other_prices(run: Run) -> str:
+    """Until a claim has decided the charge. The pack is the one that this process has installed."""
+    if run.finalize_stage is not None or run.price_version is None:
+        return ""
+    try:
+        charged_by = registry.get(run.pack_type).price_list(run.price_version).version
+    except registry.UnknownPack:
+        return ""
+    if charged_by == run.price_version:
+        return ""
+    return (
+        f" The price list it was accepted under, version {run.price_version}, is gone:"
+        f" it is charged by version {charged_by}, at most what is held."
+    )
 
 
 def _facts(run: Run, *, now: datetime) -> Facts:
+    turn = RunTurn.objects.filter(run_id=run.run_id).first()
     return Facts(
         status=Status(run.status),
         money_state=MoneyState(run.money_state),
@@ -36,7 +60,33 @@ def _facts(run: Run, *, now: datetime) -> Facts:
         send_count=run.send_count,
         dead_lettered_at=run.dead_lettered_at,
         retention_until=run.retention_until,
+        in_line=_own_message(run) if turn is None else _in_line(turn),
+        kept_back_by=None if turn is None else _KEPT_BACK_BY.get(turn.stands),
     )
+
+
+_KEPT_BACK_BY: Final = {RunTurn.Stands.PARKED.value: "key", RunTurn.Stands.LIMITED.value: "tenant"}
+
+
+def _own_message(run: Run) -> str | None:
+    """Without a turn: one of its tenant's first few, in the express queue, or one of the release before."""
+    if run.dead_lettered_at is not None or Lane.EXPRESS.url == Lane.RUNS.url:
+        return None
+    return "a worker to receive its own message, in the express queue; it waits for no turn."
+
+
+def _in_line(turn: RunTurn) -> str | None:
+    if turn.stands == RunTurn.Stands.AT_WORK:
+        return None
+    if turn.stands == RunTurn.Stands.PARKED and turn.concurrency_key is not None:
+        at_work = turns.at_work(turn.tenant_id, turn.concurrency_key)
+        return f"a place of its concurrency key {turn.concurrency_key}, of which {at_work} are at work."
+    if turn.stands == RunTurn.Stands.LIMITED:
+        at_work, room = turns.at_work_of_tenant(turn.tenant_id), turns.room_of_tenant(turn.tenant_id)
+        return f"a place among its tenant's runs at work, of which there are {at_work} and may be {at_work + room}."
+    before = turns.before(turn, most=BEFORE_MOST)
+    told = f"{BEFORE_MOST:,} or more" if before == BEFORE_MOST else f"{before:,}"
+    return f"its turn in the queue of runs: {told} are before it; by priority another of its tenant's may go first."
 
 
 def _worker(run: Run, *, now: datetime) -> str | None:

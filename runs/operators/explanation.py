@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from budget.money import format_exact_usd
 from dpp_project.constants import LEASE_HEARTBEAT_INTERVAL_SECONDS, REAPER_INTERVAL_SECONDS, RESERVATION_TTL_SECONDS
+from dpp_project.durations import span
 from runs.states import MoneyState, Stage, Status
 from runs.timing import ABANDONED_AFTER_SECONDS, RECONCILE_AFTER_SECONDS, TOMBSTONE_DAYS
 
@@ -36,6 +37,10 @@ class Facts:
     send_count: int
     dead_lettered_at: datetime | None
     retention_until: datetime
+    in_line: str | None = None
+    """What it waits for in the line before the workers, or its own message's lane; None where it has neither."""
+    kept_back_by: str | None = None
+    """What has as many at work as it may: its key or its tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +106,20 @@ def _queued(facts: Facts) -> Explanation:
                 swept,
             ],
         )
+    if facts.kept_back_by is not None:
+        return Explanation(
+            stands=f"Queued, {_usd(facts.reserved_micros)} held, kept back.",
+            waits_for=facts.in_line or f"a place of its {facts.kept_back_by}.",
+            next=[
+                Next(f"the end of a run of its {facts.kept_back_by}", None, "wakes the first that is kept back"),
+                Next("the requeuer", None, "does so within a minute where that was lost, or the limit was raised"),
+                swept,
+            ],
+        )
     again = f", its message sent again {facts.send_count} times" if facts.send_count else ""
     return Explanation(
         stands=f"Queued, {_usd(facts.reserved_micros)} held{again}.",
-        waits_for="a worker to receive its message.",
+        waits_for=facts.in_line or "a worker to receive its message.",
         next=[
             Next("a worker", None, "starts it"),
             Next("the requeuer", facts.next_send_at, "sends the message again, in case it was lost"),
@@ -188,16 +203,6 @@ def _with_overdue(explanation: Explanation, now: datetime) -> Explanation:
 
 def _usd(micros: int | None) -> str:
     return f"${format_exact_usd(micros or 0)}"
-
-
-def span(length: timedelta) -> str:
-    """Two units are enough for a person."""
-    seconds = int(length.total_seconds())
-    for unit, size, lesser, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
-        if seconds >= size:
-            rest = seconds % size // part
-            return f"{seconds // size} {unit}" + (f" {rest} {lesser}" if rest else "")
-    return f"{seconds} s"
 
 
 def when(at: datetime | None, *, now: datetime) -> str:

@@ -1,5 +1,6 @@
-"""What an operator may do to runs that are open: end them, or have their message sent again. One at a time on a run's
-own page, or several from the list; each asks first, and says of each run that it left alone why.
+"""What an operator may do to runs: end open ones, have their message sent again, delete the data of ended ones. One at
+a time on a run's own page, or the first two for several from the list; each asks first, and says of each run that it
+left alone why.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +18,13 @@ from unfold.enums import ActionVariant
 from dpp_project import actors
 from dpp_project.console import confirm
 from dpp_project.reasons import ReasonCode
-from runs.finish import cancellation
-from runs.finish.cancellation import Canceled
+from runs.cancel import cancellation
+from runs.cancel.cancellation import Canceled
+from runs.finish import data_deletion
+from runs.finish.data_deletion import DataDeleted, NotEnded
 from runs.models import Run
 from runs.operators import resend
-from runs.states import MoneyState, Status
+from runs.states import MoneyState, Stage, Status
 
 SELECTED_MAX: Final = 100
 REFUSALS_TOLD: Final = 20
@@ -75,8 +78,30 @@ REQUEUE: Final = Intervention(
 )
 
 
+def _delete_data(run: Run, actor: str) -> str | None:
+    answer = data_deletion.delete_run_data(tenant_id=run.tenant_id, run_id=run.run_id, actor=actor)
+    if isinstance(answer, DataDeleted):
+        return None
+    return "it has not ended" if isinstance(answer, NotEnded) else "there is no such run"
+
+
+DELETE_DATA: Final = Intervention(
+    title="Delete its data",
+    text=(
+        "Inputs, result, files and metadata are deleted, and its owner is answered 410 from now on. What it cost stays,"
+        " in the run and in the ledger. This cannot be taken back."
+    ),
+    submit="Delete",
+    done="Data deleted",
+    not_done="Not deleted",
+    act=_delete_data,
+)
+
+
 def interventions_for(run: Run) -> set[str]:
     """Those that its state allows."""
+    if run.finalize_stage == Stage.COMMITTED:
+        return set() if run.status == Status.EXPIRED else {"delete_data"}
     if run.money_state != MoneyState.RESERVED or run.finalize_stage is not None:
         return set()
     return {"cancel", "requeue"} if run.status == Status.QUEUED else {"cancel"}
@@ -96,6 +121,10 @@ class Interventions:
     @action(description="Send again", icon="redo", permissions=["manage"])  # type: ignore[untyped-decorator]
     def requeue(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self._one(request, object_id, REQUEUE)
+
+    @action(description="Delete data", icon="delete", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
+    def delete_data(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._one(request, object_id, DELETE_DATA)
 
     @action(description="End the selected runs", permissions=["manage"])  # type: ignore[untyped-decorator]
     def cancel_selected(self, request: HttpRequest, runs: QuerySet[Run]) -> HttpResponse | None:

@@ -9,17 +9,19 @@ from django.db.models import Q, QuerySet
 
 from budget import ports
 from budget.ports import CommittedRun, RunPosition
-from dpp_project.constants import RETENTION_DAYS
 from runs import timing
+from runs.intents import OWN_FAILURES
 from runs.models import Run
 from runs.states import MoneyState, Stage
-from runs.transitions import OWN_FAILURES
 
-KEPT_FOR: Final = timedelta(days=RETENTION_DAYS + timing.TOMBSTONE_DAYS)
-"""A row goes a year after its retention, which began when it was accepted."""
+KEPT_FOR: Final = timedelta(days=timing.TOMBSTONE_DAYS - 1)
+"""A row goes a year after its retention, which its owner may end as soon as the run has. A day less: clocks differ."""
 
 _SOLD: Final = """
 SELECT run_id, pack_type, coalesce(last_error_reason_code, '') AS reason, tokens_consumed AS tokens FROM runs
+"""
+_METADATA_VALUES: Final = """
+SELECT run_id, value FROM run_metadata WHERE key = %(metadata_key)s AND tenant_id = %(tenant_id)s
 """
 
 
@@ -41,6 +43,9 @@ class CommittedRunsOfTheTable:
 
     def sold(self) -> str:
         return _SOLD
+
+    def metadata_values(self) -> str:
+        return _METADATA_VALUES
 
 
 def _committed(runs: QuerySet[Run]) -> list[CommittedRun]:

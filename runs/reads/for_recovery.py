@@ -3,16 +3,16 @@
 Ordered by one column, the longest due first; `batches` reads all of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from dpp_project.constants import RESERVATION_TTL_SECONDS
 from runs import timing
-from runs.models import WAITS_FOR_WORKER, Run
+from runs.models import WAITS_FOR_WORKER, Run, RunTurn
 from runs.states import MoneyState, Stage, Status
 
 _UNCLAIMED = Q(finalize_stage__isnull=True)
@@ -44,6 +44,13 @@ def waited_for_a_worker(*, now: datetime) -> timedelta | None:
     return None if oldest is None else max(now - oldest, timedelta())
 
 
+def open_runs(tenant_ids: Collection[str]) -> dict[str, int]:
+    """Of each of these tenants: how many of its runs hold money, which is until they end."""
+    counted = Run.objects.filter(tenant_id__in=tenant_ids, money_state=MoneyState.RESERVED)
+    counts = dict(counted.values_list("tenant_id").annotate(Count("run_id")).order_by())
+    return {tenant_id: counts.get(tenant_id, 0) for tenant_id in tenant_ids}
+
+
 def abandoned() -> QuerySet[Run]:
     """The hold auditor's: a submit that died before its money was marked."""
     return Run.objects.filter(
@@ -72,12 +79,21 @@ def claimed_without_result() -> QuerySet[Run]:
 
 
 def send_due() -> QuerySet[Run]:
-    """The requeuer's: the message may be lost. What the dead-letter consumer has taken is not sent again by this."""
-    return Run.objects.filter(
-        WAITS_FOR_WORKER,
-        dead_lettered_at__isnull=True,
-        next_send_at__lte=Now(),
-    ).order_by("next_send_at")
+    """The requeuer's: the message may be lost. What the dead-letter consumer has taken is not sent again by this, nor
+    what is kept back: it waits for no message.
+    """
+    due = Run.objects.filter(WAITS_FOR_WORKER, dead_lettered_at__isnull=True, next_send_at__lte=Now())
+    # Each is looked for where its index has it, and not in the whole line: only runs of a key are parked.
+    turns = RunTurn.objects.filter(run_id=OuterRef("run_id"))
+    parked = turns.filter(stands=RunTurn.Stands.PARKED, concurrency_key__isnull=False)
+    limited = turns.filter(stands=RunTurn.Stands.LIMITED)
+    return due.filter(~Exists(parked), ~Exists(limited)).order_by("next_send_at")
+
+
+def by_lane(due: QuerySet[Run]) -> tuple[QuerySet[Run], QuerySet[Run]]:
+    """What has a turn in the line, and what has none: an express run, or one that the release before accepted."""
+    has_turn = Exists(RunTurn.objects.filter(run_id=OuterRef("run_id")))
+    return due.filter(has_turn), due.filter(~has_turn)
 
 
 def past_retention() -> QuerySet[Run]:

@@ -1,7 +1,7 @@
 """What tenants may read of runs. Every query here is bound to one tenant; recovery's own stand in for_recovery.py."""
 
 import uuid
-from datetime import date
+from datetime import date, datetime
 from typing import Final
 
 from django.db import connection
@@ -9,9 +9,10 @@ from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
 from dpp_project import clock
+from runs.intents import FREES_ITS_KEY
 from runs.models import Run
 from runs.reads.with_inputs import RunReader
-from runs.states import MoneyState
+from runs.states import MoneyState, Status
 from tenants.models import Tenant
 
 
@@ -43,7 +44,7 @@ def is_gone(run: Run) -> bool:
     return run.retention_until <= clock.now()
 
 
-_SHOWN: Final = RunReader(sent=("run_id", "timebox_sec", "min_reliability_score", "inline"))
+_SHOWN: Final = RunReader(sent=("run_id", "timebox_sec", "min_reliability_score", "inline"), metadata=True)
 
 
 def run_of_tenant_with_inputs(tenant_id: str, run_id: uuid.UUID) -> Run | None:
@@ -56,6 +57,16 @@ def of_key(tenant_id: str, idempotency_key: str, *, run_id: uuid.UUID | None = N
     if run_id is None:
         return _SHOWN.one("runs.tenant_id = %s AND runs.idempotency_key = %s", tenant_id, idempotency_key)
     return _if_of(tenant_id, _SHOWN.one("runs.run_id = %s AND runs.idempotency_key = %s", run_id, idempotency_key))
+
+
+def tombstones_of_trace(tenant_id: str, trace_id: str, *, lineage_id: uuid.UUID, since: datetime) -> list[uuid.UUID]:
+    """Of a trace and a key with its rotations, the runs whose data are gone, and with them the Idempotency-Key.
+
+    Without those that gave their key up because their submit had failed. It reads all that the tenant was sold `since`.
+    """
+    found = Run.objects.filter(tenant_id=tenant_id, created_at__gte=since, status=Status.EXPIRED)
+    found = found.filter(trace_id=trace_id, lineage_id=lineage_id).exclude(intent_reason_code__in=FREES_ITS_KEY)
+    return list(found.order_by("created_at").values_list("run_id", flat=True))
 
 
 _TODAY: Final = """

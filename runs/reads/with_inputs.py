@@ -4,6 +4,7 @@ Django would write it anew each time, which costs 0.5 ms of CPU: five times the 
 run's whole life and most of a poll (docs/dependencies.md).
 """
 
+import json
 import uuid
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,34 +14,49 @@ from django.db import connection, models
 
 from runs.models import Run, RunInputs
 
+METADATA: Final = "(SELECT jsonb_object_agg(key, value)::text FROM run_metadata WHERE run_id = runs.run_id)"
+"""Of one run, as text; NULL of one without."""
+
 
 class RunReader:
-    """Reads one run by a condition on `runs`, with these columns of its inputs, or with all of them."""
+    """Reads one run by a condition on `runs`, with these columns of its inputs or all of them, and its metadata."""
 
-    def __init__(self, *, sent: Sequence[str] | None = None) -> None:
+    def __init__(self, *, sent: Sequence[str] | None = None, metadata: bool = False) -> None:
         self._sent: Final = sent
+        self._metadata: Final = metadata
 
     def one(self, condition: str, *values: str | uuid.UUID) -> Run | None:
         """None where there is no such row. What was sent goes before the row does: an expired run has no `sent`."""
         with connection.cursor() as cursor:
-            cursor.execute(f"{self._select} WHERE {condition}", values)
+            cursor.execute(f"SELECT {self.columns} FROM {self.tables} WHERE {condition}", values)  # noqa: S608  the models' own names
             row = cursor.fetchone()
-        if row is None:
-            return None
+        return None if row is None else self.instance(row)
+
+    def instance(self, row: Sequence[Any]) -> Run:
+        """Of a row that begins with `columns`."""
         of_run, of_sent = self._columns
         run: Run = of_run.instance(row[: of_run.width])
         if row[of_run.width] is not None:
-            run.sent = of_sent.instance(row[of_run.width :])
+            run.sent = of_sent.instance(row[of_run.width : of_run.width + of_sent.width])
+        if self._metadata and (metadata := row[of_run.width + of_sent.width]) is not None:
+            run.metadata = json.loads(metadata)
         return run
 
     @cached_property
     def _columns(self) -> tuple["_Columns", "_Columns"]:
         return _Columns(Run), _Columns(RunInputs, self._sent)
 
+    tables: Final = "runs LEFT JOIN run_inputs USING (run_id)"
+
     @cached_property
-    def _select(self) -> str:
+    def columns(self) -> str:
         names = ", ".join(name for of in self._columns for name in of.names)
-        return f"SELECT {names} FROM runs LEFT JOIN run_inputs USING (run_id)"  # noqa: S608  the models' own names
+        return f"{names}, {METADATA}" if self._metadata else names
+
+    @cached_property
+    def width(self) -> int:
+        """How many columns these are."""
+        return sum(of.width for of in self._columns) + self._metadata
 
 
 class _Columns:

@@ -74,6 +74,24 @@ def upload_missing(field: str) -> SubmitRefusal:
     )
 
 
+def workspace_waking(seconds: int) -> SubmitRefusal:
+    return SubmitRefusal(
+        reason=ReasonCode.WORKSPACE_WAKING,
+        detail="The workspace sleeps and is being woken. Nothing was held; submit again.",
+        retry_after_seconds=seconds,
+    )
+
+
+def workspace_unfit(detail: str) -> SubmitRefusal:
+    return SubmitRefusal(reason=ReasonCode.VALIDATION_FAILED, detail=detail, field="inputs.workspace_id")
+
+
+def workspaces_scope_missing() -> SubmitRefusal:
+    return SubmitRefusal(
+        reason=ReasonCode.SCOPE_MISSING, detail="This pack needs a key with the scope workspaces:write as well."
+    )
+
+
 GONE_DETAIL: Final = "The run's retention has passed."
 
 

@@ -22,6 +22,7 @@ from budget.outcomes import (
 )
 from budget.redis.windows import LeastRevisions
 from dpp_project.aws.sqs_sender import SendFailed
+from dpp_project.observe import spans
 from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.claims import LOST, SeenRun, counted_of
@@ -32,9 +33,9 @@ from runs.states import Status
 from runs.submissions import Submission
 from runs.submit import answer, key_lock, spend_dates, wake_worker
 from runs.submit.answer import BUDGET_UNAVAILABLE, IN_PROGRESS, SubmitAnswer, SubmitRefusal, Submitted
-from runs.submit.key_lock import KeyLock
+from runs.submit.key_lock import Found, KeyLock
 from runs.submit.run_of_key import ACTOR, Row, RunOfKey, cap_refusal, tell_refused
-from runs.submit.wake_worker import Wakeup
+from runs.submit.wake_worker import Lane, Wakeup
 
 log = structlog.get_logger("dpp.submit")
 
@@ -42,25 +43,27 @@ TURNS: Final = 3
 
 
 class HoldAndSend:
-    """One handler's way with one row. `balance_micros` is what was seen of the balance before."""
+    """One handler's way with one row. `found` is what was seen of the tenant's money before."""
 
-    def __init__(self, asked: Submission, lock: KeyLock, runs: RunOfKey, *, balance_micros: int | None) -> None:
+    def __init__(self, asked: Submission, lock: KeyLock, runs: RunOfKey, found: Found) -> None:
         self._asked = asked
         self._lock = lock
         self._runs = runs
-        self._balance_micros = balance_micros
+        self._balance_micros = found.money.balance_micros
+        self._lane = Lane.RUNS if asked.concurrency_key else Lane.of(found.open_runs)
 
     def carry(self, row: Row) -> SubmitAnswer:
         """Hold the price and mark it. A rebuild, or another handler, may move the row meanwhile: then look again."""
         for _ in range(TURNS):
-            outcome = money.hold(
-                tenant_id=row.tenant_id,
-                run_id=str(row.run_id),
-                reserved_micros=self._asked.reserved_micros,
-                created_at_ms=row.created_at_ms,
-                counted=counted_of(row),
-                least=self._least(row),
-            )
+            with spans.within("run hold"):
+                outcome = money.hold(
+                    tenant_id=row.tenant_id,
+                    run_id=str(row.run_id),
+                    reserved_micros=self._asked.reserved_micros,
+                    created_at_ms=row.created_at_ms,
+                    counted=counted_of(row),
+                    least=self._least(row),
+                )
             moved = self._follow(row, outcome)
             if moved is None:
                 moved = self._runs.again(row.run_id)
@@ -117,14 +120,15 @@ class HoldAndSend:
         """The row is RESERVED: make it known by its key, and wake a worker."""
         self._runs.map(row.run_id, made_at_ms=row.created_at_ms)
         try:
-            wake_worker.send(
-                Wakeup(
-                    run_id=row.run_id,
-                    tenant_id=row.tenant_id,
-                    pack_type=self._asked.pack_type,
-                    trace_id=row.trace_id,
-                )
+            wakeup = Wakeup(
+                run_id=row.run_id,
+                tenant_id=row.tenant_id,
+                pack_type=self._asked.pack_type,
+                trace_id=row.trace_id,
+                lane=self._lane,
             )
+            with spans.sending(row.run_id, row.trace_id):
+                wake_worker.send(wakeup)
         except SendFailed as error:
             log.warning("run not queued", run_id=str(row.run_id), exc_info=error)
             if (refusal := self._taken_back(row)) is not None:

@@ -19,6 +19,8 @@ from budget.redis import connection, keys, view
 from budget.redis.view import SeenBalance, SeenScopes
 from dpp_project.constants import IDEM_LOCK_TTL_SECONDS, IDEMPOTENCY_MAPPING_TTL_SECONDS
 from dpp_project.stores.lua import LuaScript
+from runs import turns
+from runs.submit import wake_worker
 
 log = structlog.get_logger("dpp.submit")
 
@@ -37,6 +39,13 @@ class TripMeter(Protocol):
 
     def missed(self, error: RedisError) -> None:
         """Redis did not answer. Raises to refuse the request."""
+
+
+class EarlyMeter(TripMeter, Protocol):
+    """One that can also meter a request before its key is known."""
+
+    def take(self) -> object:
+        """In a trip of its own. Raises to refuse the request."""
 
 
 @dataclass(slots=True)
@@ -66,31 +75,55 @@ class Found:
     locked: bool
     mapped_run_id: UUID | None
     money: SeenBalance
+    open_runs: int
+    """The tenant's holds: as many of its runs have not ended."""
+    turn: int | None
+    """Drawn for a run that is none of the few that need no turn; see turns.py."""
+    share_weight: int
     caps: SeenScopes = field(default_factory=dict)
     """Looked at where the caller knows of a cap; nothing is decided by it but a refusal."""
 
 
-def take_key_lock(lock: KeyLock, entry: TripMeter, *, capped: Sequence[str | None] = ()) -> Found:
-    """Meter the request, take the lock of its key, read its mapping and the balance: one trip.
+def take_key_lock(
+    lock: KeyLock, entry: TripMeter | None, *, capped: Sequence[str | None] = (), share_weight: int = 1
+) -> Found:
+    """Meter the request, take the lock of its key, read its mapping and the balance, draw a turn: one trip.
 
-    `capped` are the scopes that the caller knows a cap of: None for the tenant, else the lineage of its key.
+    `capped` are the scopes that the caller knows a cap of: None for the tenant, else the lineage of its key. `entry` is
+    None for a request that has been metered.
 
     Raises RedisError; then nothing is known, and a lock that was taken lapses.
     """
     pipeline = connection.client().pipeline(transaction=False)
-    entry.queue(pipeline)
+    if entry is not None:
+        entry.queue(pipeline)
     pipeline.set(lock.lock_name, lock.token, nx=True, ex=IDEM_LOCK_TTL_SECONDS)
     pipeline.hget(lock.mapping_name, "run_id")
     view.queue_balance(pipeline, lock.tenant_id)
+    turns.queue_draw(
+        pipeline,
+        tenant_id=lock.tenant_id,
+        share_weight=share_weight,
+        below=wake_worker.express_below(),
+        mapping=lock.mapping_name,
+        lock=lock.lock_name,
+        token=lock.token,
+    )
     for lineage_id in capped:
         view.queue_caps(pipeline, lock.tenant_id, lineage_id)
-    entered, locked, mapped, money, *scopes = pipeline.execute()
+    found = pipeline.execute()
+    entered = None if entry is None else found.pop(0)
+    locked, mapped, money, line, *scopes = found
+    open_runs, turn = turns.drawn(line)
     lock.held = bool(locked)
     return Found(
         entry=entered,
         locked=lock.held,
         mapped_run_id=None if mapped is None else UUID(mapped),
         money=view.seen_balance(money),
+        open_runs=open_runs,
+        turn=turn,
+        share_weight=share_weight,
         caps={lineage_id: view.seen_caps(seen) for lineage_id, seen in zip(capped, scopes, strict=True)},
     )
 

@@ -13,6 +13,16 @@ from pydantic_core import PydanticCustomError
 from budget.money import USD_PATTERN, AmountInvalid, parse_usd
 from dpp_project.constants import TIMEBOX_SECONDS_DEFAULT, TIMEBOX_SECONDS_MAX
 from dpp_project.http.bodies import validated
+from dpp_project.http.problems import FieldError, Problem
+from dpp_project.reasons import ReasonCode
+from runs.metadata import (
+    CONCURRENCY_KEY,
+    METADATA_KEY,
+    METADATA_KEYS_MAX,
+    METADATA_VALUE_LENGTH_MAX,
+    PRIORITY_DEFAULT,
+    PRIORITY_MAX,
+)
 from runs.packs import registry
 
 PROFILE_VERSION_DEFAULT: Final = "PROFILE_DPP_0_4_2_2"
@@ -64,6 +74,22 @@ class Options(_Part):
     inline: Annotated[
         int, Field(ge=0, le=1, description="1: the finished run's data stand in its own body, up to 256 KB.")
     ] = 0
+    concurrency_key: Annotated[
+        str | None,
+        Field(
+            pattern=CONCURRENCY_KEY,
+            description="Of your runs with the same key one is at work at a time, or as many as "
+            "`PUT /v1/concurrency/{key}` allows; the others wait, first come first.",
+        ),
+    ] = None
+    priority: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=PRIORITY_MAX,
+            description="Among your own runs that wait: 9 is first. Against other customers' it changes nothing.",
+        ),
+    ] = PRIORITY_DEFAULT
 
 
 class Meta(_Part):
@@ -74,6 +100,21 @@ class Meta(_Part):
     profile_version: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = PROFILE_VERSION_DEFAULT
 
 
+RunWords = Annotated[
+    dict[
+        Annotated[str, Field(pattern=METADATA_KEY)],
+        Annotated[str, Field(min_length=1, max_length=METADATA_VALUE_LENGTH_MAX)],
+    ],
+    Field(
+        max_length=METADATA_KEYS_MAX,
+        description="Your own words for the run: to find it by (`metadata[key]=value`) and to tell usage by. Not "
+        "hashed: a replay keeps the first. It stays with the run's cost for a year after the retention, so keep "
+        "personal data out of it; `DELETE /v1/runs/{run_id}/data` deletes it.",
+        examples=[{"project": "apollo", "customer": "4711"}],
+    ),
+]
+
+
 class RunCreateRequest(_Part):
     """One run: what to do, with what, for how much at most."""
 
@@ -82,6 +123,7 @@ class RunCreateRequest(_Part):
     reservation: Reservation
     options: Options = Options()
     meta: Meta = Meta()
+    metadata: RunWords = {}
     client: Annotated[
         dict[str, JsonValue], Field(description="What the caller wishes to say of itself; neither kept nor hashed.")
     ] = {}
@@ -116,4 +158,9 @@ def read(body: Any) -> RunCreateRequest:
     """The body as a request that could be carried out, or a Problem that names each wrong field."""
     name = body.get("pack_type") if isinstance(body, dict) else None
     is_known = isinstance(name, str) and name in registry.packs()
-    return validated(model_for(str(name)) if is_known else RunCreateRequest, body)
+    read = validated(model_for(str(name)) if is_known else RunCreateRequest, body)
+    least = registry.get(read.pack_type).least_timebox(read.inputs)
+    if read.reservation.timebox_sec < least:
+        said = FieldError("reservation.timebox_sec", f"must be at least {least} for these inputs")
+        raise Problem(ReasonCode.VALIDATION_FAILED, "The request has wrong fields; see errors.", errors=[said])
+    return read

@@ -5,14 +5,18 @@ from datetime import date
 from typing import Final
 from uuid import UUID
 
+from redis import RedisError
+
 from budget.caps import alerts, glance
 from budget.caps.figures import CapFigures
 from budget.outcomes import CapReached
-from runs import run_ids, transitions
+from runs import ports, run_ids, transitions, turns
 from runs.bucket import uploads
-from runs.claims import LOST
+from runs.claims import LOST, Accepted
+from runs.intents import FREES_ITS_KEY
 from runs.models import Run
 from runs.packs import registry
+from runs.packs.pack import CommandAsked
 from runs.reads import for_tenant
 from runs.reads.for_budget import created_at_ms
 from runs.states import MoneyState, Stage
@@ -21,7 +25,6 @@ from runs.submit import answer, key_lock, spend_dates
 from runs.submit.answer import IN_PROGRESS, SubmitAnswer, SubmitRefusal, Submitted
 from runs.submit.key_lock import Found, KeyLock
 from runs.submit.run_receipt import RunReceipt, run_receipt, run_receipt_of
-from runs.transitions import FREES_ITS_KEY, Accepted
 
 ACTOR: Final = "submit"
 
@@ -94,7 +97,21 @@ class RunOfKey:
         if seen.balance_micros is not None and seen.balance_micros < price_micros:
             return answer.drained(price_micros=price_micros, balance_micros=seen.balance_micros)
         absent = uploads.first_missing(tenant_id=self._asked.tenant_id, keys=pack.uploads(self._asked.inputs))
-        return None if absent is None else answer.upload_missing(absent)
+        if absent is not None:
+            return answer.upload_missing(absent)
+        return None if pack.command is None else self._sleeping(pack.command(dict(self._asked.inputs)))
+
+    def _sleeping(self, command: CommandAsked) -> SubmitRefusal | None:
+        """A workspace that sleeps is woken by this. It may fall asleep again before the worker comes."""
+        if not self._asked.may_use_workspaces:
+            return answer.workspaces_scope_missing()
+        ready = ports.workspaces().ready(tenant_id=self._asked.tenant_id, workspace_id=command.workspace_id)
+        match ready:
+            case ports.Waking(seconds):
+                return answer.workspace_waking(seconds)
+            case ports.NotUsable(detail):
+                return answer.workspace_unfit(detail)
+        return None
 
     def _capped(self) -> SubmitAnswer | Row | None:
         """Where the hold would meet a cap. One statement says what day it is and whether the key has a run."""
@@ -113,7 +130,13 @@ class RunOfKey:
     def _accepted(self) -> SubmitAnswer | Row:
         asked, run_id = self._asked, run_ids.new_run_id()
         not_before = spend_dates.latest.of(asked.tenant_id)
-        accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR, not_before=not_before)
+        turn = self._found.turn
+        if turn is None and asked.concurrency_key is not None:
+            try:
+                turn = turns.draw(tenant_id=asked.tenant_id, share_weight=self._found.share_weight)
+            except RedisError:
+                return answer.BUDGET_UNAVAILABLE  # it could hold no money, either
+        accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR, not_before=not_before, fair_pass=turn)
         if not isinstance(accepted, Accepted):
             return self.again(accepted.run_id)
         return Row(

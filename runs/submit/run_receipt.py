@@ -5,7 +5,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from budget.money import format_usd
-from dpp_project.constants import POLL_RECOMMENDED_INTERVAL_MS
+from dpp_project.constants import POLL_RECOMMENDED_INTERVAL_MS, WAIT_SECONDS_MAX
 from runs.models import Run
 from runs.states import Status
 from runs.submissions import Submission
@@ -23,6 +23,10 @@ class HeldReservation(_Part):
 
 class Poll(_Part):
     href: str = Field(examples=["/v1/runs/01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"])
+    wait_href: str = Field(
+        examples=["/v1/runs/01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e?wait=55"],
+        description="Answers as soon as the run has ended: ask this instead of polling.",
+    )
     recommended_interval_ms: int = Field(examples=[POLL_RECOMMENDED_INTERVAL_MS])
 
 
@@ -85,6 +89,10 @@ def _receipt(
             timebox_sec=timebox_sec,
             min_reliability_score=min_reliability_score,
         ),
-        poll=Poll(href=run_href(run_id), recommended_interval_ms=POLL_RECOMMENDED_INTERVAL_MS),
+        poll=Poll(
+            href=run_href(run_id),
+            wait_href=f"{run_href(run_id)}?wait={WAIT_SECONDS_MAX}",
+            recommended_interval_ms=POLL_RECOMMENDED_INTERVAL_MS,
+        ),
         meta=ReceiptMeta(trace_id=trace_id, profile_version=profile_version),
     )

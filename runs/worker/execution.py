@@ -1,6 +1,6 @@
 """One run at its worker, from the message to the end of the run. (DPP-30 to DPP-37)
 
-    read      the row and what was sent                       nothing is left
+    choose    the row and what was sent (starting.py)         nothing is left
     start     CAS to PROCESSING with a lease                  the reaper, when the lease has run out: minimum fee
     lease     the signal in Redis                             the same
     pack      in the box; the keeper renews the lease         the same
@@ -28,25 +28,26 @@ from pydantic import JsonValue
 
 from dpp_project import clock
 from dpp_project.heartbeats import pulse
-from dpp_project.observe import tracing
+from dpp_project.observe import spans, tracing
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores.postgres import DATABASE_AWAY
 from dpp_project.stores.retry_while_away import Patience
-from runs import metrics, transitions
+from runs import metrics, ports, transitions
 from runs.box.box import Box
 from runs.box.outcomes import Done, PackOutcome, Stopped
 from runs.box.running import PackRequest
-from runs.claims import LOST, Claim, new_token
+from runs.claims import LOST, Claim, Lease, new_token
 from runs.finish.finalization import Committed, Unfinished, finish
 from runs.intents import Intent
 from runs.models import Run
 from runs.packs import registry
-from runs.packs.pack import Pack
-from runs.reads import for_worker
-from runs.states import Stage, Status
-from runs.transitions import Lease
-from runs.worker import leases, store_result
+from runs.packs.pack import Pack, Reach
+from runs.states import Stage
+from runs.submit import next_of_key
+from runs.worker import leases, starting, store_result
 from runs.worker.leases import WakingMessage
+from runs.worker.starting import StartedRun
+from runs.worker.telling_progress import ProgressOfRun
 
 log = structlog.get_logger("dpp.run")
 
@@ -56,10 +57,6 @@ START_PATIENCE_SECONDS: Final = 30.0
 CLAIM_PATIENCE_SECONDS: Final = 60.0
 FINISH_PATIENCE_SECONDS: Final = 60.0
 """After it the reconciler has the run."""
-
-
-class UnknownRun(LookupError):  # noqa: N818  named for the finding
-    """No row has this id: the message is not ours."""
 
 
 class End(enum.Enum):
@@ -80,20 +77,37 @@ def _make_box() -> Box:
 box = PerProcess(_make_box)
 
 
-def execute(run_id: uuid.UUID, *, message: WakingMessage | None) -> End:
+def execute(run_id: uuid.UUID, *, message: WakingMessage | None, in_turn: bool = False) -> End:
     """See the module. Key: the run. Raises UnknownRun, UnknownPack, and what the database raises before the start.
 
-    A pack that this worker does not know is left for one that does: its message comes again.
+    `in_turn`: the message stands for one start, of the run whose turn it is, and `run_id` is the run it was sent for
+    (starting.py). A pack that this worker does not know is left for one that does: its message comes again.
     """
-    lease = Lease(run_id, f"{pulse.own_key()}-{uuid.uuid4().hex}")
-    run = _started(lease)
-    if run is None:
+    token = f"{pulse.own_key()}-{uuid.uuid4().hex}"
+    started = _started(run_id, token, in_turn=in_turn)
+    if started is None:
         metrics.STARTS_LOST.inc()
         return End.NOT_STARTED
+    end = _carried_out(started, token, message)
+    if started.concurrency_key is not None:
+        next_of_key.wake_next_if_possible(started.run.tenant_id, started.concurrency_key)
+    if started.has_limit:
+        next_of_key.wake_limited_if_possible(started.run.tenant_id)
+    return end
+
+
+def _carried_out(started: StartedRun, token: str, message: WakingMessage | None) -> End:
+    run = started.run
+    lease = Lease(run.run_id, token)
     tracing.bind(run.trace_id or tracing.current())
     metrics.QUEUE_WAIT_SECONDS.observe((clock.now() - run.created_at).total_seconds())
     _say("run started", run, version_before=run.version - 1)
-    intent = _worked(run, lease, message)
+    with spans.working(run.run_id, run.trace_id, tenant_id=run.tenant_id, pack=run.pack_type):
+        return _executed(run, lease, message, fair_pass=started.fair_pass)
+
+
+def _executed(run: Run, lease: Lease, message: WakingMessage | None, *, fair_pass: int | None) -> End:
+    intent = _worked(run, lease, message, fair_pass=fair_pass)
     if intent is None:
         metrics.LEASES_LOST.inc()
         _say("run stopped", run)
@@ -109,50 +123,45 @@ def execute(run_id: uuid.UUID, *, message: WakingMessage | None) -> End:
     return end
 
 
-def _started(lease: Lease) -> Run | None:
-    """The run, now this worker's; None when it is another's or over. A start whose answer got lost shows in the row."""
+def _started(named: uuid.UUID, lease_token: str, *, in_turn: bool) -> StartedRun | None:
+    """The run, now this worker's; None when there is none for it to start."""
     patience = Patience(seconds=START_PATIENCE_SECONDS)
+    again = False
     while True:
         try:
-            run = for_worker.read_for_worker(lease.run_id)
-            if run is None:
-                raise UnknownRun(lease.run_id)
-            if run.lease_token == lease.token and run.status == Status.PROCESSING:
-                return run
-            if run.waits_for_worker:  # a glance that spares the compare-and-set, which decides
-                registry.get(run.pack_type)
-                started = transitions.start(
-                    run_id=run.run_id, version=run.version, lease_token=lease.token, actor=ACTOR
-                )
-                if started is not LOST:
-                    run.status, run.version = Status.PROCESSING, started.version
-                    return run
+            return starting.started(named, lease_token=lease_token, in_turn=in_turn, again=again)
         except DATABASE_AWAY as error:
-            log.warning("run not started yet", run_id=str(lease.run_id), tried=patience.tried, exc_info=error)
+            again = True
+            log.warning("run not started yet", run_id=str(named), tried=patience.tried, exc_info=error)
             if not patience.lasts():
                 raise
-        else:
-            return None
 
 
 # Between start and claim: the run is held by its lease.
 
 
-def _worked(run: Run, lease: Lease, message: WakingMessage | None) -> Intent | None:
+def _worked(run: Run, lease: Lease, message: WakingMessage | None, *, fair_pass: int | None) -> Intent | None:
     """Decide how the run ends; None when another actor took it over."""
     pack = registry.get(run.pack_type)
+    progress = ProgressOfRun(str(run.run_id))
     running = box().start(
-        _job(run, pack), fetch_upload=store_result.upload_reader(run.tenant_id), log=partial(_from_pack, run)
+        _job(run, pack),
+        fetch_upload=store_result.upload_reader(run.tenant_id),
+        log=partial(_from_pack, run),
+        tell=progress,
     )
-    signal = leases.take(lease)
+    signal = leases.take(lease, fair_pass=fair_pass)
     with leases.keeper().holding(lease, message=message, stop=running.stop, has_signal=signal) as held:
         begun = time.monotonic()
         connections.close_all()  # back to the pool: it may be smaller than the slots, and the keeper needs one of it
-        outcome = running.wait()
+        with spans.within("pack in its box"):
+            outcome = running.wait()
+        progress.end()
         metrics.PACK_SECONDS.labels(pack=run.pack_type, end=_name(outcome)).observe(time.monotonic() - begun)
         if isinstance(outcome, Stopped):
             return None
-        intent = store_result.store_result(run, outcome, is_lost=lambda: held.lost)
+        with spans.within("result store"):
+            intent = store_result.store_result(run, outcome, is_lost=lambda: held.lost, said=progress.tail)
         return None if held.lost else intent
 
 
@@ -167,10 +176,34 @@ def _job(run: Run, pack: Pack[Any]) -> PackRequest:
         ceiling_micros=run.reservation_max_cost_usd_micros,
         memory_bytes=pack.memory_bytes,
         lacks=lacks,
-        reach=None if lacks else pack.reach(os.environ),
+        reach=None if lacks else _reach(run, pack),
         environment=pack.job_environment(os.environ),
         caller=run.tenant_id,
+        price_version=_price_version(run, pack),
     )
+
+
+def _price_version(run: Run, pack: Pack[Any]) -> str:
+    """Which list the run is charged by: the one it was accepted under, or the newest where that is gone."""
+    chosen = pack.price_list(run.price_version).version
+    if run.price_version not in (None, chosen):  # None: accepted before runs had one
+        log.warning(
+            "price list gone",
+            run_id=str(run.run_id),
+            tenant_id=run.tenant_id,
+            pack=run.pack_type,
+            accepted_under=run.price_version,
+            charged_by=chosen,
+        )
+    return chosen
+
+
+def _reach(run: Run, pack: Pack[Any]) -> Reach | None:
+    """What the run's own inputs name, its worker reaches; the job has no word in it."""
+    if pack.command is None:
+        return pack.reach(os.environ)
+    asked = pack.command(dict(run.sent.inputs))
+    return Reach(command=ports.workspaces().command(tenant_id=run.tenant_id, exec_id=str(run.run_id), asked=asked))
 
 
 def _from_pack(run: Run, event: str, /, **values: JsonValue) -> None:

@@ -34,9 +34,9 @@ from dpp_project.stores import redis
 from dpp_project.stores.lua import LuaScript
 from dpp_project.stores.postgres import DATABASE_AWAY
 from dpp_project.stores.redis import RedisError
-from runs import transitions
+from runs import transitions, turns
+from runs.claims import Lease
 from runs.lease_key import lease_key
-from runs.transitions import Lease
 
 if TYPE_CHECKING:
     import uuid
@@ -48,10 +48,17 @@ WATCH_SECONDS: Final = 0.75
 _RENEW: Final = LuaScript(Path(__file__).parents[1] / "lua" / "renew_lease.lua")
 
 
-def take(lease: Lease) -> bool:
-    """The signal that a cancel takes away. Without Redis the run goes on without it."""
+def take(lease: Lease, *, fair_pass: int | None = None) -> bool:
+    """The signal that a cancel takes away. Without Redis the run goes on without it.
+
+    In the same trip the turn that it started in is noted: none that is drawn later is before it.
+    """
     try:
-        return bool(redis.client().set(lease_key(lease.run_id), lease.token, nx=True, ex=LEASE_TTL_SECONDS))
+        pipeline = redis.client().pipeline(transaction=False)
+        pipeline.set(lease_key(lease.run_id), lease.token, nx=True, ex=LEASE_TTL_SECONDS)
+        if fair_pass is not None:
+            turns.queue_note(pipeline, fair_pass=fair_pass)
+        return bool(pipeline.execute()[0])
     except RedisError as error:
         log.warning("lease without its signal", run_id=str(lease.run_id), exc_info=error)
         return False
@@ -124,7 +131,7 @@ class Keeper:
                     self.beat(held)
                 grown = time.monotonic() - self._watch_seconds
                 self.watch([one for one in held if one.since <= grown])
-            except Exception as error:
+            except Exception as error:  # the thread must go on: without it each lease runs out
                 log.exception("leases not looked after, trying again", exc_info=error)
 
     def _now_held(self) -> list[HeldLease]:

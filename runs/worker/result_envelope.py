@@ -6,7 +6,7 @@ its size and SHA-256. Pure: nothing here reads a clock, a table or the bucket.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 from budget.money import format_usd
 from runs.box.outcomes import Done, Failed
 from runs.bucket import storage
+from runs.intents import StoredArtifact
 from runs.models import Run
 from runs.packs.pack import Artifact
 from runs.states import Status
@@ -42,12 +43,25 @@ class Envelope:
 
     document: StoredFile
     files: tuple[StoredFile, ...]
+    artifacts: Mapping[str, StoredArtifact]
+    """What the row says of the files, by name."""
 
 
-def seal_envelope(run: Run, outcome: Done | Failed, *, used_micros: int, generated_at: datetime) -> Envelope:
-    """The envelope of a run that its worker ended. `used_micros` is what the claim will charge."""
+def seal_envelope(
+    run: Run,
+    outcome: Done | Failed,
+    *,
+    used_micros: int,
+    generated_at: datetime,
+    said: Sequence[Mapping[str, Any]] = (),
+) -> Envelope:
+    """The envelope of a run that its worker ended. `used_micros` is what the claim will charge; `said` the last of what
+    the pack told of its progress.
+    """
     prefix = storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
     document = _document(run, outcome, used_micros=used_micros, generated_at=generated_at)
+    if said:
+        document["logs"]["progress_log"] = [*said]
     files = [*outcome.artifacts] if isinstance(outcome, Done) else []
     _move_what_does_not_fit(document, files)
     document["artifacts"] = {
@@ -60,6 +74,10 @@ def seal_envelope(run: Run, outcome: Done | Failed, *, used_micros: int, generat
             content_type=storage.ENVELOPE_CONTENT_TYPE,
         ),
         files=tuple(StoredFile(_key(file, prefix), file.content, file.content_type) for file in files),
+        artifacts={
+            name: StoredArtifact(content_type=one["content_type"], size=one["size"], sha256=one["sha256"])
+            for name, one in document["artifacts"].items()
+        },
     )
 
 

@@ -1,8 +1,9 @@
 """The worker's side of the bucket: its run's result into it, its tenant's uploads out of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
@@ -28,19 +29,22 @@ UNFIT: Final = "The result holds what no document can."
 STORE_AWAY: Final = (BotoCoreError, ClientError, OSError)
 
 
-def store_result(run: Run, outcome: Done | Failed, *, is_lost: Callable[[], bool]) -> Intent:
+def store_result(
+    run: Run, outcome: Done | Failed, *, is_lost: Callable[[], bool], said: Iterable[Mapping[str, Any]] = ()
+) -> Intent:
     """Store the envelope, and answer what the claim is to write. Only the worker does this, and before its claim.
 
     Died after it: an object that no row points to, gone with the run's prefix at the end of its retention.
     A bucket that stays away costs the tenant the minimum fee at most: there is no result to sell.
     """
     intent = _intent(run, outcome)
+    seal = partial(result_envelope.seal_envelope, run, generated_at=clock.now(), said=[*said])
     try:
-        sealed = result_envelope.seal_envelope(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
+        sealed = seal(outcome, used_micros=intent.charge_micros)
     except (RecursionError, ValueError):  # nested as deep as can be read, and not as deep as can be written
         outcome = Failed(reason=ReasonCode.PACK_FAILED, detail=UNFIT, tokens=outcome.tokens)
         intent = _intent(run, outcome)
-        sealed = result_envelope.seal_envelope(run, outcome, used_micros=intent.charge_micros, generated_at=clock.now())
+        sealed = seal(outcome, used_micros=intent.charge_micros)
     pointer = _stored(run, sealed, is_lost)
     if pointer is None and isinstance(outcome, Done):
         lost = Failed(reason=ReasonCode.RESULT_LOST, detail="The result could not be stored.", tokens=outcome.tokens)
@@ -81,7 +85,9 @@ def _stored(run: Run, sealed: Envelope, is_lost: Callable[[], bool]) -> ResultPo
                 del files[0]
             document = sealed.document
             sha256 = bucket.put(document.key, document.content, content_type=document.content_type)
-            return ResultPointer(bucket=str(bucket.bucket_name), key=document.key, sha256=sha256)
+            return ResultPointer(
+                bucket=str(bucket.bucket_name), key=document.key, sha256=sha256, artifacts=sealed.artifacts
+            )
         except STORE_AWAY as error:
             log.warning(
                 "bucket does not take the envelope", run_id=str(run.run_id), tried=patience.tried, exc_info=error

@@ -5,6 +5,9 @@ Order: claim by compare-and-set, tell the worker by deleting its lease in Redis,
 finish and cancel one wins the row; a canceler that loses reads again and decides by what it finds. Dying after the
 claim leaves its intent to the reconciler; the worker finds its lease gone within 2 s, or, without Redis, at its next
 heartbeat, and stops the pack without touching money or pointers.
+
+Then the next of its concurrency key, or of a tenant with a limit, is woken: the end is what makes room, and its pack
+has up to those 2 s to stop. Dying before that, or money that cannot move, leaves the waking to the requeuer's minute.
 """
 
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from uuid import UUID
 
 import structlog
 from django.db import transaction
+from django.db.models import Subquery
 from redis import RedisError
 
 from dpp_project.audit import trail
@@ -23,9 +27,11 @@ from runs.claims import LOST, Claimed, Lost
 from runs.finish.finalization import Committed, Unfinished, finish
 from runs.intents import Intent
 from runs.lease_key import lease_key
-from runs.models import Run
+from runs.models import Run, RunTurn
 from runs.reads import for_tenant
 from runs.states import Status
+from runs.submit import next_of_key
+from tenants.models import Tenant
 
 log = structlog.get_logger("dpp.run")
 
@@ -58,11 +64,13 @@ def cancel(
             return None
         if run.finalize_stage is not None:
             return NotCancelable(run)
+        line = _line_of(run)
         claimed = _claimed(run, reason, actor)
         if claimed is not LOST:
             if run.status == Status.PROCESSING:
                 _tell_worker(run_id)
             finished = finish(claimed.claim)
+            _wake_next(line)
             how = "committed" if isinstance(finished, Committed) else finished.value
             log.info("run canceled", run_id=str(run_id), tenant_id=tenant_id, finished=how)
             return Canceled(
@@ -70,6 +78,29 @@ def cancel(
             )
     assert run is not None  # noqa: S101  it was read in every turn
     return NotCancelable(run)  # it moved under us each time: start and finish have been faster
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    tenant_id: str
+    concurrency_key: str | None
+    has_limit: bool
+
+
+def _line_of(run: Run) -> _Line:
+    """Read before the claim, which takes a run that waits out of it."""
+    key = RunTurn.objects.filter(run_id=run.run_id).values("concurrency_key")
+    tenant = Tenant.objects.filter(tenant_id=run.tenant_id)
+    most, concurrency_key = tenant.values_list("most_at_work", Subquery(key)).get()
+    return _Line(run.tenant_id, concurrency_key, has_limit=most is not None)
+
+
+def _wake_next(line: _Line) -> None:
+    """One that was only woken, and is canceled in the line, gives its place back as well."""
+    if line.concurrency_key is not None:
+        next_of_key.wake_next_if_possible(line.tenant_id, line.concurrency_key)
+    if line.has_limit:
+        next_of_key.wake_limited_if_possible(line.tenant_id)
 
 
 def _claimed(run: Run, reason: ReasonCode, actor: str) -> Claimed | Lost:
