@@ -3,9 +3,8 @@
 import multiprocessing
 import os
 
-from django.core.wsgi import get_wsgi_application
-
 from dpp_project.processes import parent_death
+from dpp_project.processes.loading import without_collections
 
 # Granian's worker processes share the listening port: one that outlived a killed master would go on serving old code.
 _parent = multiprocessing.parent_process()
@@ -14,12 +13,19 @@ if _parent is not None and _parent.pid is not None:
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
 
-django = get_wsgi_application()
+with without_collections():
+    from django.core.wsgi import get_wsgi_application
 
-from dpp_project.api_server.connections import ConnectionLimits  # noqa: E402  what these import needs Django's settings
-from dpp_project.api_server.host import ApiHost, HostLimits  # noqa: E402
-from dpp_project.heartbeats.pulse import Pulse  # noqa: E402
-from dpp_project.settings import ENV  # noqa: E402
+    django = get_wsgi_application()
+
+    from dpp_project.api_server.connections import ConnectionLimits  # what these import needs Django's settings
+    from dpp_project.api_server.host import ApiHost, HostLimits
+    from dpp_project.heartbeats.pulse import Pulse
+    from dpp_project.lifecycle.host_care import HostCare
+    from dpp_project.observe import spans
+    from dpp_project.settings import ENV
+
+    spans.start("api")
 
 application = ApiHost(
     django,
@@ -32,5 +38,7 @@ application.pulse = Pulse(
     service="api",
     slots=ENV.DPP_API_THREADS,
     progress=lambda: application.answered,
+    turns=lambda: application.turns,
     address=f"{ENV.DPP_API_HOST}:{ENV.DPP_API_PORT}",
 )
+application.care = HostCare()

@@ -3,9 +3,9 @@
     celery -A dpp_project.celery worker
     celery -A dpp_project.celery beat
 
-One queue carries runs and nothing else. Jobs do not travel through it: a job that must recover from a lost or a full
-queue cannot wait behind 10,000 runs for it, so beat's scheduler runs them in its own process
-(dpp_project/jobs/scheduler.py).
+Two queues carry runs and nothing else; celery_sqs/lanes.py says which run takes which. Jobs do not travel through
+them: a job that must recover from a lost or a full queue cannot wait behind 10,000 runs for it, so beat's scheduler
+runs them in its own process (dpp_project/jobs/scheduler.py).
 
 A worker is one process whose slots are threads (celery_sqs/slots.py); the packs run in processes of their own, in its
 box. What the slots share is made before they start: `worker_init` is sent once, on the main thread.
@@ -23,9 +23,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import celery
+import kombu
 import structlog
 from celery import signals
 
@@ -36,13 +38,19 @@ from django.apps import apps
 from django.db import connections
 
 from dpp_project import clock, constants
+from dpp_project.celery_sqs import lanes
 from dpp_project.observe import logging as dpp_logging
-from dpp_project.observe import tracing
+from dpp_project.observe import spans, tracing
+from dpp_project.observe.log_files import AppendedFile, path_of
 from dpp_project.process_env import ENV
-
-QUEUE = "runs"
+from dpp_project.processes.loading import without_collections
 
 log = structlog.get_logger("dpp.task")
+
+QUEUES = {lanes.RUNS: ENV.DPP_QUEUE_URL} | (
+    {lanes.EXPRESS: ENV.DPP_EXPRESS_QUEUE_URL} if ENV.DPP_EXPRESS_QUEUE_URL else {}
+)
+SLOTS = ENV.DPP_WORKER_CONCURRENCY + (lanes.express_slots(ENV.DPP_WORKER_CONCURRENCY) if len(QUEUES) > 1 else 0)
 
 
 class Task(celery.Task):  # type: ignore[type-arg]
@@ -54,12 +62,15 @@ app = celery.Celery("dpp", task_cls=Task, fixups=[])
 app.conf.update(
     broker_url="sqs://",
     broker_transport="dpp_project.celery_sqs.transport:Transport",
-    broker_transport_options={"predefined_queues": {QUEUE: {"url": ENV.DPP_QUEUE_URL}}, "polling_interval": 0},
+    broker_transport_options={
+        "predefined_queues": {name: {"url": url} for name, url in QUEUES.items()},
+        "polling_interval": 0,
+    },
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
-    task_default_queue=QUEUE,
+    task_default_queue=lanes.RUNS,
     task_create_missing_queues=False,
-    task_queues=None,
+    task_queues=[kombu.Queue(name) for name in QUEUES],
     task_acks_late=True,
     task_acks_on_failure=False,  # an unforeseen exception is redriven, and ends where someone sees it
     task_ignore_result=True,
@@ -70,7 +81,7 @@ app.conf.update(
     worker_consumer="dpp_project.celery_sqs.consumer:Consumer",
     worker_pool="dpp_project.celery_sqs.slots:TaskPool",
     worker_max_memory_per_child=ENV.DPP_WORKER_MEMORY_MB * 1_024,  # the pool takes it for the process
-    worker_concurrency=ENV.DPP_WORKER_CONCURRENCY,
+    worker_concurrency=SLOTS,
     worker_prefetch_multiplier=1,  # in flight = concurrency exactly: a message must not grow old inside a worker
     worker_enable_remote_control=False,
     worker_send_task_events=False,
@@ -86,8 +97,9 @@ app.conf.update(
 @signals.import_modules.connect
 def set_up_django(sender: Any, **_: Any) -> None:
     if sender is app:
-        django.setup()
-        sender.autodiscover_tasks([config.name for config in apps.get_app_configs()], force=True)
+        with without_collections():
+            django.setup()
+            sender.autodiscover_tasks([config.name for config in apps.get_app_configs()], force=True)
 
 
 @signals.celeryd_init.connect
@@ -102,22 +114,39 @@ def speak_in_lines(**_: Any) -> None:
 def _say(message: str, _stream: Any = None) -> None:
     """Past `logging`, whose stream may be in the middle of a line when the signal comes."""
     line = {"event": message, "level": "info", "logger": "celery", "timestamp": clock.now().isoformat()}
-    os.write(sys.stdout.fileno(), (json.dumps(line | {"service": ENV.DPP_SERVICE}) + "\n").encode())
+    said = (json.dumps(line | {"service": ENV.DPP_SERVICE}) + "\n").encode()
+    if ENV.DPP_LOG_DIR is None:
+        os.write(sys.stdout.fileno(), said)
+    else:
+        AppendedFile(path_of(Path(ENV.DPP_LOG_DIR), "system")).write(said)  # of its own: no lock is taken
 
 
 @signals.setup_logging.connect
 def configure_logging(**_: Any) -> None:
-    dpp_logging.configure(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL)
+    dpp_logging.configure(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL, folder=ENV.DPP_LOG_DIR)
     # One line for each task is ours (end_task); Celery's own would repeat it, and quote what a task raised.
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
     logging.getLogger("celery.app.trace").setLevel(logging.CRITICAL)
+
+
+@signals.worker_init.connect
+@signals.beat_init.connect
+def start_spans(**_: Any) -> None:
+    spans.start(ENV.DPP_SERVICE)
 
 
 @signals.worker_ready.connect
 def say_that_the_worker_lives(**_: Any) -> None:
     from celery.worker import state
 
-    _live(slots=ENV.DPP_WORKER_CONCURRENCY, progress=lambda: state.all_total_count[0])
+    from dpp_project.celery_sqs import transport
+
+    done = state.all_total_count
+    _live(
+        slots=SLOTS,
+        progress=lambda: done[0],
+        turns=lambda: done[0] + transport.polls_answered(),
+    )
 
 
 @signals.beat_init.connect
@@ -126,12 +155,16 @@ def say_that_beat_lives(sender: Any, **_: Any) -> None:
     _live(slots=len(entries), progress=lambda: sum(entry.total_run_count for entry in list(entries.values())))
 
 
-def _live(*, slots: int, progress: Callable[[], int]) -> None:
+def _live(*, slots: int, progress: Callable[[], int], turns: Callable[[], int] | None = None) -> None:
     from dpp_project.heartbeats.pulse import Pulse  # a table: it needs the apps
+    from dpp_project.lifecycle.host_care import HostCare
 
-    pulse = Pulse(service=ENV.DPP_SERVICE, slots=slots, progress=progress)
+    pulse = Pulse(service=ENV.DPP_SERVICE, slots=slots, progress=progress, turns=turns)
     pulse.start()
     atexit.register(pulse.stop)
+    care = HostCare()
+    care.start()
+    atexit.register(care.stop)
 
 
 @signals.worker_shutting_down.connect

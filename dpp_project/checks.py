@@ -105,18 +105,27 @@ def refuse_unsafe_redis() -> None:
 @register(deploy=True)
 def queue_as_provisioned(app_configs: Configs, **_kwargs: Any) -> list[CheckMessage]:
     del app_configs
-    try:
-        answer = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])
-    except Exception as error:  # noqa: BLE001  botocore's classes are many; the finding is the same
-        return [Warning(f"The queue was not asked: {type(error).__name__}.", hint="See DPP_QUEUE_URL.", id="dpp.W004")]
-    return list(
-        _queue_faults(
-            "The queue",
-            answer["Attributes"],
-            visibility_seconds=constants.QUEUE_VISIBILITY_SECONDS,
-            receives=constants.QUEUE_MAX_RECEIVES,
-        )
-    )
+    queues = {
+        "The queue": ("DPP_QUEUE_URL", ENV.DPP_QUEUE_URL),
+        "The express queue": ("DPP_EXPRESS_QUEUE_URL", ENV.DPP_EXPRESS_QUEUE_URL),
+    }
+    found: list[CheckMessage] = []
+    for which, (variable, url) in queues.items():
+        if url is None:
+            continue
+        try:
+            answer = clients.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+        except Exception as error:  # noqa: BLE001  botocore's classes are many; the finding is the same
+            said = f"{which} was not asked: {type(error).__name__}."
+            found.append(Warning(said, hint=f"See {variable}.", id="dpp.W004"))
+        else:
+            found += _queue_faults(
+                which,
+                answer["Attributes"],
+                visibility_seconds=constants.QUEUE_VISIBILITY_SECONDS,
+                receives=constants.QUEUE_MAX_RECEIVES,
+            )
+    return found
 
 
 def _queue_faults(

@@ -40,6 +40,15 @@ def _url(*schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _origin_of_names(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("must be an origin alone, as https://apps.example, without a path or an end slash")
+    if all(character in "0123456789.:[]" for character in parts.netloc) or ":" in (parts.hostname or ""):
+        raise ValueError("must be a name: below an address there are no names")
+    return value
+
+
 def _known_zone(value: str) -> str:
     if value not in available_timezones():
         raise ValueError("is not a time zone of the tz database")
@@ -71,6 +80,7 @@ CommaList = Annotated[list[str], BeforeValidator(_comma_list)]
 EncryptionKeys = Annotated[CommaList, AfterValidator(_encryption_keys)]
 NetworkList = Annotated[CommaList, AfterValidator(_networks)]
 Tcp = Annotated[int, Field(ge=1, le=65_535)]
+Days = Annotated[int, Field(ge=1, le=3_650)]
 
 
 class Environment(BaseModel):
@@ -95,6 +105,10 @@ class Environment(BaseModel):
     )
     DPP_QUEUE_URL: HttpUrl = Field(description="SQS queue that wakes the workers.")
     DPP_DLQ_URL: HttpUrl = Field(description="SQS queue for messages that three receives did not finish.")
+    DPP_EXPRESS_QUEUE_URL: HttpUrl | None = Field(
+        default=None,
+        description="SQS queue for the runs of tenants with fewer than four open; unset: all wait in one queue.",
+    )
     DPP_EVENTS_QUEUE_URL: HttpUrl | None = Field(
         default=None, description="SQS queue of events; unset: runs are sold, events wait in Postgres."
     )
@@ -102,6 +116,15 @@ class Environment(BaseModel):
         default=None, description="SQS queue for messages of events that 100 receives did not finish."
     )
     DPP_BUCKET: str = Field(default="dpp-results", min_length=3, description="S3 bucket for results and uploads.")
+    DPP_ARCHIVE_BUCKET: str = Field(
+        default="dpp-archives", min_length=3, description="S3 bucket for the archives of workspaces, and nothing else."
+    )
+    DPP_ARCHIVE_MB_MAX: int = Field(
+        default=160_000,
+        ge=16,
+        le=160_000,
+        description="Mebibytes that one archive may have, packed; 10,000 parts are all that S3 takes.",
+    )
     DPP_UPLOAD_MB_PER_TENANT: int = Field(
         default=5_000, ge=50, le=10_000_000, description="Megabytes that one tenant's uploaded files may hold together."
     )
@@ -133,6 +156,15 @@ class Environment(BaseModel):
         default=None,
         description="Folder that the processes of a machine count into, so that `/metrics` adds them up; "
         "unset: one in the folder for temporary files, for this user and database.",
+    )
+
+    OTEL_EXPORTER_OTLP_ENDPOINT: HttpUrl | None = Field(
+        default=None,
+        description="Collector that traces are sent to by OTLP over HTTP; unset: none are made. The SDK reads the "
+        "other OTEL_* variables by itself.",
+    )
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: HttpUrl | None = Field(
+        default=None, description="The same, as the whole address: nothing is appended to it."
     )
 
     DPP_API_HOST: str = Field(default="127.0.0.1", description="Address the API listens on.")
@@ -218,21 +250,122 @@ class Environment(BaseModel):
         default=None, description="PEM file of an authority that webhooks trust beside the public ones."
     )
 
+    DPP_WORKSPACES_DRIVER: Literal["process", "docker"] | None = Field(
+        default=None, description="What holds workspaces at this host; unset: none are sold here."
+    )
+    DPP_WORKSPACES_DRIVER_ID: str = Field(
+        default="local",
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
+        description="Name of this host, or of its Docker daemon, among all that hold workspaces. Never changed: its "
+        "workspaces belong to it by this name.",
+    )
+    DPP_WORKSPACES_DIR: str = Field(
+        default="workspaces", min_length=1, description="Folder of the process driver's volumes and records."
+    )
+    DPP_WORKSPACES_HOST: str = Field(
+        default="127.0.0.1",
+        description="Address that the process of workspaces listens on, for API and workers alone: where those run on "
+        "other hosts, one of a private network.",
+    )
+    DPP_WORKSPACES_PORT: int = Field(
+        default=0, ge=0, le=65_535, description="Its port; 0: any free one, which it tells them."
+    )
+    DPP_WORKSPACES_URL: Annotated[HttpUrl, AfterValidator(_origin_of_names)] | None = Field(
+        default=None,
+        description="Origin below which browsers reach workspaces, each at a name of its own: at "
+        "`https://apps.example` a workspace is `https://{workspace_id}.apps.example`. A domain that nothing else uses. "
+        "Unset: no links for browsers.",
+    )
+    DPP_WORKSPACES_PROXY_HOST: str = Field(
+        default="127.0.0.1", description="Address that the workspaces' proxy listens on."
+    )
+    DPP_WORKSPACES_PROXY_PORT: Tcp | None = Field(
+        default=None, description="Its port; unset: nothing in a workspace is reached over HTTP."
+    )
+    DPP_WORKSPACES_IMAGES: CommaList = Field(
+        default=[], description="Images that a workspace in Docker may run, comma-separated; the first is the default."
+    )
+    DPP_WORKSPACES_PER_TENANT: int = Field(
+        default=20, ge=1, le=10_000, description="Workspaces that one tenant may have, those being deleted included."
+    )
+    DPP_WORKSPACES_RUNNING_PER_TENANT: int = Field(
+        default=5, ge=1, le=10_000, description="Workspaces of one tenant that may be asked to run at once."
+    )
+    DPP_WORKSPACES_MB_PER_TENANT: int = Field(
+        default=20_000,
+        ge=1,
+        le=100_000_000,
+        description="Megabytes that the volumes of one tenant's workspaces may hold together before no further volume "
+        "is made or restored, and those that run are put to rest when it is measured: every few minutes. As much may "
+        "their archives hold before no further workspace is made.",
+    )
+    DPP_WORKSPACES_FREE_MB: int = Field(
+        default=10_000,
+        ge=0,
+        le=100_000_000,
+        description="Megabytes free on the disk of the volumes, below which those that run are measured every few "
+        "seconds. A disk that is smaller than what all tenants may hold can fill up all the same.",
+    )
+
     DPP_RATE_LIMIT_ON_REDIS_FAILURE: Literal["open", "closed"] = Field(
         default="open", description="Redis away: `open` lets requests pass unmetered, `closed` answers 503."
     )
     DPP_LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Least level.")
-    DPP_SERVICE: Literal["api", "worker", "reaper", "events", "command"] = Field(
+    DPP_LOG_DIR: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder that the services of a host log into: system, tasks, metrics and events, rotated there; "
+        "unset: standard output.",
+    )
+    DPP_LOG_MAX_MB: int = Field(
+        default=100, ge=1, le=100_000, description="Megabytes of a log file, above which it is rotated."
+    )
+    DPP_LOGS_TOTAL_MB: int = Field(
+        default=4_000,
+        ge=1,
+        le=10_000_000,
+        description="Megabytes that all log files of a host may have; above it the oldest rotated ones go before their "
+        "days.",
+    )
+    DPP_LOGS_DAYS: Days = Field(default=7, description="Days that a rotated log file stays.")
+    DPP_QUEUE_DAYS: Days = Field(
+        default=7, description="Days that events, tasks and messages of automations stay after they ended."
+    )
+    DPP_RESULTS_DAYS: Days = Field(default=7, description="Days that results of automations' tasks stay.")
+    DPP_PROMPTS_DAYS: Days = Field(default=3, description="Days that the prompts of automations' tasks stay.")
+    DPP_SESSION_LOGS_DAYS: Days = Field(default=7, description="Days that the session logs of automations' tasks stay.")
+    DPP_SEEN_DAYS: Days = Field(
+        default=30, description="Days that an event's id is remembered, so that it is not taken twice."
+    )
+    DPP_DATABASE_DISK_GB: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="Gigabytes of the disk that Postgres lies on, which it cannot be asked for; unset: when it will be "
+        "full is not said.",
+    )
+    DPP_SERVICE: Literal["api", "worker", "reaper", "events", "workspaces", "command"] = Field(
         default="command", description="Which part this process is, in its logs."
     )
     DPP_REPORT_TIME_ZONE: Annotated[str, AfterValidator(_known_zone)] = Field(
         default="Asia/Seoul", description="Zone of report times and file names."
+    )
+    DPP_AUTOMATIONS_NOTIFY: str | None = Field(
+        default=None,
+        pattern=r"^(slack:([a-z0-9][a-z0-9_-]{0,63}/)?[A-Z0-9]{1,32}|webhook:[a-z0-9][a-z0-9_-]{0,63})$",
+        description="Where automations say what no rule has a place for, the daily report and the platform's alarms "
+        "too: `slack:C012345`, `slack:team/C012345` for one of several Slack sources, or `webhook:crm`, a hook source.",
     )
     DPP_SOLO_LIMIT_USD: str = Field(
         default="10000.0000",
         pattern=r"^(0|[1-9][0-9]{0,9})\.[0-9]{4}$",
         description="Most that one person may move in one act, in dollars with four decimals; more takes a ticket and "
         "a second person.",
+    )
+    DPP_MCP_CONFIRM_USD: str = Field(
+        default="10.0000",
+        pattern=r"^(0|[1-9][0-9]{0,9})\.[0-9]{4}$",
+        description="Above this hold, in dollars with four decimals, a person must agree to what an agent buys by MCP.",
     )
     DPP_TICKET_STALE_SECONDS: int = Field(
         default=86_400,

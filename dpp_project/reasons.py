@@ -13,13 +13,17 @@ class ReasonCode(StrEnum):
     CAPS_PROTECTED = "CAPS_PROTECTED"
     EXECUTION_DISABLED = "EXECUTION_DISABLED"
     APPROVAL_REQUIRED = "APPROVAL_REQUIRED"
+    CONFIRMATION_REQUIRED = "CONFIRMATION_REQUIRED"
     MALFORMED_REQUEST = "MALFORMED_REQUEST"
     VALIDATION_FAILED = "VALIDATION_FAILED"
     NOT_FOUND = "NOT_FOUND"
     METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
     NOT_ACCEPTABLE = "NOT_ACCEPTABLE"
     CONFLICT = "CONFLICT"
+    PRECONDITION_FAILED = "PRECONDITION_FAILED"
     UPLOAD_SPACE_FULL = "UPLOAD_SPACE_FULL"
+    WORKSPACE_WAKING = "WORKSPACE_WAKING"
+    WORKSPACE_QUOTA_REACHED = "WORKSPACE_QUOTA_REACHED"
     GONE = "GONE"
     REQUEST_TIMEOUT = "REQUEST_TIMEOUT"
     PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"
@@ -34,6 +38,7 @@ class ReasonCode(StrEnum):
     IDEMPOTENCY_IN_PROGRESS = "IDEMPOTENCY_IN_PROGRESS"
     QUEUE_ENQUEUE_FAILED = "QUEUE_ENQUEUE_FAILED"
     RUN_NOT_CANCELABLE = "RUN_NOT_CANCELABLE"
+    RUN_NOT_ENDED = "RUN_NOT_ENDED"
     ENGINE_UNAVAILABLE = "ENGINE_UNAVAILABLE"
     WORKER_TIMEOUT = "WORKER_TIMEOUT"
     TIMEBOX_EXCEEDED = "TIMEBOX_EXCEEDED"
@@ -91,6 +96,12 @@ REASONS: dict[ReasonCode, Reason] = {
         "It moves more money than one person may move alone (DPP_SOLO_LIMIT_USD). Nothing was changed.",
         "Open the ticket that `detail` names, and have another operator approve it.",
     ),
+    ReasonCode.CONFIRMATION_REQUIRED: Reason(
+        403,
+        "Confirmation required",
+        "An agent wants to buy by MCP for more than it may without a person.",
+        "Ask the person, and call again with `confirm: true`. Nothing was held.",
+    ),
     ReasonCode.MALFORMED_REQUEST: Reason(
         400,
         "Malformed request",
@@ -135,6 +146,18 @@ REASONS: dict[ReasonCode, Reason] = {
         " for an hour, and longer where its file came. No address was given.",
         "Wait for the moment that `detail` names, when the oldest file is deleted, send smaller files, or ask your"
         " operator for more room.",
+    ),
+    ReasonCode.PRECONDITION_FAILED: Reason(
+        412,
+        "It has changed since you read it",
+        "The If-Match header names another generation than the present one. Nothing was changed.",
+        "Read it again, look at what changed, and send its new ETag as If-Match.",
+    ),
+    ReasonCode.WORKSPACE_QUOTA_REACHED: Reason(
+        409,
+        "No room for the workspace",
+        "Your workspaces are as many, run as many at once, or hold as many bytes, as they may. Nothing was changed.",
+        "Delete, archive or put one to sleep as `detail` says, or ask your operator for more room.",
     ),
     ReasonCode.GONE: Reason(
         410,
@@ -221,6 +244,18 @@ REASONS: dict[ReasonCode, Reason] = {
         "Run cannot be canceled",
         "The run is finishing or has ended.",
         "Read the run; `detail` gives its state.",
+    ),
+    ReasonCode.RUN_NOT_ENDED: Reason(
+        409,
+        "Run has not ended",
+        "Data of a run are deleted when it has ended; this one is open, and nothing was changed.",
+        "Wait for its end, or cancel it; `detail` gives its state.",
+    ),
+    ReasonCode.WORKSPACE_WAKING: Reason(
+        409,
+        "Workspace waking",
+        "The workspace slept when it was asked for. It is being woken; nothing was run and nothing was held.",
+        "Send the same request again after `Retry-After`.",
     ),
     ReasonCode.ENGINE_UNAVAILABLE: Reason(
         503,

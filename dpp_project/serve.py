@@ -1,4 +1,4 @@
-"""How each process of the platform is started, everywhere: `python -m dpp_project.serve api|worker|beat|events`.
+"""How each process of the platform is started, everywhere: `python -m dpp_project.serve PART`.
 
 It checks the environment, refuses a Redis that would drop money, makes a folder for its counts, and then becomes the
 server: one process, one pid, signals arrive where they belong.
@@ -14,6 +14,7 @@ from pathlib import Path
 from dpp_project import env
 from dpp_project.env import Environment
 from dpp_project.observe import logging as dpp_logging
+from dpp_project.observe.log_files import LogFiles
 
 API_DRAIN_SECONDS = 15
 API_HEADER_SECONDS = 5
@@ -54,7 +55,11 @@ def beat(_values: Environment) -> list[str]:
 
 
 def events(_values: Environment) -> list[str]:
-    return [sys.executable, "-m", "dpp_project.events_server"]
+    return [sys.executable, "-m", "dpp_project.loops_server", "events"]
+
+
+def workspaces(_values: Environment) -> list[str]:
+    return [sys.executable, "-m", "dpp_project.loops_server", "workspaces"]
 
 
 def json_formatter() -> logging.Formatter:
@@ -62,6 +67,13 @@ def json_formatter() -> logging.Formatter:
     form = dpp_logging.configuration(service="api", level="INFO")["formatters"]["json"]
     made: logging.Formatter = form.pop("()")(**form)
     return made
+
+
+def line_handler() -> logging.Handler:
+    """Where our log lines go, for the server's own, by granian.json."""
+    values = env.read()
+    lines = dpp_logging.configuration(service="api", level="INFO", folder=values.DPP_LOG_DIR)["handlers"]["lines"]
+    return logging.StreamHandler(sys.stdout) if "()" not in lines else LogFiles(lines["folder"])
 
 
 def _allow_open_files(count: int) -> None:
@@ -79,10 +91,16 @@ def _bound_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
 
-PARTS: dict[str, Callable[[Environment], list[str]]] = {"api": api, "worker": worker, "beat": beat, "events": events}
+PARTS: dict[str, Callable[[Environment], list[str]]] = {
+    "api": api,
+    "worker": worker,
+    "beat": beat,
+    "events": events,
+    "workspaces": workspaces,
+}
 
 # Beat's process runs the recovery jobs; the logs call it by what it does (DPP-73).
-SERVICE_NAMES = {"api": "api", "worker": "worker", "beat": "reaper", "events": "events"}
+SERVICE_NAMES = {"api": "api", "worker": "worker", "beat": "reaper", "events": "events", "workspaces": "workspaces"}
 
 
 def main() -> None:

@@ -11,7 +11,13 @@ from django.urls import reverse_lazy
 from dpp_project import process_env
 from dpp_project.constants import PRESIGNED_URL_TTL_SECONDS
 from dpp_project.observe import logging
-from dpp_project.stores.postgres import GONE_SECONDS, AskedConnection, BoundedConnection, session_settings
+from dpp_project.stores.postgres import (
+    GONE_SECONDS,
+    POOL_RECONNECT_SECONDS,
+    AskedConnection,
+    BoundedConnection,
+    session_settings,
+)
 
 
 def version() -> str:
@@ -28,12 +34,12 @@ DEBUG = ENV.DPP_DEBUG
 ALLOWED_HOSTS = ENV.DPP_ALLOWED_HOSTS
 CSRF_TRUSTED_ORIGINS = ENV.DPP_CSRF_TRUSTED_ORIGINS
 
-# Worker and events serve no page and answer no request: without what those need a worker is a fifth smaller.
-_PAGES = ENV.DPP_SERVICE not in {"worker", "events"}
+# Worker, events and workspaces serve no page and answer no request; without what those need a worker is a fifth less.
+_PAGES = ENV.DPP_SERVICE not in {"worker", "events", "workspaces"}
 RELEASE = version()
 
 INSTALLED_APPS = [
-    *(["unfold", "django.contrib.admin"] if _PAGES else []),
+    *(["unfold", "unfold.contrib.filters", "django.contrib.admin"] if _PAGES else []),
     "django.contrib.auth",
     "django.contrib.contenttypes",
     *(["django.contrib.sessions", "django.contrib.messages", "django.contrib.staticfiles"] if _PAGES else []),
@@ -43,6 +49,7 @@ INSTALLED_APPS = [
     "dpp_project.signin",
     "dpp_project.jobs",
     "dpp_project.heartbeats",
+    "dpp_project.lifecycle",
     "dpp_project.outbox",
     "tenants",
     "tenants.webhooks",
@@ -51,6 +58,8 @@ INSTALLED_APPS = [
     "reaper",
     "ops.tickets",
     "ops.auth_errors",
+    "ops.workspaces",
+    "ops.automations",
 ]
 
 MIDDLEWARE = [
@@ -98,6 +107,7 @@ DATABASES = {
                 "min_size": 0,
                 "max_size": ENV.DPP_DB_POOL_SIZE,
                 "timeout": 10,
+                "reconnect_timeout": POOL_RECONNECT_SECONDS,
                 "connection_class": BoundedConnection if _BOUNDED else AskedConnection,
             },
             "prepare_threshold": 0,
@@ -151,7 +161,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 
-LOGGING = logging.configuration(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL)
+LOGGING = logging.configuration(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL, folder=ENV.DPP_LOG_DIR)
 
 REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["dpp_project.http.parsers.StrictJSONParser"],
@@ -191,15 +201,33 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": r"/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["dpp_project.http.openapi.add_problems"],
+    "POSTPROCESSING_HOOKS": [
+        f"dpp_project.http.openapi.{hook}" for hook in ("add_problems", "title_schemas", "require_bodies")
+    ],
 }
 
+# Unfold's own violet cannot be read on its dark pages.
+_BLUE = {
+    "50": "oklch(97% .014 254.604)",
+    "100": "oklch(93.2% .032 255.585)",
+    "200": "oklch(88.2% .059 254.128)",
+    "300": "oklch(80.9% .105 251.813)",
+    "400": "oklch(75% .135 254)",
+    "500": "oklch(70.7% .165 254.624)",
+    "600": "oklch(54.6% .245 262.881)",
+    "700": "oklch(48.8% .243 264.376)",
+    "800": "oklch(42.4% .199 265.638)",
+    "900": "oklch(37.9% .146 265.522)",
+    "950": "oklch(28.2% .091 267.935)",
+}
 UNFOLD = {
     "SITE_TITLE": "DPP console",
     "SITE_HEADER": "DPP",
     "SITE_SUBHEADER": "Decision Pack Platform",
     "SITE_SYMBOL": "deployed_code",
     "STYLES": [lambda _request: static("dpp/console.css")],
+    "SCRIPTS": [lambda _request: static("dpp/console.js")],
+    "COLORS": {"primary": _BLUE},
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/dpp/icon.svg"}],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,

@@ -1,8 +1,11 @@
 """boto3's clients, all made here, so that credentials, proxies, timeouts and retries are the same everywhere.
 
-Building a client costs about 36 ms of CPU, so each process has one and its threads share it; boto3 allows that.
+Building a process's first client costs about 50 ms of CPU, most of it for descriptions of AWS that a session reads and
+keeps; the next one of the same session costs a tenth. So each process has one session, and of each client one that its
+threads share; boto3 allows that of clients, and of a session only in turn.
 """
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,16 +47,14 @@ def s3(endpoint_url: str | None) -> "S3Client":
 
 def new_sqs(*, read_timeout_seconds: float = SQS_TIMEOUT_SECONDS, attempts: int = ATTEMPTS) -> "SQSClient":
     """A client of its own. The transport's long poll waits longer than an ordinary call."""
-    return Session().client(
-        "sqs",
-        endpoint_url=ENV.SQS_ENDPOINT_URL,
-        config=_config(connect_timeout=SQS_TIMEOUT_SECONDS, read_timeout=read_timeout_seconds, attempts=attempts),
-        **_identity(),
-    )
+    config = _config(connect_timeout=SQS_TIMEOUT_SECONDS, read_timeout=read_timeout_seconds, attempts=attempts)
+    made: SQSClient = _client("sqs", ENV.SQS_ENDPOINT_URL, config)
+    return made
 
 
 def new_s3(endpoint_url: str | None, *, attempts: int = ATTEMPTS) -> "S3Client":
-    return Session().client("s3", endpoint_url=endpoint_url, config=s3_config(endpoint_url, attempts), **_identity())
+    made: S3Client = _client("s3", endpoint_url, s3_config(endpoint_url, attempts))
+    return made
 
 
 def s3_config(endpoint_url: str | None, attempts: int = ATTEMPTS) -> Config:
@@ -65,6 +66,18 @@ def s3_config(endpoint_url: str | None, attempts: int = ATTEMPTS) -> Config:
         signature_version="s3v4",
         s3={"addressing_style": "path" if endpoint_url else "virtual"},
     )
+
+
+@PerProcess
+def _session() -> tuple[Session, threading.Lock]:
+    """With the lock under which it makes clients."""
+    return Session(), threading.Lock()
+
+
+def _client(name: Any, endpoint_url: str | None, config: Config) -> Any:
+    session, lock = _session()
+    with lock:
+        return session.client(name, endpoint_url=endpoint_url, config=config, **_identity())
 
 
 @PerProcess

@@ -8,7 +8,7 @@ from dpp_project.aws import queue_depth
 from dpp_project.observe import metrics
 from dpp_project.process_env import ENV
 
-QUEUES = {"runs": ENV.DPP_QUEUE_URL, "dead_letters": ENV.DPP_DLQ_URL}
+QUEUES = {"runs": ENV.DPP_QUEUE_URL, "express": ENV.DPP_EXPRESS_QUEUE_URL, "dead_letters": ENV.DPP_DLQ_URL}
 QUEUES_OF_EVENTS = {"events": ENV.DPP_EVENTS_QUEUE_URL, "dead_letters": ENV.DPP_EVENTS_DLQ_URL}
 
 
@@ -16,7 +16,7 @@ QUEUES_OF_EVENTS = {"events": ENV.DPP_EVENTS_QUEUE_URL, "dead_letters": ENV.DPP_
 def queue_depths() -> Iterable[Metric]:
     waiting = GaugeMetricFamily("dpp_queue_waiting", "Messages that wait.", labels=["queue"])
     in_flight = GaugeMetricFamily("dpp_queue_in_flight", "Messages received and not finished.", labels=["queue"])
-    return _depths(QUEUES, waiting, in_flight)
+    return _depths({name: url for name, url in QUEUES.items() if url is not None}, waiting, in_flight)
 
 
 @metrics.collector("events_queues")

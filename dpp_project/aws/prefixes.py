@@ -1,4 +1,4 @@
-"""How our keys in the bucket begin. The bucket's own lifecycle rules expire what lies below EXPIRING."""
+"""How our keys in the bucket begin. Which of them the bucket expires by itself is declared (retention.py)."""
 
 from typing import Final
 
@@ -6,6 +6,5 @@ RESULTS: Final = "dpp/"
 UPLOADS: Final = "uploads/"
 REPORTS: Final = "reports/ops/tickets/reaper/"
 REPORT_SNAPSHOTS: Final = f"{REPORTS}snapshots/"
-"""The latest report lies beside them, and stays."""
-
-EXPIRING: Final = (RESULTS, UPLOADS, REPORT_SNAPSHOTS)
+REPORT_LATEST: Final = f"{REPORTS}latest/"
+"""It lies beside the snapshots, and stays."""

@@ -6,13 +6,13 @@ Each step looks first, so a death between two calls is healed by calling again. 
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
-from dpp_project import constants
-from dpp_project.aws import clients, prefixes
+from dpp_project import constants, retention
+from dpp_project.aws import clients
 from dpp_project.env import Environment
 from dpp_project.process_env import ENV
 
@@ -24,10 +24,17 @@ READ_TIMEOUT_SECONDS = 10
 ATTEMPTS = 3
 DLQ_RETENTION_SECONDS = 14 * 86_400
 LATER = "(the DLQ's ARN, once it exists)"
+RUNS_QUEUES = ("DPP_QUEUE_URL", "DPP_DLQ_URL", "DPP_EXPRESS_QUEUE_URL")
 EVENTS_QUEUES = ("DPP_EVENTS_QUEUE_URL", "DPP_EVENTS_DLQ_URL")
 
 NOT_SUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "501"})
 BLOCKED = {"BlockPublicAcls": True, "IgnorePublicAcls": True, "BlockPublicPolicy": True, "RestrictPublicBuckets": True}
+ABORTING: Final[dict[str, Any]] = {
+    "ID": "dpp-abort-multipart",
+    "Status": "Enabled",
+    "Filter": {"Prefix": ""},
+    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": constants.MULTIPART_ABORT_DAYS},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ def provision(*, dry_run: bool) -> Provisioned:
     remarks: list[str] = []
     for variable, steps in (
         ("SQS_ENDPOINT_URL", _queues(sqs, env, remarks)),
-        ("S3_ENDPOINT_URL", _bucket(s3, env, remarks)),
+        ("S3_ENDPOINT_URL", _buckets(s3, env, remarks)),
     ):
         try:
             for change, make in steps:
@@ -99,8 +106,10 @@ def _explained(error: BotoCoreError | ClientError, variable: str, endpoint: str 
 def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[ProvisionStep]:
     names = _names(env)
     runs = {"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS)}
-    yield from _pair(sqs, names["DPP_QUEUE_URL"], names["DPP_DLQ_URL"], runs, receives=constants.QUEUE_MAX_RECEIVES)
-    if len(names) > 2:
+    for variable in ("DPP_QUEUE_URL", "DPP_EXPRESS_QUEUE_URL"):
+        if variable in names:
+            yield from _pair(sqs, names[variable], names["DPP_DLQ_URL"], runs, receives=constants.QUEUE_MAX_RECEIVES)
+    if set(EVENTS_QUEUES) <= names.keys():
         events = {
             "VisibilityTimeout": str(constants.EVENTS_VISIBILITY_SECONDS),
             "MessageRetentionPeriod": str(constants.EVENTS_RETENTION_SECONDS),
@@ -115,7 +124,7 @@ def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[
 
 def _names(env: Environment) -> dict[str, str]:
     """Of each queue that is set, by its variable; those of events are both set, or neither."""
-    said = {name: getattr(env, name) for name in ("DPP_QUEUE_URL", "DPP_DLQ_URL", *EVENTS_QUEUES)}
+    said = {name: getattr(env, name) for name in (*RUNS_QUEUES, *EVENTS_QUEUES)}
     if len(unset := [variable for variable in EVENTS_QUEUES if said[variable] is None]) == 1:
         raise CannotProvision(variable=unset[0], detail="is not set, and the other queue of events is")
     names: dict[str, str] = {}
@@ -189,15 +198,29 @@ def _compare_url(variable: str, said: str, given: str | None, remarks: list[str]
     remarks.append(f"{variable} is {said}; the service calls this queue {given}")
 
 
-# Bucket
+# Buckets
 
 
-def _bucket(s3: "S3Client", env: Environment, remarks: list[str]) -> Iterator[ProvisionStep]:
-    bucket = env.DPP_BUCKET
+def _buckets(s3: "S3Client", env: Environment, remarks: list[str]) -> Iterator[ProvisionStep]:
+    """That of archives only where it is named or workspaces are held: others may not own a bucket of its usual name."""
+    if env.DPP_ARCHIVE_BUCKET == env.DPP_BUCKET:
+        raise CannotProvision(
+            variable="DPP_ARCHIVE_BUCKET", detail="names the same bucket as DPP_BUCKET, which forgets"
+        )
+    yield from _bucket(s3, env.DPP_BUCKET, env.AWS_REGION, [*_expiring(), ABORTING], remarks)
+    if {"DPP_ARCHIVE_BUCKET", "DPP_WORKSPACES_DRIVER"} & env.model_fields_set:
+        yield from _bucket(s3, env.DPP_ARCHIVE_BUCKET, env.AWS_REGION, [ABORTING], remarks)
+    else:
+        remarks.append("DPP_ARCHIVE_BUCKET is not set: no bucket for archives of workspaces was looked for")
+
+
+def _bucket(
+    s3: "S3Client", bucket: str, region: str, rules: list[dict[str, Any]], remarks: list[str]
+) -> Iterator[ProvisionStep]:
     there = _or_none(lambda: s3.head_bucket(Bucket=bucket), "404", "NoSuchBucket") is not None
     if not there:
-        yield Change(f"bucket {bucket}", "made", None, env.AWS_REGION), lambda: _create_bucket(s3, env)
-    for field, wanted, look, put in _bucket_parts(s3, bucket):
+        yield Change(f"bucket {bucket}", "made", None, region), lambda: _create_bucket(s3, bucket, region)
+    for field, wanted, look, put in _bucket_parts(s3, bucket, rules):
         found = look() if there else None
         if found != wanted:
             yield (
@@ -206,16 +229,16 @@ def _bucket(s3: "S3Client", env: Environment, remarks: list[str]) -> Iterator[Pr
             )
 
 
-def _create_bucket(s3: "S3Client", env: Environment) -> None:
-    if env.AWS_REGION == "us-east-1":  # the one region that may not be named
-        s3.create_bucket(Bucket=env.DPP_BUCKET)
+def _create_bucket(s3: "S3Client", bucket: str, region: str) -> None:
+    if region == "us-east-1":  # the one region that may not be named
+        s3.create_bucket(Bucket=bucket)
     else:
-        region = cast("Any", env.AWS_REGION)
-        s3.create_bucket(Bucket=env.DPP_BUCKET, CreateBucketConfiguration={"LocationConstraint": region})
+        named = cast("Any", region)
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": named})
 
 
 def _bucket_parts(
-    s3: "S3Client", bucket: str
+    s3: "S3Client", bucket: str, rules: list[dict[str, Any]]
 ) -> Iterator[tuple[str, object, Callable[[], object], Callable[[], object]]]:
     public = cast("Any", BLOCKED)
     yield (
@@ -240,9 +263,9 @@ def _bucket_parts(
     )
     yield (
         "lifecycle",
-        _lifecycle_rules(),
+        rules,
         lambda: [rule for rule in _rules(s3, bucket) if rule.get("ID") in _our_ids()],
-        lambda: _put_lifecycle(s3, bucket),
+        lambda: _put_lifecycle(s3, bucket, rules),
     )
 
 
@@ -258,29 +281,22 @@ def _encryption(s3: "S3Client", bucket: str) -> str | None:
     return "AES256" if str(algorithm).startswith("aws:kms") else algorithm
 
 
-def _lifecycle_rules() -> list[dict[str, Any]]:
+def _expiring() -> list[dict[str, Any]]:
     """The bucket itself deletes what our retention should have deleted by then."""
     return [
-        *(
-            {
-                "ID": f"dpp-expire-{prefix.rstrip('/').replace('/', '-')}",
-                "Status": "Enabled",
-                "Filter": {"Prefix": prefix},
-                "Expiration": {"Days": constants.RETENTION_DAYS},
-            }
-            for prefix in prefixes.EXPIRING
-        ),
         {
-            "ID": "dpp-abort-multipart",
+            "ID": f"dpp-expire-{prefix.rstrip('/').replace('/', '-')}",
             "Status": "Enabled",
-            "Filter": {"Prefix": ""},
-            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": constants.MULTIPART_ABORT_DAYS},
-        },
+            "Filter": {"Prefix": prefix},
+            "Expiration": {"Days": days},
+        }
+        for prefix, days in retention.expiring_prefixes().items()
     ]
 
 
 def _our_ids() -> set[str]:
-    return {rule["ID"] for rule in _lifecycle_rules()}
+    """In every bucket of ours: one that was the results' before must not go on to expire."""
+    return {rule["ID"] for rule in [*_expiring(), ABORTING]}
 
 
 def _rules(s3: "S3Client", bucket: str) -> list[dict[str, Any]]:
@@ -293,10 +309,10 @@ def _plain(rule: dict[str, Any]) -> dict[str, Any]:
     return rule | {"Filter": {"Prefix": ""}} if not rule.get("Filter") and "Prefix" not in rule else rule
 
 
-def _put_lifecycle(s3: "S3Client", bucket: str) -> None:
+def _put_lifecycle(s3: "S3Client", bucket: str, wanted: list[dict[str, Any]]) -> None:
     """The configuration is one document: other rules go back with ours."""
     others = [rule for rule in _rules(s3, bucket) if rule.get("ID") not in _our_ids()]
-    rules = cast("Any", _lifecycle_rules() + others)
+    rules = cast("Any", wanted + others)
     s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
 
 

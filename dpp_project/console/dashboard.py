@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
 from dpp_project import discovery
 
@@ -22,6 +23,8 @@ class Figure:
     value: str
     note: str = ""
     link: str = ""
+    is_bad: bool = False
+    """Shown in red: someone has to look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +32,14 @@ class Plot:
     """Bars over labels. Several series stand on each other where they are parts of one whole, else side by side."""
 
     labels: Sequence[str]
-    series: Mapping[str, Sequence[int]]
+    series: Mapping[str, Sequence[int | str]]
+    """Counts as whole numbers, so that no label is rounded; amounts of dollars as they are written, exact."""
     stacked: bool = True
+    unit: str = ""
     colors: Sequence[str] = ("#2563eb", "#f59e0b", "#dc2626", "#16a34a")
 
     def data(self) -> str:
-        """What Unfold's chart component reads. Values are whole numbers, so that no label is rounded."""
+        """What Unfold's chart component reads."""
         datasets = [
             {"label": name, "data": list(values), "backgroundColor": color}
             for (name, values), color in zip(self.series.items(), self.colors, strict=False)
@@ -63,7 +68,8 @@ class Plot:
                         "stacked": self.stacked,
                         "beginAtZero": True,
                         "grid": {"color": "rgba(156,163,175,.25)"},
-                        "ticks": {"color": grey, "precision": 0, "maxTicksLimit": 6},
+                        "ticks": {"color": grey, "maxTicksLimit": 6} | ({} if self.unit else {"precision": 0}),
+                        "title": {"display": bool(self.unit), "text": self.unit, "color": grey},
                     },
                 },
             }
@@ -81,13 +87,16 @@ class Panel:
     link: str = ""
     link_text: str = ""
     empty: str = "Nothing yet."
+    wide: bool = False
+    is_live: bool = False
 
     @property
     def table(self) -> dict[str, Any] | None:
         return {"headers": list(self.headers), "rows": [list(row) for row in self.rows]} if self.rows else None
 
 
-Build = Callable[[], Panel]
+Build = Callable[[], Panel | None]
+"""None: there is nothing to say now, and the panel does not appear."""
 
 
 class Permitted(Protocol):
@@ -101,17 +110,24 @@ class _Registered:
     order: int
     title: str
     permission: str
+    is_live: bool
     build: Build = field(compare=False)
 
 
 _panels: list[_Registered] = []
 
 
-def panel(*, title: str, order: int, permission: str) -> Callable[[Build], Build]:
-    """Put a panel on the first page; low orders stand first. `permission` is what its figures take to be seen."""
+BuildT = TypeVar("BuildT", bound=Build)
 
-    def register(build: Build) -> Build:
-        _panels.append(_Registered(order, title, permission, build))
+
+def panel(*, title: str, order: int, permission: str, is_live: bool = False) -> Callable[[BuildT], BuildT]:
+    """Put a panel on the first page; low orders stand first. `permission` is what its figures take to be seen.
+
+    A live one is read again every five seconds while someone looks: its figures come from indexes that hold little.
+    """
+
+    def register(build: BuildT) -> BuildT:
+        _panels.append(_Registered(order, title, permission, is_live, build))
         return build
 
     return register
@@ -123,19 +139,29 @@ def _discover() -> None:
     list(discovery.modules("dashboard"))
 
 
-def panels(user: Permitted) -> list[Panel]:
+def panels(user: Permitted, *, live_alone: bool = False) -> list[Panel]:
     """Those that this person may see; what she may not is not even counted."""
     _discover()
     shown = []
     for registered in sorted(_panels, key=lambda item: (item.order, item.title)):
         if not user.has_perm(registered.permission):
             continue
+        if live_alone and not registered.is_live:
+            continue
         try:
-            shown.append(registered.build())
-        except Exception as error:
+            built = registered.build()
+            if built is not None:
+                shown.append(replace(built, is_live=registered.is_live))
+        except Exception as error:  # one panel that fails hides no other
             log.warning("panel failed", panel=registered.title, exc_info=error)
             shown.append(Panel(title=registered.title, empty=f"Cannot be shown: {type(error).__name__}."))
     return shown
+
+
+def live_panels(request: HttpRequest) -> HttpResponse:
+    """The fragment that console.js asks for: what changes by the second, without the charts."""
+    user: Any = request.user
+    return render(request, "admin/live_panels.html", {"panels": panels(user, live_alone=True)})
 
 
 def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The platform's own processes: API, worker, beat, events."""
+"""The platform's own processes: API, worker, beat, events, and workspaces where a driver is named."""
 
 import sys
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_fold
     """They start once the services they need answer, restart when they die, and survive a service's outage."""
     values = env.read(environ)
     shared = {"DPP_METRICS_DIR": values.DPP_METRICS_DIR or str(metrics_folder)}
-    return [
+    found = [
         Program(
             name="api",
             command=_serve("api"),
@@ -54,6 +54,20 @@ def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_fold
             stop_seconds=EVENTS_GRACE_SECONDS + 5,
         ),
     ]
+    if values.DPP_WORKSPACES_DRIVER is not None:
+        found.append(
+            Program(
+                name="workspaces",
+                command=_serve("workspaces"),
+                ready=lambda: True,
+                environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["workspaces"]},
+                port=values.DPP_WORKSPACES_PROXY_PORT,
+                needs=needs,
+                settles_seconds=SETTLES_SECONDS,
+                stop_seconds=EVENTS_GRACE_SECONDS + 5,
+            )
+        )
+    return found
 
 
 def _serve(part: str) -> list[str]:

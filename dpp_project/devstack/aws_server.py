@@ -3,10 +3,10 @@
 """ministack as the devstack needs it. Run by the Python of .venv-devstack: `aws_server.py PORT FOLDER`.
 
 ministack 1.5.33 alone forgets every queue when it is killed, wakes long polls late and cannot redrive. Here:
-- A message is in a journal before its sender gets an answer; so is its deletion. A snapshot of the rest (receive
-  counts, visibility, bucket settings) follows within a second or so, and right after any change to a queue itself.
-  Objects in S3 are files, written by ministack before it answers. After kill -9 at worst a receive is forgotten: the
-  message comes again, as SQS may always do.
+- A message is in a journal before its sender gets an answer; so is its deletion, alone or with all of its queue. A
+  snapshot of the rest (receive counts, visibility, bucket settings) follows within a second or so, and right after any
+  change to a queue itself. Objects in S3 are files, written by ministack before it answers. After kill -9 at worst a
+  receive is forgotten: the message comes again, as SQS may always do.
 - A send wakes waiting receivers at once.
 - StartMessageMoveTask, ListMessageMoveTasks and ListDeadLetterSourceQueues exist.
 
@@ -49,7 +49,7 @@ from ministack.services import s3, sqs  # noqa: E402
 AwsAnswer = dict[str, Any]
 AwsHandler = Callable[[AwsAnswer, str], Any]
 
-CHANGES_A_QUEUE = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "PurgeQueue", "TagQueue", "UntagQueue")
+CHANGES_A_QUEUE = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "TagQueue", "UntagQueue")
 SNAPSHOT_SECONDS = 0.5
 LONGEST_NAP_SECONDS = 0.1
 
@@ -287,7 +287,7 @@ def install() -> None:
     handlers.update(
         ListDeadLetterSourceQueues=list_sources, StartMessageMoveTask=start_move, ListMessageMoveTasks=list_moves
     )
-    for name in ("DeleteMessage", "DeleteMessageBatch"):
+    for name in ("DeleteMessage", "DeleteMessageBatch", "PurgeQueue"):
         handlers[name] = deleting(handlers[name])
     for name in ("ChangeMessageVisibility", "ChangeMessageVisibilityBatch"):
         handlers[name] = then_remember(handlers[name])

@@ -167,7 +167,9 @@ def _parser() -> argparse.ArgumentParser:
     command("demo", _demo, "start everything and show what answers and where it is")
     command("status", _status, "what runs; exit code 0 only when everything does")
     logs = command("logs", _logs, "the end of one log, or of all")
-    logs.add_argument("name", nargs="?", help="postgres, redis, aws, api, worker, beat, events or supervisor")
+    logs.add_argument(
+        "name", nargs="?", help="postgres, redis, aws, api, worker, beat, events, workspaces or supervisor"
+    )
     logs.add_argument("-n", "--lines", type=int, default=40, help="how many lines (default %(default)s)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until interrupted")
     around = command("with-services", _with_services, "run a command with Postgres, Valkey, SQS and S3 around it")

@@ -2,6 +2,7 @@
 
 import base64
 import secrets
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,11 +16,15 @@ from dpp_project.devstack.valkey import Valkey
 
 QUEUES = {
     "DPP_QUEUE_URL": "dpp-runs",
+    "DPP_EXPRESS_QUEUE_URL": "dpp-runs-express",
     "DPP_DLQ_URL": "dpp-dlq",
     "DPP_EVENTS_QUEUE_URL": "dpp-events",
     "DPP_EVENTS_DLQ_URL": "dpp-events-dlq",
 }
 BUCKET = "dpp-results"
+ARCHIVE_BUCKET = "dpp-archives"
+ARCHIVE_MB_MAX = "256"
+"""Our S3 keeps the parts of an upload in memory until it is complete."""
 ADDRESSES = ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL")
 TOLD_ONLY = frozenset(
     {"DPP_API_URL", "DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_MCP_URL"}
@@ -70,7 +75,8 @@ def services(
     fixed = {"api": int(environ["DPP_API_PORT"])} if environ.get("DPP_API_PORT") and "api" in names else {}
     if fixed and told.get("DPP_API_PORT") == environ["DPP_API_PORT"]:
         fixed = {}
-    port = ports.remembered(folder.ports, ("postgres", "redis", "aws", *names), fixed)
+    beside = ("workspaces",) if "api" in names else ()
+    port = ports.remembered(folder.ports, ("postgres", "redis", "aws", *names, *beside), fixed)
     password = told.get("DEVSTACK_POSTGRES_PASSWORD") or secrets.token_urlsafe(18)
     found = Services(
         postgres=None
@@ -91,7 +97,9 @@ def services(
         "DEVSTACK_GIVEN": ",".join(given),
     }
     if "api" in names:
-        values |= _api_values(port["api"], told)
+        values |= _api_values(port["api"], told) | _workspace_values(folder, environ, port["workspaces"])
+    else:
+        del values["DPP_EXPRESS_QUEUE_URL"]  # what runs its own processes on these services has queues of its own
     return found, values
 
 
@@ -121,7 +129,10 @@ def _aws_values(
         "S3_PUBLIC_ENDPOINT_URL": environ.get("S3_PUBLIC_ENDPOINT_URL", "") if "S3_ENDPOINT_URL" in given else s3,
         "AWS_REGION": environ.get("AWS_REGION") or "us-east-1",
         "DPP_BUCKET": environ.get("DPP_BUCKET") or BUCKET,
+        "DPP_ARCHIVE_BUCKET": environ.get("DPP_ARCHIVE_BUCKET") or ARCHIVE_BUCKET,
     }
+    if aws is not None and "S3_ENDPOINT_URL" not in given:
+        values["DPP_ARCHIVE_MB_MAX"] = environ.get("DPP_ARCHIVE_MB_MAX") or ARCHIVE_MB_MAX
     for name, queue in QUEUES.items():
         values[name] = f"{sqs}/000000000000/{queue}" if ours else environ.get(name) or f"{sqs}/000000000000/{queue}"
     key = aws.key if aws else _access_key(told)
@@ -135,12 +146,28 @@ def _api_values(port: int, told: Mapping[str, str]) -> dict[str, str]:
     url = f"http://127.0.0.1:{port}"
     return {
         "DPP_API_URL": url,
+        "DPP_MCP_URL": f"{url}/mcp",
         "DPP_API_PORT": str(port),
         "DPP_API_KEY": told.get("DPP_API_KEY", ""),
         "DPP_OPERATOR_KEY": told.get("DPP_OPERATOR_KEY", ""),
         "DPP_ADMIN_URL": f"{url}/admin/",
         "DPP_ADMIN_USER": "admin",
         "DPP_ADMIN_PASSWORD": told.get("DPP_ADMIN_PASSWORD") or secrets.token_urlsafe(12),
+    }
+
+
+def _workspace_values(folder: Folder, environ: Mapping[str, str], port: int) -> dict[str, str]:
+    """Processes of this machine hold them, where bubblewrap is there to close them off; "" asks for none.
+
+    Browsers find every name below `localhost` on this machine.
+    """
+    listens = environ.get("DPP_WORKSPACES_PROXY_PORT") or str(port)
+    usual = "process" if shutil.which("bwrap") else ""
+    return {
+        "DPP_WORKSPACES_DRIVER": environ.get("DPP_WORKSPACES_DRIVER", usual),
+        "DPP_WORKSPACES_DIR": environ.get("DPP_WORKSPACES_DIR") or str(folder.root / "workspaces"),
+        "DPP_WORKSPACES_PROXY_PORT": listens,
+        "DPP_WORKSPACES_URL": environ.get("DPP_WORKSPACES_URL") or f"http://localhost:{listens}",
     }
 
 

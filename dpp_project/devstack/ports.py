@@ -5,7 +5,7 @@ second, by any outgoing connection of any process.
 """
 
 import json
-import random
+import secrets
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,7 +31,7 @@ def choose(taken: Iterable[int] = ()) -> int:
     highest = _below_ephemeral()
     avoid = set(taken)
     for _ in range(_TRIES):
-        port = random.randint(LOWEST, highest)  # noqa: S311  no secret
+        port = LOWEST + secrets.randbelow(highest - LOWEST + 1)  # no seed of a test's makes two processes choose alike
         if port not in avoid and is_free(port):
             return port
     raise OSError(f"no free port between {LOWEST} and {highest}")

@@ -22,15 +22,15 @@ def children(pid: int) -> list[int]:
 
 def carrying(variable: str, value: str) -> list[int]:
     """Pids whose environment at their start had this variable with this value; ourselves left out."""
-    wanted = f"{variable}={value}".encode()
-    found = []
-    for entry in PROC.iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return found
+    others = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid())
+    return [pid for pid in others if carries(pid, variable, value)]
+
+
+def carries(pid: int, variable: str, value: str) -> bool:
+    try:
+        return f"{variable}={value}".encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def living_in(folder: Path, *, program: Path) -> list[int]:

@@ -14,7 +14,7 @@ from dpp_project.devstack.sessions import await_ready
 from dpp_project.devstack.supervisor import Supervisor, end_leftovers
 from dpp_project.env_file import write_whole
 
-STOP_FIRST = ("api", "beat", "events", "worker")
+STOP_FIRST = ("api", "beat", "workspaces", "events", "worker")
 
 
 class Progress:
@@ -68,9 +68,10 @@ def _run(supervisor: Supervisor, services: environment.Services, values: Mapping
     if prepare.is_due(folder, values):
         _prepare(supervisor)
         progress.say("prepared")
-    supervisor.add(apps.programs(supervisor.environ, needs=own, metrics_folder=folder.root / "metrics"))
+    platform = apps.programs(supervisor.environ, needs=own, metrics_folder=folder.root / "metrics")
+    supervisor.add(platform)
     await_ready(supervisor)
-    progress.say("api, worker, beat, events ready")
+    progress.say(f"{', '.join(program.name for program in platform)} ready")
     while not supervisor.stop_requests:
         supervisor.tick(0.2)
     progress.say("stopping")

@@ -2,7 +2,8 @@
 
 One thread and one loop. What happens when a process dies:
 - a program: its group is killed, orphans it left come to us (PR_SET_CHILD_SUBREAPER) and are killed, it starts again.
-- the supervisor by SIGTERM: it ends all, apps before the services they need.
+- one that held workspaces: these are orphans that go on, for the process that starts again finds them as they are.
+- the supervisor by SIGTERM: it ends all, apps before the services they need, and workspaces after the apps.
 - the supervisor by SIGKILL: the kernel kills each program (dpp_project/processes/parent_death.py); what escapes that is
   found by the next start: by the identity written beside the pid, or by DEVSTACK_STATE in its environment. Never by a
   pid alone.
@@ -27,6 +28,8 @@ from dpp_project.processes.identity import identity
 from dpp_project.processes.parent_death import adopt_orphans, disown_orphans
 
 MARK = "DEVSTACK_STATE"
+WORKSPACES_MARK = "DPP_WORKSPACES_OF"
+"""What the process driver of workspaces gives to each of them (ops/workspaces/drivers/process/starting.py)."""
 HEARD = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 LOG_BYTES = 20_000_000
 LOG_CHECK_SECONDS = 10.0
@@ -137,7 +140,7 @@ class Supervisor:
             return
         lived = time.monotonic() - unit.started_at
         self._bury(unit)
-        self._end_orphans()
+        self._end_orphans(but_workspaces=True)
         unit.failures = backoff.failures_after(unit.failures, lived_seconds=lived)
         unit.not_before = time.monotonic() + backoff.restart_delay(unit.failures)
         unit.state = "backoff"
@@ -150,10 +153,15 @@ class Supervisor:
             unit.process = None
         self.folder.pid_file(unit.program.name).unlink(missing_ok=True)
 
-    def _end_orphans(self) -> None:
+    def _end_orphans(self, *, but_workspaces: bool = False) -> None:
         """Children of ours that we did not start were left by one of ours that died; their own follow them to us."""
         known = {unit.process.pid for unit in self.units.values() if unit.process is not None} | self._guests
-        while orphans := set(process_identity.children(os.getpid())) - known:
+        workspaces = self.environ.get("DPP_WORKSPACES_DIR") if but_workspaces else None
+        while orphans := {
+            pid
+            for pid in set(process_identity.children(os.getpid())) - known
+            if workspaces is None or not process_identity.carries(pid, WORKSPACES_MARK, workspaces)
+        }:
             for pid in orphans:
                 process_identity.kill_group(pid)
                 with contextlib.suppress(ChildProcessError):
@@ -231,7 +239,8 @@ def end_leftovers(folder: Folder) -> list[int]:
         remembered = {}
     found = {int(known.split("/")[1]): known for known in remembered.values() if known}
     left = {pid: known for pid, known in found.items() if identity(pid) == known}
-    for pid in process_identity.carrying(MARK, str(folder.root)):
+    marks = ((MARK, str(folder.root)), (WORKSPACES_MARK, str(folder.root / "workspaces")))
+    for pid in (pid for mark in marks for pid in process_identity.carrying(*mark)):
         known = identity(pid)
         if known is not None:
             left[pid] = known

@@ -19,6 +19,7 @@ from dpp_project.devstack.programs import REPOSITORY, DevstackError
 from dpp_project.devstack.supervisor import end_leftovers
 from dpp_project.processes.identity import identity
 
+ALWAYS_THERE = serve.PARTS.keys() - {"workspaces"}
 UP_SECONDS = 180.0
 DOWN_SECONDS = 180.0
 MONEY_SECONDS = 30.0
@@ -116,7 +117,10 @@ def _await_ready(folder: Folder, started: subprocess.Popen[bytes] | None) -> Non
         gone = started.poll() is not None if started is not None else not _lives(folder)
         if gone:
             _pass_on(folder, said)
-            raise DevstackError(f"it did not start; see {folder.logs}")
+            raise DevstackError(
+                f"it did not start; {folder.logs} says why. Where the machine was merely busy, the same command again "
+                "goes on from here."
+            )
         if time.monotonic() > end:
             late = [name for name, row in _processes(folder).items() if row["state"] != "ready"]
             raise DevstackError(
@@ -184,7 +188,7 @@ def _processes(folder: Folder) -> dict[str, dict[str, Any]]:
 
 def _is_ready(folder: Folder) -> bool:
     status = folder.read_status()
-    return bool(status.get("ready")) and serve.PARTS.keys() <= status.get("processes", {}).keys() and _lives(folder)
+    return bool(status.get("ready")) and status.get("processes", {}).keys() >= ALWAYS_THERE and _lives(folder)
 
 
 def _is_stopping(folder: Folder) -> bool:

@@ -14,4 +14,7 @@ def collect_processes() -> Iterable[Metric]:
     for service, states in processes.counts().items():
         for state, number in states.items():
             family.add_metric([service, state], number)
-    return [family]
+    still = GaugeMetricFamily("dpp_processes_still", "Processes that live and get nothing done.", labels=["service"])
+    for service, number in processes.standing_still().items():
+        still.add_metric([service], number)
+    return [family, still]

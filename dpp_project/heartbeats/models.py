@@ -17,6 +17,8 @@ class ProcessHeartbeat(models.Model):
     slots = models.PositiveIntegerField()
     progress = models.PositiveBigIntegerField(default=0)
     progressed_at = models.DateTimeField(db_default=Now())
+    turned_at = models.DateTimeField(null=True)
+    """When its loop was last seen to turn, idle or not; none where its release does not say."""
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
 

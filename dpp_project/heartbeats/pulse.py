@@ -1,6 +1,7 @@
 """A process says that it lives: one row, written every few seconds by a thread of its own.
 
 A process that hangs, is stopped, or loses its host or its link falls silent; after STALE_SECONDS it is shown as stale.
+One whose loop does not turn any more, while this thread goes on, stands still after STILL_SECONDS.
 All times are the database's. The row of a process that was killed is removed by the next one to start on its host, and
 by any other process after FORGET_SECONDS. Nothing of recovery rests on these rows: leases and locks have their own
 clocks.
@@ -29,6 +30,8 @@ log = structlog.get_logger("dpp.heartbeat")
 
 INTERVAL_SECONDS: Final = 10.0
 STALE_SECONDS: Final = 30
+STILL_SECONDS: Final = 180
+"""Longer than anything that a loop waits for: a run of 90 s in each slot, a long poll of 20 s."""
 FORGET_SECONDS: Final = 3_600
 
 
@@ -45,9 +48,12 @@ class Pulse:
     progress: Callable[[], int]
     """Counts up with what the process gets done."""
     address: str = ""
+    turns: Callable[[], int] | None = None
+    """Counts up as long as its loop turns, also where there is nothing to do; where none is given, `progress` does."""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _told: int = -1
+    _turned: int = -1
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
@@ -79,7 +85,11 @@ class Pulse:
 
     def beat(self) -> None:
         progress = self.progress()
-        moved = progress != self._told
+        turns = progress if self.turns is None else self.turns()
+        moved = [
+            *(["progressed_at"] if progress != self._told else []),
+            *(["turned_at"] if turns != self._turned else []),
+        ]
         mine = ProcessHeartbeat(
             key=own_key(),
             service=self.service,
@@ -91,6 +101,7 @@ class Pulse:
             slots=self.slots,
             progress=progress,
             progressed_at=Now(),
+            turned_at=Now(),
             started_at=Now(),
             beat_at=Now(),
         )
@@ -98,9 +109,9 @@ class Pulse:
             [mine],
             update_conflicts=True,
             unique_fields=["key"],
-            update_fields=["progress", "beat_at", *(["progressed_at"] if moved else [])],
+            update_fields=["progress", "beat_at", *moved],
         )
-        self._told = progress
+        self._told, self._turned = progress, turns
         ProcessHeartbeat.objects.filter(beat_at__lt=Now() - timedelta(seconds=FORGET_SECONDS)).delete()
 
     def _forget_the_dead_of_this_host(self) -> None:

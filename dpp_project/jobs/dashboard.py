@@ -1,42 +1,84 @@
 """Jobs on the console's first page: each with its last report, and what they found and changed by the hour."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Count, Sum
 from django.db.models.functions import TruncHour
 from django.urls import reverse
 
-from dpp_project import clock
-from dpp_project.console.dashboard import Panel, Plot, panel
+from dpp_project import clock, durations
+from dpp_project.console.dashboard import Figure, Panel, Plot, panel
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
+from dpp_project.jobs.registry import Job
 
 HOURS = 24
 REMARKS_MAX = 3
+OVERDUE_SHOWN = 8
+MISSED = 2
+"""Passes; one may take as long as its interval."""
+GRACE = timedelta(minutes=1)
 
 
-@panel(title="Jobs", order=80, permission="jobs.view_jobreport")
+@panel(title="Loops", order=14, permission="jobs.view_jobreport", is_live=True)
 def jobs_panel() -> Panel:
+    """Those that do not run as they should stand in the table; that all do is said in one line.
+
+    Each that met errors does. Of the overdue ones the first few do: where Beat is away, all are, and for one reason.
+    """
     now = clock.now()
-    rows = []
-    for job in registry.jobs().values():
-        last = JobReport.objects.filter(job=job.name, dry_run=False).order_by("-started_at").first()
-        if last is None:
-            rows.append([job.name, f"every {job.every_seconds} s", "never ran", ""])
-            continue
-        age = max(0, round((now - last.started_at).total_seconds()))
-        outcome = "running or died" if last.ended_at is None else f"{last.changed} of {last.seen}, {last.errors} errors"
-        outcome = "; ".join([outcome, *last.remarks()[:REMARKS_MAX]])
-        rows.append([job.name, f"every {job.every_seconds} s", f"{age} s ago", outcome])
+    standing = [_standing(job, now) for job in registry.jobs().values()]
+    failing = [one for one in standing if one.fault and not one.is_overdue]
+    overdue = sorted((one for one in standing if one.is_overdue), key=lambda one: one.started == "never")
+    shown = [*overdue[:OVERDUE_SHOWN], *failing]
     return Panel(
-        title="Jobs",
-        description="Each job with its last report.",
+        title="Loops",
+        description="Periodic jobs, each by its own schedule; they recover what died, and they expire what is old.",
+        figures=[
+            Figure(label="Jobs", value=str(len(standing))),
+            Figure(
+                label="Overdue",
+                value=str(len(overdue)),
+                note="Beat does not run, or hangs: start it, docs/operations.md#recovery."
+                if overdue
+                else "All in time.",
+                is_bad=bool(overdue),
+            ),
+            Figure(label="With errors", value=str(len(failing)), is_bad=bool(failing)),
+        ],
         link=reverse("admin:jobs_jobreport_changelist"),
         link_text="All reports",
-        headers=["Job", "Schedule", "Last start", "Changed of seen"],
-        rows=rows,
+        headers=["Job", "Schedule", "Last start", "What is wrong"] if shown else (),
+        rows=[[one.name, one.schedule, one.started, {"content": one.fault, "class": "dpp-bad"}] for one in shown],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    name: str
+    schedule: str
+    started: str
+    fault: str
+    is_overdue: bool
+
+
+def _standing(job: Job, now: datetime) -> _Standing:
+    every = timedelta(seconds=job.every_seconds)
+    schedule = f"every {durations.span(every)}"
+    last = JobReport.objects.filter(job=job.name, dry_run=False).order_by("-started_at").first()
+    if last is None:
+        return _Standing(job.name, schedule, "never", "never ran", is_overdue=True)
+    age = max(timedelta(), now - last.started_at)
+    late = age - every * MISSED - GRACE
+    started = durations.ago(age)
+    if late > timedelta():
+        return _Standing(job.name, schedule, started, f"overdue by {durations.span(age - every)}", is_overdue=True)
+    said = [f"{last.errors} errors"] if last.errors else []
+    if last.ended_at is None and last.beat_at is None:
+        said.append("its process died")
+    return _Standing(job.name, schedule, started, "; ".join([*said, *last.remarks()[:REMARKS_MAX]]), is_overdue=False)
 
 
 @panel(title="Rows changed by jobs", order=81, permission="jobs.view_jobreport")

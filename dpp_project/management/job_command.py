@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from dpp_project import actors
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.models import remarks
+from dpp_project.jobs.registry import Job
 from dpp_project.jobs.runner import PassOutcome
 from dpp_project.management.base import EXIT_UNAVAILABLE, CommandAnswer, CommandRefused, OpsCommand, within_limit
 from dpp_project.refusals import invalid
@@ -32,18 +33,22 @@ def run_job(name: str, *, limit: int | None, dry_run: bool) -> CommandAnswer:
         raise CommandRefused(invalid("--dry-run", f"{name} has no preview"))
     if limit is not None:
         within_limit(limit)
+    return answer_of(job, limit=limit, dry_run=dry_run)
+
+
+def answer_of(job: Job, *, limit: int | None, dry_run: bool) -> CommandAnswer:
     ran = runner.run(job, limit=limit, dry_run=dry_run, asked_by=actors.COMMAND)
-    document: dict[str, Any] = {"job": name, "outcome": ran.outcome.value}
+    document: dict[str, Any] = {"job": job.name, "outcome": ran.outcome.value}
     report = ran.report
     if report is None:
-        return CommandAnswer(document, [f"{name}: {ran.outcome.value}"], exit_code=CODES[ran.outcome])
+        return CommandAnswer(document, [f"{job.name}: {ran.outcome.value}"], exit_code=CODES[ran.outcome])
     document |= {
         "seen": report.seen,
         "changed": report.changed,
         "errors": report.errors,
         "detail": dict(report.detail),
     }
-    line = f"{name}: {report.seen} seen, {report.changed} changed, {report.errors} errors"
+    line = f"{job.name}: {report.seen} seen, {report.changed} changed, {report.errors} errors"
     code = EXIT_ERRORS if report.errors else CODES[ran.outcome]
     return CommandAnswer(document, [line, *remarks(report.detail)], exit_code=code)
 

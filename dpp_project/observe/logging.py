@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from dpp_project.observe import tracing
+from dpp_project.observe.log_files import LogFiles
 
 MASK = "[redacted]"
 _TELLING = re.compile(
@@ -110,10 +111,13 @@ def _drop_unset(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {key: value for key, value in event.items() if value is not None}
 
 
-def configuration(*, service: str, level: str) -> dict[str, Any]:
-    """The `logging` configuration; `service` stands in every line (DPP-73)."""
+def configuration(*, service: str, level: str, folder: str | None = None) -> dict[str, Any]:
+    """The `logging` configuration; `service` stands in every line (DPP-73). With a folder, services log there."""
     # A command's stdout is its answer, which a script may read as JSON or as a key.
     stream = "ext://sys.stderr" if service == "command" else "ext://sys.stdout"
+    lines: dict[str, Any] = {"class": "logging.StreamHandler", "stream": stream}
+    if folder is not None and service != "command":
+        lines = {"()": LogFiles, "folder": folder}
 
     def add_service(_logger: Any, _method: str, event: EventDict) -> EventDict:
         event["service"] = service
@@ -153,7 +157,7 @@ def configuration(*, service: str, level: str) -> dict[str, Any]:
                 ],
             }
         },
-        "handlers": {"lines": {"class": "logging.StreamHandler", "stream": stream, "formatter": "json"}},
+        "handlers": {"lines": lines | {"formatter": "json"}},
         "root": {"handlers": ["lines"], "level": level},
         "loggers": {
             # Django's own request and server lines would repeat ours, and carry the whole path.
@@ -166,8 +170,8 @@ def configuration(*, service: str, level: str) -> dict[str, Any]:
     }
 
 
-def configure(*, service: str, level: str) -> None:
-    logging.config.dictConfig(configuration(service=service, level=level))
+def configure(*, service: str, level: str, folder: str | None = None) -> None:
+    logging.config.dictConfig(configuration(service=service, level=level, folder=folder))
 
 
 def _sentence(_logger: Any, _method: str, event: EventDict) -> str:

@@ -50,7 +50,7 @@ class _Levels(Collector):
         for name, collect in sorted(_collectors.items()):
             try:
                 found = list(collect())
-            except Exception as error:
+            except Exception as error:  # one source that is away hides no other's levels
                 log.warning("collector failed", collector=name, exc_info=error)
                 failed.add_metric([name], 1)
             else:
@@ -59,7 +59,7 @@ class _Levels(Collector):
         yield failed
 
 
-class _Counts(Collector):
+class CountsOfProcesses(Collector):
     def __init__(self, root: Path) -> None:
         self._root = root
 
@@ -123,7 +123,7 @@ def page() -> bytes:
     counts: CollectorRegistry = REGISTRY
     if own := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         counts = CollectorRegistry()
-        counts.register(_Counts(Path(own).parent))
+        counts.register(CountsOfProcesses(Path(own).parent))
     levels = CollectorRegistry()
     levels.register(_Levels())
     return generate_latest(counts) + generate_latest(levels)

@@ -1,21 +1,17 @@
 """Events in the console: their way through outbox and ledger to read, dead letters to read and to send again."""
 
 import json
-from typing import Any
 
-from django import forms
-from django.contrib import admin, messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.contrib import admin
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.decorators import action, display
+from unfold.decorators import display
 
-from dpp_project import actors
-from dpp_project.console import confirm
+from dpp_project.console.letter_admin import LetterAdmin
 from dpp_project.console.row_admin import ReadOnlyAdmin
 from dpp_project.outbox import redrive
 from dpp_project.outbox.models import EventDeadLetter, OutboxMessage, ProcessedMessage
+from dpp_project.refusals import Refusal
 
 STATUS_COLORS = {"PENDING": "info", "PROCESSING": "warning", "PUBLISHED": "success", "DEAD": "danger"}
 SHOWN_BYTES_MAX = 65_536
@@ -23,6 +19,7 @@ SHOWN_BYTES_MAX = 65_536
 
 @admin.register(OutboxMessage)
 class OutboxMessageAdmin(ReadOnlyAdmin):
+    empty_said = "Every event has been sent, and its row cleared."
     list_display = ("created_at", "event_type", "aggregate_id", "tenant_id", "label", "handled_at")
     list_filter = ("status",)
     search_fields = ("=outbox_id", "=aggregate_id", "=idempotency_key")
@@ -52,7 +49,8 @@ class OutboxMessageAdmin(ReadOnlyAdmin):
 
 
 @admin.register(EventDeadLetter)
-class EventDeadLetterAdmin(ReadOnlyAdmin):
+class EventDeadLetterAdmin(LetterAdmin):
+    empty_said = "No event was given up in the last 30 days."
     list_display = ("stored_at", "label", "event_type", "outbox_id", "tenant_id", "redriven_at")
     list_filter = ("reason",)
     search_fields = ("=letter_key", "=outbox_id", "=tenant_id")
@@ -61,7 +59,12 @@ class EventDeadLetterAdmin(ReadOnlyAdmin):
         *("letter_key", "label", "detail", "event_type", "outbox_id", "tenant_id", "sent_at", "stored_at", "receives"),
         *("headers", "carried", "redriven_at", "redriven_by"),
     )
-    actions_detail = ("send_again",)
+    send_again_title = "Send event again"
+    send_again_text = (
+        "The event is handled anew, with all its retries. Its effect happens once, whatever was tried before; "
+        "what dies again comes back as a letter of its own."
+    )
+    sent_again = "The event is sent again."
 
     @display(description="reason", ordering="reason", label="danger")  # type: ignore[untyped-decorator]
     def label(self, letter: EventDeadLetter) -> str:
@@ -77,34 +80,5 @@ class EventDeadLetterAdmin(ReadOnlyAdmin):
         shown = bytes(letter.body)[:SHOWN_BYTES_MAX].decode("utf-8", "backslashreplace")
         return format_html("<pre>{}</pre>", shown)
 
-    @action(description="Send again", icon="redo", permissions=["send_again"])  # type: ignore[untyped-decorator]
-    def send_again(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        letter = self.get_object(request, object_id)
-        if letter is None:
-            raise Http404
-
-        def act(_form: forms.Form) -> HttpResponse:
-            refusal = redrive.redrive(letter, actor=actors.person(request.user))
-            if refusal is None:
-                self.log_change(request, letter, "Sent again.")
-                self.message_user(request, "The event is sent again.", messages.SUCCESS)
-            else:
-                self.message_user(request, f"Nothing was sent: {refusal.detail}.", messages.ERROR)
-            return HttpResponseRedirect(reverse("admin:outbox_eventdeadletter_change", args=[letter.pk]))
-
-        return confirm.page(
-            self,
-            request,
-            letter,
-            title="Send event again",
-            text=(
-                "The event is handled anew, with all its retries. Its effect happens once, whatever was tried before; "
-                "what dies again comes back as a letter of its own."
-            ),
-            submit="Send again",
-            form_class=forms.Form,
-            act=act,
-        )
-
-    def has_send_again_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
-        return bool(request.user.has_perm("outbox.change_eventdeadletter"))
+    def redrive(self, letter: EventDeadLetter, *, actor: str) -> Refusal | None:
+        return redrive.redrive(letter, actor=actor)

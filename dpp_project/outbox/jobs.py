@@ -1,14 +1,13 @@
-"""The outbox's own recovery: what publishers and consumers that died have left, and what is past its period."""
+"""The outbox's own recovery: what publishers and consumers that died have left."""
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
 from dpp_project.aws import queue_depth
-from dpp_project.constants import RETENTION_INTERVAL_SECONDS
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import Job, PassReport
-from dpp_project.outbox import dead_queue, expiry, metrics, queue, resending
+from dpp_project.outbox import dead_queue, metrics, queue, resending
 
 AT_ONCE: Final = 1_000
 
@@ -46,19 +45,6 @@ def preview_dead_letters(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=waiting, changed=waiting)
 
 
-def retention(*, now: datetime, limit: int) -> PassReport:
-    letters = _all_of(lambda some: expiry.delete_letters(now=now, limit=some), limit=limit)
-    events = _all_of(lambda some: expiry.delete_events(now=now, limit=some), limit=limit - letters)
-    found = letters + events
-    return PassReport(seen=found, changed=found, detail={"letters": letters, "events": events})
-
-
-def preview_retention(*, now: datetime, limit: int) -> PassReport:
-    letters = expiry.old_letters(now=now).order_by()[:limit].count()
-    count = letters + expiry.old_events(now=now, limit=max(0, limit - letters))
-    return PassReport(seen=count, changed=count)
-
-
 def _all_of(some: Callable[[int], int], *, limit: int) -> int:
     """In batches, each a transaction of its own, until none is left or the pass is over."""
     changed = 0
@@ -84,12 +70,5 @@ JOBS: Final = (
         every_seconds=60,
         run_once=dead_letters,
         preview=preview_dead_letters,
-    ),
-    Job(
-        name="events_retention",
-        summary="Deletes handled events with their ledger rows, and their dead letters, past their retention.",
-        every_seconds=RETENTION_INTERVAL_SECONDS,
-        run_once=retention,
-        preview=preview_retention,
     ),
 )

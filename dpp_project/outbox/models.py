@@ -5,7 +5,7 @@
     ledger     PENDING | RETRY_WAIT | PROCESSING whose lease is over -> PROCESSING -> DONE | RETRY_WAIT | DEAD
                DONE | DEAD | RETRY_WAIT -> PENDING where the event is to be handled anew
 
-The trigger `outbox_step_is_legal` freezes what an event says and holds the outbox's edges against everybody.
+The trigger `outbox_step_is_legal` freezes what an event says and holds the outbox's edges against every writer.
 """
 
 from django.db import models

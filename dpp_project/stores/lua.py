@@ -21,13 +21,11 @@ class LuaScript:
     called again.
 
     A line `-- include NAME.lua` stands for the text of that file beside it: what more than one script needs is written
-    once, and the server runs each script as one text.
+    once, and the server runs each script as one text. An included file may include others.
     """
 
     def __init__(self, path: Path) -> None:
-        self.text = _INCLUDE.sub(
-            lambda line: path.with_name(line[1]).read_text(encoding="utf-8"), path.read_text(encoding="utf-8")
-        )
+        self.text = _text(path)
         self._sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, client: redis.Redis, *, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
@@ -47,3 +45,7 @@ class LuaScript:
         EVALSHA might find the script gone, and a pipeline whose other commands have run cannot simply be sent again.
         """
         pipeline.eval(self.text, len(keys), *keys, *args)
+
+
+def _text(path: Path) -> str:
+    return _INCLUDE.sub(lambda line: _text(path.with_name(line[1])), path.read_text(encoding="utf-8"))

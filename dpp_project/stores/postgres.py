@@ -6,6 +6,7 @@ never started again because it still runs. Redis, SQS and S3 are asked with a ti
 """
 
 from collections.abc import Callable, Generator
+from datetime import datetime
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
@@ -24,6 +25,13 @@ GONE_SECONDS: Final = 30.0
 """When the server takes a machine for gone, or frozen."""
 MIGRATION_LOCK_SECONDS: Final = 5.0
 """How long a migration waits for a table that requests wait for behind it (management/commands/migrate.py)."""
+AWAY_PAUSE_MAX_SECONDS: Final = 5.0
+"""What a loop waits at most before it asks a Postgres again that was away: as long as it is still away itself, when
+Postgres is back."""
+POOL_RECONNECT_SECONDS: Final = 8.0
+"""When a pool gives up what it tries to open; the thread that asks next begins anew. Until then the pool doubles its
+pause, to 128 s in the five minutes that it takes by itself, and opens nothing else: a process would be away for as long
+again as Postgres was. Below the 10 s for which a thread waits for a connection."""
 _LOOK_SECONDS: Final = 0.1
 
 DATABASE_AWAY: Final = (OperationalError, InterfaceError, psycopg.OperationalError)
@@ -63,6 +71,14 @@ def session_settings(*, bounded: bool) -> str:
         wanted["lock_timeout"] = round(LOCK_SECONDS * 1_000)
         wanted["statement_timeout"] = round(STATEMENT_SECONDS * 1_000)
     return " ".join(f"-c {name}={value}" for name, value in wanted.items())
+
+
+def database_now() -> datetime:
+    """One clock for all processes: what is due by it is due for each of them."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT statement_timestamp()")
+        found: datetime = cursor.fetchone()[0]
+        return found
 
 
 def make_room(wanted: int) -> None:

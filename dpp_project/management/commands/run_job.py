@@ -1,4 +1,4 @@
-"""manage.py run_job job_reports_retention --dry-run"""
+"""manage.py run_job data_cleanup --dry-run"""
 
 from typing import Any
 

@@ -1,14 +1,10 @@
-"""The few views that belong to no app: metrics, the OpenAPI document, and its browsable form."""
+"""/metrics: what this process and those beside it count: for a holder of the token, or for this machine."""
 
 import hmac
-import json
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.views.decorators.http import require_safe
-from drf_spectacular.generators import SchemaGenerator
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from dpp_project.http import problems
@@ -16,7 +12,7 @@ from dpp_project.http.client_address import is_loopback
 from dpp_project.http.problems import Problem
 from dpp_project.observe import metrics
 from dpp_project.process_env import ENV
-from dpp_project.reasons import REASONS, ReasonCode, type_uri
+from dpp_project.reasons import ReasonCode
 
 FORWARDING_HEADERS: Final = ("X-Forwarded-For", "X-Forwarded-Proto", "X-Real-Ip", "Forwarded", "Via")
 
@@ -42,32 +38,3 @@ def _may_read_metrics(request: HttpRequest) -> bool:
         return hmac.compare_digest(given, ENV.DPP_METRICS_TOKEN.encode())
     is_forwarded = any(name in request.headers for name in FORWARDING_HEADERS)
     return not is_forwarded and is_loopback(request.META.get("REMOTE_ADDR", ""))
-
-
-@cache
-def openapi_document() -> bytes:
-    """Made once a process: it depends on the code alone."""
-    generator: Any = SchemaGenerator()  # type: ignore[no-untyped-call]
-    return json.dumps(generator.get_schema(request=None, public=True), ensure_ascii=False, indent=1).encode()
-
-
-@require_safe
-def openapi_page(request: HttpRequest) -> HttpResponse:
-    del request
-    return HttpResponse(
-        openapi_document(), content_type="application/json", headers={"Cache-Control": "public, max-age=60"}
-    )
-
-
-@require_safe
-def docs_page(request: HttpRequest) -> HttpResponse:
-    return render(request, "docs/api.html")
-
-
-@require_safe
-def problems_page(request: HttpRequest) -> HttpResponse:
-    rows = [
-        {"code": code.value, "type": type_uri(code), "status": reason.status or "run result", "reason": reason}
-        for code, reason in REASONS.items()
-    ]
-    return render(request, "docs/problems.html", {"rows": rows})

@@ -1,0 +1,1 @@
+"""The addresses that belong to no app: health, metrics, the OpenAPI document."""
