@@ -178,6 +178,13 @@ LIVENESS: Final = (
         "LOST=1 RAISES=1 STEALS=0 PUBLISHERS=1",
         progress="every_event_ends",
     ),
+    _sound(
+        "ws-settles",
+        "every workspace comes to rest",
+        "workspace",
+        "FLIPS=2 CORRUPTS=1 BLIND=1",
+        progress="every_workspace_settles",
+    ),
 )
 
 _REBUILT: Final = "REBUILDS=1 CRASHES=0 STEALS=0"
@@ -262,7 +269,10 @@ BROKEN_EVENTS: Final = (
     ),
     _broken("deletes-first", "a message is deleted before its effect", "outbox", "NO_RESEND DELETES_FIRST"),
     _broken(
-        "loser-deletes", "whoever loses a claim deletes the message", "outbox", "NO_RESEND DOUBLED=1 LOSER_DELETES"
+        "loser-deletes",
+        "a consumer that lost its claim deletes the message",
+        "outbox",
+        "NO_RESEND DOUBLED=1 LOSER_DELETES",
     ),
     _broken(
         "rung-deletes-first",
@@ -310,8 +320,8 @@ BROKEN_EVENTS: Final = (
         progress="every_event_ends",
     ),
 )
-QUICK_BROKEN: Final = {"no-receipt", "no-fence", "no-order", "no-look-at-row", "no-evidence", "no-reaper"}
-"""One of each part of the protocol. Each takes half a second, most of it a compiler's."""
+QUICK_BROKEN: Final = {"no-order", "no-look-at-row", "no-evidence", "no-reaper"}
+"""One of each model, and of each way to fail. Each takes half a second, most of it a compiler's."""
 QUICK_EVENTS: Final = {"effect-apart"}
 
 BROKEN_CAPS: Final = (
@@ -342,7 +352,7 @@ BROKEN_CAPS: Final = (
     ),
     _broken(
         "older-change-wins",
-        "whoever comes last sets the limits",
+        "the change that comes last sets the limits",
         "caps",
         "CHANGES=2 CHANGERS=2 NIGHTS=0 CRASHES=0 STEALS=0 OLDER_CHANGE_WINS",
         reverse=True,
@@ -355,7 +365,159 @@ BROKEN_CAPS: Final = (
         reverse=True,
     ),
 )
-QUICK_CAPS: Final = {"resume-redates", "no-least-revision"}
+QUICK_CAPS: Final = {"no-least-revision"}
+
+WORKSPACE: Final = (
+    _sound(
+        "ws-lost",
+        "a volume lost, an operation that fails for good, an operator",
+        "workspace",
+        "VOLUMES=4 VOLUMES_LOST=1 FAILURES=1 RECOVERS=2",
+    ),
+    _sound(
+        "ws-past",
+        "a database put back, a container that exits",
+        "workspace",
+        "VOLUMES=4 PASTS=1 EXITS=1 FLIPS=3 TAKEOVERS=0",
+    ),
+    _sound(
+        "ws-past-failed",
+        "a database put back, a failure, an operator",
+        "workspace",
+        "VOLUMES=4 PASTS=1 FAILURES=1 RECOVERS=1 TAKEOVERS=0",
+    ),
+    _sound("ws-past-late", "a database put back, a verb that comes late", "workspace", "VOLUMES=4 PASTS=1"),
+    _sound(
+        "ws-freed", "somebody removes the placeholder by hand", "workspace", "NAMES_FREED=1 FLIPS=3 RECOVERS=1 EXITS=1"
+    ),
+    _sound(
+        "ws-deleted",
+        "deleted, wanted back, purged; a failure",
+        "workspace",
+        "DELETES=1 UNDELETES=1 FLIPS=1 FAILURES=1 RECOVERS=1",
+    ),
+    _sound("ws-zombies", "two verbs that come late", "workspace", "TAKEOVERS=2 ZOMBIES=2 FLIPS=3 WRITES=2"),
+    _sound("ws-blind", "a look that fails, an upload that S3 keeps wrongly", "workspace", "BLIND=1 CORRUPTS=1 FLIPS=3"),
+    _sound("ws-monitors", "two monitors at once", "workspace", "MONITORS=2"),
+    _sound(
+        "ws-returns",
+        "a volume that was lost is there again",
+        "workspace",
+        "VOLUMES=4 VOLUMES_LOST=1 RETURNS=1 RECOVERS=1",
+    ),
+    _sound("ws-exits", "a container exits, and its runtime starts it again", "workspace", "EXITS=1 FLIPS=4 WRITES=2"),
+)
+
+BROKEN_WORKSPACE: Final = (
+    _broken(
+        "ws-no-fence",
+        "a stop leaves the container, and an archive does not ask for it",
+        "workspace",
+        "NO_FENCE NO_EPOCH EXITS=1",
+    ),
+    _broken("ws-no-placeholder", "the name is free during an archive", "workspace", "NO_PLACEHOLDER EXITS=1 FLIPS=3"),
+    _broken(
+        "ws-name-freed-early",
+        "the name is freed while a doomed volume stands",
+        "workspace",
+        "FREES_THE_NAME_EARLY FAILURES=1 RECOVERS=1 FLIPS=3",
+    ),
+    _broken(
+        "ws-op-id-reused",
+        "an archive goes on under an older op_id",
+        "workspace",
+        "REUSES_THE_OP_ID NO_EPOCH FLIPS=3 WRITES=2",
+    ),
+    _broken("ws-volume-per-op", "an attempt fills the volume of the one before", "workspace", "VOLUME_PER_OPERATION"),
+    _broken("ws-not-doomed", "a volume is deleted that may still be wanted", "workspace", "NO_DOOM FLIPS=3"),
+    _broken("ws-abandons", "an archive is abandoned after DOOMED", "workspace", "ABANDONS_ANYWHERE FLIPS=3"),
+    _broken("ws-any-key", "an older archive_key proves the upload", "workspace", "ANY_KEY_IS_PROOF FLIPS=3"),
+    _broken("ws-unverified", "an upload is not read back", "workspace", "NO_VERIFY CORRUPTS=1"),
+    _broken("ws-loser-commits", "a commit asks neither op_id nor attempt", "workspace", "LOSER_COMMITS"),
+    _broken(
+        "ws-no-marker",
+        "a volume counts before it has its marker",
+        "workspace",
+        "STARTS_WITHOUT_MARKER FAILURES=1 RECOVERS=1",
+    ),
+    _broken("ws-by-name", "a container is removed by its name", "workspace", "REMOVES_BY_NAME FLIPS=4"),
+    _broken("ws-no-rev", "a look made before an effect counts behind it", "workspace", "NO_REV"),
+    _broken("ws-rev-late", "rev is read behind the look", "workspace", "REV_AFTER_THE_LOOK"),
+    _broken("ws-old-claims", "VolumeLost is claimed by an old look", "workspace", "CLAIMS_BY_AN_OLD_LOOK"),
+    _broken(
+        "ws-no-monitor-cas",
+        "a late look is written over a later one",
+        "workspace",
+        "NO_MONITOR_CAS MONITORS=2 TAKEOVERS=0",
+    ),
+    _broken(
+        "ws-blind-is-gone", "a failed look says that nothing is there", "workspace", "FAILED_LOOK_IS_ABSENCE BLIND=1"
+    ),
+    _broken(
+        "ws-lost-is-archived",
+        "a lost volume counts as archived",
+        "workspace",
+        "LOST_IS_ARCHIVED VOLUMES_LOST=1 FLIPS=3",
+    ),
+    _broken(
+        "ws-gc-by-age",
+        "GC deletes what is not archive_key",
+        "workspace",
+        "GC_BY_AGE VOLUMES_LOST=1 FAILURES=1 RECOVERS=1",
+    ),
+    _broken(
+        "ws-no-pin",
+        "GC deletes what is being restored",
+        "workspace",
+        "NO_PIN VOLUMES_LOST=1 RECOVERS=1 FLIPS=4 TAKEOVERS=0 WRITES=2",
+    ),
+    _broken(
+        "ws-no-epoch",
+        "nobody compares how often a volume was started",
+        "workspace",
+        "VOLUMES=4 PASTS=1 NO_EPOCH",
+        reverse=True,
+    ),
+    _broken(
+        "ws-no-listing", "nobody looks for what is newer than the rows", "workspace", "VOLUMES=4 PASTS=1 NO_LISTING"
+    ),
+    _broken(
+        "ws-recover-unlisted",
+        "an operator gives up what is there",
+        "workspace",
+        "VOLUMES=4 PASTS=1 FAILURES=1 RECOVERS=1 TAKEOVERS=0 RECOVERS_UNLISTED",
+    ),
+    _broken(
+        "ws-purge-unasked", "a purge does not ask again", "workspace", "DELETES=1 UNDELETES=1 FLIPS=1 PURGES_UNASKED"
+    ),
+    _endless(
+        "ws-retries-corrupt",
+        "an upload is tried again under its op_id",
+        "CORRUPTS=1 RETRIES_WHAT_IS_CORRUPT",
+        model="workspace",
+        progress="every_workspace_settles",
+    ),
+)
+QUICK_WORKSPACE: Final = {"ws-volume-per-op"}
+
+_UNTROUBLED: Final = "CRASHES=0 LOST=0 NO_REQUEUER"
+TURNS: Final = (
+    _sound("turns", "three runs, two of a key, two crashes, a message lost, a cancel", "turns", "CRASHES=2"),
+    _sound("turns-key", "three of a key, one is canceled, nobody sends again", "turns", f"{_UNTROUBLED} KEYED=3"),
+    _sound("turns-unlost", "nobody dies, nothing is lost, and nobody sends again", "turns", _UNTROUBLED),
+)
+BROKEN_TURNS: Final = (
+    _broken("turns-no-requeuer", "nobody sends a lost permit again", "turns", "CRASHES=0 NO_REQUEUER"),
+    _broken("turns-no-keys", "the requeuer wakes nothing that is parked", "turns", "WAKES_NO_KEYS"),
+    _broken("turns-no-lock", "a key is counted without its lock", "turns", "NO_LOCK"),
+    _broken("turns-looks-unlocked", "who makes room looks without the lock", "turns", f"{_UNTROUBLED} LOOKS_UNLOCKED"),
+    _broken("turns-loser", "who lost the start gives its permit back", "turns", f"{_UNTROUBLED} LOSER_ACKNOWLEDGES"),
+    _broken("turns-parked", "what is parked takes the permit along", "turns", f"{_UNTROUBLED} PARKED_TAKES_THE_PERMIT"),
+    _broken("turns-silent", "what is woken gets no message", "turns", f"{_UNTROUBLED} WAKES_SILENTLY"),
+    _broken("turns-end", "the end of a run wakes nobody", "turns", f"{_UNTROUBLED} END_WAKES_NOBODY"),
+    _broken("turns-cancel", "a cancel wakes nobody", "turns", f"{_UNTROUBLED} KEYED=3 CANCEL_WAKES_NOBODY"),
+)
+QUICK_TURNS: Final = {"turns-looks-unlocked"}
 
 QUICK: Final = (
     _sound("life-small", "one of each, one crash, one theft", "life", "CANCELS=1 RENEWALS=1", small=True),
@@ -363,10 +525,15 @@ QUICK: Final = (
     _sound("submit-small", "two clients, each once, one crash", "submit", "TRIES=0", small=True),
     _sound("event-small", "one event, a crash, a message lost", "outbox", "STEALS=0 LOST=1", small=True),
     _sound("caps-small", "two runs, a day ends, a crash", "caps", "STEALS=0", small=True),
+    _sound("ws-small", "one workspace, an attempt taken over", "workspace", "", small=True),
     *(case for case in BROKEN if case.name in QUICK_BROKEN),
     *(case for case in BROKEN_CAPS if case.name in QUICK_CAPS),
     *(case for case in BROKEN_EVENTS if case.name in QUICK_EVENTS),
+    *(case for case in BROKEN_WORKSPACE if case.name in QUICK_WORKSPACE),
+    _sound("turns-small", "three runs, two of a key, nobody dies", "turns", f"{_UNTROUBLED} CANCELS=0", small=True),
+    *(case for case in BROKEN_TURNS if case.name in QUICK_TURNS),
 )
 """For `make test`."""
 
-ALL: Final = (*SAFETY, *LIVENESS, *BROKEN, *BROKEN_EVENTS, *BROKEN_CAPS)
+SOUND: Final = (*SAFETY, *WORKSPACE, *TURNS)
+ALL: Final = (*SOUND, *LIVENESS, *BROKEN, *BROKEN_EVENTS, *BROKEN_CAPS, *BROKEN_WORKSPACE, *BROKEN_TURNS)

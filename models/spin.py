@@ -19,9 +19,11 @@ HASH_BITS: Final = {True: 20, False: 24}
 SAYS_NOTHING: Final = re.compile(
     r"IF|DO|sub-sequence|\.\(goto\)|else|\(1\)|assert.*"
     r"|(seen|plan|taken|answer|won|known|credit|counted_.*|whole|result_lost|r|turns|locked|found"
-    r"|day|told|revision) = 0"
+    r"|day|told|revision|did|held|i|unknown|same_rev\[[01]\]|same_look\[[01]\]|saw_.*) = 0"
 )
 """In a trail: spin's own steps, and a process that begins anew."""
+OUT_OF_NAMES: Final = "assertion violated 0 "
+"""`assert(false)`: a case that needs more than the model has has shown nothing, though it fails."""
 UNLOOKED: Final = (
     "max search depth too small",
     "Search not completed",
@@ -64,6 +66,8 @@ def fault(case: Case, found: Found) -> str | None:
             return found.incomplete
         return None if found.states else "no states"
     wanted = "assertion violated" if case.expected is Expected.VIOLATES else "acceptance cycle"
+    if found.error.startswith(OUT_OF_NAMES):
+        return "the model has too few volumes or archives for this case"
     if not found.errors:
         return found.incomplete or "it holds, so the check proves nothing"
     return None if wanted in found.error else f"wanted: {wanted}; found: {found.error or 'no words'}"
