@@ -1,7 +1,6 @@
 """The image that is shipped: built for real, run as compose.yaml says, read-only and without a privilege (DPP-95)."""
 
 import os
-import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpp_project import env_file
-from dpp_project.devstack import http
+from dpp_project.devstack import http, ports
 from dpp_project.settings import ENV
 from tests.gear.servers import image
 from tests.gear.servers.image import Built, Container, Containers
@@ -19,7 +18,18 @@ from tests.proving import proofs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.contract("DPP-95", "HRD-25")]
 
-OURS = {"LICENSE", "budget", "dpp_project", "manage.py", "ops", "pyproject.toml", "reaper", "requirements", "runs"} | {
+OURS = {
+    "LICENSE",
+    "budget",
+    "docs",
+    "dpp_project",
+    "manage.py",
+    "ops",
+    "pyproject.toml",
+    "reaper",
+    "requirements",
+    "runs",
+} | {
     "staticfiles",
     "templates",
     "tenants",
@@ -42,9 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
 @pytest.fixture(scope="module")
 def addresses() -> dict[str, str]:
     """Of the services around this test; everything else is as compose.yaml has it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = ports.choose()
     given = {name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL")}
     return given | {
         "S3_PUBLIC_ENDPOINT_URL": str(ENV.S3_ENDPOINT_URL),

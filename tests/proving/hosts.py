@@ -150,10 +150,11 @@ def stopped_in_the_middle(process: subprocess.Popen[str]) -> int:
 
 def lost(how: str, link: Link) -> tuple[float, float]:
     """Seconds from the loss to open money, and to the end of the lost host's session."""
-    from budget import entries, verify
+    from budget import entries
     from budget.redis import scripts
     from budget.services import Available, balance
-    from budget.verify import Verdict
+    from budget.verification import verify
+    from budget.verification.verify import Verdict
     from dpp_project.jobs import registry, runner
 
     before = balance(tenant_id=TENANT)

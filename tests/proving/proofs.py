@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 REPORT_VARIABLE = "DPP_PROOF_REPORT"
-BUDGET_SECONDS = 85 * 60
+BUDGET_SECONDS = 90 * 60
 LANES = 2
 LIMIT_PERCENT = 130
 """Of what was measured. A proof that has grown by a third is looked at; what is still to come needs the rest."""
@@ -31,6 +31,7 @@ SKIPPED = 77
 """What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
 WITH_SERVICES = (sys.executable, "-m", "dpp_project.devstack", "with-services", "--")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
+JOURNEYS = tuple(f"tests/acceptance/test_journeys_{whose}.py" for whose in ("account", "console", "docs"))
 WAITING = (*PYTEST, "-n", "3", "--dist", "worksteal")
 """For what waits for processes that it starts and kills."""
 FUZZ_CASES = 20_000
@@ -62,11 +63,18 @@ class Told:
 
 PROOFS: tuple[Proof, ...] = (
     Proof(
+        name="journeys",
+        shows="every page for people, empty and full, in a real browser: no error, no request elsewhere, axe clean",
+        command=(*PYTEST, "-n", "1", *JOURNEYS),
+        least_cases=6,
+        measured_seconds=130,
+    ),
+    Proof(
         name="devstack",
-        shows="the platform killed whole, or its supervisor at any moment of its start, comes back",
-        command=(*PYTEST, "tests/acceptance"),
-        least_cases=33,
-        measured_seconds=255,
+        shows="the platform killed in part or whole, or its supervisor at any moment of its start, comes back",
+        command=(*PYTEST, "tests/acceptance", *(f"--ignore={one}" for one in JOURNEYS)),
+        least_cases=57,
+        measured_seconds=360,
     ),
     Proof(
         name="image",
@@ -77,14 +85,15 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         name="workers",
-        shows="a worker outlives a database in a black hole, and many lives share their requests to the queue",
+        shows="worker and waiting clients outlive a black-holed database, and many lives share their requests to SQS",
         command=(
             *(*WAITING, "tests/crash/test_execution_workers.py", "tests/integration/runs/test_execution_counts.py"),
             *("tests/integration/runs/test_execution_slots.py", "tests/integration/platform/test_sqs_worker.py"),
-            "tests/integration/platform/test_metrics_processes.py",
+            *("tests/integration/platform/test_metrics_processes.py", "tests/race/test_load_without_faults.py"),
+            *("tests/integration/platform/test_heartbeats.py", "tests/integration/runs/test_waiting_outages.py"),
         ),
-        least_cases=240,
-        measured_seconds=95,
+        least_cases=742,
+        measured_seconds=105,
     ),
     Proof(
         name="money",
@@ -105,14 +114,29 @@ PROOFS: tuple[Proof, ...] = (
         shows="the protocol, in every order of steps and with every fault, holds; without any of its points it fails",
         command=(sys.executable, "-m", "models.check", "--install"),
         least_cases=200_000_000,
-        measured_seconds=700,
+        measured_seconds=880,
+    ),
+    Proof(
+        name="homes",
+        shows="struck at each effect, overtaken or taken back at each step, a workspace loses no byte",
+        command=(
+            *PYTEST,
+            "-n",
+            "2",
+            "tests/crash/test_workspace_crashes.py",
+            "tests/integration/workspaces/test_workspace_operations.py",
+            "tests/integration/workspaces/test_workspace_failures.py",
+            "tests/stateful/test_workspace_machine.py",
+        ),
+        least_cases=330,
+        measured_seconds=260,
     ),
     Proof(
         name="crash",
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
         command=(*WAITING, "tests/crash/test_reaper_cutpoints.py", "tests/crash/test_caps_crashes.py"),
         least_cases=1_500,
-        measured_seconds=740,
+        measured_seconds=1_400,
     ),
     Proof(
         name="events",
@@ -132,21 +156,28 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=60,
     ),
     Proof(
+        name="automations",
+        shows="killed or cut at each request, or two at once: of an event one task, one run, one charge, one message",
+        command=(*WAITING, "tests/crash/test_automation_crashes.py", "tests/race/test_automation_rivals.py"),
+        least_cases=6_000,
+        measured_seconds=240,
+    ),
+    Proof(
         name="tickets",
         shows="killed and cut at every request of a cycle, each ticket ends once, and what it asks for is done once",
         command=(
             *(*WAITING, "tests/crash/test_tickets_crashes.py", "tests/race/test_tickets_reaper_race.py"),
-            "tests/race/test_tickets_rivals.py",
+            *("tests/race/test_tickets_rivals.py", "tests/crash/test_tickets_outages.py"),
         ),
         least_cases=2_500,
-        measured_seconds=245,
+        measured_seconds=525,
     ),
     Proof(
         name="schedules",
         shows="worker, reaper, reconciler and cancel over one run, every order of three preemptions, and not one wrong",
-        command=(*PYTEST, "tests/race/test_reaper_schedules.py"),
+        command=(*PYTEST, "tests/race/test_reaper_schedules.py", "tests/race/test_turns_schedules.py"),
         least_cases=15_000,
-        measured_seconds=700,
+        measured_seconds=760,
     ),
     Proof(
         name="platform",
@@ -156,6 +187,16 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=140,
     ),
     Proof(
+        name="workspaces",
+        shows="what starts and ends workspaces, killed at any moment, leaves no process and no folder unknown",
+        command=(
+            *(*PYTEST, "-n", "0", "tests/integration/workspaces/test_process_driver_deaths.py"),
+            "tests/integration/workspaces/test_workspace_field_reports.py",
+        ),
+        least_cases=350,
+        measured_seconds=115,
+    ),
+    Proof(
         name="chaos",
         shows="under load, with all of it killed, cut, stopped, flushed and rolled back, no run and no micro is lost",
         command=(sys.executable, "-m", "tests.proving.chaos", "--seconds", "150", "--drain", "420"),
@@ -163,10 +204,24 @@ PROOFS: tuple[Proof, ...] = (
         measured_seconds=320,
     ),
     Proof(
+        name="restart",
+        shows="all of it stopped and started in the middle of automations' tasks, and of each event one message",
+        command=(sys.executable, "-m", "tests.proving.restart"),
+        least_cases=8,
+        measured_seconds=90,
+    ),
+    Proof(
         name="rollback",
         shows="over a real Postgres from the past no money moves, and once it is accepted not a micro is wrong",
         command=(sys.executable, "-m", "tests.proving.rollback"),
         least_cases=7,
+        measured_seconds=75,
+    ),
+    Proof(
+        name="restore",
+        shows="Postgres restored from backup and WAL to the moment before a charge, and the account whole again",
+        command=(sys.executable, "-m", "tests.proving.restore"),
+        least_cases=5,
         measured_seconds=75,
     ),
     Proof(
@@ -192,6 +247,13 @@ PROOFS: tuple[Proof, ...] = (
         alone=True,
     ),
     Proof(
+        name="agents",
+        shows="10,000 calls of tools, right and wrong, of both eras of MCP, leave no memory and no open file behind",
+        command=(*PYTEST, "tests/integration/mcp/test_mcp_memory.py"),
+        least_cases=10_000,
+        measured_seconds=70,
+    ),
+    Proof(
         name="fuzz",
         shows="no request, right or wrong, is answered 5xx, or with a status or a body that the document does not have",
         command=("env", f"DPP_FUZZ_CASES={FUZZ_CASES}", *FUZZ),
@@ -209,8 +271,15 @@ PROOFS: tuple[Proof, ...] = (
         name="packs",
         shows="each kind of page is read, the largest within its memory, and attacks reach what no box closes",
         command=(*PYTEST, "tests/integration/packs"),
-        least_cases=11,
-        measured_seconds=60,
+        least_cases=14,
+        measured_seconds=70,
+    ),
+    Proof(
+        name="logs",
+        shows="eight processes write on while their files are renamed twenty times, and each line stands once",
+        command=(*PYTEST, "-m", "slow", "tests/integration/lifecycle"),
+        least_cases=800_000,
+        measured_seconds=120,
     ),
     Proof(
         name="mutants",

@@ -16,7 +16,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dpp_project.devstack.programs import REPOSITORY
 from tests.proving import proofs
+from tests.proving.chaos import automated, homes, homes_audit
 from tests.proving.chaos.audit import Findings, audit, open_work
+from tests.proving.chaos.automated import AutomatedTenant
 from tests.proving.chaos.capped import CappedTenant
 from tests.proving.chaos.customers import Account, Customers
 from tests.proving.chaos.faults import KINDS, QUICK, Injector, Scenery
@@ -26,7 +28,8 @@ from tests.proving.chaos.stand import Stand
 
 PAGE: Final = REPOSITORY / "docs" / "chaos.md"
 PAGE_FROM_SECONDS: Final = 300
-TENANTS: Final = ("t_chaos", "t_chaos_poor", "t_chaos_capped")
+TENANTS: Final = ("t_chaos", "t_chaos_poor", "t_chaos_capped", "t_chaos_automated")
+"""The first two keep workspaces."""
 DRAIN_SECONDS: Final = 780.0
 """A lease of 120 s and its reaper, a claim of 300 s and its reconciler, a message of 150 s and its requeuer; an event
 that was lost on its way is sent again after 600 s."""
@@ -43,10 +46,14 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="dpp-chaos-receiver-")))
         receiver = stack.enter_context(Receiver(folder, seed=seed))
-        stand = stack.enter_context(Stand(small=quick, environ=receiver.environ()))
-        *accounts, keeper = map(Account, TENANTS, stand.customer_keys(*TENANTS))
+        stand = stack.enter_context(
+            Stand(small=quick, environ={**receiver.environ(), **homes.ENVIRON, **automated.ENVIRON})
+        )
+        *accounts, keeper, buyer = map(Account, TENANTS, stand.customer_keys(*TENANTS))
         customers = Customers(stand.api, stand.values["DPP_OPERATOR_KEY"], accounts, seed=seed)
         capped = CappedTenant(customers, keeper, seed=seed)
+        keepers = homes.HomeKeepers(customers, accounts, seed=seed, keepers=4 if quick else 6)
+        automations = AutomatedTenant(stand, customers, buyer, receiver, seed=seed)
         endpoints = [
             receiver.register(stand.api, accounts[0].key, path="/runs", events=EVENTS_OF_RUNS),
             receiver.register(stand.api, keeper.key, path="/caps", events=["cap.reached"]),
@@ -56,7 +63,7 @@ def main() -> int:
             kinds=tuple(kind for kind in KINDS if kind.name in QUICK or not quick),
         )
         began = time.monotonic()
-        customers.come(reporters=2, others=capped.parts())
+        customers.come(reporters=2, others=[*capped.parts(), *keepers.parts(), *automations.parts()])
         injector.run(seconds=options.seconds)
         customers.leave()
         stand.mend()
@@ -68,10 +75,21 @@ def main() -> int:
             left = _drained(stand, customers, seconds=options.drain)
         if not left:
             capped.spend_the_last()
+            left = _drained(stand, customers, seconds=options.drain)
             endpoints[1].close(stand.api, keeper.key)  # half and four fifths may be told half a minute later
             left = _drained(stand, customers, seconds=options.drain)
+        wrong = homes_audit.put_all_to_rest(stand, keepers)
         customers.close()
-        findings = audit(stand, customers.books, endpoints, told=accounts[0].tenant_id, capped=capped)
+        findings = audit(
+            stand,
+            customers.books,
+            endpoints,
+            told=accounts[0].tenant_id,
+            capped=capped,
+            keepers=keepers,
+            automated=automations,
+        )
+        findings.wrong += wrong
         findings.wrong += [f"not over {options.drain:.0f} s after the last fault: {what}" for what in left]
         stand.keep = bool(findings.wrong)
         day = Day(
@@ -120,7 +138,9 @@ def _told(day: Day, findings: Findings) -> int:
         f"accepted={findings.accepted} rows={findings.rows} faults={len(day.events)} seconds={day.seconds:.0f}"
         f" drained_after={day.drained_after:.0f} seed={day.seed} reports={findings.events.reports}"
         f" webhooks={findings.events.messages} taken={findings.events.letters} doubled={findings.events.doubled}"
-        f" caps={vars(findings.caps)} ends={dict(findings.ends)} by={dict(findings.ended_by)}"
+        f" caps={vars(findings.caps)} homes={vars(findings.homes)}"
+        f" automations={vars(findings.automations)}"
+        f" ends={dict(findings.ends)} by={dict(findings.ended_by)}"
     )
     for what in findings.wrong[:SHOWN]:
         print(f"WRONG: {what}")

@@ -4,6 +4,7 @@ import hashlib
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -13,11 +14,15 @@ import psycopg
 from psycopg.rows import dict_row
 
 from dpp_project.devstack import environment
-from tests.proving.chaos import caps_audit, events_audit
+from tests.proving.chaos import automations_audit, caps_audit, events_audit, homes_audit
+from tests.proving.chaos.automated import AutomatedTenant
+from tests.proving.chaos.automations_audit import AutomationFindings
 from tests.proving.chaos.capped import CappedTenant
 from tests.proving.chaos.caps_audit import CapFindings
 from tests.proving.chaos.customers import Books, Order
 from tests.proving.chaos.events_audit import EventFindings
+from tests.proving.chaos.homes import HomeKeepers
+from tests.proving.chaos.homes_audit import HomeFindings
 from tests.proving.chaos.receiver import Endpoint
 from tests.proving.chaos.stand import Stand
 
@@ -58,6 +63,8 @@ class Findings:
     dead_letters: int = 0
     events: EventFindings = field(default_factory=EventFindings)
     caps: CapFindings = field(default_factory=CapFindings)
+    homes: HomeFindings = field(default_factory=HomeFindings)
+    automations: AutomationFindings = field(default_factory=AutomationFindings)
 
 
 def open_work(stand: Stand) -> list[str]:
@@ -67,6 +74,8 @@ def open_work(stand: Stand) -> list[str]:
         found = [f"{count} runs {status} {money} {stage or ''}".rstrip() for status, money, stage, count in rows]
         (pending,) = connection.execute("SELECT count(*) FROM pending_credits").fetchone() or (0,)
         found += events_audit.open_events(connection)
+        found += homes_audit.open_homes(connection)
+        found += automations_audit.open_automations(connection)
     if pending:
         found.append(f"{pending} credits on their way")
     sqs = _client(stand, "sqs")
@@ -78,7 +87,16 @@ def open_work(stand: Stand) -> list[str]:
     return found
 
 
-def audit(stand: Stand, books: Books, endpoints: Sequence[Endpoint], *, told: str, capped: CappedTenant) -> Findings:
+def audit(
+    stand: Stand,
+    books: Books,
+    endpoints: Sequence[Endpoint],
+    *,
+    told: str,
+    capped: CappedTenant,
+    keepers: HomeKeepers,
+    automated: AutomatedTenant,
+) -> Findings:
     """`told` is the tenant whose runs' ends come to the first of the webhooks; the other is of the one with caps."""
     findings = Findings(wrong=list(books.wrong))
     with psycopg.connect(stand.values["DATABASE_URL"], row_factory=dict_row) as connection:
@@ -97,13 +115,16 @@ def audit(stand: Stand, books: Books, endpoints: Sequence[Endpoint], *, told: st
             found=findings.events,
         )
         findings.wrong += caps_audit.wrong_with_caps(connection, capped, endpoints[1], findings.caps)
+        findings.wrong += homes_audit.wrong_with_homes(stand, connection, keepers, findings.homes)
+        findings.wrong += automations_audit.wrong_with_automations(connection, automated, findings.automations)
+        bought = automations_audit.bought(connection)
     findings.rows, findings.dead_letters = len(rows), int(letters["count"])
     for row in rows.values():
         findings.wrong += [f"{row['run_id']}: {what}" for what in _wrong_with(row)]
         findings.ends[f"{row['status']} {row['reason'] or ''}".strip()] += 1
         findings.ended_by[str(row["ended_by"]).partition(":")[0]] += 1
         findings.charged_micros += row["taken"]
-    findings.wrong += _receipts_kept(books, rows, findings)
+    findings.wrong += _receipts_kept(books, rows, bought, findings)
     findings.wrong += _deposits_entered(books, entries, findings)
     findings.wrong += _nothing_left_in_redis(stand, books, entries)
     findings.wrong += [f"still open: {what}" for what in open_work(stand)]
@@ -135,8 +156,10 @@ def _wrong_with(row: dict[str, Any]) -> Iterator[str]:
         yield f"was refunded and charged {row['actual']}"
 
 
-def _receipts_kept(books: Books, rows: dict[str, dict[str, Any]], findings: Findings) -> Iterator[str]:
-    """Each receipt is a row, each row that kept its key a receipt, and what was read is what stands."""
+def _receipts_kept(
+    books: Books, rows: dict[str, dict[str, Any]], bought: AbstractSet[str], findings: Findings
+) -> Iterator[str]:
+    """Each receipt is a row, each row that kept its key a receipt or an attempt, and what was read stands."""
     known: dict[str, Order] = {}
     for order in books.orders:
         if order.run_id is None:
@@ -152,7 +175,8 @@ def _receipts_kept(books: Books, rows: dict[str, dict[str, Any]], findings: Find
     keys = Counter(row["idempotency_key"] for row in rows.values() if row["idempotency_key"] is not None)
     yield from (f"{key} has {count} runs" for key, count in keys.items() if count > 1)
     for row in rows.values():
-        if row["run_id"] not in known and (row["reason"] not in FREED or row["taken"] or row["idempotency_key"]):
+        is_nobodys = row["run_id"] not in known and row["run_id"] not in bought
+        if is_nobodys and (row["reason"] not in FREED or row["taken"] or row["idempotency_key"]):
             yield f"{row['run_id']} belongs to nobody: {row}"
 
 

@@ -37,6 +37,7 @@ class Order:
     idempotency_key: str
     inputs: dict[str, Any]
     price_usd: str = CEILING_USD
+    pack_type: str = "probe"
     is_unsure: bool = False
     """An attempt was not answered: it may come to a run long after a later one was refused."""
     cancel_after: float | None = None
@@ -258,7 +259,7 @@ class Customers:
             "/v1/runs",
             order.account.key,
             send={
-                "pack_type": "probe",
+                "pack_type": order.pack_type,
                 "inputs": order.inputs,
                 "reservation": {"max_cost_usd": order.price_usd, "timebox_sec": 60},
             },

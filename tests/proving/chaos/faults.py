@@ -2,15 +2,19 @@
 
 import itertools
 import json
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from signal import SIGCONT, SIGSTOP
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 
+from ops.workspaces.drivers.process.records import Containers
 from tests.gear.faults.proxy import Mode
 from tests.proving.chaos.customers import Customers
 from tests.proving.chaos.stand import APPS, SERVICES, Stand
@@ -23,6 +27,7 @@ BACK_WITHIN_SECONDS: Final = 60.0
 """DPP-39: what was away for half a minute is survived, and all is well a minute after it is back."""
 PAST_THE_LEASE_SECONDS: Final = 135.0
 DUPLICATES: Final = 10
+RUNS_WITHIN_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,30 @@ def _stopped(name: str, seconds: tuple[float, float]) -> Kind:
     return Kind(f"{name} stopped", strike, seconds, lambda scenery: scenery.stand.signal_group(name, SIGCONT))
 
 
+def _slow(service: str, ms: int) -> Kind:
+    """Each piece of what it says comes so much later."""
+
+    def strike(scenery: Scenery) -> str:
+        scenery.stand.proxies[service].delay(ms=ms)
+        return f"{service}: {ms} ms"
+
+    return Kind(f"{service} slow", strike, (6.0, 12.0), lambda scenery: scenery.stand.proxies[service].delay(ms=0))
+
+
+def _init_killed(scenery: Scenery) -> str:
+    """Of a workspace that runs, with all that runs in it; soon one does."""
+    kept = Containers(Path(scenery.stand.values["DPP_WORKSPACES_DIR"]) / "containers")
+    until = time.monotonic() + RUNS_WITHIN_SECONDS
+    while not (running := [record for record in kept.all() if record.runs()]):
+        if time.monotonic() > until:
+            return "none ran"
+        time.sleep(0.1)
+    chosen = scenery.chance.choice(running)
+    with suppress(ProcessLookupError):
+        os.kill(chosen.pid, SIGKILL)
+    return chosen.name
+
+
 def _clock(name: str) -> Kind:
     def strike(scenery: Scenery) -> str:
         offset = scenery.chance.choice([-HOUR_SECONDS, HOUR_SECONDS])
@@ -118,11 +147,8 @@ def _duplicated(scenery: Scenery) -> str:
     known = scenery.customers.books.accepted()
     chosen = known[-12:] + scenery.chance.sample(known, k=min(8, len(known)))
     queue = _queue(scenery.stand)
-    sealed = json.loads(
-        scenery.stand.python(
-            _SEALED, json.dumps([[str(order.run_id), order.account.tenant_id] for order in chosen]), str(DUPLICATES)
-        )
-    )
+    runs = [[str(order.run_id), order.account.tenant_id, order.pack_type] for order in chosen]
+    sealed = json.loads(scenery.stand.python(_SEALED, json.dumps(runs), str(DUPLICATES)))
     for bodies in sealed:
         queue.send_message_batch(
             QueueUrl=scenery.stand.values["DPP_QUEUE_URL"],
@@ -134,8 +160,8 @@ def _duplicated(scenery: Scenery) -> str:
 _SEALED: Final = """
 import json, sys
 from dpp_project.celery_sqs import celery_message
-def sealed(run_id, tenant_id):
-    kwargs = {"run_id": run_id, "tenant_id": tenant_id, "pack_type": "probe",
+def sealed(run_id, tenant_id, pack_type):
+    kwargs = {"run_id": run_id, "tenant_id": tenant_id, "pack_type": pack_type,
               "enqueued_at": "2026-03-01T12:00:00Z", "schema_version": "1"}
     return celery_message.pack(task="runs.tasks.execute", kwargs=kwargs, queue="runs", trace_id=None)
 print(json.dumps([[sealed(*run) for _ in range(int(sys.argv[2]))] for run in json.loads(sys.argv[1])]))
@@ -158,14 +184,17 @@ KINDS: Final = (
     *(Kind(f"{name} killed", _killed(name)) for name in (*APPS, *SERVICES)),
     Kind("some killed together", _some_killed),
     Kind("all killed together", _killed(*APPS, *SERVICES)),
+    Kind("init of a workspace killed", _init_killed),
     Kind("redis flushed", _flushed),
     Kind("redis rolled back", _rolled_back),
     Kind("messages doubled ten times", _duplicated),
     *(_cut(name, "cut off", Mode.REFUSE, Mode.RESET) for name in SERVICES),
     *(_cut(name, "in a black hole", Mode.BLACK_HOLE) for name in SERVICES),
+    _slow("aws", 400),
     _stopped("worker", (8.0, 14.0)),
     _stopped("api", (5.0, 10.0)),
     _stopped("events", (8.0, 14.0)),
+    _stopped("workspaces", (8.0, 14.0)),
     _stopped("beat", (22.0, 28.0)),  # past the leases of its jobs
     *(_stopped(name, (3.0, 8.0)) for name in SERVICES),
     *(_clock(name) for name in APPS),
@@ -174,6 +203,8 @@ KINDS: Final = (
 QUICK: Final = (
     "api killed",
     "beat killed",
+    "workspaces killed",
+    "init of a workspace killed",
     "redis killed",
     "redis flushed",
     "redis rolled back",
@@ -233,7 +264,7 @@ class Injector:
         self._scenery.customers.order_long_ones(8)
         time.sleep(1.0)
         self._scenery.stand.second_ones(SIGSTOP)
-        event = Event("second worker and events stopped past their leases", "SIGSTOP", time.monotonic() - self._began)
+        event = Event("second ones stopped past their leases", "SIGSTOP", time.monotonic() - self._began)
         self.events.append(event)
         return event
 

@@ -1,13 +1,16 @@
 """docs/chaos.md: what was done to the platform, what it took to come back, and what was counted at the end."""
 
+import os
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.proving.chaos.audit import Findings
+from tests.proving.chaos.automations_audit import AutomationFindings
 from tests.proving.chaos.caps_audit import CapFindings
 from tests.proving.chaos.faults import Event
+from tests.proving.chaos.homes_audit import HomeFindings
 
 HEAD = """# Chaos
 
@@ -28,7 +31,17 @@ receipts. Then the faults end, recovery has its time, and everything is counted:
 - of a tenant whose caps, and whose agents' key's, are changed under way, for a day and in total: at no hold was more
   counted (charged, or held and able to be charged) than the limit that bound it; the counters are the ledger's sums;
   when all is settled, exactly what is left is accepted and 0.0001 USD more refused, with the figures of
-  `GET /v1/budget`; one `cap.reached` went out for each full window and limit. Fifty agents share the capped key.
+  `GET /v1/budget`; one `cap.reached` went out for each full window and limit. Fifty agents share the capped key;
+- of workspaces, whose tenants write and remove files by requests and by runs of the pack `command`, ask for STANDBY and
+  ARCHIVED, wake them, delete and undelete them, while the process that holds them is killed, stopped and doubled, the
+  bucket is cut off, slow or silent, and inits are killed: in the end each is woken, hashed on disk and archived, and
+  its archive holds that very tree; each file that was answered as written is in it with its content, none that was
+  answered as removed; no act was done twice; each volume, container, process, object and upload has a row that accounts
+  for it; no workspace has an error, or an operation that is not over;
+- of automations, whose events come as signed hooks that are repeated until they are taken, some again after that: each
+  event stands once and ended as its kind may, by no rule, a template that does not fit, or one task; its attempts are
+  runs under their own keys, and to the micro what runs and ledger say; a task that failed had used all its attempts;
+  each task has one result and one message, and the message came under one id, signed, with its own text.
 """
 
 
@@ -57,12 +70,15 @@ def _summary(day: Day) -> list[str]:
         f"- Verdict: {verdict}.",
         f"- {len(day.events)} faults in {day.seconds:.0f} s, seed {day.seed} (`SEED={day.seed}` deals the same again).",
         f"- All was over {day.drained_after:.0f} s after the last fault.",
+        f"- The machine: {os.cpu_count()} cores, at the end a load of {os.getloadavg()[2]:.0f} over 15 minutes.",
         f"- {found.accepted:,} runs accepted; {found.rows:,} rows; what customers have read is what the rows say.",
         f"- {found.deposits:,} top-ups of {found.credited_micros:,} micros, {found.charged_micros:,} micros charged.",
         f"- {found.results_read:,} results read back, each with the hash that was sealed.",
         f"- {found.events.reports:,} auth errors reported, each analysed once, in {found.events.clusters} clusters.",
         f"- {found.events.messages:,} webhooks came {found.events.letters:,} times, {found.events.doubled:,} doubled.",
         _of_caps(found.caps),
+        _of_homes(found.homes),
+        _of_automations(found.automations),
         f"- Dead letters stored: {found.dead_letters}.",
         *(f"- WRONG: {what}" for what in found.wrong),
         "",
@@ -74,6 +90,24 @@ def _of_caps(caps: CapFindings) -> str:
         f"- Under caps, of 50 agents and a neighbour, {caps.accepted:,} runs were accepted and {caps.refused:,} submits"
         f" refused; {caps.changes} changes of caps, {caps.messages} full windows told; {caps.charged_micros:,} micros"
         f" charged, {caps.fullest_percent:.2f} % of a limit counted at the fullest."
+    )
+
+
+def _of_homes(homes: HomeFindings) -> str:
+    return (
+        f"- In {homes.homes} workspaces, {homes.deleted} of them deleted in the end, {homes.files:,} files were written"
+        f" and all are there ({homes.unanswered_there} whose answer was lost beside them), {homes.removed} removed,"
+        f" {homes.runs} runs of commands; {homes.operations:,} operations, {homes.taken_over} taken over,"
+        f" {homes.archives} archives."
+    )
+
+
+def _of_automations(automations: AutomationFindings) -> str:
+    return (
+        f"- Of automations {automations.events:,} events, {automations.repeated:,} handed over twice, became"
+        f" {automations.tasks:,} tasks and {automations.runs:,} runs of {automations.charged_micros:,} micros;"
+        f" {automations.messages:,} messages, {automations.alarms:,} of them alarms, came {automations.letters:,}"
+        f" times, {automations.doubled:,} doubled."
     )
 
 

@@ -140,6 +140,10 @@ def _server(mailbox: Mailbox, tls: ssl.SSLContext) -> ThreadingHTTPServer:
             self.request = tls.wrap_socket(self.request, server_side=True)  # in the thread of this connection
             super().setup()
 
+        def finish(self) -> None:
+            super().finish()
+            self.request.close()  # the server closes the one below, which lost its descriptor to this one
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", "0")))
             status = mailbox.take(self.path, {name.lower(): value for name, value in self.headers.items()}, body)

@@ -27,8 +27,8 @@ from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.waiting import wait_until
 
 SERVICES: Final = ("redis", "postgres", "aws")
-APPS: Final = ("api", "worker", "beat", "events")
-TWICE: Final = ("worker", "events")
+APPS: Final = ("api", "worker", "beat", "events", "workspaces")
+TWICE: Final = ("worker", "events", "workspaces")
 """Of these a large stand has a second one, that is never killed."""
 CLOCK: Final = "DPP_CLOCK_OFFSET_SECONDS"
 BACK_SECONDS: Final = 90.0
@@ -209,6 +209,10 @@ class Stand:
         if done.returncode:
             raise RuntimeError(f"no base backup: {done.stderr}")
 
+    def use_past(self, folder: Path) -> None:
+        """What `restore_past` puts in Postgres' place."""
+        folder.rename(self._past)
+
     def restore_past(self) -> None:
         """The older Postgres in the place of the newer one, then kill: the next one recovers from the copy."""
         there = self.folder.root / "postgres"
@@ -233,6 +237,7 @@ class Stand:
         """Nothing is cut, stopped or wrong any more."""
         for proxy in self.proxies.values():
             proxy.set(Mode.PASS)
+            proxy.delay(ms=0)
         for name in (*APPS, *SERVICES):
             self.signal_group(name, SIGCONT)
         self.second_ones(SIGCONT)

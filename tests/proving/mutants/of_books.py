@@ -4,9 +4,9 @@ from typing import Final
 
 from tests.proving.mutants.mutant import In, Mutant
 
-AUDIT: Final = "budget/ledger_audit.py"
-PASS: Final = "budget/verify_pass.py"
-VERIFY: Final = "budget/verify.py"
+AUDIT: Final = "budget/verification/ledger_audit.py"
+PASS: Final = "budget/verification/verify_pass.py"
+VERIFY: Final = "budget/verification/verify.py"
 EDGES: Final = "runs/transitions.py"
 LETTERS: Final = "reaper/dead_letters.py"
 
@@ -133,6 +133,20 @@ MUTANTS: Final = (
         audits("test_entries_of_one_instant_are_all_audited"),
     ),
     Mutant(
+        "the sum of a clock that was ahead stops every charge",
+        "budget/migrations/0008_entries_after_a_clock.py",
+        "    IF summed > clock_timestamp() THEN\n",
+        "    IF false THEN\n",
+        audits("test_a_sum_that_a_clock_ahead_had_written_stops_no_entry"),
+    ),
+    Mutant(
+        "a charge whose run's data were deleted early is a difference",
+        "runs/reads/for_audit.py",
+        "timedelta(days=timing.TOMBSTONE_DAYS - 1)",
+        "timedelta(days=timing.TOMBSTONE_DAYS + 30)",
+        In("integration/reaper/test_retention_runs")("test_dpp_23_a_tombstone_stands_a_year_and_the_ledger_for_ever"),
+    ),
+    Mutant(
         "a day is summed up while one writes into it",
         "budget/daily_snapshots.py",
         "    if not _writers_have_ended():\n        return 0\n",
@@ -199,8 +213,8 @@ MUTANTS: Final = (
     Mutant(
         "a list shows a run that is gone by its old status",
         "runs/reads/listing.py",
-        "runs.filter(status=filters.status, retention_until__gt=now)",
-        "runs.filter(status=filters.status)",
+        '{f"{of}status": filters.status, f"{of}retention_until__gt": now}',
+        '{f"{of}status": filters.status}',
         lists("test_dpp_26_filters_by_status_and_pack"),
     ),
     Mutant(
@@ -230,7 +244,7 @@ MUTANTS: Final = (
         "dpp_project/jobs/runner.py",
         "limit=limit or job.limit",
         "limit=job.limit",
-        jobs("test_dpp_46_old_reports_are_deleted_by_their_own_job"),
+        jobs("test_dpp_46_old_reports_are_deleted_by_the_daily_cleanup"),
     ),
     Mutant(
         "a clock that is set back keeps a job at work",
@@ -241,8 +255,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "old reports are kept by a pass that begins late",
-        "dpp_project/jobs/jobs.py",
-        "not (seen and deadline.is_over())",
+        "dpp_project/lifecycle/cleaning.py",
+        "not (self.changed and deadline.is_over())",
         "not deadline.is_over()",
         jobs("test_dpp_46_old_reports_go_though_the_pass_is_late"),
     ),

@@ -29,7 +29,7 @@ MUTANTS: Final = (
     Mutant(
         "a job logs as much as it likes",
         RUNNING,
-        "                self._log_bytes += frame.text_bytes\n",
+        "        self._log_bytes += frame.text_bytes\n",
         "",
         packs("test_hrd_18_a_job_that_babbles_costs_its_worker_little[long log lines]"),
     ),

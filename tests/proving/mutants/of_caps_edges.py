@@ -125,6 +125,15 @@ MUTANTS: Final = (
         ENDED,
     ),
     Mutant(
+        "a key that an older release rotates begins a lineage of its own",
+        "tenants/migrations/0009_one_lineage_for_rotations.py",
+        "     WHERE key_id = NEW.replaced_by_id AND",
+        "     WHERE key_id = NEW.key_id AND",
+        In("integration/tenants/test_tenants_tables")(
+            "test_a_key_that_an_older_release_rotates_counts_for_its_lineage"
+        ),
+    ),
+    Mutant(
         "a key may end where the calendar does",
         "tenants/services.py",
         "not clock.now() < expires_at < EXPIRES_BEFORE",
@@ -154,7 +163,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "usage tells every key of all",
-        "budget/api/usage.py",
+        "budget/usage/reading.py",
         "    if Scope.KEYS_WRITE in principal.scopes:\n",
         "    if Scope.BUDGET_READ in principal.scopes:\n",
         attacks("test_usage_tells_a_key_of_no_other_key"),
@@ -162,15 +171,15 @@ MUTANTS: Final = (
     Mutant(
         "FOCUS tells every key of all",
         "budget/usage/focus_rows.py",
-        "until=until, own=own)",
-        "until=until)",
+        "until=until, own=own, metadata_key=metadata_key)",
+        "until=until, metadata_key=metadata_key)",
         attacks("test_usage_tells_a_key_of_no_other_key"),
     ),
     Mutant(
         "CSV tells every key of all",
         "budget/usage/csv_rows.py",
-        "until=until, own=own)",
-        "until=until)",
+        "until=until, own=own, metadata_key=metadata_key)",
+        "until=until, metadata_key=metadata_key)",
         attacks("test_usage_tells_a_key_of_no_other_key"),
     ),
     Mutant(

@@ -98,14 +98,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     Mutant(
         "caps: what is on its way to a scope is called a difference",
-        "budget/verify.py",
+        "budget/verification/verify.py",
         "charged=verify_caps.by_day(coming + taken)",
         "charged=verify_caps.by_day(taken)",
         money("test_cap_10_counters_and_books_agree_at_every_stage_and_after_every_rebuild"),
     ),
     Mutant(
         "caps: what is wrong behind the first turn of scopes is not told",
-        "budget/verify.py",
+        "budget/verification/verify.py",
         "if turn == 0 or it.kind in OF_CAPS]",
         "if turn == 0]",
         money("test_cap_10_many_scopes_are_compared_in_turns_and_the_balance_is_told_once"),

@@ -17,9 +17,9 @@ MUTANTS: Final = (
     Mutant(
         "an attacker locks an operator out of her own browser",
         SIGN_IN,
-        "    if device is not None:\n        return _reaches",
-        "    if device is not None and _reaches(failed.filter(subject=_subject(name)), NAME_FAILURES_MAX):\n"
-        "        return True\n    if device is not None:\n        return _reaches",
+        "    if device is not None:\n        return reaches",
+        "    if device is not None and reaches(failed.filter(subject=_subject(name)), NAME_FAILURES_MAX):\n"
+        "        return True\n    if device is not None:\n        return reaches",
         signing_in("test_hrd_13_an_attacker_does_not_lock_an_operator_out_of_her_own_browser"),
     ),
     Mutant(
@@ -129,7 +129,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an operator's cancel leaves no entry",
-        "runs/finish/cancellation.py",
+        "runs/cancel/cancellation.py",
         "    if reason is not ReasonCode.CANCELED_BY_OPERATOR:\n",
         "    if reason is not None:\n",
         every_act(EVERY_ACT + "[console runs.run cancel]"),

@@ -124,7 +124,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a proxy on this machine opens the metrics to the world",
-        "dpp_project/pages.py",
+        "dpp_project/pages/metrics_page.py",
         "return not is_forwarded and is_loopback(",
         "return is_loopback(",
         health("test_hrd_11_without_a_token_metrics_answer_this_machine_alone"),
@@ -139,8 +139,8 @@ MUTANTS: Final = (
     Mutant(
         "a statement that was cut looks whole",
         "dpp_project/api_server/django_threads.py",
-        "            self._cut()\n",
-        "",
+        'too slowly", status=head.status, sent_bytes=self._sent_bytes)\n            self._cut()\n',
+        'too slowly", status=head.status, sent_bytes=self._sent_bytes)\n',
         statements("test_hrd_12_a_slow_reader_gives_its_thread_back_after_its_time"),
     ),
 )

@@ -14,7 +14,16 @@ many = In("integration/runs/test_execution_slots")
 host = In("unit/test_api_server")
 connections = In("integration/platform/test_api_server_connections")
 
+patience = In("integration/platform/test_postgres_patience")
+
 MUTANTS: Final = (
+    Mutant(
+        "a pool doubles its pauses for as long as it likes",
+        "dpp_project/settings.py",
+        '                "reconnect_timeout": POOL_RECONNECT_SECONDS,\n',
+        "",
+        patience("test_dpp_39_after_a_long_outage_a_connection_is_tried_again_within_seconds"),
+    ),
     Mutant(
         "one end of a task is heard for each ring, however many there are",
         SLOTS,

@@ -455,22 +455,22 @@ MUTANTS: Final = (
     Mutant(
         "a settle leaves no evidence",
         script("settle"),
-        "redis.call('LPUSH', KEYS[8], 'end:' .. run)\n",
-        "",
+        "if redis.call('LPUSH', KEYS[8], 'end:' .. run) > 1100 then",
+        "if false then",
         scripts("test_hrd_06_what_ends_a_claimed_run_or_enters_a_credit_leaves_evidence_once"),
     ),
     Mutant(
         "a dropped row's refund leaves evidence",
         script("refund_full"),
-        "if was_held then\n  redis.call('LPUSH'",
-        "if outcome == 'first' then\n  redis.call('LPUSH'",
+        "if was_held then\n  if redis.call('LPUSH'",
+        "if outcome == 'first' then\n  if redis.call('LPUSH'",
         scripts("test_hrd_06_a_refund_of_a_row_that_may_have_been_dropped_leaves_none"),
     ),
     Mutant(
         "evidence grows without bound",
         script("credit"),
-        "redis.call('LTRIM', KEYS[6], 0, 999)\n",
-        "",
+        "then redis.call('LTRIM', KEYS[6], 0, 999) end\n",
+        "then end\n",
         scripts("test_hrd_06_evidence_is_bounded"),
     ),
     Mutant(

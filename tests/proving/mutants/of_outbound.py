@@ -7,7 +7,7 @@ from tests.proving.mutants.mutant import In, Mutant
 CONNECTING: Final = "dpp_project/outbound/connecting.py"
 NETWORK: Final = "dpp_project/outbound/network.py"
 BROKER: Final = "runs/box/broker.py"
-SEAL: Final = "dpp_project/celery_sqs/message_seal.py"
+SEAL: Final = "dpp_project/seals.py"
 MESSAGE: Final = "dpp_project/celery_sqs/celery_message.py"
 UPLOADS: Final = "runs/bucket/uploads.py"
 
@@ -76,9 +76,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the seal leaves the arguments out",
-        SEAL,
-        'for name in ("task", "task_id", "trace_id", "body")',
-        'for name in ("task", "task_id", "trace_id")',
+        "dpp_project/celery_sqs/message_seal.py",
+        "json.dumps(sealed)",
+        "json.dumps(sealed[:3])",
         seals("test_what_the_seal_holds_cannot_be_changed"),
     ),
     Mutant(

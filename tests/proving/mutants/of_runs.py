@@ -10,6 +10,7 @@ RUN_OF_KEY: Final = "runs/submit/run_of_key.py"
 HOLD_AND_SEND: Final = "runs/submit/hold_and_send.py"
 IDEMPOTENCY: Final = "runs/submit/key_lock.py"
 EXECUTION: Final = "runs/worker/execution.py"
+STARTING: Final = "runs/worker/starting.py"
 DELIVERY: Final = "runs/worker/store_result.py"
 
 edges = In("integration/runs/test_transitions_edges")
@@ -299,16 +300,16 @@ MUTANTS: Final = (
     # The worker and the owner.
     Mutant(
         "a worker that lost the start works on",
-        EXECUTION,
-        "                if started is not LOST:\n",
-        "                if started := run:\n",
+        STARTING,
+        "    if moved is LOST:\n        return _Refused.LOST\n",
+        "    if moved is LOST:\n        return found\n",
         executed("test_dpp_30_the_loser_of_the_start_does_nothing"),
     ),
     Mutant(
         "a start whose answer was lost is given up",
-        EXECUTION,
-        "            if run.lease_token == lease.token and run.status == Status.PROCESSING:\n",
-        "            if run.lease_token is lease:\n",
+        STARTING,
+        "    if again and (mine := for_worker.held_by(lease_token)) is not None:\n",
+        "    if again and (mine := for_worker.held_by(lease_token * 2)) is not None:\n",
         outages("test_dpp_39_an_answer_of_postgres_that_got_lost_is_looked_up"),
     ),
     Mutant(
@@ -369,14 +370,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a canceled run's worker is not told",
-        "runs/finish/cancellation.py",
+        "runs/cancel/cancellation.py",
         "                _tell_worker(run_id)\n",
         "                pass\n",
         cancels("test_dpp_27_a_run_at_work_is_canceled_for_the_minimum_fee_and_its_worker_told"),
     ),
     Mutant(
         "a canceled run at work is never let go",
-        "runs/finish/cancellation.py",
+        "runs/cancel/cancellation.py",
         "    if run.status == Status.QUEUED:\n        return",
         "    if run.status:\n        return",
         cancels("test_dpp_27_a_run_at_work_is_canceled_for_the_minimum_fee_and_its_worker_told"),

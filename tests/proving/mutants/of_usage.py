@@ -12,7 +12,7 @@ console = In("integration/budget/test_budget_admin")
 SNAPSHOTS: Final = "budget/daily_snapshots.py"
 SPEND: Final = "budget/spend.py"
 READING: Final = "budget/usage/reading.py"
-AUDIT: Final = "budget/days_audit.py"
+AUDIT: Final = "budget/verification/days_audit.py"
 PLAIN_SUM: Final = days("test_what_is_counted_is_the_plain_sum_whenever_it_is_summed_up")
 TOTALS: Final = usage("test_the_totals_are_the_ledgers_in_every_grouping_and_form")
 STANDS: Final = usage("test_a_stream_does_not_change_while_entries_are_added_and_summed_up")
@@ -102,8 +102,8 @@ MUTANTS: Final = (
     Mutant(
         "`to` is in the range",
         READING,
-        "AND spend_day < %(end)s::date\n       ) parts",
-        "AND spend_day <= %(end)s::date\n       ) parts",
+        "AND spend_day < %(end)s::date\n        {told}\n       ) parts",
+        "AND spend_day <= %(end)s::date\n        {told}\n       ) parts",
         TOTALS,
     ),
     Mutant(
@@ -173,7 +173,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an older release cannot read where the walk is",
-        "budget/ledger_audit.py",
+        "budget/verification/ledger_audit.py",
         ' if name != "days"}',
         "}",
         audits("test_a_place_survives_its_report"),

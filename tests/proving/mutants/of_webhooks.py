@@ -6,12 +6,12 @@ from tests.proving.mutants.mutant import In, Mutant
 
 TELLING: Final = "runs/telling.py"
 MESSAGES: Final = "tenants/webhooks/messages.py"
-FANOUT: Final = "tenants/webhooks/fanout.py"
-CLAIMS: Final = "tenants/webhooks/claims.py"
-MARKS: Final = "tenants/webhooks/marks.py"
-BREAKER: Final = "tenants/webhooks/breaker.py"
-SCHEDULE: Final = "tenants/webhooks/schedule.py"
-SENDING: Final = "tenants/webhooks/sending.py"
+FANOUT: Final = "tenants/webhooks/dispatch/fanout.py"
+CLAIMS: Final = "tenants/webhooks/dispatch/claims.py"
+MARKS: Final = "tenants/webhooks/dispatch/marks.py"
+BREAKER: Final = "tenants/webhooks/dispatch/breaker.py"
+SCHEDULE: Final = "tenants/webhooks/dispatch/schedule.py"
+SENDING: Final = "tenants/webhooks/dispatch/sending.py"
 LOW: Final = "tenants/webhooks/low_balance.py"
 
 messages = In("integration/webhooks/test_webhook_messages")

@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.proving.mutants.mutant import In, Mutant
 
-LOOPS: Final = "dpp_project/events_server/loops.py"
-HOST: Final = "dpp_project/events_server/host.py"
+LOOPS: Final = "dpp_project/loops_server/supervised_loop.py"
+HOST: Final = "dpp_project/loops_server/host.py"
 
 loops = In("unit/test_events_loops")
 process = In("integration/platform/test_events_process")
@@ -56,8 +56,8 @@ MUTANTS: Final = (
     Mutant(
         "the others are not waited for where one hangs",
         HOST,
-        "            if loop not in hung:\n                loop.ended(seconds=GRACE_SECONDS)\n",
-        "            if not hung:\n                loop.ended(seconds=GRACE_SECONDS)\n",
+        "            if loop not in hung:\n",
+        "            if not hung:\n",
         process("test_a_loop_that_hangs_ends_the_process_and_the_others_give_back"),
     ),
     Mutant(
