@@ -1,6 +1,8 @@
 """Fixtures that more than one folder needs."""
 
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +19,8 @@ from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs.bucket import storage
 from tenants import authentication
+from tests.gear import migrated
+from tests.gear.builders.box import results_fit
 from tests.gear.builders.console import console
 from tests.gear.builders.recovery import tenant
 from tests.gear.builders.shop import shop
@@ -24,21 +28,40 @@ from tests.gear.builders.work import session_box, worker_here
 from tests.gear.faults.deaths import children_die
 from tests.gear.truncation import empty_tables
 
-__all__ = ["children_die", "console", "session_box", "shop", "tenant", "worker_here"]
+__all__ = ["children_die", "console", "results_fit", "session_box", "shop", "tenant", "worker_here"]
 
 PBKDF2PasswordHasher.iterations = 1_000
 """A password costs a fifth of a second in earnest, each time that one is set or tried."""
 TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]
+MADE_WITHIN_SECONDS = 100.0
+PRODUCTS_TIMEOUT: float = connections["default"].settings_dict["OPTIONS"]["pool"]["timeout"]
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: Any
+) -> Iterator[None]:
     """Close a pool that a test without a database has made: it leads to the server's own database, not to the test's.
 
     Its connections would be used on until a test closes the pool, and from then on no table would be there.
     """
     database: Any = connections["default"]
     database.close_pool()
+    database.settings_dict["OPTIONS"]["pool"]["timeout"] = MADE_WITHIN_SECONDS
+    with ExitStack() as lasting:
+        if (run := os.environ.get("PYTEST_XDIST_TESTRUNUID")) is not None:
+            with django_db_blocker.unblock():
+                lasting.enter_context(migrated.template(database, run=run))
+        yield
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_modify_db_settings: None) -> None:
+    """A disk that takes nothing for ten seconds while the database is made would fail every test of the process. From
+    then on connections are waited for as in the product.
+    """
+    database: Any = connections["default"]
+    database.settings_dict["OPTIONS"]["pool"]["timeout"] = database.pool.timeout = PRODUCTS_TIMEOUT
 
 
 @pytest.fixture

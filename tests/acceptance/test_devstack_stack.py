@@ -17,13 +17,14 @@ from dpp_project import env_file, serve
 from dpp_project.devstack import environment, http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
-from dpp_project.devstack.supervisor import MARK
+from dpp_project.devstack.supervisor import MARK, WORKSPACES_MARK
 from dpp_project.processes.identity import identity
 from tests.gear.waiting import wait_until
 from tests.proving import proofs
 
-NAMES = ("postgres", "redis", "aws", "api", "worker", "beat", "events")
+NAMES = ("postgres", "redis", "aws", "api", "worker", "beat", "events", "workspaces")
 BACK_SECONDS = 60.0
+SAY_THAT_THEY_LIVE = {"api": 1, "worker": 1, "reaper": 1, "events": 1, "workspaces": 1}
 
 
 class Stack:
@@ -68,8 +69,11 @@ class Stack:
         found: dict[str, dict[str, Any]] = self.folder.read_status()["processes"]
         return found
 
-    def await_back(self, old: dict[str, int]) -> None:
-        """Each of these lives again under another pid, and the whole answers."""
+    def kill(self, *names: str) -> None:
+        """Each of these, all at once; it lives again under another pid, and the whole answers."""
+        old = {name: self.pid(name) for name in names}
+        for pid in old.values():
+            os.kill(pid, signal.SIGKILL)
 
         def are_back() -> bool:
             rows = self.processes()
@@ -108,60 +112,109 @@ def get(url: str) -> tuple[int, bytes]:
         return answer.status, answer.read()
 
 
-@pytest.mark.contract("DPP-77")
+def alive(ready: str) -> dict[str, int]:
+    processes: dict[str, dict[str, int]] = json.loads(get(ready)[1])["processes"]
+    return {service: counts["alive"] for service, counts in processes.items()}
+
+
+def _made(values: dict[str, str]) -> str:
+    asked = {"name": "kept", "spec": {"command": ["/usr/bin/python3", "-m", "http.server", "8080"], "ports": [8080]}}
+    answer = http.call("POST", f"{values['DPP_API_URL']}/v1/workspaces", key=values["DPP_API_KEY"], send=asked)
+    assert answer.status == 201, answer
+    found: str = answer.body["workspace_id"]
+    return found
+
+
+def _ran(values: dict[str, str], workspace: str, script: str) -> str:
+    """By and by: it may have to come up, or its host to come back."""
+    asked = {"argv": ["/bin/sh", "-c", script]}
+
+    def answered() -> dict[str, Any] | None:
+        answer = http.call("POST", f"{workspace}/exec", key=values["DPP_API_KEY"], send=asked)
+        assert answer.status in {200, 409, 503}, answer
+        return answer.body if answer.status == 200 else None
+
+    try:
+        said: str = wait_until(answered, seconds=60, pause_seconds=0.2, what="a command in the workspace")["stdout"]
+    except AssertionError:
+        sys.stderr.write(f"{http.call('GET', workspace, key=values['DPP_API_KEY']).body}\n")
+        raise
+    return said
+
+
+def _rested(values: dict[str, str], workspace: str) -> None:
+    key = values["DPP_API_KEY"]
+    wanted = {"desired_state": "STANDBY"}
+    assert http.call("PATCH", workspace, key=key, send=wanted, headers={"If-Match": "*"}).status == 200
+    wait_until(
+        lambda: http.call("GET", workspace, key=key).body["phase"] == "STANDBY",
+        seconds=30,
+        pause_seconds=0.2,
+        what="the workspace to rest",
+    )
+
+
+def _served(values: dict[str, str], workspace: str, path: str) -> dict[str, Any]:
+    """By the workspace's own server, which a request wakes."""
+    address = f"http://127.0.0.1:{values['DPP_WORKSPACES_PROXY_PORT']}/w/{workspace.rpartition('/')[2]}/8080/{path}"
+
+    def answered() -> dict[str, Any] | None:
+        answer = http.call("GET", address, key=values["DPP_API_KEY"])
+        assert answer.status in {200, 503}, answer
+        return answer.body if answer.status == 200 else None
+
+    return wait_until(answered, seconds=30, pause_seconds=0.2, what="an answer from the workspace")
+
+
+def _inits(stack: Stack) -> list[int]:
+    return sorted(process_identity.carrying(WORKSPACES_MARK, str(stack.folder.root / "workspaces")))
+
+
+@pytest.mark.contract("DPP-77", "WSP-11", "WSP-12")
 @pytest.mark.timeout(180)
 def test_dpp_77_one_command_brings_everything_up_and_whatever_is_killed_comes_back(stack: Stack) -> None:
-    stack.up()
-    values = stack.values()
-    assert all(values[name] for name in ("DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_ADMIN_PASSWORD"))
-    assert get(f"{values['DPP_API_URL']}/readyz")[0] == 200
-    assert b"csrfmiddlewaretoken" in get(f"{values['DPP_ADMIN_URL']}login/")[1]
-    assert get(f"{values['DPP_API_URL']}/static/admin/css/base.css")[0] == 200
-    assert sorted(path.stem for path in stack.folder.pids.iterdir()) == sorted(NAMES)
-    code, said = stack.run("status")
-    assert code == 0
-    assert all(name in said for name in NAMES)
-
-    for name in NAMES:
-        old = {name: stack.pid(name)}
-        os.kill(old[name], signal.SIGKILL)
-        stack.await_back(old)
-        assert stack.processes()[name]["restarts"] >= 1
-    every = {name: stack.pid(name) for name in NAMES}
-    for pid in every.values():
-        os.kill(pid, signal.SIGKILL)
-    stack.await_back(every)
-
-    assert stack.values() == values
-    code, _ = stack.run("down")
-    assert code == 0
-    assert stack.living() == []
-    assert not list(stack.folder.pids.iterdir())
-    for name in ("api", "beat", "events"):
-        for line in stack.folder.log(name).read_text(encoding="utf-8").splitlines():
-            assert json.loads(line)["service"] == serve.SERVICE_NAMES[name], line
-    code, said = stack.run("status")
-    assert code == 1
-    assert "no supervisor runs" in said
-
-
-@pytest.mark.contract("DPP-77")
-@pytest.mark.timeout(180)
-def test_dpp_77_a_killed_supervisor_leaves_nobody_and_the_next_up_finds_the_data(stack: Stack) -> None:
+    """One platform for all of it, for each start of one costs as much as a hundred other tests."""
     first, second = stack.start("up"), stack.start("up")
     said = [process.communicate(timeout=100)[0] for process in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0), said
     assert sum("it runs already" in each for each in said) == 1
+    assert sum("prepared" in each for each in said) == 1
     values = stack.values()
-    supervisor = int(stack.folder.supervisor_pid.read_text(encoding="ascii"))
+    assert all(values[name] for name in ("DPP_API_KEY", "DPP_OPERATOR_KEY", "DPP_ADMIN_PASSWORD"))
+    ready = f"{values['DPP_API_URL']}/readyz"
+    assert get(ready)[0] == 200
+    wait_until(lambda: alive(ready) == SAY_THAT_THEY_LIVE, seconds=30, what="each to say that it lives")
+    assert b"csrfmiddlewaretoken" in get(f"{values['DPP_ADMIN_URL']}login/")[1]
+    assert get(f"{values['DPP_API_URL']}/static/admin/css/base.css")[0] == 200
+    assert sorted(path.stem for path in stack.folder.pids.iterdir()) == sorted(NAMES)
+    code, told = stack.run("status")
+    assert code == 0
+    assert all(name in told for name in NAMES)
+    assert values["DPP_WORKSPACES_PROXY_PORT"] in told
 
-    os.kill(supervisor, signal.SIGKILL)
-    wait_until(lambda: not stack.living(), seconds=5, what="every process of the stack to end")
-
-    said_again = stack.up()
-    assert "prepared" not in said_again, "nothing had changed"
+    stack.kill("postgres", "redis", "aws", "api")  # the others, and each of them alone: the slow one below
+    restarted = {name for name, row in stack.processes().items() if row["restarts"]}
+    assert restarted >= {"postgres", "redis", "aws", "api"}
     assert stack.values() == values
-    assert http.answers(f"{values['DPP_ADMIN_URL']}login/")
+
+    workspace = f"{values['DPP_API_URL']}/v1/workspaces/{_made(values)}"
+    assert _ran(values, workspace, "echo '{\"kept\": 1}' >kept.json; cat kept.json") == '{"kept": 1}\n'
+    inits = _inits(stack)
+    stack.kill("workspaces")
+    assert _inits(stack) == inits, "what a killed process held goes on"
+    _rested(values, workspace)
+    assert _served(values, workspace, "kept.json") == {"kept": 1}
+
+    code, _ = stack.run("down")
+    assert code == 0
+    assert stack.living() == []
+    assert not list(stack.folder.pids.iterdir())
+    for name in ("api", "beat", "events", "workspaces"):
+        for line in stack.folder.log(name).read_text(encoding="utf-8").splitlines():
+            assert json.loads(line)["service"] == serve.SERVICE_NAMES[name], line
+    code, told = stack.run("status")
+    assert code == 1
+    assert "no supervisor runs" in told
 
 
 @pytest.mark.slow
@@ -192,22 +245,31 @@ def test_a_second_with_services_in_one_folder_is_refused_and_a_kill_leaves_nobod
     proofs.report(cases=1)
 
 
-@pytest.mark.parametrize(("command", "code"), [("true", 0), ("exit 7", 7), ("kill -9 $$", 137)])
-def test_with_services_ends_as_its_command_does(stack: Stack, command: str, code: int) -> None:
-    assert stack.run("with-services", "--", "sh", "-c", command)[0] == code
+def test_with_services_ends_as_its_command_does(stack: Stack) -> None:
+    """How a command ends that was killed, or ended well: tests/acceptance/test_devstack_services.py."""
+    assert stack.run("with-services", "--", "sh", "-c", "exit 7")[0] == 7
     assert stack.living() == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_dpp_77_all_killed_again_and_again_come_back_each_time(stack: Stack) -> None:
+def test_dpp_77_each_killed_alone_and_all_again_and_again_come_back_each_time(stack: Stack) -> None:
     stack.up()
-    for _ in range(8):
-        every = {name: stack.pid(name) for name in NAMES}
-        for pid in every.values():
-            os.kill(pid, signal.SIGKILL)
-        stack.await_back(every)
+    values = stack.values()
+    for count, names in enumerate([*((name,) for name in NAMES), *[NAMES] * 8], start=1):
+        before = {name: row["restarts"] for name, row in stack.processes().items()}
+        stack.kill(*names)
+        after = {name: row["restarts"] for name, row in stack.processes().items()}
+        assert all(after[name] > before[name] for name in names), count
+        assert stack.values() == values
         proofs.report(cases=1)
+
+    os.kill(int(stack.folder.supervisor_pid.read_text(encoding="ascii")), signal.SIGKILL)
+    wait_until(lambda: not stack.living(), seconds=5, what="every process of the stack to end")
+    assert "prepared" not in stack.up(), "nothing had changed"
+    assert stack.values() == values
+    assert http.answers(f"{values['DPP_ADMIN_URL']}login/")
+    proofs.report(cases=1)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from rest_framework.views import APIView
 from dpp_project import clock
 from dpp_project.http import answers
 from tenants import authentication, services
+from tenants.models import Tenant
 from tenants.permissions import ANY_KEY, requirement_of
 from tenants.scopes import OPERATOR_SCOPES, TENANT_SCOPES, Scope
-from tests.gear.builders import auth_errors
+from tests.gear.builders import account, auth_errors
 from tests.gear.builders import runs as gear
 from tests.gear.builders.shop import RUNS, Shop, a_body, a_shop, messages
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
@@ -29,8 +31,11 @@ pytestmark = [pytest.mark.contract("DPP-11", "DPP-22", "DPP-24")]
 
 PUBLIC_ROUTES = {
     *("healthz", "readyz", "metrics", "v1/openapi.json", "docs/", "docs/problems/"),
+    *("docs/reference/", "docs/search.json", "docs/adr/", "docs/<path:name>/"),
+    "api/automations/hooks/<str:source>",  # signed by its source, and no tenant's: test_signed_hooks
     *("", "admin", "admin/"),  # the admin has its own login, and its own tests
-    *("admin/login/", "admin/password_change/", "admin/second-factor/"),
+    *("admin/login/", "admin/password_change/", "admin/second-factor/", "admin/live/"),
+    *account.OPEN,
 }
 
 
@@ -58,8 +63,12 @@ ENTRIES: dict[str, Entry] = {
     "v1/runs": Entry({"GET": None, "POST": a_body}, headers=_fresh_key),
     "v1/runs/estimate": Entry({"POST": lambda: {"pack_type": "probe", "inputs": {}}}),
     "v1/runs/<str:run_id>": Entry({"GET": None}, ids=("run_id",)),
+    "v1/runs/<str:run_id>/events": Entry({"GET": None}, ids=("run_id",)),
     "v1/runs/<str:run_id>/artifacts/<str:name>": Entry({"GET": None}, ids=("run_id",)),
     "v1/runs/<str:run_id>/cancel": Entry({"POST": None}, ids=("run_id",)),
+    "v1/runs/<str:run_id>/data": Entry({"DELETE": None}, ids=("run_id",)),
+    "v1/concurrency/<str:key>": Entry({"GET": None, "PUT": lambda: {"limit": 2}}),
+    "mcp": Entry({"POST": lambda: {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}),
     "v1/uploads": Entry(
         {"POST": lambda: {"filename": "a.png", "content_type": "image/png", "size_bytes": 1}}, headers=dict
     ),
@@ -85,6 +94,20 @@ ENTRIES: dict[str, Entry] = {
     "v1/tenants/<str:tenant_id>/topups": Entry(
         {"POST": lambda: {"amount_usd": "1.0000", "reference": "r", "reason": "x"}}, operators_only=True
     ),
+    "v1/workspaces": Entry({"GET": None, "POST": lambda: {"name": "a"}}, operators_too=True),
+    "v1/workspaces/<str:workspace_id>": Entry(
+        {"GET": None, "PATCH": lambda: {"desired_state": "STANDBY"}, "DELETE": None},
+        headers=lambda: {"If-Match": "*"},
+        operators_too=True,
+        ids=("workspace_id",),
+    ),
+    "v1/workspaces/<str:workspace_id>/undelete": Entry({"POST": dict}, ids=("workspace_id",)),
+    "v1/workspaces/<str:workspace_id>/recover": Entry({"POST": lambda: {"from": "recheck"}}, ids=("workspace_id",)),
+    "v1/workspaces/<str:workspace_id>/archives": Entry({"GET": None}, operators_too=True, ids=("workspace_id",)),
+    "v1/workspaces/<str:workspace_id>/exec": Entry({"POST": lambda: {"argv": ["true"]}}, ids=("workspace_id",)),
+    "v1/workspaces/<str:workspace_id>/logs": Entry({"GET": None}, operators_too=True, ids=("workspace_id",)),
+    "v1/workspaces/<str:workspace_id>/links": Entry({"POST": lambda: {"port": 8080}}, ids=("workspace_id",)),
+    "v1/workspaces/<str:workspace_id>/events": Entry({"GET": None}, operators_too=True, ids=("workspace_id",)),
     "api/tickets": Entry(
         {"GET": None, "POST": lambda: {"request_type": "EXECUTION_ENABLE", "payload": {"tenant_id": "t_x"}}},
         operators_only=True,
@@ -106,6 +129,24 @@ ENTRIES: dict[str, Entry] = {
         {"POST": lambda: {"into": str(uuid.uuid4())}}, operators_only=True
     ),
     "api/auth-errors/clusters/<str:cluster_id>/unmerge": Entry({"POST": None}, operators_only=True),
+    "api/automations/rules": Entry({"GET": None, "POST": lambda: {"name": "a"}}, operators_only=True),
+    "api/automations/rules/try": Entry({"POST": lambda: {"source": "a", "event": {}}}, operators_only=True),
+    "api/automations/rules/<str:rule_id>": Entry(
+        {"GET": None, "PATCH": lambda: {"enabled": False}, "DELETE": None}, operators_only=True
+    ),
+    "api/automations/sources": Entry({"GET": None, "POST": lambda: {"name": "a", "kind": "HOOK"}}, operators_only=True),
+    "api/automations/sources/<str:source>": Entry(
+        {"GET": None, "PATCH": lambda: {"settings": {}}}, operators_only=True
+    ),
+    "api/automations/sources/<str:source>/rotate": Entry({"POST": dict}, operators_only=True),
+    "api/automations/sources/<str:source>/pause": Entry({"POST": None}, operators_only=True),
+    "api/automations/sources/<str:source>/resume": Entry({"POST": None}, operators_only=True),
+    "api/automations/sources/<str:source>/look": Entry({"POST": None}, operators_only=True),
+    "api/automations/events": Entry({"GET": None}, operators_only=True),
+    "api/automations/events/<str:event>/again": Entry({"POST": None}, operators_only=True),
+    "api/automations/tasks": Entry({"GET": None}, operators_only=True),
+    "api/automations/tasks/<str:task>": Entry({"GET": None}, operators_only=True),
+    "api/automations/messages": Entry({"GET": None}, operators_only=True),
 }
 
 
@@ -123,28 +164,14 @@ def all_routes(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 ROUTES = dict(all_routes(get_resolver().url_patterns))
 CASES = [(route, method) for route, entry in ENTRIES.items() for method in entry.methods]
-every_case = pytest.mark.parametrize(("route", "method"), CASES)
-with_an_id = pytest.mark.parametrize(("route", "method"), [case for case in CASES if ENTRIES[case[0]].ids])
-of_one_tenant = pytest.mark.parametrize(
-    ("route", "method"), [case for case in CASES if not ENTRIES[case[0]].operators_only]
-)
-with_a_scope = pytest.mark.parametrize(
-    ("route", "method"),
-    [(route, method) for route, method in CASES if requirement_of(ROUTES[route], method) is not ANY_KEY],
-)
-of_one_family = pytest.mark.parametrize(
-    ("route", "method"),
-    [
-        (route, method)
-        for route, method in CASES
-        if requirement_of(ROUTES[route], method) is not ANY_KEY
-        and not (ENTRIES[route].operators_too and method == "GET")
-    ],
-)
+WITH_AN_ID = [case for case in CASES if ENTRIES[case[0]].ids]
+OF_ONE_TENANT = [case for case in CASES if not ENTRIES[case[0]].operators_only]
+WITH_A_SCOPE = [case for case in CASES if requirement_of(ROUTES[case[0]], case[1]) is not ANY_KEY]
+OF_ONE_FAMILY = [case for case in WITH_A_SCOPE if not (ENTRIES[case[0]].operators_too and case[1] == "GET")]
 
 
 def test_isolation_every_address_has_an_entry() -> None:
-    assert set(ROUTES) == set(ENTRIES) | PUBLIC_ROUTES
+    assert set(ROUTES) == set(ENTRIES) | set(account.PAGES) | PUBLIC_ROUTES  # test_isolation_account.py has the pages
 
 
 def test_isolation_every_method_of_every_address_has_an_entry() -> None:
@@ -179,8 +206,8 @@ def victim(shop: Shop) -> Victim:
 def call(route: str, method: str, headers: dict[str, str], *, thing: str, tenant_id: str) -> Any:
     entry = ENTRIES[route]
     path = "/" + route.replace("<str:run_id>", thing).replace("<str:tenant_id>", tenant_id)
-    path = path.replace("<str:name>", "text.md")
-    for name in ("request_id", "webhook_id", "delivery_id", "auth_error_id", "cluster_id", "key_id"):
+    path = path.replace("<str:name>", "text.md").replace("<str:key>", "a-key")
+    for name in ("request_id", "webhook_id", "delivery_id", "auth_error_id", "cluster_id", "key_id", "workspace_id"):
         path = path.replace(f"<str:{name}>", thing)
     make = entry.methods[method]
     client: Any = Client(raise_request_exception=False)
@@ -219,6 +246,12 @@ def suspended(_shop: Shop) -> dict[str, str]:
     return bearer(issued)
 
 
+def no_limit_of_rates() -> None:
+    """One key asks at every address here, and a refusal for want of patience would hide the one looked for."""
+    Tenant.objects.update(submit_rate_per_minute=60_000, poll_rate_per_minute=60_000)
+    authentication.memory.forget()
+
+
 KEYLESS: dict[str, Callable[[Shop], dict[str, str]]] = {
     "no key": lambda _shop: {},
     "no bearer": lambda shop: {"Authorization": f"Basic {shop.issued.plaintext}"},
@@ -231,76 +264,94 @@ KEYLESS: dict[str, Callable[[Shop], dict[str, str]]] = {
 }
 
 
-@every_case
-def test_isolation_without_a_valid_key_it_is_401_and_nothing_happens(victim: Victim, route: str, method: str) -> None:
+def test_isolation_without_a_valid_key_it_is_401_and_nothing_happens(victim: Victim, subtests: pytest.Subtests) -> None:
     """With each kind of no key, one after the other: none of them leaves a trace that the next could meet."""
-    for kind, headers_of in KEYLESS.items():
-        headers = headers_of(victim.shop)
-        authentication.memory.forget()
-        response = call(route, method, headers, thing=str(victim.run_id), tenant_id=victim.shop.tenant.tenant_id)
-        assert told(response) == (401, "AUTH_INVALID"), kind
-        assert str(victim.run_id) not in response.content.decode().replace(response.json()["instance"], ""), kind
-        victim.is_untouched()
-
-
-@with_a_scope
-def test_isolation_without_the_scope_it_is_403_and_nothing_happens(victim: Victim, route: str, method: str) -> None:
-    """A key of the owner itself with every other scope; and the same whether the id exists or not."""
-    needed = requirement_of(ROUTES[route], method)
-    enough = frozenset({needed}) if isinstance(needed, Scope) else needed
-    is_operators = ENTRIES[route].operators_only
-    family = OPERATOR_SCOPES if is_operators else TENANT_SCOPES
-    assert enough <= (frozenset(Scope) if ENTRIES[route].operators_too else family)
-    make = an_operator_key if is_operators else (lambda scopes: a_key(victim.shop.tenant, scopes=scopes))
-    headers = bearer(make(scopes=family - enough))
+    keyless = {kind: headers_of(victim.shop) for kind, headers_of in KEYLESS.items()}
     tenant_id = victim.shop.tenant.tenant_id
-    seen = [
-        told(call(route, method, headers, thing=thing, tenant_id=tenant_id))
-        for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed")
-    ]
-    assert set(seen) == {(403, "SCOPE_MISSING")}
-    victim.is_untouched()
+    for route, method in CASES:
+        with subtests.test(route=route, method=method):
+            for kind, headers in keyless.items():
+                authentication.memory.forget()
+                response = call(route, method, headers, thing=str(victim.run_id), tenant_id=tenant_id)
+                assert told(response) == (401, "AUTH_INVALID"), kind
+                shown = response.content.decode().replace(response.json()["instance"], "")
+                assert str(victim.run_id) not in shown, kind
+            victim.is_untouched()
 
 
-@of_one_family
-def test_isolation_operators_and_tenants_do_not_open_each_others_doors(victim: Victim, route: str, method: str) -> None:
-    stranger = bearer(victim.shop.issued if ENTRIES[route].operators_only else an_operator_key())
-    for tenant_id in (victim.shop.tenant.tenant_id, "t_unheard_of"):
-        for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed"):
-            assert told(call(route, method, stranger, thing=thing, tenant_id=tenant_id)) == (403, "SCOPE_MISSING")
-    victim.is_untouched()
+def test_isolation_without_the_scope_it_is_403_and_nothing_happens(victim: Victim, subtests: pytest.Subtests) -> None:
+    """A key of the owner itself with every other scope; and the same whether the id exists or not."""
+
+    @cache
+    def headers_without(enough: frozenset[Scope], *, is_operators: bool) -> dict[str, str]:
+        make = an_operator_key if is_operators else (lambda scopes: a_key(victim.shop.tenant, scopes=scopes))
+        return bearer(make(scopes=(OPERATOR_SCOPES if is_operators else TENANT_SCOPES) - enough))
+
+    tenant_id = victim.shop.tenant.tenant_id
+    for route, method in WITH_A_SCOPE:
+        with subtests.test(route=route, method=method):
+            needed = requirement_of(ROUTES[route], method)
+            enough = frozenset({needed}) if isinstance(needed, Scope) else needed
+            is_operators = ENTRIES[route].operators_only
+            family = OPERATOR_SCOPES if is_operators else TENANT_SCOPES
+            assert enough <= (frozenset(Scope) if ENTRIES[route].operators_too else family)
+            headers = headers_without(enough, is_operators=is_operators)
+            no_limit_of_rates()
+            seen = [
+                told(call(route, method, headers, thing=thing, tenant_id=tenant_id))
+                for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed")
+            ]
+            assert set(seen) == {(403, "SCOPE_MISSING")}
+            victim.is_untouched()
 
 
-@with_an_id
-def test_isolation_another_tenants_thing_is_answered_as_none(victim: Victim, route: str, method: str) -> None:
+def test_isolation_operators_and_tenants_do_not_open_each_others_doors(
+    victim: Victim, subtests: pytest.Subtests
+) -> None:
+    operator, tenants_own = bearer(an_operator_key()), bearer(victim.shop.issued)
+    no_limit_of_rates()
+    for route, method in OF_ONE_FAMILY:
+        with subtests.test(route=route, method=method):
+            stranger = tenants_own if ENTRIES[route].operators_only else operator
+            for tenant_id in (victim.shop.tenant.tenant_id, "t_unheard_of"):
+                for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed"):
+                    seen = told(call(route, method, stranger, thing=thing, tenant_id=tenant_id))
+                    assert seen == (403, "SCOPE_MISSING")
+            victim.is_untouched()
+
+
+def test_isolation_another_tenants_thing_is_answered_as_none(victim: Victim, subtests: pytest.Subtests) -> None:
     """Another's, an unknown and a malformed id: the same bytes and headers but for the id and the trace."""
-    stranger = bearer(a_shop().issued)
-    seen = []
-    for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed", "none-such", str(victim.run_id).upper()):
-        response = call(route, method, stranger | {"X-Trace-Id": "same"}, thing=thing, tenant_id="t_x")
-        assert told(response) == (404, "NOT_FOUND")
-        headers = {
-            name: value
-            for name, value in response.headers.items()
-            if "ratelimit" not in name.lower() and name != "Content-Length"
-        }
-        seen.append((response.content.decode().replace(thing, "ID"), headers))
-    assert all(answer == seen[0] for answer in seen)
-    victim.is_untouched()
+    stranger = bearer(a_shop().issued) | {"X-Trace-Id": "same"}
+    for route, method in WITH_AN_ID:
+        with subtests.test(route=route, method=method):
+            seen = []
+            for thing in (str(victim.run_id), str(uuid.uuid4()), "malformed", "none-such", str(victim.run_id).upper()):
+                response = call(route, method, stranger, thing=thing, tenant_id="t_x")
+                assert told(response) == (404, "NOT_FOUND")
+                headers = {
+                    name: value
+                    for name, value in response.headers.items()
+                    if "ratelimit" not in name.lower() and name != "Content-Length"
+                }
+                seen.append((response.content.decode().replace(thing, "ID"), headers))
+            assert all(answer == seen[0] for answer in seen)
+            victim.is_untouched()
 
 
-@of_one_tenant
-def test_isolation_nothing_of_another_tenant_is_in_any_answer(victim: Victim, route: str, method: str) -> None:
+def test_isolation_nothing_of_another_tenant_is_in_any_answer(victim: Victim, subtests: pytest.Subtests) -> None:
     """Operators see every tenant; all others see their own."""
     stranger = a_shop()
-    response = call(route, method, bearer(stranger.issued), thing=str(victim.run_id), tenant_id="t_x")
-    shown = response.content.decode() + str(response.headers)
-    told_back = response.json().get("instance", "") if response.content else ""
-    shown = shown.replace(told_back, "") if told_back else shown
-    for secret in (victim.shop.tenant.tenant_id, str(victim.run_id), victim.shop.issued.key.prefix):
-        assert secret not in shown
-    assert gear.everything(victim.run_id) == victim.before
-    assert len(victim.shop.runs()) == 1
+    for route, method in OF_ONE_TENANT:
+        with subtests.test(route=route, method=method):
+            response = call(route, method, bearer(stranger.issued), thing=str(victim.run_id), tenant_id="t_x")
+            shown = response.content.decode() + str(response.headers)
+            told_back = response.json().get("instance", "") if response.content else ""
+            shown = shown.replace(told_back, "") if told_back else shown
+            for secret in (victim.shop.tenant.tenant_id, str(victim.run_id), victim.shop.issued.key.prefix):
+                assert secret not in shown
+            assert gear.everything(victim.run_id) == victim.before
+            assert len(victim.shop.runs()) == 1
 
 
 def test_isolation_a_key_of_one_tenant_does_not_replay_for_another(victim: Victim) -> None:

@@ -1,15 +1,19 @@
 """Migrate first, code after: the previous release works on this schema, and each release takes the other's work."""
 
-import socket
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dpp_project.devstack import http
+from dpp_project.devstack import http, ports
+from dpp_project.settings import ENV
 from runs.models import Run
+from runs.submit import wake_worker
+from runs.submit.wake_worker import EXPRESS_BELOW
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
+from tests.gear.builders.queues import Queues, queues
 from tests.gear.builders.shop import RUNS, Shop, a_body
 from tests.gear.servers import previous_release
 from tests.gear.servers.live_processes import a_worker
@@ -32,11 +36,19 @@ def before(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
+    """An express queue of this release's API."""
+    del aws
+    with queues() as made:
+        monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
+        yield made
+        if (sender := wake_worker.express.forget()) is not None:
+            sender.close()
+
+
+@pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    return int(number)
+    return ports.choose()
 
 
 def ended(run_id: str, log: Path) -> Run:
@@ -61,7 +73,28 @@ def is_paid(shop: Shop, run: Run) -> None:
 def test_the_previous_worker_ends_runs_of_this_api(shop: Shop, before: Path) -> None:
     with previous_release.running(before, "worker", DPP_WORKER_CONCURRENCY="1", DPP_SQS_GROUP_BY="none") as log:
         run_id = shop.submit(BODY).json()["run_id"]
-        is_paid(shop, ended(run_id, log))
+        run = ended(run_id, log)
+        assert (run.last_actor, run.last_error_reason_code) == ("worker", None)
+        is_paid(shop, run)
+
+
+@pytest.mark.contract("DPP-86")
+def test_runs_in_the_express_queue_wait_for_a_worker_of_this_release(
+    shop: Shop, before: Path, tmp_path: Path, express: Queues
+) -> None:
+    """Hence docs/deploy.md: DPP_EXPRESS_QUEUE_URL is set when no worker before 0.2 is left."""
+    *few, flood = [shop.submit(BODY).json()["run_id"] for _ in range(EXPRESS_BELOW + 1)]
+    with previous_release.running(before, "worker", DPP_WORKER_CONCURRENCY="1", DPP_SQS_GROUP_BY="none") as log:
+        run = ended(flood, log)
+        assert (run.status, run.last_error_reason_code) == ("COMPLETED", None), log.read_text(encoding="utf-8")[-3_000:]
+        assert {gear.row(uuid.UUID(run_id)).status for run_id in few} == {"QUEUED"}
+    with a_worker(tmp_path, concurrency=2, DPP_EXPRESS_QUEUE_URL=express.express_url) as worker:
+        for run_id in few:
+            run = ended(run_id, worker._log)
+            assert (run.status, recovery.charges(run)) == ("COMPLETED", [-COST_MICROS])
+    assert shop.balance_micros() == recovery.FUNDS_MICROS - (EXPRESS_BELOW + 1) * COST_MICROS
+    recovery.law_holds(shop.tenant)
+    proofs.report(cases=1)
 
 
 def test_this_worker_ends_runs_of_the_previous_api(shop: Shop, before: Path, tmp_path: Path, port: int) -> None:

@@ -247,6 +247,7 @@ LOST: dict[str, Callable[[dict[str, str]], str | dict[str, str]]] = {
     "five numbers": lambda scope: scope | {"counted": "0 0 0 0 0"},
     "too many digits": lambda scope: scope | {"used": f"0 0 0 {'1' * 19}"},
     "an empty limit": lambda scope: scope | {"limits": "- -  -"},
+    "no limit": lambda scope: scope | {"limits": "- 5- - -"},
     "a limit below nothing": lambda scope: scope | {"limits": "- -5 - -"},
     "no date": lambda scope: scope | {"date": "20260430"},
     "a cut date": lambda scope: scope | {"date": "202604302026042x"},
@@ -278,9 +279,15 @@ def test_an_absent_scope_is_lost_for_who_knows_of_its_caps(side: Side, least: tu
     assert reserve(side, 1, counted=ON_THURSDAY, least=(0, 0))[0] == "OK"
 
 
+def test_a_hold_that_knows_of_caps_names_their_scope(side: Side) -> None:
+    answer = refused(side, lambda: reserve(side, 1, counted=Counted(None, THURSDAY), least=(0, 1)))
+    assert answer == ["ERR_UNAVAILABLE", "caps"]
+
+
 def test_a_scope_older_than_its_caller_knows_holds_nothing(side: Side) -> None:
     begin(side, revision=3)
     begin(side, KEY, revision=8)
+    hold(side, 1, "a")
     for least in ((4, 8), (3, 9)):
         answer = refused(side, lambda: reserve(side, 1, counted=ON_THURSDAY, least=least))  # noqa: B023
         assert answer == ["ERR_UNAVAILABLE", "caps"]
@@ -394,18 +401,19 @@ def test_an_adjustment_that_takes_more_is_counted_too(side: Side) -> None:
 # Exact
 
 
-@pytest.mark.parametrize("micros", [10**14 + 1, 2**52 + 1, MAX_MICROS])
+@pytest.mark.parametrize("micros", [10**14 + 1, 2**52 + 1, 8 * 10**15 - 1, MAX_MICROS])
 def test_counting_is_exact_to_the_limit_and_past_it(side: Side, micros: int) -> None:
     """All time may come to more than one balance ever held."""
     begin(side)
     for number in range(4):
         side.put(keys.balance(TENANT), str(MAX_MICROS))
         assert hold(side, micros, f"run-{number}")[0] == "OK"
-    assert counted_of(side) == [(4 * micros, 0)] * 4
+        assert counted_of(side) == [((number + 1) * micros, 0)] * 4
     side.put(keys.balance(TENANT), "0")
+    end(side, 1, "run-2")
+    assert counted_of(side) == [(3 * micros + 1, 1)] * 4
     end(side, micros, "run-0")
     end(side, micros // 2, "run-1")
-    end(side, 1, "run-2")
     used = micros + micros // 2 + 1
     assert counted_of(side) == [(used + micros, used)] * 4
     put_caps(side, 2, limits={"total": MAX_MICROS})

@@ -253,7 +253,7 @@ def test_hrd_06_a_refund_of_a_row_that_may_have_been_dropped_leaves_none(side: S
 )
 def test_hrd_06_evidence_is_bounded(side: Side, leave: Callable[[Side], list[str]]) -> None:
     held_run(side)
-    side.put(keys.EVIDENCE, [f"run:{number}" for number in range(1_000)])
+    side.put(keys.EVIDENCE, [f"run:{number}" for number in range(keys.EVIDENCE_CUT_ABOVE)])
     leave(side)
     told = side.state()[keys.EVIDENCE][0]
     assert isinstance(told, list)
@@ -521,10 +521,10 @@ def test_the_scripts_expire_by_the_platforms_constants() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_dpp_52_no_script_writes_an_amount_through_fourteen_digits(name: str) -> None:
-    """`tostring` and `..` round from 1e14 on; `%.0f` writes what a Lua number holds, exact up to 2^53."""
+    """`tostring` and `..` round from 1e14 on; `%.0f` and `%d` write what a Lua number holds, exact up to 2^53."""
     text = SCRIPTS[name].text
     assert "tostring(" not in text
-    assert text.count("string.format(") == len(re.findall(r"string\.format\('%\.0f( %\.0f)*', ", text))
+    assert text.count("string.format(") == len(re.findall(r"string\.format\('%(\.0f|d)( %\1)*', ", text))
 
 
 def test_dpp_51_a_script_the_server_forgot_is_loaded_again(valkey: redis.Redis) -> None:

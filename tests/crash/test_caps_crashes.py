@@ -31,7 +31,7 @@ from tests.proving import proofs
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("CAP-07", "CAP-09")]
 __all__ = ["forge", "rich_shop"]
 
-SPREAD: Final = 8
+SPREAD: Final = 16
 CHANGES: Final[dict[CapPeriod, int | None]] = {"day": None, "total": 3 * PRICE_MICROS}
 
 

@@ -24,7 +24,7 @@ from tests.proving import proofs
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("AUT-05", "AUT-06", "AUT-07", "AUT-08")]
 __all__ = ["effects_table", "forge", "world"]
 
-SPREAD: Final = 6
+SPREAD: Final = 10
 LONG_SECONDS: Final = 4_000
 ROUNDS: Final = 8
 

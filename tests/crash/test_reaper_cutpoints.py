@@ -30,8 +30,8 @@ pytestmark = [
 ]
 __all__ = ["forge", "quick_surroundings", "rich_shop"]
 
-SPREAD: Final = 16
-"""The fast tests strike each action at every sixteenth of its requests, each beginning at another."""
+SPREAD: Final = 36
+"""The fast tests strike each action at every thirty-sixth of its requests, each beginning at another."""
 
 every_situation = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
 

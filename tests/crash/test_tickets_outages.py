@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,6 +22,7 @@ from tests.gear.faults import ticket_scenes
 from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.faults.scenes import quick_surroundings
 from tests.gear.faults.ticket_scenes import DEEDS, Deed, quick_seconds, resumed
+from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -68,8 +70,25 @@ def sqs_away(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         through.close()
 
 
-@pytest.mark.parametrize("away", [redis_away, s3_away, sqs_away])
-@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
+def needs(deed: Deed, away: Away) -> bool:
+    return (deed.name, away) == ("redrive", sqs_away) or (deed.name.startswith("rebuild") and away is redis_away)
+
+
+SERVICES: Final[tuple[Away, ...]] = (redis_away, s3_away, sqs_away)
+WITHOUT: Final = [
+    pytest.param(
+        deed,
+        away,
+        id=f"{deed.name}-{away.__name__}",
+        marks=[] if needs(deed, away) or number % len(SERVICES) == turn else pytest.mark.slow,
+    )
+    for number, deed in enumerate(DEEDS)
+    for turn, away in enumerate(SERVICES)
+]
+"""`make test` does each deed without what it needs, and without one of the services by turns."""
+
+
+@pytest.mark.parametrize(("deed", "away"), WITHOUT)
 def test_dpp_39_a_cycle_without_one_service_is_made_up_for(
     rich_shop: Shop, deed: Deed, away: Away, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,8 +100,8 @@ def test_dpp_39_a_cycle_without_one_service_is_made_up_for(
     reaper = next(step for step in receipt["steps"] if step["name"] == "ticket_reaper")
     assert reaper["status"] == ("FAILED" if away is s3_away else "OK")
     assert ReaperReport.objects.filter(published_at__isnull=True).count() == (1 if away is s3_away else 0)
-    needed = (deed.name, away) == ("redrive", sqs_away) or (deed.name.startswith("rebuild") and away is redis_away)
-    expected = TicketStatus.IN_PROGRESS if needed else TicketStatus.DONE
+    expected = TicketStatus.IN_PROGRESS if needs(deed, away) else TicketStatus.DONE
     assert (gear.row(scene.ticket.pk).status, receipt["processed"][0]["status"]) == (expected, expected)
     resumed(scene)
     ticket_scenes.holds_true(scene, ending=resumed)
+    proofs.report(cases=1)

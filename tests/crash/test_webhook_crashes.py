@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from django.db.models.functions import Now
 
-from tenants.webhooks import claims, delivery, marks, sending
-from tenants.webhooks.fanout import fan_out
+from tenants.webhooks.dispatch import claims, delivery, marks, sending
+from tenants.webhooks.dispatch.fanout import fan_out
 from tenants.webhooks.models import WebhookAttempt, WebhookDelivery, WebhookMessage
 from tests.gear.builders import webhook_sending as hooks
 from tests.gear.faults.interruption import Interruption, interrupted

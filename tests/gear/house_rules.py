@@ -1,13 +1,18 @@
 """House rules that no linter knows, each a function from source text to complaints."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
 
 MAX_FUNCTION_LINES = 70
 MAX_MODULE_LINES = 600
+MAX_FOLDER_MODULES = 26
 
 # Longer for a reason, which stands here.
-LONG_MODULES: dict[str, str] = {}
+LONG_MODULES: dict[str, str] = {
+    "ops/workspaces/init/pid1.py": "one file is copied into each workspace, and runs with nothing beside it",
+}
 
 # Threads that play another process: what ends one is kept, and raised again by whoever plays it.
 KEEPS_WHAT_IT_CATCHES = frozenset({"tests/gear/faults/interruption.py", "tests/gear/faults/schedules.py"})
@@ -37,6 +42,13 @@ def long_functions(tree: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {node.name} has {lines} lines; cut it along its seams"
 
 
+def crowded_folders(modules: Iterable[PurePath]) -> Iterator[str]:
+    """Side by side, more modules than these no longer show what a folder is made of."""
+    for folder, count in sorted(Counter(path.parent for path in modules).items()):
+        if count > MAX_FOLDER_MODULES:
+            yield f"{folder} holds {count} modules; cut it along its seams"
+
+
 def asserts_nothing(tree: ast.Module) -> Iterator[str]:
     """A test without an assertion, of its own or in a function of its module that it calls, cannot fail."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -46,7 +58,7 @@ def asserts_nothing(tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {node.name} asserts nothing"
 
 
-_ASSERTING_CALLS = ("raises", "warns", "wait_until", "run_state_machine_as_test")
+_ASSERTING_CALLS = ("raises", "warns", "wait_until", "run_state_machine_as_test", "journey.sees")
 
 
 def _asserts(node: ast.FunctionDef, asserting: frozenset[str]) -> bool:
@@ -54,8 +66,9 @@ def _asserts(node: ast.FunctionDef, asserting: frozenset[str]) -> bool:
         if isinstance(inner, ast.Assert):
             return True
         if isinstance(inner, ast.Call):
-            called = ast.unparse(inner.func).rsplit(".", 1)[-1]
-            if called in asserting or called.startswith("assert") or called.endswith(_ASSERTING_CALLS):
+            whole = ast.unparse(inner.func)
+            called = whole.rsplit(".", 1)[-1]
+            if called in asserting or called.startswith("assert") or whole.endswith(_ASSERTING_CALLS):
                 return True
     return False
 
@@ -100,3 +113,15 @@ def silent_excepts(tree: ast.Module) -> Iterator[str]:
             reraises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
             if caught in {"", "BaseException"} and not reraises:
                 yield f"line {node.lineno}: catches everything and does not raise it again"
+
+
+LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
+
+
+def log_calls_that_fail(tree: ast.Module) -> Iterator[str]:
+    """structlog's own name for what a line says is `event`: a value of that name is a TypeError, and ends a handler."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and any(word.arg == "event" for word in node.keywords):
+            logger, _, method = ast.unparse(node.func).rpartition(".")
+            if logger == "log" and method in LOG_METHODS:
+                yield f"line {node.lineno}: names a value `event`, which is what the line says; call it otherwise"

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from dpp_project.devstack import valkey
+from tests.gear import first_imports, stalls
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER") or f"p{os.getpid()}"
 KINDS = ("unit", "integration", "contract", "stateful", "race", "crash", "acceptance", "image")
@@ -40,6 +41,7 @@ def _prepare() -> subprocess.Popen[bytes]:
         "DPP_EVENTS_QUEUE_URL": f"{queues}/dpp-events-{WORKER}",
         "DPP_EVENTS_DLQ_URL": f"{queues}/dpp-events-{WORKER}-dlq",
         "DPP_BUCKET": f"dpp-test-{WORKER}",
+        "DPP_ARCHIVE_BUCKET": f"dpp-test-archives-{WORKER}",
         "DPP_ENCRYPTION_KEYS": "Zm9yIHRoZSB0ZXN0cyBvZiB3ZWJob29rcyBhbG9uZSE=",
         "DPP_SECRET_KEY": "a-key-for-the-tests-a-key-for-the-tests-a-key-for-the-tests-0",
         "DPP_ALLOWED_HOSTS": "127.0.0.1,localhost,testserver",
@@ -60,6 +62,13 @@ VALKEY = _prepare()
 # All tests at once are a million objects that stay. Looked through again and again, and written to by it, they cost
 # each process that collects, counts memory or forks up to a second a time; so no collection is to meet them.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("PYTEST_XDIST_WORKER") or not config.getoption("numprocesses", None):
+        config.pluginmanager.register(stalls.Plugin(), "stalls")
+    if os.environ.get("PYTEST_XDIST_WORKER_COUNT"):  # a test process beside others; one that plants faults is alone
+        config.pluginmanager.register(first_imports.Plugin(), "first-imports")
 
 
 @pytest.hookimpl(trylast=True)
@@ -87,6 +96,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("time by kind")
         for kind, total in sorted(seconds.items(), key=lambda item: -item[1]):
             terminalreporter.line(f"{kind:12s} {counts[kind]:5d} tests {total:7.1f} s")
+    for line in stalls.summary(_reports(terminalreporter)):
+        terminalreporter.line(line)
 
 
 def _reports(terminalreporter: Any) -> Iterator[Any]:

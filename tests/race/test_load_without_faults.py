@@ -22,8 +22,8 @@ from tests.gear.builders import recovery
 from tests.gear.builders.shop import Shop, a_body, a_request_key
 from tests.gear.servers.live_processes import a_worker
 from tests.gear.waiting import wait_until
+from tests.proving import proofs
 
-RUNS = 150
 DEAD_LETTERS: dict[str, RunOnce] = {"dead_letters": dead_letters.run_once}
 """It waits a second for the queue, so it goes round by itself and holds nobody up."""
 LOOPS: dict[str, RunOnce] = {
@@ -73,18 +73,21 @@ def submitted(shop: Shop) -> uuid.UUID:
 
 @pytest.mark.timeout(240)
 @pytest.mark.contract("DPP-42", "DPP-44")
-def test_dpp_42_under_a_load_without_faults_no_loop_touches_a_run(shop: Shop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runs", [50, pytest.param(500, marks=pytest.mark.slow)])
+def test_dpp_42_under_a_load_without_faults_no_loop_touches_a_run(shop: Shop, tmp_path: Path, runs: int) -> None:
     rounds, letters = both = Rounds(LOOPS), Rounds(DEAD_LETTERS)
     going_round = [threading.Thread(target=one.go) for one in both]
 
     def over() -> bool:
-        return Run.objects.filter(finalize_stage=Stage.COMMITTED).count() == RUNS
+        """A round passes a tenant over whose money moves meanwhile, and on a busy machine most of them do."""
+        has_compared = rounds.made >= 5 and rounds.noted["tenants compared"] >= 5
+        return has_compared and Run.objects.filter(finalize_stage=Stage.COMMITTED).count() == runs
 
     with a_worker(tmp_path, concurrency=4):
         for thread in going_round:
             thread.start()
         try:
-            asked = {submitted(shop) for _ in range(RUNS)}
+            asked = {submitted(shop) for _ in range(runs)}
             wait_until(over, seconds=120, pause_seconds=0.1, what="all runs to be over")
         finally:
             for one, thread in zip(both, going_round, strict=True):
@@ -97,10 +100,11 @@ def test_dpp_42_under_a_load_without_faults_no_loop_touches_a_run(shop: Shop, tm
     assert rounds.noted["tenants compared"] >= 5, rounds.noted
     assert {name for name in rounds.noted if "rebuilt" in name or name == "lost"} == set()
     ends = Run.objects.values_list("status", "money_state", "actual_cost_usd_micros", "last_error_reason_code")
-    assert Counter(ends) == {(Status.COMPLETED, MoneyState.SETTLED, 10_000, None): RUNS}
+    assert Counter(ends) == {(Status.COMPLETED, MoneyState.SETTLED, 10_000, None): runs}
     assert set(Run.objects.values_list("run_id", flat=True)) == asked
     assert set(RunHistory.objects.values_list("actor", flat=True)) == {"submit", "worker"}
-    assert LedgerEntry.objects.filter(kind="CHARGE").count() == RUNS
+    assert LedgerEntry.objects.filter(kind="CHARGE").count() == runs
     assert recovery.held_micros(shop.tenant) == {}
-    assert recovery.balance_micros(shop.tenant) == recovery.FUNDS_MICROS - RUNS * 10_000
+    assert recovery.balance_micros(shop.tenant) == recovery.FUNDS_MICROS - runs * 10_000
     recovery.law_holds(shop.tenant)
+    proofs.report(cases=runs)

@@ -9,13 +9,14 @@ import pytest
 import redis
 from django.db import connections
 
-from budget import entries, ledger, services, verify
+from budget import entries, ledger, services
 from budget.entries import Entered
 from budget.outcomes import AlreadyHeld, Held, Insufficient, Refunded, Settled
 from budget.rebuild import rebuild
 from budget.rebuild.gate_watch import watch
 from budget.redis import keys
-from budget.verify import Verdict
+from budget.verification import verify
+from budget.verification.verify import Verdict
 from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant

@@ -17,7 +17,7 @@ from reaper import claim_reconciler, lease_reaper, reservation_sweeper
 from runs import timing, transitions
 from runs.bucket import storage
 from runs.bucket.storage import ObjectHead
-from runs.finish import cancellation
+from runs.cancel import cancellation
 from runs.models import Run, RunHistory
 from runs.states import Stage as RunStage
 from runs.worker import execution, leases

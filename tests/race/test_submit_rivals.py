@@ -14,7 +14,7 @@ from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.stores import redis
 from reaper import hold_auditor
 from runs import transitions
-from runs.finish import cancellation
+from runs.cancel import cancellation
 from runs.models import Run
 from runs.submit import key_lock, wake_worker
 from tests.gear.builders import recovery

@@ -9,10 +9,9 @@ from django.db.models.functions import Now
 
 from dpp_project.reasons import ReasonCode
 from runs import transitions
-from runs.claims import LOST, Lost, Moved, Won
+from runs.claims import LOST, AlreadyAccepted, Lease, Lost, Moved, Won
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
-from runs.transitions import AlreadyAccepted, Lease
 from tests.gear.builders import runs as gear
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection, one_after_the_other

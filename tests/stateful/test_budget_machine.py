@@ -235,8 +235,9 @@ def run_machine(*, examples: int, steps_each: int) -> int:
     return BudgetMachine.steps_taken
 
 
+@pytest.mark.timeout(600)
 def test_the_machine_finds_not_a_micro_wrong(valkey: redis.Redis) -> None:
-    assert run_machine(examples=120, steps_each=50) >= 5_000
+    assert run_machine(examples=60, steps_each=50) >= 2_500
 
 
 @pytest.mark.slow

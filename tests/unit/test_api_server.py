@@ -85,6 +85,8 @@ def test_an_environ_says_what_the_request_said() -> None:
         ("POST", "/v1/runs", KEY, BodyRule(MAX_BODY_BYTES, needs_key=True)),
         ("PATCH", "/api/tickets", KEY.replace("Bearer", "bearer"), BodyRule(MAX_BODY_BYTES, needs_key=True)),
         ("POST", "/admin/login/", None, BodyRule(MAX_FORM_BYTES)),
+        ("POST", "/api/automations/hooks/issues", None, BodyRule(MAX_BODY_BYTES)),
+        ("POST", "/api/automations/rules", None, NO_BODY),
         ("POST", "/v1/runs", None, NO_BODY),
         ("POST", "/v1/runs", KEY + "C", NO_BODY),
         ("POST", "/v1/runs", KEY.replace("Bearer", "Basic"), NO_BODY),

@@ -1,5 +1,6 @@
 """Requests that we sign ourselves are, byte for byte, those that boto3 would sign and send."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -16,6 +17,7 @@ from hypothesis import strategies as some
 from dpp_project.aws import clients, signing
 from dpp_project.aws.signing import Signer
 from dpp_project.aws.sqs_sender import QueueMessage, Sender
+from runs.bucket.signed_bucket import SignedBucket
 from runs.bucket.signed_put import SignedPut
 
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -196,6 +198,21 @@ def test_storage_puts_an_object_where_boto3_would_put_it(
         assert made.put(key, b"{}", HEADERS)
         theirs = would_send(client, "put_object", Bucket=bucket, Key=key, Body=b"{}")
         assert origins[0] + wire.sent[0][1] == theirs.url
+
+
+@pytest.mark.contract("DPP-21")
+@pytest.mark.parametrize("token", [None, "a/session+token=="])
+@pytest.mark.parametrize("bucket", BUCKETS)
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_dpp_21_an_address_of_a_result_is_as_boto3_would_sign_it(
+    place: tuple[str | None, str], bucket: str, token: str | None
+) -> None:
+    client = boto3s("s3", *place, token, config=clients.s3_config(place[0]))
+    ours = SignedBucket.of(client, bucket)
+    for key, seconds in itertools.product(KEYS, (1, 600)):
+        theirs = client.generate_presigned_url("get_object", {"Bucket": bucket, "Key": key}, ExpiresIn=seconds)
+        assert ours.address_to_get(key, Credentials("AKID", "SECRET", token), seconds=seconds) == theirs
+        assert f"X-Amz-Expires={seconds}&" in theirs
 
 
 @pytest.mark.parametrize("token", [None, "TOKEN"])

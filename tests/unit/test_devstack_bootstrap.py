@@ -111,7 +111,7 @@ def test_root_on_debian_gets_the_missing_venv_by_itself(machine: Machine, tmp_pa
     assert installed.read_text(encoding="utf-8") == f"install -y -q python{version}-venv\n"
 
 
-@pytest.mark.parametrize("name", ["bootstrap", "setup_ocr", "setup_model"])
+@pytest.mark.parametrize("name", ["bootstrap", "setup_ocr", "setup_model", "setup_workspaces"])
 def test_the_scripts_are_plain_sh(name: str) -> None:
     script = SCRIPT.with_name(f"{name}.sh")
     subprocess.run(["sh", "-n", str(script)], check=True)

@@ -13,7 +13,7 @@ from dpp_project.devstack.programs import REPOSITORY
 
 COMPOSE = REPOSITORY / "compose.yaml"
 OUTSIDE = {"postgres", "valkey", "localstack"}
-PARTS = {"api", "worker", "beat", "events"}
+PARTS = {"api", "worker", "beat", "events", "workspaces"}
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,40 @@ def test_the_platform_would_start_with_the_environment_given(services: dict[str,
         assert set(given) <= set(env.Environment.model_fields), name
 
 
-def _default(value: str) -> str:
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+def _default(value: str, **given: str) -> str:
+    """As compose reads it, of what stands in this file."""
+
+    def said(found: re.Match[str]) -> str:
+        name, how, word = found.groups()
+        return (word if given.get(name) else "") if how == "+" else given.get(name) or word
+
+    return re.sub(r"\$\{(\w+):([-+])([^}]*)\}", said, value)
+
+
+def test_workspaces_are_sold_where_their_profile_is_on(services: dict[str, Any]) -> None:
+    for on, driver in (("workspaces", "docker"), ("", None)):
+        sold = {}
+        for name in ("api", "worker", "workspaces"):
+            asked = services[name]["environment"].items()
+            sold[name] = env.read({key: _default(str(value), COMPOSE_PROFILES=on) for key, value in asked})
+        assert {name: one.DPP_WORKSPACES_DRIVER for name, one in sold.items()} == {
+            "api": driver,
+            "worker": None,
+            "workspaces": "docker",
+        }
+        assert sold["api"].DPP_WORKSPACES_IMAGES == sold["workspaces"].DPP_WORKSPACES_IMAGES
+    assert services["workspaces"]["profiles"] == ["workspaces"]
+    # API and workers reach it by what it binds to: its own name resolves to its address in their network.
+    assert services["workspaces"]["environment"]["DPP_WORKSPACES_HOST"] == "workspaces"
+
+
+def test_what_the_daemon_mounts_into_workspaces_has_one_path_inside_and_outside(services: dict[str, Any]) -> None:
+    one = services["workspaces"]
+    folder = one["environment"]["DPP_WORKSPACES_DIR"]
+    assert _default(folder).startswith("/")
+    assert f"{folder}:{folder}" in one["volumes"]
+    assert "/var/lib/docker/volumes:/var/lib/docker/volumes:ro" in one["volumes"], "where its free space is asked for"
+    assert (one["user"], one["cap_drop"], one["cap_add"]) == ("root", ["ALL"], ["DAC_OVERRIDE"])
 
 
 def test_nothing_is_published_beyond_loopback(services: dict[str, Any]) -> None:
@@ -64,15 +96,22 @@ def test_dpp_78_a_worker_is_given_longer_than_its_own_grace(services: dict[str, 
     assert int(services["worker"]["stop_grace_period"].removesuffix("s")) > constants.WORKER_GRACE_SECONDS
 
 
-def test_dpp_78_events_are_given_longer_than_their_own_grace(services: dict[str, Any]) -> None:
-    assert int(services["events"]["stop_grace_period"].removesuffix("s")) > constants.EVENTS_GRACE_SECONDS
+def test_dpp_78_loops_are_given_longer_than_their_own_grace(services: dict[str, Any]) -> None:
+    for name in ("events", "workspaces"):
+        assert int(services[name]["stop_grace_period"].removesuffix("s")) > constants.EVENTS_GRACE_SECONDS
+
+
+def test_the_daemons_socket_is_given_to_workspaces_alone_and_only_where_asked_for(services: dict[str, Any]) -> None:
+    given = {name for name, one in services.items() if any("docker.sock" in path for path in one.get("volumes", []))}
+    assert given == {"workspaces"}
+    assert {name for name, one in services.items() if "profiles" in one} == given
 
 
 @pytest.mark.contract("DPP-74")
 def test_dpp_74_what_every_part_counts_is_on_one_page(services: dict[str, Any]) -> None:
     for name in PARTS:
         assert services[name]["environment"]["DPP_METRICS_DIR"] == "/metrics"
-        assert services[name]["volumes"] == ["metrics:/metrics"]
+        assert services[name]["volumes"][0] == "metrics:/metrics"
     assert "-o dpp -g dpp /seed /metrics" in (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
 
 

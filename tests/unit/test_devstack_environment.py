@@ -153,3 +153,12 @@ def test_loopback_is_never_reached_through_a_proxy(folder: Folder, before: str) 
 def test_a_chosen_api_port_is_used(folder: Folder) -> None:
     found = values(folder, {"DPP_API_PORT": "8123"})
     assert found["DPP_API_URL"] == "http://127.0.0.1:8123"
+
+
+def test_workspaces_have_a_port_and_an_origin_below_localhost(folder: Folder) -> None:
+    found = values(folder)
+    port = found["DPP_WORKSPACES_PROXY_PORT"]
+    assert port != found["DPP_API_PORT"]
+    assert found["DPP_WORKSPACES_URL"] == f"http://localhost:{port}"
+    assert values(folder)["DPP_WORKSPACES_PROXY_PORT"] == port, "it is kept"
+    assert values(folder, {"DPP_WORKSPACES_PROXY_PORT": "8124"})["DPP_WORKSPACES_URL"] == "http://localhost:8124"

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from runs.operators.explanation import Facts, describe, span, when
+from dpp_project.durations import span
+from runs.operators.explanation import Facts, describe, when
 from runs.states import LEGAL, MoneyState, Stage, Status
 
 pytestmark = pytest.mark.contract("DPP-47")

@@ -42,9 +42,25 @@ def test_nothing_is_swallowed_whole() -> None:
     assert complaints(house_rules.silent_excepts, modules(), but=house_rules.KEEPS_WHAT_IT_CATCHES) == []
 
 
+def test_no_log_call_fails() -> None:
+    assert complaints(house_rules.log_calls_that_fail, of_product()) == []
+
+
 def test_modules_stay_readable() -> None:
     long = {str(path) for path in modules() if len(text(path).splitlines()) > house_rules.MAX_MODULE_LINES}
     assert long == set(house_rules.LONG_MODULES)
+
+
+def test_a_folder_shows_what_it_is_made_of() -> None:
+    assert list(house_rules.crowded_folders(of_product())) == []
+
+
+def test_a_folder_of_too_many_modules_is_found() -> None:
+    fits = [Path("app", f"m{number}.py") for number in range(house_rules.MAX_FOLDER_MODULES)]
+    assert list(house_rules.crowded_folders([*fits, Path("app/inner/one.py")])) == []
+    assert list(house_rules.crowded_folders([*fits, Path("app/one.py")])) == [
+        "app holds 27 modules; cut it along its seams"
+    ]
 
 
 def test_nothing_points_outside_the_repository() -> None:
@@ -91,6 +107,7 @@ SAMPLES: list[tuple[Rule, str, str]] = [
         "def check(x):\n    assert x\ndef test_a():\n    check(1)",
         "def check(x):\n    return x\ndef test_a():\n    check(1)",
     ),
+    (house_rules.log_calls_that_fail, 'log.info("x", event_id=1)', 'log.exception("x", event=1)'),
     (house_rules.silent_excepts, "try:\n    f()\nexcept OSError:\n    pass", "try:\n    f()\nexcept:\n    pass"),
     (
         house_rules.silent_excepts,

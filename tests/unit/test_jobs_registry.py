@@ -6,16 +6,15 @@ import pytest
 
 from dpp_project import retention
 from dpp_project.celery import app
-from dpp_project.jobs import jobs as own
 from dpp_project.jobs import registry
 from dpp_project.jobs.registry import Job, PassReport, UnknownJob
-from dpp_project.retention import Period
+from dpp_project.lifecycle import jobs as own
 
 
 def test_the_declared_jobs_are_found_by_name() -> None:
-    assert registry.job("job_reports_retention") is own.JOBS[0]
+    assert registry.job("data_cleanup") is own.CLEANUP
     assert list(registry.jobs()) == sorted(registry.jobs())
-    with pytest.raises(UnknownJob, match="job_reports_retention"):
+    with pytest.raises(UnknownJob, match="data_cleanup"):
         registry.job("unheard_of")
 
 
@@ -33,7 +32,7 @@ def test_two_jobs_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(own, "JOBS", own.JOBS * 2)
     registry.jobs.cache_clear()
     try:
-        with pytest.raises(ValueError, match="two jobs are called job_reports_retention"):
+        with pytest.raises(ValueError, match="two jobs are called data_cleanup"):
             registry.jobs()
     finally:
         monkeypatch.undo()
@@ -42,10 +41,10 @@ def test_two_jobs_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_period_is_declared_once_and_gives_the_cutoff() -> None:
     now = datetime(2026, 3, 31, tzinfo=UTC)
-    assert retention.periods()["job_reports"].days == 30
+    assert retention.days_of("job_reports") == 30
     assert retention.cutoff("job_reports", now=now) == datetime(2026, 3, 1, tzinfo=UTC)
-    with pytest.raises(ValueError, match="one day at least"):
-        Period(kind="x", days=0, why="x")
+    with pytest.raises(ValueError, match="has no period"):
+        retention.cutoff("tenants", now=now)
 
 
 @pytest.mark.contract("DPP-38")
@@ -64,3 +63,4 @@ def test_dpp_38_celery_is_set_so_that_no_message_is_lost_or_grows_old() -> None:
     }
     assert {name: conf[name] for name in wanted} == wanted
     assert list(conf.broker_transport_options["predefined_queues"]) == [conf.task_default_queue]
+    assert [queue.name for queue in conf.task_queues] == [conf.task_default_queue]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dpp_project import seals
 from dpp_project.celery_sqs import celery_message, message_seal
 from dpp_project.celery_sqs.celery_message import NotOurs, Obeyed
 from dpp_project.settings import ENV
@@ -21,7 +22,7 @@ def keyed(monkeypatch: pytest.MonkeyPatch, secret: str, *fallbacks: str, unseale
     changed = ENV.model_copy(
         update={"DPP_SECRET_KEY": secret, "DPP_SECRET_KEY_FALLBACKS": [*fallbacks], "DPP_QUEUE_UNSEALED": unsealed}
     )
-    monkeypatch.setattr(message_seal, "ENV", changed)
+    monkeypatch.setattr(seals, "ENV", changed)
     monkeypatch.setattr(celery_message, "ENV", changed)
 
 
@@ -78,7 +79,7 @@ def test_what_the_seal_holds_cannot_be_changed(path: tuple[str, ...], to: Any) -
 def test_what_the_seal_does_not_hold_is_not_seen() -> None:
     text = sent()
     loud = altered(altered(text, "headers", "timelimit", to=[1, 1]), "properties", "reply_to", to="x")
-    assert celery_message.anew(loud, queue="runs") == celery_message.anew(text, queue="runs") == text
+    assert [celery_message.write(celery_message.read(it), queue="runs") for it in (loud, text)] == [text, text]
 
 
 def test_a_message_without_a_seal_is_refused_unless_its_senders_are_being_replaced(

@@ -1,12 +1,14 @@
 """When a worker asks the queue again: at once, or together with the slots that become free soon."""
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from dpp_project.celery_sqs.lanes import Lanes
 from dpp_project.celery_sqs.transport import COMPANY_SECONDS, COMPANY_SHARE, Channel
 
 
@@ -50,7 +52,8 @@ def a_channel(monkeypatch: pytest.MonkeyPatch, *, took_seconds: float, backlog: 
     channel.hub, channel._qos, channel._next_question, channel._flush_timer = loop, Finished(), None, object()
     channel._backlog, channel._finished = ({"runs"} if backlog else set()), {"http://queue": []}
     channel._given = {str(number): 100.0 for number in range(given)}
-    channel._active_queues = []
+    channel._active_queues, channel._lanes = [], Lanes(general=4, express=0)
+    channel._held, channel._took = defaultdict(deque), None
     monkeypatch.setattr(time, "monotonic", lambda: 100.0 + took_seconds)
     return channel, loop
 

@@ -7,6 +7,7 @@ import pytest
 from dpp_project.http import idempotency_keys
 from dpp_project.http.problems import Problem
 from runs.packs import registry
+from runs.packs.probe import ProbeInputs
 from runs.submit import request_body
 from runs.submit.request_hash import payload_of
 
@@ -130,3 +131,10 @@ def test_submit_request_key_of_another_form_is_refused(key: str | None) -> None:
         idempotency_keys.read(key)
     assert caught.value.status == 422
     assert [error.field for error in caught.value.errors] == ["header.Idempotency-Key"]
+
+
+@pytest.mark.contract("HRD-27")
+def test_hrd_27_a_new_input_that_says_nothing_is_not_stored() -> None:
+    """The release before knows no `tell`; its worker would refuse the run (tests/acceptance/test_upgrade.py)."""
+    assert "tell" not in ProbeInputs(sleep_ms=1).model_dump(mode="json")
+    assert ProbeInputs(sleep_ms=1, tell=2).model_dump(mode="json")["tell"] == 2

@@ -18,13 +18,15 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 APPS = PRODUCT
 THE_WRITER = "runs/transitions.py"
 
-MODELS = frozenset({"Run", "RunHistory", "RunInputs"})
+MODELS = frozenset({"Run", "RunHistory", "RunInputs", "RunMetadata"})
 WRITES = frozenset(
     {"update", "create", "bulk_create", "bulk_update", "get_or_create", "update_or_create", "delete", "save"}
 )
 OF_RUNS_ALONE = frozenset({"money_state", "finalize_stage", "finalize_token", "lease_token", "actual_cost_usd_micros"})
 STATUS_IS_A_RUNS_IN = ("runs/", "reaper/")
-SQL = re.compile(r"\b(?:UPDATE|INSERT\s+INTO|DELETE\s+FROM)\s+\"?(?:runs|run_inputs|run_history)\b", re.IGNORECASE)
+SQL = re.compile(
+    r"\b(?:UPDATE|INSERT\s+INTO|DELETE\s+FROM)\s+\"?(?:runs|run_inputs|run_history|run_metadata)\b", re.IGNORECASE
+)
 
 
 def writes_of_runs(tree: ast.Module, path: str) -> Iterator[str]:
@@ -122,7 +124,7 @@ def test_dpp_34_every_write_of_transitions_is_bound_to_a_guard() -> None:
 # The page
 
 PAGE = (REPOSITORY / "docs" / "state_machine.md").read_text(encoding="utf-8")
-BESIDE = {"renew", "postpone_send", "mark_dead_lettered"}
+BESIDE = {"renew", "end_retention", "postpone_send", "mark_dead_lettered", "clear_inputs"}
 
 
 def rows() -> dict[str, dict[str, str]]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from budget import verify, verify_caps
 from budget.ports import OpenRun
 from budget.redis import windows
 from budget.redis.view import Mark, SeenCaps, SeenMoney
 from budget.redis.windows import PERIODS, Counted
-from budget.verify import Books, Sighting
-from budget.verify_caps import CapBooks
+from budget.verification import verify, verify_caps
+from budget.verification.verify import Books, Sighting
+from budget.verification.verify_caps import CapBooks
 
 pytestmark = pytest.mark.contract("CAP-10")
 

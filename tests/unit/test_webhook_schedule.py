@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenants.webhooks import breaker, schedule
-from tenants.webhooks.breaker import GivenUp, Health
+from tenants.webhooks.dispatch import breaker, schedule
+from tenants.webhooks.dispatch.breaker import GivenUp, Health
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

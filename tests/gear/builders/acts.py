@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,7 @@ class Scene:
     console: Client
     operator: IssuedKey
     monkeypatch: pytest.MonkeyPatch
+    folder: Path
 
     @property
     def tenant_id(self) -> str:
@@ -102,6 +104,11 @@ def case(*names: str) -> Callable[[Case], Case]:
         return made
 
     return register
+
+
+@case("command data clean")
+def _(it: Scene) -> tuple[Act, Act]:
+    return lambda: it.command("data", "clean", "--limit", "0"), lambda: it.command("data", "clean")
 
 
 ACCOUNT = {"display_name": "Acme", "poll_rate_per_minute": "60", "submit_rate_per_minute": "60"}
@@ -564,3 +571,12 @@ def _(it: Scene) -> tuple[Act, Act]:
 def _(it: Scene) -> tuple[Act, Act]:
     path = "/api/tickets/reaper/run"
     return lambda: it.call(path, {"max_clean": 0}), lambda: it.call(path, {})
+
+
+@case("console runs.run delete_data")
+def _(it: Scene) -> tuple[Act, Act]:
+    run, open_run = it.settled(), it.queued()
+    return (
+        lambda: it.post(f"runs/run/{open_run.pk}/delete_data/"),
+        lambda: it.post(f"runs/run/{run.pk}/delete_data/"),
+    )

@@ -27,6 +27,10 @@ class _Beat(JobScheduler):
     def start(self, name: str) -> None:
         self.started.add(name)
 
+    def schedules_equal(self, *_: object) -> bool:
+        """Celery compares all schedules at each tick, and here a tick follows the other; none of ours changes."""
+        return True
+
 
 def seconds_of(job: str, *, until: int) -> Iterator[int]:
     """Each second after its own start at which beat starts the job."""

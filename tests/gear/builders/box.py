@@ -1,13 +1,17 @@
 """Running the packs of tests/gear/faults/nasty_packs.py in a real box."""
 
 import contextlib
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from runs.box.box import Box
-from runs.box.outcomes import PackOutcome
+from runs.box.outcomes import Done, PackOutcome
 from runs.box.running import FetchUpload, PackRequest, RunningPack
-from tests.gear.builders.packs import PackLog, no_upload
+from tests.gear.builders.packs import PackLog, fitting, no_upload
 from tests.gear.faults import nasty_packs
 
 MODULE = nasty_packs.__name__
@@ -35,6 +39,22 @@ def begin(
     box: Box, job: PackRequest, *, log: PackLog | None = None, fetch_upload: FetchUpload = no_upload
 ) -> RunningPack:
     return box.start(job, fetch_upload=fetch_upload, log=log or PackLog())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def results_fit() -> Iterator[None]:
+    """What any box of the session answers fits what its pack declares, and so does the envelope made of it."""
+    wait = RunningPack.wait
+
+    def waits(running: RunningPack) -> PackOutcome:
+        outcome, job = wait(running), running._job
+        if isinstance(outcome, Done) and job.attribute == "PACK":
+            fitting(import_module(job.module).PACK, outcome.data)
+        return outcome
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunningPack, "wait", waits)
+        yield
 
 
 def run(box: Box, attribute: str, **values: Any) -> PackOutcome:

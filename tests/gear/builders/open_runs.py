@@ -43,6 +43,9 @@ class RunsTable:
         self._do(_TABLE)
         self._do("TRUNCATE money_test_runs")
 
+    def drop_table(self) -> None:
+        self._do("DROP TABLE IF EXISTS money_test_runs")
+
     def accept(
         self, tenant_id: str, reserved_micros: int, *, lineage_id: uuid.UUID | None = None, day: date | None = None
     ) -> str:
@@ -162,6 +165,9 @@ class RunsTable:
     def sold(self) -> str:
         return "SELECT run_id, 'test' AS pack_type, '' AS reason, 0::bigint AS tokens FROM money_test_runs"
 
+    def metadata_values(self) -> str:
+        return "SELECT NULL::uuid AS run_id, '' AS value WHERE false"
+
     def _committed(self, condition: str, *values: Any) -> list[CommittedRun]:
         """A run's cost is what was due; the table keeps what was taken, and the two are the same but where it says."""
         return [
@@ -194,9 +200,11 @@ class RunsTable:
 
 
 @pytest.fixture
-def runs_table(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> RunsTable:
+def runs_table(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunsTable]:
+    """It goes with its test: the next one may look at all tables that stand."""
     table = RunsTable()
     table.create()
     monkeypatch.setattr(ports, "_registered", [table])
     monkeypatch.setattr(ports, "_committed", [table])
-    return table
+    yield table
+    table.drop_table()

@@ -1,5 +1,6 @@
 """Packs without a box: a Work made by hand, its execution in this process, and what is refused before it."""
 
+import json
 import os
 import time
 import warnings
@@ -50,11 +51,21 @@ def work_for(
     return Work(**(arguments | values))
 
 
+def fitting(pack: Pack[Any], data: Any) -> Any:
+    """The data, which fit what the pack declares of its result: nothing missing, nothing more, nothing else."""
+    if pack.result is not None:
+        pack.result.model_validate_json(
+            json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"), strict=True, extra="forbid"
+        )
+    return data
+
+
 def execute(work: Work[Any], pack: Pack[Any]) -> dict[str, Any]:
     """The test's own process has threads where a job has none; its children only compute and leave."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-        return pack.execute(work)
+        data: dict[str, Any] = fitting(pack, pack.execute(work))
+        return data
 
 
 def judge(pack: Pack[Any], inputs: dict[str, Any], *, hold_micros: int = 1_000_000, seconds: float = 60.0) -> Any:

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Queues:
     runs_url: str
+    express_url: str
     dlq_url: str
 
     @property
     def sqs(self) -> "SQSClient":
         return clients.sqs()
 
-    def send(self, body: str) -> str:
-        return self.sqs.send_message(QueueUrl=self.runs_url, MessageBody=body)["MessageId"]
+    def send(self, body: str, *, express: bool = False) -> str:
+        url = self.express_url if express else self.runs_url
+        return self.sqs.send_message(QueueUrl=url, MessageBody=body)["MessageId"]
 
     def counts(self, url: str) -> tuple[int, int]:
         """Visible and in flight."""
@@ -51,13 +53,16 @@ def queues(*, receives: int = constants.QUEUE_MAX_RECEIVES) -> Iterator[Queues]:
     dlq_url = sqs.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
     dlq_arn = sqs.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     redrive = json.dumps({"deadLetterTargetArn": dlq_arn, "maxReceiveCount": receives})
-    runs_url = sqs.create_queue(
-        QueueName=name,
-        Attributes={"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS), "RedrivePolicy": redrive},
-    )["QueueUrl"]
+    runs_url, express_url = (
+        sqs.create_queue(
+            QueueName=f"{name}{end}",
+            Attributes={"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS), "RedrivePolicy": redrive},
+        )["QueueUrl"]
+        for end in ("", "-express")
+    )
     try:
-        yield Queues(runs_url=runs_url, dlq_url=dlq_url)
+        yield Queues(runs_url=runs_url, express_url=express_url, dlq_url=dlq_url)
     finally:
-        for url in (runs_url, dlq_url):
+        for url in (runs_url, express_url, dlq_url):
             with contextlib.suppress(sqs.exceptions.QueueDoesNotExist):
                 sqs.delete_queue(QueueUrl=url)

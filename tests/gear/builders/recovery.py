@@ -15,12 +15,14 @@ from django.db import connection
 from django.db.models import F
 from redis import Redis
 
-from budget import entries, ledger_audit, services, verify
+from budget import entries, services
 from budget.models import LedgerEntry
 from budget.outcomes import Held, Settled
 from budget.rebuild import rebuild
+from budget.rebuild.plan import Credit
 from budget.redis import scripts, view
-from budget.verify import Verdict
+from budget.verification import ledger_audit, verify
+from budget.verification.verify import Verdict
 from dpp_project import clock
 from dpp_project.aws import clients
 from dpp_project.jobs.registry import PassReport, RunOnce
@@ -32,9 +34,10 @@ from runs.intents import Intent, ResultPointer
 from runs.models import Run
 from runs.reads.for_budget import created_at_ms
 from tenants.models import Tenant
+from tenants.scopes import OPERATOR_TENANT_ID
 from tests.gear.builders import runs as gear
-from tests.gear.builders.money import standing_balance
-from tests.gear.builders.tenants import a_tenant
+from tests.gear.builders.money import add_money, open_money, standing_balance, tell
+from tests.gear.builders.tenants import ReadyRows, Written
 from tests.gear.faults.proxy import Proxy
 
 FUNDS_MICROS = 10_000_000
@@ -44,22 +47,30 @@ class Died(BaseException):
     """The process ends here: nothing that catches errors may catch it."""
 
 
-def funded() -> Tenant:
-    tenant = a_tenant()
-    entered = entries.top_up(
-        tenant_id=tenant.tenant_id, amount_micros=FUNDS_MICROS, reference="first", reason="", actor="test"
-    )
-    assert isinstance(entered, entries.Entered)
-    assert entered.balance_micros == FUNDS_MICROS
-    return tenant
+def funded(*, opens: bool = False) -> Tenant:
+    rows = ReadyRows()
+    tenant_id = rows.tenant()
+    return stored_with_money(rows, rows.top_up(tenant_id, FUNDS_MICROS), opens=opens).tenant
+
+
+def stored_with_money(rows: ReadyRows, first: Credit, *, opens: bool) -> Written:
+    """The rows in Postgres, then the money in Redis. `opens`: it is empty, and all money closed until now."""
+    written = rows.write()
+    if not opens:
+        add_money(first)
+    elif set(written.stood_before) <= {OPERATOR_TENANT_ID}:
+        open_money(first, without=written.stood_before)
+    else:
+        rebuild.rebuild_all()
+        tell(first)
+    return written
 
 
 @pytest.fixture
 def tenant(valkey: Redis, aws: str, transactional_db: None) -> Tenant:
     """One with money; the queues are empty, and money is open."""
     empty_queues()
-    rebuild.rebuild_all()
-    return funded()
+    return funded(opens=True)
 
 
 def unmarked(tenant: Tenant, **values: Any) -> Run:

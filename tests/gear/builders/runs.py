@@ -10,12 +10,11 @@ from django.db.models.functions import Now
 
 from dpp_project.reasons import ReasonCode
 from runs import run_ids, transitions
-from runs.claims import Claim, Lost, Won, counted_of
+from runs.claims import Accepted, AlreadyAccepted, Claim, Lost, Won, counted_of
 from runs.intents import Intent, ResultPointer
 from runs.models import Run, RunDispute, RunHistory, RunInputs
 from runs.states import MoneyState
 from runs.submissions import Submission
-from runs.transitions import Accepted
 from tests.gear.builders.tenants import a_tenant
 
 RESERVED_MICROS = 250_000
@@ -50,6 +49,7 @@ def claim_of(run: Run, *, intent: Intent | None = None, token: str = TOKEN, acto
     return Claim(
         run_id=run.run_id,
         tenant_id=run.tenant_id,
+        trace_id=run.trace_id,
         version=run.version,
         token=token,
         actor=actor,
@@ -60,7 +60,7 @@ def claim_of(run: Run, *, intent: Intent | None = None, token: str = TOKEN, acto
     )
 
 
-def accept(**values: Any) -> transitions.Accepted | transitions.AlreadyAccepted:
+def accept(**values: Any) -> Accepted | AlreadyAccepted:
     """The edge, with every argument filled in."""
     arguments: dict[str, Any] = {
         "run_id": run_ids.new_run_id(),
@@ -79,7 +79,8 @@ def accept(**values: Any) -> transitions.Accepted | transitions.AlreadyAccepted:
     }
     arguments |= values
     run_id, actor = arguments.pop("run_id"), arguments.pop("actor")
-    return transitions.accept(run_id=run_id, asked=Submission(**arguments), actor=actor)
+    fair_pass = arguments.pop("fair_pass", None)
+    return transitions.accept(run_id=run_id, asked=Submission(**arguments), actor=actor, fair_pass=fair_pass)
 
 
 def accepted(**values: Any) -> Run:

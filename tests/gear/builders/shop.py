@@ -11,16 +11,16 @@ from django.test import Client
 from redis import Redis
 
 from budget import entries
-from budget.rebuild import rebuild
 from budget.redis import keys as money_keys
 from dpp_project.aws import clients
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs.models import Run, RunInputs
 from tenants.models import Tenant
+from tenants.scopes import TENANT_SCOPES
 from tenants.services import IssuedKey
 from tests.gear.builders import recovery
-from tests.gear.builders.tenants import a_key, bearer
+from tests.gear.builders.tenants import ReadyRows, bearer
 
 RUNS = "/v1/runs"
 PRICE = "0.2500"
@@ -85,13 +85,14 @@ class Shop:
         assert self.redis_keys("idem*") == []
 
 
-def a_shop(*, submit_rate_per_minute: int = 60_000, poll_rate_per_minute: int = 60_000) -> Shop:
+def a_shop(*, submit_rate_per_minute: int = 60_000, poll_rate_per_minute: int = 60_000, opens: bool = False) -> Shop:
     """Its money is there to be held: FUNDS_MICROS of it."""
-    tenant = recovery.funded()
-    Tenant.objects.filter(pk=tenant.pk).update(
-        submit_rate_per_minute=submit_rate_per_minute, poll_rate_per_minute=poll_rate_per_minute
-    )
-    return Shop(tenant=tenant, issued=a_key(tenant))
+    rows = ReadyRows()
+    tenant_id = rows.tenant(submit_rate_per_minute=submit_rate_per_minute, poll_rate_per_minute=poll_rate_per_minute)
+    first = rows.top_up(tenant_id, recovery.FUNDS_MICROS)
+    new = rows.key(tenant_id, scopes=TENANT_SCOPES)
+    written = recovery.stored_with_money(rows, first, opens=opens)
+    return Shop(tenant=written.tenant, issued=IssuedKey(written.key, new.plaintext))
 
 
 def top_up(tenant: Tenant, micros: int) -> None:
@@ -138,8 +139,7 @@ def messages() -> list[dict[str, Any]]:
 def shop(valkey: Redis, aws: str, transactional_db: None) -> Shop:
     """Open, with money, and with an empty queue."""
     recovery.empty_queues()
-    rebuild.rebuild_all()
-    return a_shop()
+    return a_shop(opens=True)
 
 
 @pytest.fixture

@@ -30,7 +30,8 @@ def note(event: str, **more: object) -> None:
 
 
 @shared_task(name="gear.work")
-def work(*, name: str, sleep_ms: int = 0) -> None:
+def work(*, name: str, sleep_ms: int = 0, tenant_id: str = "") -> None:
+    del tenant_id  # the transport reads it
     note("started", name=name)
     time.sleep(sleep_ms / 1_000)
     note("ended", name=name)

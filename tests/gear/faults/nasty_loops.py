@@ -48,6 +48,7 @@ def gives_back_late(stop: threading.Event) -> None:
 
 
 def is_slow_to_stop(stop: threading.Event) -> None:
+    log.info("the slow one is at work")
     stop.wait()
     log.info("slow to stop")
     time.sleep(600)
@@ -56,13 +57,20 @@ def is_slow_to_stop(stop: threading.Event) -> None:
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
     django.setup()
-    from dpp_project.events_server import host, loops
+    from dpp_project.loops_server import host, supervised_loop
     from dpp_project.outbox.events import Loop
+    from dpp_project.processes import stacks
 
-    loops.HANG_SECONDS = float(os.environ.get("GEAR_HANG_SECONDS", "120"))  # type: ignore[misc]
+    supervised_loop.HANG_SECONDS = float(os.environ.get("GEAR_HANG_SECONDS", "120"))  # type: ignore[misc]
     host.LOOK_SECONDS = 0.1  # type: ignore[misc]
     host.GRACE_SECONDS = float(os.environ.get("GEAR_GRACE_SECONDS", "20"))  # type: ignore[misc]
-    return host.EventsHost([Loop("good", good), *(Loop(name, globals()[name]) for name in sys.argv[1:])]).run()
+
+    def slowly() -> dict[str, list[str]]:
+        time.sleep(float(os.environ.get("GEAR_STACKS_SECONDS", "0")))  # a machine that is slow to say where all are
+        return stacks.where_threads_are()
+
+    host.where_threads_are = slowly  # type: ignore[attr-defined]  # it is imported there, and not exported
+    return host.LoopsHost([Loop("good", good), *(Loop(name, globals()[name]) for name in sys.argv[1:])]).run()
 
 
 if __name__ == "__main__":

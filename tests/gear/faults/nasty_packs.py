@@ -16,6 +16,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -433,6 +434,47 @@ def _stream(work: Work[Inputs]) -> Data:
     return {}
 
 
+PLANTED = "planted-by-a-run"
+_planted: list[str] = []
+
+
+def _what_is_planted() -> list[JsonValue]:
+    """Of an earlier run, by the kind of place."""
+    places = {
+        "global": bool(_planted),
+        "module": PLANTED in sys.modules,
+        "library": hasattr(json, PLANTED),
+        "handler": signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL,
+        "thread": any(thread.name == PLANTED for thread in threading.enumerate()),
+        "variable": PLANTED in os.environ,
+        "file": Path(PLANTED).exists(),
+        "temporary file": (Path(tempfile.gettempdir()) / PLANTED).exists(),
+        "open file": any(PLANTED in str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()),
+        "random numbers": random.getstate() == random.Random(PLANTED).getstate(),  # noqa: S311  whether it repeats
+    }
+    return [name for name, is_there in places.items() if is_there]
+
+
+def _plant(work: Work[Inputs]) -> Data:
+    """Leaves something wherever a process keeps anything; `number` more times, in the same one."""
+    work.meter.charge(0)
+    found = _what_is_planted()
+    _planted.append(PLANTED)
+    sys.modules[PLANTED] = json
+    setattr(json, PLANTED, PLANTED)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    threading.Thread(target=time.sleep, args=(60,), name=PLANTED, daemon=True).start()
+    os.environ[PLANTED] = work.inputs.key
+    for folder in (Path.cwd(), Path(tempfile.gettempdir())):
+        with contextlib.suppress(OSError):
+            _kept.append((folder / PLANTED).open("w", encoding="ascii"))
+    random.seed(PLANTED)
+    return {"found": found, "then": _what_is_planted()}
+
+
+_kept: list[Any] = []
+
+
 LOOK_AROUND = nasty(_look_around)
 HOW_IT_STANDS = nasty(_how_it_stands)
 NO_NETWORK = nasty(_no_network)
@@ -487,3 +529,4 @@ READ_ENVIRONMENT = nasty(_read_environment)
 MISSING = nasty(_free, missing=lambda: ["tessdata kor (apt install tesseract-ocr-kor)"])
 NOT_A_DICT = nasty(lambda _work: [1])
 STREAM = nasty(_stream)
+PLANT = nasty(_plant)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 CHUNK = 65_536
 LOOK_SECONDS = 0.02
@@ -27,6 +27,9 @@ class Mode(enum.Enum):
     """Connecting works, then everything is reset, open connections too."""
     BLACK_HOLE = "black hole"
     """Connecting works and bytes are taken; nothing ever comes back."""
+
+
+CUT: Final = frozenset({Mode.REFUSE, Mode.RESET})
 
 
 class Proxy:
@@ -70,7 +73,7 @@ class Proxy:
             self._stop_listening()
         elif self._listener is None:
             self._listen()
-        if mode in (Mode.REFUSE, Mode.RESET):
+        if mode in CUT:
             self._cut_all()
 
     def delay(self, *, ms: float) -> None:
@@ -129,7 +132,7 @@ class Proxy:
             threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, near: socket.socket) -> None:
-        if self.mode is Mode.RESET:
+        if self.mode in CUT:
             _reset(near)
             return
         far: socket.socket | None = None
@@ -137,6 +140,8 @@ class Proxy:
             self._track(near)
             far = socket.create_connection(self.target, timeout=5)
             self._track(far)
+            if self.mode in CUT:
+                return  # the cut came in between, and has not met these two
             if self._carry(near, far):
                 far = None
         except OSError:

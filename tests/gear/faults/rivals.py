@@ -1,7 +1,8 @@
 """Two connections at one row: the first holds its lock, the second waits for it, then sees what the first left."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from django.db import connection, transaction
@@ -48,6 +49,22 @@ class OnAnotherConnection(Generic[Answer]):
         assert self.is_done(), "the second connection hangs"
         assert not self._errors, self._errors
         return self._answers[0]
+
+
+@contextmanager
+def impatient(milliseconds: int) -> Iterator[None]:
+    """This thread's connection waits no longer than that for a lock; for the next that the pool gives it to, it does.
+
+    What stayed on it once cut the locks of whatever test met the connection later.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = {milliseconds:d}")
+    mine = connection.connection
+    assert mine is not None
+    try:
+        yield
+    finally:
+        mine.execute("RESET lock_timeout")
 
 
 def one_after_the_other(first: Callable[[], Answer], second: Callable[[], Any]) -> tuple[Answer, Any]:

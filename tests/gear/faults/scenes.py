@@ -24,16 +24,16 @@ from reaper import (
     requeuer,
     reservation_sweeper,
 )
-from runs import transitions
+from runs import transitions, turns
 from runs.box.outcomes import Done
 from runs.bucket import storage
+from runs.cancel import cancellation
 from runs.claims import counted_of
-from runs.finish import cancellation
+from runs.intents import FREES_ITS_KEY
 from runs.models import Run, RunHistory
 from runs.states import Stage, Status
 from runs.submit import wake_worker
 from runs.submit.wake_worker import Wakeup
-from runs.transitions import FREES_ITS_KEY
 from runs.worker import execution
 from runs.worker.leases import WakingMessage
 from tenants import authentication
@@ -112,7 +112,7 @@ def work(_scene: Scene | None = None) -> Any:
             letter = message_parser.read(message["Body"])
             assert letter is not None
             held = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
-            ends.append(execution.execute(letter.run_id, message=held).value)
+            ends.append(execution.execute(letter.run_id, message=held, in_turn=True).value)
             receipt_handles.delete(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
     return ends
 
@@ -161,7 +161,22 @@ def unsent(shop: Shop) -> Run:
     return gear.aged(probe(shop), next_send_at=1)
 
 
-def probe(shop: Shop) -> Run:
+def next_of_a_key(shop: Shop) -> Run:
+    """The first of a concurrency key has its permit in the queue; the second is parked, and waits to be woken."""
+    first, second = (probe(shop, concurrency_key="the-key", fair_pass=number) for number in (1, 2))
+    turns.park(second.run_id)
+    wake_worker.send(Wakeup.of(first))
+    return first
+
+
+def at_work_under_a_key(shop: Shop) -> Run:
+    first, second = (probe(shop, concurrency_key="the-key", fair_pass=number) for number in (1, 2))
+    gear.won(transitions.start(run_id=first.run_id, version=first.version, lease_token="a-token", actor="worker"))
+    turns.park(second.run_id)
+    return gear.row(first.run_id)
+
+
+def probe(shop: Shop, **values: Any) -> Run:
     """Of the shop's key: what it costs counts under the key's caps as well."""
     return recovery.queued(
         shop.tenant,
@@ -169,6 +184,7 @@ def probe(shop: Shop) -> Run:
         inputs={"sleep_ms": 1},
         timebox_sec=20,
         lineage_id=shop.issued.key.lineage_id,
+        **values,
     )
 
 
@@ -208,6 +224,8 @@ def died_twice(shop: Shop) -> Run:
 SITUATIONS: Final = (
     Situation("submit", nothing, submit),
     Situation("worker", queued_and_sent, work),
+    Situation("worker of a key", next_of_a_key, work),
+    Situation("cancel at work under a key", at_work_under_a_key, cancel),
     Situation("cancel while queued", queued_and_sent, cancel),
     Situation("cancel at work", at_work, cancel),
     Situation("reaper", lease_ran_out, loop(lease_reaper.run_once)),

@@ -128,8 +128,8 @@ class Books:
 
     def dispute(self, run_id: str, entry_id: str) -> bool:
         """All of a charge goes back, once."""
-        row = self.rows[run_id]
-        if row.stage != "COMMITTED" or not row.charge_micros or run_id in self.disputed.values():
+        row = self.rows.get(run_id)  # none: a submit that was refused is dropped, perhaps since it was picked
+        if row is None or row.stage != "COMMITTED" or not row.charge_micros or run_id in self.disputed.values():
             return False
         self.entries[entry_id] = (row.tenant_id, row.charge_micros, "ADJUST")
         self.pending[entry_id] = Credit(row.tenant_id, entry_id, row.charge_micros)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from budget.money import MAX_MICROS
@@ -94,7 +95,7 @@ class Scope:
 
 def count_hold(scopes: Sequence[Scope | None], micros: int, date: str, least: Sequence[int]) -> list[str] | None:
     """Count a hold in the tenant's scope and the key's, or say why it may not be: then what it moved is void."""
-    for scope, known in zip(scopes, least):  # noqa: B905  a run may have no key
+    for scope, known in zip_longest(scopes, least):
         if known and (scope is None or scope.revision < known):
             return ["ERR_UNAVAILABLE", "caps"]
     if not date:

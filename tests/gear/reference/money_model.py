@@ -363,7 +363,8 @@ class Model:
     def _tell(self, commit: str) -> None:
         told = self.lists.setdefault(keys.EVIDENCE, [])
         told.insert(0, commit)
-        del told[keys.EVIDENCE_MAX :]
+        if len(told) > keys.EVIDENCE_CUT_ABOVE:
+            del told[keys.EVIDENCE_MAX :]
 
     def _raise_seq(self, tenant: str) -> None:
         self.strings[keys.seq(tenant)] = str(int(self.strings.get(keys.seq(tenant), "0")) + 1)

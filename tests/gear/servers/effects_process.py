@@ -18,7 +18,7 @@ PROGRAM: Final = ("-m", "tests.gear.servers.effects_process")
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
     django.setup()
-    from dpp_project.events_server.host import EventsHost
+    from dpp_project.loops_server.host import LoopsHost
     from dpp_project.outbox import events, handlers
     from dpp_project.outbox.events import Event, Handler
     from tests.gear.builders.events import FOLLOWED, HAPPENED, enter, enter_and_follow
@@ -35,7 +35,7 @@ def main() -> int:
         FOLLOWED.event_type: Handler(FOLLOWED.event_type, enter),
     }
     handlers.handlers = lambda: ours  # type: ignore[assignment]
-    return EventsHost(events.LOOPS).run()
+    return LoopsHost(events.LOOPS).run()
 
 
 if __name__ == "__main__":

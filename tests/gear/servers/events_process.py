@@ -61,7 +61,7 @@ class EventsProcess:
 
 @contextmanager
 def an_events_process(
-    folder: Path, *command: str, name: str = "events", ready: str = "events ready", **environ: str
+    folder: Path, *command: str, name: str = "events", ready: str = "loops ready", **environ: str
 ) -> Iterator[EventsProcess]:
     """Running and ready; killed at the end if it still lives. `command` is for loops of a test's own."""
     values = {

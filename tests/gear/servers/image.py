@@ -211,8 +211,9 @@ class Container:
 
 
 def compose_environ(given: Mapping[str, Any]) -> dict[str, str]:
-    """Its variables, with the defaults of those that a caller may set."""
-    return {name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value)) for name, value in given.items()}
+    """Its variables, as where the caller has set none of those that it may."""
+    unset = {name: re.sub(r"\$\{\w+:\+[^}]*\}", "", str(value)) for name, value in given.items()}
+    return {name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for name, value in unset.items()}
 
 
 def _image_environ(config: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dpp_project import serve
-from dpp_project.devstack import http
+from dpp_project.devstack import http, ports
 from dpp_project.env import Environment
 from tests.gear.servers import worker as gear
 from tests.gear.servers.live_processes import database_url
@@ -204,9 +204,7 @@ def _running(
     folder: Path, command_of: Callable[[Environment], list[str]], threads: int | None, environ: Mapping[str, str]
 ) -> Iterator[Api]:
     (gear.ROOT / serve.STATIC_FOLDER).mkdir(exist_ok=True)  # granian insists; `make up` fills it
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    port = ports.choose()
     changes = {
         "DATABASE_URL": database_url(),
         "DPP_SERVICE": "api",

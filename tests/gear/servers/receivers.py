@@ -17,7 +17,7 @@ from typing import Any
 from django.db import connections
 
 from dpp_project.outbound.connecting import Rules
-from tenants.webhooks.sending import SenderReach, WebhookSender
+from tenants.webhooks.dispatch.sending import SenderReach, WebhookSender
 from tests.gear.servers.web import PUBLIC, Loopback, Web, plain_answers
 
 HEAD = b"HTTP/1.1 200 OK\r\n"

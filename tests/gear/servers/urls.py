@@ -79,6 +79,7 @@ class Echo(APIView):
     authentication_classes: Any = ()
     permission_classes: Any = ()
     throttle_classes: Any = ()
+    reads_query = frozenset({"GET"})
 
     def get(self, request: Request) -> Response:
         return Response(read_query(request, Query).model_dump())

@@ -40,6 +40,10 @@ NAMES = (
     "xn--bcher-kva.example",
     "*.many.example",
     "docs.example",
+    "api.github.com",
+    "acme.atlassian.net",
+    "slack.com",
+    "crm.example",
     PUBLIC,
 )
 PAGE = (
@@ -291,7 +295,7 @@ class SocketsOpened:
     def __init__(self) -> None:
         self._events: list[tuple[str, str]] = []
         self._counting = False
-        sys.addaudithook(self._hear)  # for good: Python knows no way back
+        self._is_heard = False
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self._counting and event == "socket.connect":
@@ -301,6 +305,11 @@ class SocketsOpened:
 
     @contextmanager
     def counted(self) -> Iterator[list[tuple[str, str]]]:
+        if not self._is_heard:
+            # For good: Python knows no way back. From now on each event of the interpreter costs a call, hundreds of
+            # thousands in a whole suite, so processes that count nothing go without.
+            sys.addaudithook(self._hear)
+            self._is_heard = True
         events: list[tuple[str, str]] = []
         self._events = events
         self._counting = True

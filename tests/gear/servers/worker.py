@@ -130,5 +130,6 @@ def envelope(
     return base64.b64encode(json.dumps(document).encode()).decode()
 
 
-def work(name: str, *, sleep_ms: int = 0, trace_id: str | None = None) -> str:
-    return envelope("gear.work", {"name": name, "sleep_ms": sleep_ms}, trace_id=trace_id)
+def work(name: str, *, sleep_ms: int = 0, trace_id: str | None = None, tenant_id: str = "") -> str:
+    more = {"tenant_id": tenant_id} if tenant_id else {}
+    return envelope("gear.work", {"name": name, "sleep_ms": sleep_ms} | more, trace_id=trace_id)

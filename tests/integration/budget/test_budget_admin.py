@@ -94,7 +94,9 @@ def test_the_first_page_plots_every_tenants_charges_on_their_dates(console: Clie
     assert SpendDay.objects.count() >= 2
     plot = dashboard.money_panel().plot
     assert plot is not None
-    assert list(plot.series["charged"])[-4:] == [6, 4, 2, 0]
+    assert list(plot.series["charged, USD"])[-4:] == ["0.000006", "0.000004", "0.000002", "0.00"]
+    spent = dashboard.spend_by_tenant_panel()
+    assert [row[1:5] for row in spent.rows] == [["", "0.000001", "0.000002", "0.000003"]] * 2
 
 
 def test_money_being_rebuilt_is_not_shown_as_zero(console: Client, tenant_id: str, valkey: redis.Redis) -> None:

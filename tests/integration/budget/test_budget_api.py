@@ -152,9 +152,12 @@ def test_dpp_55_a_closed_budget_is_no_budget_of_zero(owner: Caller, valkey: redi
 
 @pytest.mark.parametrize("path", [BUDGET, ENTRIES])
 def test_the_budget_needs_its_scope(runs: RunsTable, client: Client, operator: Caller, path: str) -> None:
-    Caller(client, bearer(a_key(scopes=[Scope.RUNS_READ]))).get(path, status=403)
-    operator.get(path, status=403)
-    Caller(client, {}).get(path, status=401)
+    other_scope, nobody = Caller(client, bearer(a_key(scopes=[Scope.RUNS_READ]))), Caller(client, {})
+    told = [
+        caller.get(path, status=status).json()["reason_code"]
+        for caller, status in ((other_scope, 403), (operator, 403), (nobody, 401))
+    ]
+    assert told == ["SCOPE_MISSING", "SCOPE_MISSING", "AUTH_INVALID"]
 
 
 def entered(tenant_id: str, micros: int, at: datetime) -> LedgerEntry:

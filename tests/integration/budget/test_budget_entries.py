@@ -11,14 +11,15 @@ import redis
 from django.db import connections
 from django.db.models import F
 
-from budget import entries, jobs, ledger, services, verify
+from budget import entries, jobs, ledger, services
 from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS
 from budget.outcomes import Closed, CreditAnswer, Credited, Held, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.verify import Verdict
+from budget.verification import verify
+from budget.verification.verify import Verdict
 from dpp_project import clock
 from dpp_project.clock import FixedClock
 from dpp_project.reasons import ReasonCode

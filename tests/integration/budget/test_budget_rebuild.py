@@ -11,7 +11,7 @@ import pytest
 import redis
 from django.db import OperationalError, connection, transaction
 
-from budget import entries, services, verify
+from budget import entries, services
 from budget.entries import Entered
 from budget.models import PendingCredit
 from budget.outcomes import AlreadyHeld, AskAgain, Closed, Held, Refunded, Settled, Unavailable
@@ -21,7 +21,8 @@ from budget.rebuild.rebuild import Busy, Rebuilt
 from budget.redis import connection as money_connection
 from budget.redis import keys, scripts
 from budget.services import Available
-from budget.verify import Verdict
+from budget.verification import verify
+from budget.verification.verify import Verdict
 from dpp_project.devstack import valkey as devstack_valkey
 from dpp_project.stores.postgres import ANSWER_SECONDS
 from tests.gear.builders.money import standing_balance

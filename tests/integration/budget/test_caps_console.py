@@ -55,16 +55,16 @@ def test_pages_show_what_is_used_held_and_left_and_when_it_resets(
     with_a_cap_half_used(tenant, issued)
     for path in (f"{account(tenant)}change/", f"/admin/tenants/apikey/{issued.key.pk}/change/"):
         shown = page(console, path)
-        assert "today: limit 1.000000, used 0.500000, held 0.250000, left 0.250000 USD" in shown
+        assert "today: limit 1.00, used 0.50, held 0.25, left 0.25 USD" in shown
         assert f"resets {today() + timedelta(days=1)} 00:00 (UTC)" in shown
         assert 'class="dpp-bar-held" x="500" width="250"' in shown
-    assert "left 3.250000 USD" in page(console, f"{account(tenant)}change/")
+    assert "left 3.25 USD" in page(console, f"{account(tenant)}change/")
     assert "No run is taken" not in page(console, f"{account(tenant)}change/")
     scripts.shared().put_caps(
         tenant_id=tenant.pk, lineage_id=None, revision=2, limits={**rows.NO_LIMITS, "total": 0}, new=False
     )
     assert "No run is taken." in page(console, f"{account(tenant)}change/")
-    assert "left 3.250000 USD" not in page(console, f"/admin/tenants/apikey/{issued.key.pk}/change/")
+    assert "left 3.25 USD" not in page(console, f"/admin/tenants/apikey/{issued.key.pk}/change/")
 
 
 def test_pages_say_that_nothing_is_known_while_money_is_rebuilt(
@@ -84,6 +84,7 @@ def test_the_form_shows_what_stands_and_sets_all_four(console: Client, tenant: T
     path = f"{account(tenant)}set_caps/?lineage={issued.key.lineage_id}"
     asked = page(console, path)
     assert 'name="day_usd" value="1.0000"' in asked
+    assert 'name="initial-day_usd" value="1.0000"' in asked
     assert "a key of theirs with keys:write and no cap can change them" in asked
     sent = {"day_usd": "", "week_usd": "0.0000", "month_usd": "2.5000", "total_usd": "", "reason": "an agent"}
     assert console.post(path, sent).status_code == 302
@@ -118,7 +119,7 @@ def test_who_may_only_read_sees_caps_and_sets_none(client: Client, tenant: Tenan
     before = everything()
     for path in (f"{account(tenant)}change/", f"/admin/tenants/apikey/{issued.key.pk}/change/"):
         shown = client.get(path).content.decode()
-        assert "left 0.250000 USD" in shown
+        assert "left 0.25 USD" in shown
         assert "set_caps" not in shown
     assert client.post(f"{account(tenant)}set_caps/", {"day_usd": "1.0000"}).status_code == 403
     eve.user_permissions.remove(*Permission.objects.filter(codename="view_account"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from budget import entries, ledger, repairs, services, verify, verify_caps
+from budget import entries, ledger, repairs, services
 from budget.caps import setting
 from budget.caps.setting import CapsSet
 from budget.models import LedgerEntry
@@ -17,7 +17,8 @@ from budget.rebuild import rebuild
 from budget.redis import keys, scripts, view
 from budget.redis.view import SeenCaps, SeenScopes
 from budget.redis.windows import PERIODS, Counted, LeastRevisions
-from budget.verify import DifferenceKind
+from budget.verification import verify, verify_caps
+from budget.verification.verify import DifferenceKind
 from dpp_project import clock
 from tenants.models import ApiKey, SpendCap
 from tests.gear.builders.open_runs import RunsTable, runs_table

@@ -9,14 +9,15 @@ import pytest
 import redis
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
-from budget import daily_snapshots, entries, ledger, ledger_audit, services, verify, verify_pass
-from budget.days_audit import DaysWalk
-from budget.ledger_audit import AuditPlace
+from budget import daily_snapshots, entries, ledger, services
 from budget.models import BalanceSnapshot, LedgerEntry
 from budget.rebuild import rebuild
 from budget.redis import keys
 from budget.usage import ranges, reading
-from budget.verify import Difference, DifferenceKind, Verdict
+from budget.verification import ledger_audit, verify, verify_pass
+from budget.verification.days_audit import DaysWalk
+from budget.verification.ledger_audit import AuditPlace
+from budget.verification.verify import Difference, DifferenceKind, Verdict
 from dpp_project import clock
 from dpp_project.jobs import registry, runner
 from dpp_project.jobs.models import JobReport
@@ -174,6 +175,25 @@ def test_every_daily_sum_is_counted_again_from_the_first_entry(runs: RunsTable) 
         Difference(DifferenceKind.SNAPSHOT_OF_ANOTHER_SUM, 3_030, 3_031),
         Difference(DifferenceKind.SNAPSHOT_OF_ANOTHER_SUM, 5_050, 5_049),
     ]
+
+
+def test_a_sum_that_a_clock_ahead_had_written_stops_no_entry(runs: RunsTable, tenant_id: str) -> None:
+    """The clock was a day ahead for some hours, and has been set back: charges and top-ups go on, and add up."""
+    to_come = clock.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    unguarded(
+        "INSERT INTO balance_snapshots (tenant_id, through, total_usd_micros, credited_usd_micros, has_spend_days)"
+        " VALUES (%s, %s, 1000000, 1000000, true)",
+        tenant_id,
+        to_come,
+    )
+    run_id = ended_run(runs, tenant_id)
+    entered = entries.top_up(tenant_id=tenant_id, amount_micros=7, reference="second", reason="", actor="test")
+    assert isinstance(entered, entries.Entered)
+    behind = LedgerEntry.objects.filter(tenant_id=tenant_id, created_at=to_come)
+    assert {it.run_id and str(it.run_id) for it in behind} == {run_id, None}
+    assert ledger.sums_of(tenant_id).total_micros == entered.balance_micros == 999_007
+    rebuild.rebuild_tenant(tenant_id)
+    assert (verify.verify(tenant_id).verdict, audited(tenant_id)) == (Verdict.PROVED, [])
 
 
 def test_an_entry_that_went_is_found_by_the_sums_behind_it(runs: RunsTable) -> None:

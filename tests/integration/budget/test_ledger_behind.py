@@ -16,7 +16,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection, connections, transaction
 
-from budget import dashboard, entries, ledger, ledger_loss, metrics, services, verify
+from budget import dashboard, entries, ledger, ledger_loss, metrics, services
 from budget.caps import setting
 from budget.ledger_loss import Loss
 from budget.models import LedgerEntry, PendingCredit
@@ -27,8 +27,9 @@ from budget.rebuild.gate_watch import watch
 from budget.rebuild.rebuild import Rebuilt
 from budget.redis import keys, scripts, view
 from budget.redis.gate import GateClosed
-from budget.verify import Verdict
-from dpp_project import health
+from budget.verification import verify
+from budget.verification.verify import Verdict
+from dpp_project.pages import health
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from tenants.models import SpendCap

@@ -10,12 +10,13 @@ import pytest
 import redis
 from django.db import connections
 
-from budget import entries, jobs, ledger, services, verify
+from budget import entries, jobs, ledger, services
 from budget.models import PendingCredit
 from budget.outcomes import Closed, Held, Settled, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.verify import Difference, DifferenceKind, Verdict
+from budget.verification import verify
+from budget.verification.verify import Difference, DifferenceKind, Verdict
 from dpp_project import clock
 from tests.gear.builders.open_runs import Claimed, RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant

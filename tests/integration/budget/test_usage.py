@@ -8,6 +8,7 @@ import re
 import uuid
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from budget.models import LedgerEntry
 from budget.usage import csv_rows, focus_rows, ranges
 from budget.usage.ranges import UsagePeriod
 from runs import transitions
-from runs.models import Run
+from runs.models import Run, RunMetadata
 from tenants import services
 from tenants.models import ApiKey, Tenant
 from tenants.services import IssuedKey
@@ -132,7 +133,7 @@ def groups(answer: Any) -> dict[tuple[str, str | None], tuple[int, int]]:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_totals_are_the_ledgers_in_every_grouping_and_form(year: Shop) -> None:
-    for by, group in itertools.product(("day", "month"), ("", "pack", "key", "reason")):
+    for by, group in itertools.product(("day", "month"), ("", "pack", "key", "reason", "metadata&metadata_key=team")):
         _totals_agree(year, by, group)
     assert of_the_ledger(year, date(2026, 1, 1), date(2027, 1, 1))["net_usd_micros"] == 190_000
 
@@ -185,6 +186,74 @@ def test_rows_are_told_apart_by_pack_reason_and_the_newest_key(year: Shop, two_k
     assert harmless == {"'=cmd|' /C calc'!A0"}
 
 
+TEAMS = ("red", "blue", "red", "=1+1;=2+2")
+
+
+def _of_teams(year: Shop) -> list[Run]:
+    """In the order of their dates: of each team one, one in both, the rest in none."""
+    runs = list(Run.objects.filter(tenant=year.tenant).order_by("spend_day", "pack_type", "run_id"))
+    for run, team in zip(runs, TEAMS, strict=False):
+        for key, value in (("team", team), ("other", "x")):
+            RunMetadata.objects.create(
+                run=run, tenant_id=run.tenant_id, created_at=run.created_at, key=key, value=value
+            )
+    return runs
+
+
+@pytest.mark.contract("DPP-91")
+@pytest.mark.django_db(transaction=True)
+def test_rows_are_told_apart_by_a_key_of_metadata_and_add_up(year: Shop) -> None:
+    runs = _of_teams(year)
+    query = f"{YEAR}&by=month&group_by=metadata&metadata_key=team"
+    answer = asked(year, query)
+    assert answer["totals"] == asked(year, YEAR)["totals"]
+    assert (answer["group_by"], answer["metadata_key"]) == ("metadata", "team")
+    net: Counter[str | None] = Counter()
+    for row in answer["rows"]:
+        net[row["group"]] += row["net_usd_micros"]
+    true: Counter[str | None] = Counter()
+    teams = dict(RunMetadata.objects.filter(key="team").values_list("run_id", "value"))
+    for run_id, amount in LedgerEntry.objects.filter(run_id__in=[run.run_id for run in runs]).values_list(
+        "run_id", "amount_usd_micros"
+    ):
+        true[teams.get(run_id) if run_id else None] -= amount
+    assert {group: micros for group, micros in net.items() if micros} == {
+        group: micros for group, micros in true.items() if micros
+    }
+    assert set(TEAMS) <= set(net)
+    assert "'=1+1;'=2+2" in {line["group"] for line in as_csv(year, query)}
+    # Summed up by day, or not: the same rows.
+    assert daily_snapshots.sum_up(now=datetime(2026, 5, 2, tzinfo=UTC), limit=10) >= 1
+    assert asked(year, query) == answer
+    # A key that no run has, and metadata that went: all of it under none.
+    assert {row["group"] for row in asked(year, f"{YEAR}&group_by=metadata&metadata_key=none")["rows"]} == {None}
+    RunMetadata.objects.filter(run__in=runs).delete()
+    after = asked(year, query)
+    assert ({row["group"] for row in after["rows"]}, after["totals"]) == ({None}, answer["totals"])
+
+
+@pytest.mark.contract("DPP-91")
+@pytest.mark.django_db(transaction=True)
+def test_focus_has_the_value_as_a_tag(year: Shop) -> None:
+    _of_teams(year)
+    plain, tagged = (as_csv(year, query, profile=";profile=focus") for query in (YEAR, f"{YEAR}&metadata_key=team"))
+    assert {line["Tags"] for line in plain} == {""}
+    tags = {line["Tags"] for line in tagged} - {""}
+    assert {json.loads(one)["team"] for one in tags} == set(TEAMS)
+    assert ";" not in "".join(tags)  # it begins a cell where the list separator is one
+
+    def billed(lines: list[dict[str, str]]) -> Decimal:
+        return sum((Decimal(line["BilledCost"]) for line in lines), Decimal())
+
+    assert billed(plain) == billed(tagged) == Decimal("0.190000")
+
+
+@pytest.mark.parametrize("query", ["group_by=metadata", "metadata_key=team", "group_by=pack&metadata_key=team"])
+def test_metadata_takes_its_key_and_the_key_takes_metadata(shop: Shop, query: str) -> None:
+    answer = shop.get(f"{USAGE}?{query}")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "query.metadata_key")
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_stream_does_not_change_while_entries_are_added_and_summed_up(year: Shop) -> None:
     chosen = ranges.usage_range(year.tenant.pk, start=date(2026, 1, 1), end=date(2027, 1, 1))
@@ -234,7 +303,7 @@ def test_without_dates_it_is_the_running_month_of_the_tenants_zone(shop: Shop) -
         ("to=0001-01-01", "query.to", "give a date"),
         ("from=", "query.from", "give a date"),
         ("by=week", "query.by", "'day' or 'month'"),
-        ("group_by=metadata", "query.group_by", "'pack', 'key' or 'reason'"),
+        ("group_by=colour", "query.group_by", "'pack', 'key', 'reason' or 'metadata'"),
         ("form=2026-03-01", "query.form", "did you mean `from`?"),
         ("from=2026-03-01&from=2026-03-02", "query.from", "give it once"),
     ],

@@ -14,7 +14,7 @@ from django.test import Client
 from budget.models import LedgerEntry
 from dpp_project import clock
 from dpp_project.aws.sqs_sender import SendFailed
-from dpp_project.jobs import registry
+from dpp_project.lifecycle import cleaning
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from ops.tickets import cycle, emergency, processors, reaper, services, transitions
@@ -561,6 +561,5 @@ def test_two_at_once_with_one_key_open_one_ticket(shop: Shop) -> None:
 def test_tkt_07_receipts_and_reports_go_after_thirty_days(shop: Shop) -> None:
     gear.run_cycle()
     OpsRunReceipt.objects.update(asof="2026-01-01T00:00:00Z")
-    job = registry.job("ops_retention")
-    assert job.run_once(now=clock.now(), limit=10).changed == 1
+    assert cleaning.clean_now(now=clock.now(), limit=10, only="ops_run_receipts").changed == 1
     assert not OpsRunReceipt.objects.exists()

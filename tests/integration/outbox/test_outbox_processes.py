@@ -82,27 +82,21 @@ def test_aut_06_two_processes_killed_at_any_moment_again_and_again_do_each_effec
     proofs.report(cases=1_000)
 
 
-def test_aut_06_without_queues_events_wait_and_are_handled_once_there_are_some(
+def test_aut_05_what_waited_without_queues_and_was_in_hand_at_sigterm_is_handled_once(
     tmp_path: Path, world: EventWorld
 ) -> None:
-    written_many(5)
+    """Three processes, one after the other: without queues, told to end with work in hand, and one for the rest."""
+    written_many(30)
     none = {"DPP_EVENTS_QUEUE_URL": "", "DPP_EVENTS_DLQ_URL": ""}
     with an_events_process(tmp_path, *PROGRAM, name="without", **none) as events:
-        assert events.lines("DPP_EVENTS_QUEUE_URL is not set: events wait in Postgres until it is")
+        (said,) = events.lines("DPP_EVENTS_QUEUE_URL is not set: events wait in Postgres until it is")
+        assert said["level"] == "warning"
         events.terminate()
         assert events.wait_exit() == 0
     assert set(OutboxMessage.objects.values_list("status", "retry_count", "handled_at")) == {("PENDING", 0, None)}
     assert (ProcessedMessage.objects.count(), effects()) == (0, [])
-    with a_process(tmp_path, world, "with"):
-        wait_until(all_handled, seconds=30, what="every event's end")
-    each_once(5)
 
-
-def test_aut_05_sigterm_with_work_in_hand_finishes_it_and_gives_every_claim_back(
-    tmp_path: Path, world: EventWorld
-) -> None:
     with a_process(tmp_path, world, "first", GEAR_HANDLE_SECONDS="0.3") as events:
-        written_many(30)
         wait_until(lambda: ProcessedMessage.objects.filter(status="PROCESSING").exists(), what="work in hand")
         events.terminate()
         assert events.wait_exit() == 0
@@ -111,6 +105,7 @@ def test_aut_05_sigterm_with_work_in_hand_finishes_it_and_gives_every_claim_back
     assert set(ProcessedMessage.objects.values_list("status", flat=True)) == {"DONE"}, "nothing is left at work"
     done = len(effects())
     assert 0 < done < 30
+
     with a_process(tmp_path, world, "next"):
         wait_until(all_handled, seconds=30, what="the rest, without any lease or visibility to wait for")
     each_once(30)

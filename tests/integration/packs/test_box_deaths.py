@@ -1,5 +1,6 @@
 """Stopping, and the deaths of those who watch: nothing goes on that nobody looks after."""
 
+import contextlib
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 STOPPED_WITHIN_SECONDS = 2.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def box() -> Iterator[Box]:
     made = Box([MODULE])
     yield made
@@ -165,9 +166,10 @@ def test_box_a_worker_that_dies_before_its_nursery_is_ready_leaves_nothing() -> 
     wait_until(lambda: not lives(int(said[0])) and not Path(said[1]).exists(), what="nursery and folder to be gone")
 
 
-def test_box_a_machine_without_room_for_a_process_charges_nothing(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_box_a_machine_without_room_for_a_process_charges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    outcome = run(box, "FREE")
+    with contextlib.closing(Box([MODULE])) as box:
+        outcome = run(box, "FREE")
     assert isinstance(outcome, Failed)
     assert outcome.reason == "ENGINE_UNAVAILABLE"
 

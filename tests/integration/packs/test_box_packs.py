@@ -351,3 +351,19 @@ def test_box_eight_at_once_do_not_touch_each_other(box: Box) -> None:
         found = list(pool.map(one, wanted * 3))
     assert found == ["DONE", "PACK_CRASHED", "PACK_MEMORY_EXCEEDED", "DONE", "PACK_CRASHED", "DONE", "PACK_FAILED",
                      "TIMEBOX_EXCEEDED"] * 3  # fmt: skip
+
+
+@pytest.mark.contract("DPP-89")
+def test_dpp_89_what_one_run_leaves_no_other_run_can_see(box: Box) -> None:
+    """Two tenants by turns, one of them twice in a row, at once and one after the other."""
+
+    def one(tenant_id: str) -> Any:
+        outcome = run(box, "PLANT", inputs={"key": tenant_id}, caller=tenant_id)
+        assert isinstance(outcome, Done)
+        return outcome.data
+
+    turns = ["t_one", "t_two", "t_two"] * 4
+    with ThreadPoolExecutor(3) as pool:
+        found = [one(tenant_id) for tenant_id in turns] + list(pool.map(one, turns))
+    assert [data["found"] for data in found] == [[]] * len(found)
+    assert all(len(data["then"]) >= 8 for data in found)  # what was planted can be seen where it was

@@ -11,7 +11,7 @@ from runs.box.running import PackRequest
 from runs.packs import decision
 from tests.gear.builders import pack_page
 from tests.gear.builders.box import begin
-from tests.gear.builders.packs import PackLog, work_for
+from tests.gear.builders.packs import PackLog, execute, work_for
 from tests.gear.servers.completions import answers, engine
 
 pytestmark = pytest.mark.contract("DPP-61", "DPP-60")
@@ -69,7 +69,7 @@ def test_pack_decision_costs_fifty_thousand_micros_or_the_hold(box: Box, hold: i
 @pytest.mark.parametrize("context", [None, "", " \n "])
 def test_pack_decision_says_plainly_that_there_is_no_context(question: str, said: str, context: str | None) -> None:
     work = work_for(decision.PACK, {"question": question, "context": context})
-    found: Any = decision.PACK.execute(work)
+    found: Any = execute(work, decision.PACK)
     assert (found["answer_text"], found["answered"], found["confidence"], found["evidence"]) == (said, False, 0.0, [])
     assert (work.reliability, work.meter.spent_micros) == (0.0, 50_000)
 
@@ -77,8 +77,8 @@ def test_pack_decision_says_plainly_that_there_is_no_context(question: str, said
 def test_pack_decision_full_gives_more_than_brief_in_the_order_of_the_context() -> None:
     context = "The fee is 3 dollars. Dogs stay outside. The fee is due on Monday. A late fee of 1 dollar is added."
     inputs = {"question": "What is the fee?", "context": context}
-    brief: Any = decision.PACK.execute(work_for(decision.PACK, inputs))
-    full: Any = decision.PACK.execute(work_for(decision.PACK, inputs | {"mode": "full"}))
+    brief: Any = execute(work_for(decision.PACK, inputs), decision.PACK)
+    full: Any = execute(work_for(decision.PACK, inputs | {"mode": "full"}), decision.PACK)
     assert (brief["answer_text"], len(brief["evidence"])) == ("The fee is 3 dollars.", 1)
     assert full["answer_text"] == "The fee is 3 dollars.\nThe fee is due on Monday.\nA late fee of 1 dollar is added."
     assert {context[one["start"] : one["end"]] for one in full["evidence"]} == set(full["answer_text"].split("\n"))

@@ -12,7 +12,7 @@ from runs.packs import decision
 from runs.packs.decision import model
 from runs.packs.decision.inputs import DecisionInputs
 from runs.packs.pack import EngineUnavailable, HoldExhausted, PackFailed, Work
-from tests.gear.builders.packs import PackLog, work_for
+from tests.gear.builders.packs import PackLog, execute, work_for
 from tests.gear.servers.completions import Act, Engine, answers, cuts, drips, engine, is_silent, refuses, says, sends
 from tests.gear.servers.web import Outside
 
@@ -53,7 +53,7 @@ def work(inputs: dict[str, Any] | None = None, **values: Any) -> Work[DecisionIn
 
 def run(chosen: Work[DecisionInputs]) -> Any:
     chosen.outbound = Outside(reach=decision.PACK.reach(os.environ))  # of the engine that answers by now
-    return decision.PACK.execute(chosen)
+    return execute(chosen, decision.PACK)
 
 
 def test_pack_decision_model_answers_with_what_it_rests_on(environ: pytest.MonkeyPatch) -> None:

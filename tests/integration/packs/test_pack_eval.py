@@ -15,6 +15,7 @@ from tests.gear.builders import pack_page, recovery, work
 from tests.gear.builders.box import begin
 from tests.gear.builders.packs import PackLog
 from tests.gear.builders.shop import Shop
+from tests.proving import proofs
 
 pytestmark = pytest.mark.contract("DPP-64", "DPP-60")
 
@@ -54,6 +55,7 @@ def test_pack_eval_does_its_own_example(box: Box) -> None:
     assert found.data["complete"] is True
 
 
+@pytest.mark.slow
 def test_dpp_64_the_largest_item_fits_the_named_memory(box: Box) -> None:
     """Different characters everywhere: every n-gram is one of its own."""
     output = "".join(chr(0xAC00 + (n * 7_919) % 11_172) for n in range(LARGE))
@@ -61,6 +63,7 @@ def test_dpp_64_the_largest_item_fits_the_named_memory(box: Box) -> None:
     found = run(box, {"items": [{"id": "a", "output": output, "expected": output[::-1]}], "metrics": metrics})
     assert isinstance(found, Done), found
     assert found.data["complete"] is True
+    proofs.report(cases=1)
 
 
 @pytest.mark.contract("DPP-36")

@@ -12,6 +12,7 @@ from runs.packs.url.fetching import FetchedPage
 from runs.packs.url.reading import PageTextReader
 from tests.gear.builders.box import lives
 from tests.gear.servers.web import PAGE, PAGE_TEXT, PAGE_TITLE
+from tests.proving import proofs
 
 pytestmark = [
     pytest.mark.contract("DPP-62"),
@@ -75,7 +76,14 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("attributes without end", marks=pytest.mark.slow),  # in make test by test_pack_url_box.py
+        "breaks without end",
+        "paragraphs in each other",
+    ],
+)
 def test_pack_url_a_hostile_page_takes_no_longer_than_its_limit_and_the_next_is_read(
     reader: PageTextReader, name: str
 ) -> None:
@@ -86,6 +94,7 @@ def test_pack_url_a_hostile_page_takes_no_longer_than_its_limit_and_the_next_is_
     again = reader.read(page(PAGE.encode()))
     assert again is not None
     assert again["excerpt"] == PAGE_TEXT
+    proofs.report(cases=1)
 
 
 def test_pack_url_a_reader_that_is_gone_is_no_error() -> None:

@@ -6,7 +6,7 @@ import json
 import pytest
 from django.test import Client
 
-from dpp_project import health
+from dpp_project.pages import health
 from runs.packs import registry
 from tests.gear.builders.shop import Shop, a_request_key
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpp_project import pages
+from dpp_project.pages import openapi
 from tests.gear.builders.shop import RUNS, Shop
 from tests.gear.builders.tenants import a_key
 from tests.gear.servers.live_api import Api, Client, Received, an_api
@@ -173,7 +173,7 @@ def test_hrd_10_an_answer_that_its_client_does_not_take_ends_its_connection(api:
         with suppress(ConnectionResetError):
             while data := slow.recv(65_536):
                 taken += len(data)
-        assert 0 < taken < len(pages.openapi_document())
+        assert 0 < taken < len(openapi.openapi_document())
 
 
 def test_hrd_10_looking_at_connections_leaves_no_descriptor_behind(api: Api) -> None:

@@ -17,6 +17,7 @@ from ops.tickets.models import Ticket
 from ops.tickets.states import RequestType
 from tenants import services as tenants
 from tenants.models import Tenant
+from tenants.scopes import Scope
 from tests.gear.builders import tickets as ticket_gear
 from tests.gear.builders.console import page
 from tests.gear.builders.shop import Shop
@@ -118,7 +119,8 @@ def test_dpp_97_no_entry_holds_a_secret(console: Client) -> None:
     }
     console.post("/admin/auth/user/add/", sent)
     bob = User.objects.get(username="bob")
-    issued = a_key()
+    issued = tenants.issue_key(tenant_id=a_tenant().tenant_id, scopes=[Scope.RUNS_READ], actor="operator:ada")
+    assert isinstance(issued, tenants.IssuedKey)
     assert latest().subject == f"key {issued.key}"
     written = str(list(AuditEntry.objects.values()))
     for secret in ("thirty-two", bob.password, issued.plaintext, issued.key.key_hash):

@@ -13,7 +13,7 @@ from django.test import Client, override_settings
 
 from dpp_project import clock
 from dpp_project.audit.models import AuditEntry
-from dpp_project.signin import sign_in, totp
+from dpp_project.signin import attempts, sign_in, totp
 from dpp_project.signin.models import SecondFactor
 from tenants.models import Tenant
 from tests.gear.builders.console import page
@@ -43,7 +43,7 @@ def try_in(client: Client, password: str = PASSWORD, *, name: str = "ada", code:
 
 
 def failures() -> list[tuple[str, str]]:
-    found = AuditEntry.objects.filter(act=sign_in.FAILED).order_by("pk")
+    found = AuditEntry.objects.filter(act=attempts.FAILED).order_by("pk")
     return [(entry.subject, entry.place) for entry in found]
 
 
@@ -87,7 +87,7 @@ def test_hrd_13_an_attacker_does_not_lock_an_operator_out_of_her_own_browser(cli
     assert try_in(client) == "in"
     client.post("/admin/logout/")
     attacker = Client()
-    for number in range(sign_in.ADDRESS_FAILURES_MAX):
+    for number in range(attempts.ADDRESS_FAILURES_MAX):
         try_in(attacker, "wrong", place=HERE, name=f"name-{number}")
         try_in(attacker, "wrong", place=f"198.51.100.{number}")
     assert try_in(Client(), place=ELSEWHERE) == "throttled"
@@ -127,7 +127,7 @@ def test_hrd_13_a_forged_browser_cookie_is_none(client: Client) -> None:
 def test_hrd_13_twenty_failures_of_an_address_refuse_it(
     client: Client, first: str, second: str, *, refused: bool
 ) -> None:
-    for number in range(sign_in.ADDRESS_FAILURES_MAX):
+    for number in range(attempts.ADDRESS_FAILURES_MAX):
         assert try_in(client, "wrong", name=f"name-{number}", place=first) == "wrong"
     assert try_in(client, place=second) == ("throttled" if refused else "in")
 
@@ -278,7 +278,9 @@ def test_hrd_13_the_log_outlives_its_operator(console: Client, client: Client, a
 # What a page may load.
 
 
-@pytest.mark.parametrize("path", [LOGIN, HOME, "/admin/audit/auditentry/", "/docs/", "/docs/problems/"])
+@pytest.mark.parametrize(
+    "path", [LOGIN, HOME, "/admin/audit/auditentry/", "/docs/", "/docs/api/", "/docs/reference/", "/docs/problems/"]
+)
 def test_hrd_13_every_page_carries_a_policy_and_no_inline_script(console: Client, path: str) -> None:
     answer = (Client() if path == LOGIN else console).get(path)
     policy = answer.headers["Content-Security-Policy"]

@@ -9,9 +9,9 @@ import pytest
 import redis as redis_library
 from django.db import connection
 
-from dpp_project.events_server.loops import HANG_SECONDS, SupervisedLoop
 from dpp_project.heartbeats import processes
 from dpp_project.heartbeats.models import ProcessHeartbeat
+from dpp_project.loops_server.supervised_loop import HANG_SECONDS, SupervisedLoop
 from dpp_project.observe import metrics
 from dpp_project.outbox.events import Loop
 from tests.gear.servers.events_process import SERVED, an_events_process
@@ -92,12 +92,15 @@ def test_a_process_that_was_stopped_for_longer_than_the_bound_has_not_hung(tmp_p
 
 @pytest.mark.contract("DPP-78")
 def test_sigterm_is_waited_for_within_the_grace_and_a_second_one_is_not(tmp_path: Path) -> None:
-    with an_events_process(tmp_path, *NASTY, "is_slow_to_stop", GEAR_GRACE_SECONDS="0.5") as events:
+    late = {"GEAR_GRACE_SECONDS": "0.5", "GEAR_STACKS_SECONDS": "1"}
+    with an_events_process(tmp_path, *NASTY, "is_slow_to_stop", **late) as events:
+        events.wait_for("the slow one is at work")
         events.terminate()
         assert events.wait_exit() == 1
         (said,) = events.lines("did not end in time")
         assert said["loops"] == ["is_slow_to_stop"]
     with an_events_process(tmp_path, *NASTY, "is_slow_to_stop", name="second") as events:
+        events.wait_for("the slow one is at work")
         events.terminate()
         events.wait_for("slow to stop")
         assert len(events.wait_for("good gave back")) == 1
@@ -106,26 +109,21 @@ def test_sigterm_is_waited_for_within_the_grace_and_a_second_one_is_not(tmp_path
 
 
 @pytest.mark.contract("AUT-06")
-def test_two_as_they_are_served_live_and_say_goodbye_one_of_them_without_queues(tmp_path: Path, aws: str) -> None:
+def test_as_it_is_served_it_lives_and_says_goodbye(tmp_path: Path, aws: str) -> None:
+    """Two at once, and one without queues: test_outbox_processes."""
     assert aws
-    none = {"DPP_EVENTS_QUEUE_URL": "", "DPP_EVENTS_DLQ_URL": ""}
-    with an_events_process(tmp_path) as events, an_events_process(tmp_path, name="second", **none) as second:
-        (said,) = second.lines("DPP_EVENTS_QUEUE_URL is not set: events wait in Postgres until it is")
-        assert (said["level"], events.lines(said["event"])) == ("warning", [])
-        found = wait_until(
-            lambda: rows if len(rows := list(ProcessHeartbeat.objects.filter(service="events"))) == 2 else None,
-            what="both heartbeats",
-        )
-        assert processes.counts() == {"events": {"alive": 2, "stale": 0}}, "what /readyz shows"
-        assert {row.pid for row in found} == {events.process.pid, second.process.pid}
-        (ready,) = events.lines("events ready")
+    with an_events_process(tmp_path) as events:
+        found = wait_until(lambda: list(ProcessHeartbeat.objects.filter(service="events")), what="its heartbeat")
+        assert events.lines("DPP_EVENTS_QUEUE_URL is not set: events wait in Postgres until it is") == []
+        assert processes.counts() == {"events": {"alive": 1, "stale": 0}}, "what /readyz shows"
+        assert [row.pid for row in found] == [events.process.pid]
+        (ready,) = events.lines("loops ready")
         assert {row.slots for row in found} == {len(ready["loops"])}
         folders = {path.name.split("-")[0] for path in (tmp_path / "metrics").iterdir()}
         assert folders == {"events"}
-        for process in (events, second):
-            process.terminate()
-            assert process.wait_exit() == 0
-            assert process.lines("loop failed and starts again") == []
+        events.terminate()
+        assert events.wait_exit() == 0
+        assert events.lines("loop failed and starts again") == []
         assert not ProcessHeartbeat.objects.exists()
         for line in events.log().splitlines():
             assert json.loads(line)["service"] == "events", line

@@ -18,9 +18,10 @@ from django.contrib.staticfiles import finders
 from django.db import connection
 from django.test import Client
 
-from dpp_project import health, pages, settings
+from dpp_project import settings
 from dpp_project.aws import clients
 from dpp_project.observe import metrics
+from dpp_project.pages import health, metrics_page
 from dpp_project.reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -128,7 +129,7 @@ def test_dpp_72_an_empty_database_is_not_ready_and_a_command_says_so_in_one_line
 _PROBING = """
 import django
 django.setup()
-from dpp_project import health
+from dpp_project.pages import health, metrics_page
 print(health.probe_all()["migrations"]["error"])
 """
 
@@ -242,7 +243,7 @@ def test_dpp_74_metrics_count_requests_and_survive_a_collector_that_fails(
 @pytest.mark.django_db
 def test_dpp_74_metrics_ask_for_their_token_where_one_is_set(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     locked = settings.ENV.model_copy(update={"DPP_METRICS_TOKEN": "0123456789abcdef"})
-    monkeypatch.setattr(pages, "ENV", locked)
+    monkeypatch.setattr(metrics_page, "ENV", locked)
     for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer 0123456789abcde한"}):
         response = client.get("/metrics", headers=header)
         assert response.status_code == 401
@@ -317,7 +318,7 @@ def test_dpp_71_the_openapi_document_is_3_1_and_documents_every_reason(client: C
     assert reasons["enum"] == [code.value for code in REASONS]
     assert all(f"`{code}`: {reason.cause}" in reasons["description"] for code, reason in REASONS.items())
     for path, operations in document["paths"].items():
-        assert path.startswith(("/v1/", "/api/tickets", "/api/auth-errors"))
+        assert path.startswith(("/v1/", "/api/tickets", "/api/auth-errors", "/api/automations"))
         for operation in operations.values():
             refusals = {status for status in operation["responses"] if status >= "400"}
             assert refusals >= {"400", "401", "403", "422", "429", "500", "503"}
@@ -328,7 +329,7 @@ def test_dpp_71_the_openapi_document_is_3_1_and_documents_every_reason(client: C
 
 @pytest.mark.contract("DPP-71")
 def test_dpp_71_the_docs_load_nothing_from_elsewhere(client: Client) -> None:
-    for path in ("/docs/", "/docs/problems/"):
+    for path in ("/docs/", "/docs/reference/", "/docs/problems/"):
         page = client.get(path).content.decode()
         loaded = re.findall(r'(?:src|href)="([^"#]+)"', page)
         assert loaded

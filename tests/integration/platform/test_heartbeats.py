@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,11 +15,12 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from dpp_project import health
 from dpp_project.heartbeats import processes, pulse
 from dpp_project.heartbeats.metrics import collect_processes
 from dpp_project.heartbeats.models import ProcessHeartbeat
-from dpp_project.heartbeats.pulse import FORGET_SECONDS, STALE_SECONDS, Pulse
+from dpp_project.heartbeats.pulse import FORGET_SECONDS, STALE_SECONDS, STILL_SECONDS, Pulse
+from dpp_project.lifecycle import alarming
+from dpp_project.pages import health
 from dpp_project.processes.identity import identity
 from runs import transitions
 from runs.operators import explain_run
@@ -26,6 +28,7 @@ from tests.gear.builders import runs as gear
 from tests.gear.servers.live_api import an_api
 from tests.gear.servers.live_processes import a_beat, a_worker
 from tests.gear.waiting import wait_until
+from tests.proving import proofs
 
 pytestmark = [pytest.mark.contract("HRD-28"), pytest.mark.django_db(transaction=True)]
 
@@ -93,13 +96,84 @@ def test_a_silent_process_is_stale_by_the_databases_clock(beating: Pulse) -> Non
     assert processes.counts() == {"api": {"alive": 1, "stale": 0}, "worker": {"alive": 0, "stale": 1}}
 
 
+@pytest.mark.contract("LIF-08")
+def test_lif_08_a_process_that_lives_and_gets_nothing_done_is_told(beating: Pulse, console: Client) -> None:
+    """Its thread beats on; its loop has not turned for longer than anything that a loop waits for."""
+    turned = [0]
+    beating.turns = lambda: turned[0]
+    beating.beat()
+    key = pulse.own_key()
+    ProcessHeartbeat.objects.update(turned_at=Now() - timedelta(seconds=STILL_SECONDS - 5))
+    assert processes.standing_still() == {"api": 0}
+    ProcessHeartbeat.objects.update(turned_at=Now() - timedelta(seconds=STILL_SECONDS + 1))
+    beating.beat()
+    (still,) = processes.known()
+    assert (still.row.key, still.state, still.is_stale) == (key, "stands still", False)
+    assert processes.counts() == {"api": {"alive": 1, "stale": 0}}
+    _, family = collect_processes()
+    assert [(sample.labels["service"], sample.value) for sample in family.samples] == [("api", 1.0)]
+    alarming.look_at_all()
+    (alarm,) = [alarm for alarm in alarming.standing() if alarm.name == "process_silent"]
+    assert (alarm.subject, alarm.said) == (
+        f"api {os.getpid()} at {socket.gethostname()}",
+        "it lives and gets nothing done",
+    )
+    page = " ".join(re.sub(r"<[^>]*>", " ", console.get("/admin/").content.decode()).split())
+    assert "stands still api" in page
+    turned[0] += 1
+    beating.beat()
+    assert (processes.known()[0].state, alarming.look_at_all().detail["ended"]) == ("alive", 1)
+
+
+@pytest.mark.contract("LIF-08")
+def test_lif_08_a_heartbeat_by_mtime_calls_the_dead_alive_and_ours_does_not(tmp_path: Path) -> None:
+    """The file of a process that died an hour ago, and was copied; or whose clock was ahead."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    file = tmp_path / "heartbeat"
+    file.write_text(str(dead.pid), encoding="utf-8")
+    copied = tmp_path / "restored"
+    copied.write_bytes(file.read_bytes())
+    os.utime(file, (time.time() - 3_600, time.time() - 3_600))
+
+    def alive(path: Path) -> bool:
+        return time.time() - path.stat().st_mtime < STALE_SECONDS
+
+    assert (alive(file), alive(copied)) == (False, True)
+    known = identity(os.getpid())
+    assert known is not None
+    boot = known.partition("/")[0]
+    a_process(host=socket.gethostname(), pid=dead.pid, identity=f"{boot}/{dead.pid}/1")
+    Pulse(service="api", slots=1, progress=lambda: 0)._forget_the_dead_of_this_host()
+    assert not ProcessHeartbeat.objects.exists()
+
+
+@pytest.mark.contract("LIF-08")
+def test_lif_08_a_silent_process_is_an_alarm_until_it_is_back_or_forgotten() -> None:
+    a_process()
+    silence("another", STALE_SECONDS + 1)
+    alarming.look_at_all()
+    said = [(alarm.subject, alarm.said) for alarm in alarming.standing() if alarm.name == "process_silent"]
+    assert said == [("worker 7 at elsewhere", "its heartbeat stopped")]
+    silence("another", 0)
+    alarming.look_at_all()
+    assert alarming.standing() == []
+
+
+@pytest.mark.contract("LIF-08")
+def test_lif_08_a_process_of_a_release_that_does_not_say_stands_not_still() -> None:
+    a_process()
+    assert [process.state for process in processes.known()] == ["alive"]
+    assert ProcessHeartbeat.objects.get().turned_at is None
+
+
 def test_readiness_metrics_and_console_show_a_stale_process(console: Client, client: Client) -> None:
     a_process()
     silence("another", STALE_SECONDS + 1)
     body = json.loads(client.get("/readyz").content)
     assert body["processes"] == {"worker": {"alive": 0, "stale": 1}}
     assert "elsewhere" not in json.dumps(body)
-    (family,) = collect_processes()
+    family, _ = collect_processes()
     assert {(*sample.labels.values(), sample.value) for sample in family.samples} == {
         ("worker", "alive", 0.0),
         ("worker", "stale", 1.0),
@@ -150,6 +224,7 @@ def test_the_pulse_outlives_an_outage(beating: Pulse, monkeypatch: pytest.Monkey
     assert beating._thread is not None
 
 
+@pytest.mark.slow
 def test_api_worker_and_beat_say_that_they_live_and_say_goodbye(tmp_path: Path, aws: str) -> None:
     assert aws
     with an_api(tmp_path, threads=2), a_worker(tmp_path, concurrency=3) as worker, a_beat(tmp_path):
@@ -165,6 +240,7 @@ def test_api_worker_and_beat_say_that_they_live_and_say_goodbye(tmp_path: Path, 
         assert set(found) == {"api", "worker", "reaper"}
         assert (found["worker"].pid, found["worker"].slots) == (worker.process.pid, 3)
     assert not ProcessHeartbeat.objects.exists()
+    proofs.report(cases=1)
 
 
 def test_the_story_of_a_run_names_its_worker_and_whether_it_is_heard_of() -> None:

@@ -174,7 +174,7 @@ def test_dpp_46_the_beat_process_runs_jobs_with_sqs_away_and_ends_on_sigterm(tmp
             stderr=subprocess.STDOUT,
         )
     try:
-        wait_until(lambda: reports("job_reports_retention") == 1, seconds=20, what="the first report")
+        wait_until(lambda: reports("data_cleanup") == 1, seconds=20, what="the first report")
         beat.send_signal(signal.SIGTERM)
         assert beat.wait(10) == 0
     finally:

@@ -15,11 +15,11 @@ from django.db import OperationalError, connection
 from dpp_project import clock as time_source
 from dpp_project.clock import FixedClock
 from dpp_project.jobs import deadline, registry, runner
-from dpp_project.jobs.jobs import delete_old_reports
 from dpp_project.jobs.metrics import collect_job_ages
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job, PassReport, RunOnce
 from dpp_project.jobs.runner import PassOutcome
+from dpp_project.lifecycle import cleaning
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -147,17 +147,21 @@ def test_dpp_46_a_dry_run_runs_the_preview_alone() -> None:
         runner.run(job(once), dry_run=True)
 
 
-def test_dpp_46_old_reports_are_deleted_by_their_own_job(clock: FixedClock) -> None:
+def test_dpp_46_old_reports_are_deleted_by_the_daily_cleanup(clock: FixedClock) -> None:
     made = {
         days: JobReport.objects.create(job="probe", started_at=START - timedelta(days=days), host="h", pid=1).pk
         for days in (29, 30, 31, 40)
     }
-    JobReport.objects.filter(pk=made[30]).update(started_at=START - timedelta(days=30))
-    assert call("run_job", "job_reports_retention", "--dry-run")["changed"] == 2
+    at_work = JobReport.objects.create(
+        job="hung", started_at=START - timedelta(days=31), host="h", pid=1, beat_at=START - timedelta(days=31)
+    )
+    cleaned = ("data", "clean", "--kind", "job_reports")
+    assert call(*cleaned, "--dry-run")["changed"] == 2
     assert JobReport.objects.filter(job="probe").count() == 4
-    assert call("run_job", "job_reports_retention", "--limit", "1")["changed"] == 1
-    assert call("run_job", "job_reports_retention")["changed"] == 1
+    assert call(*cleaned, "--limit", "1")["changed"] == 1
+    assert call(*cleaned)["changed"] == 1
     assert set(JobReport.objects.filter(job="probe").values_list("pk", flat=True)) == {made[29], made[30]}
+    assert JobReport.objects.filter(pk=at_work.pk).exists()
 
 
 @pytest.mark.contract("HRD-08")
@@ -165,7 +169,7 @@ def test_dpp_46_old_reports_go_though_the_pass_is_late(clock: FixedClock) -> Non
     """A pass that begins late still does some of its work; one that never did would never catch up."""
     JobReport.objects.create(job="probe", started_at=START - timedelta(days=31), host="h", pid=1)
     with deadline.within(deadline.Pass(seconds=0)):
-        assert delete_old_reports(now=clock.now(), limit=10) == PassReport(seen=1, changed=1)
+        assert cleaning.clean_now(now=clock.now(), limit=10, only="job_reports").changed == 1
 
 
 @pytest.mark.contract("HRD-08")
@@ -226,30 +230,30 @@ def test_dpp_76_run_job_says_75_when_the_job_is_already_running(known: dict[str,
 
 @pytest.mark.contract("DPP-76")
 def test_dpp_76_jobs_lists_every_job_with_its_last_report(clock: FixedClock) -> None:
-    assert [found["last"] for found in call("jobs")["jobs"] if found["job"] == "job_reports_retention"] == [None]
-    call("run_job", "job_reports_retention")
+    assert [found["last"] for found in call("jobs")["jobs"] if found["job"] == "data_cleanup"] == [None]
+    call("run_job", "data_cleanup")
     clock.advance(seconds=90)
-    found = {found["job"]: found for found in call("jobs")["jobs"]}["job_reports_retention"]
-    assert (found["every_seconds"], found["last"]["age_seconds"], found["last"]["errors"]) == (3_600, 90, 0)
+    found = {found["job"]: found for found in call("jobs")["jobs"]}["data_cleanup"]
+    assert (found["every_seconds"], found["last"]["age_seconds"], found["last"]["errors"]) == (60, 90, 0)
     assert time_source.now() == START + timedelta(seconds=90)
 
 
 @pytest.mark.contract("DPP-74")
 def test_dpp_74_the_metrics_give_each_jobs_age(clock: FixedClock) -> None:
-    call("run_job", "job_reports_retention")
-    call("run_job", "job_reports_retention", "--dry-run")
+    call("run_job", "data_cleanup")
+    call("run_job", "data_cleanup", "--dry-run")
     clock.advance(seconds=75)
-    JobReport.objects.create(job="job_reports_retention", started_at=clock.now(), host="h", pid=1)  # died
+    JobReport.objects.create(job="data_cleanup", started_at=clock.now(), host="h", pid=1)  # died
     found = {
         sample.name: sample.value for metric in collect_job_ages() for sample in metric.samples if _own(sample.labels)
     }
     assert found == {
         "dpp_job_age_seconds": 75.0,
-        "dpp_job_interval_seconds": 3_600,
+        "dpp_job_interval_seconds": 60,
         "dpp_job_last_changed": 0,
         "dpp_job_last_errors": 0,
     }
 
 
 def _own(labels: dict[str, str]) -> bool:
-    return labels == {"job": "job_reports_retention"}
+    return labels == {"job": "data_cleanup"}

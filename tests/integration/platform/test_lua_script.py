@@ -52,7 +52,10 @@ def test_an_error_in_a_script_is_raised_and_not_tried_again(tmp_path: Path, valk
 
 
 def test_a_line_that_includes_a_file_stands_for_its_text(tmp_path: Path, valkey: redis.Redis) -> None:
-    tmp_path.joinpath("double.lua").write_text("local function double(n) return 2 * n end\n", encoding="utf-8")
+    tmp_path.joinpath("twice.lua").write_text("return 2 * n\n", encoding="utf-8")
+    tmp_path.joinpath("double.lua").write_text(
+        "local function double(n)\n-- include twice.lua\nend\n", encoding="utf-8"
+    )
     path = tmp_path / "asks.lua"
     path.write_text("-- A header.\n\n-- include double.lua\nreturn double(tonumber(ARGV[1]))", encoding="utf-8")
     script = LuaScript(path)

@@ -48,8 +48,12 @@ def test_dpp_74_every_metric_is_given_by_a_process_that_imported_no_dashboard(aw
     )
     sources = re.findall(r'^dpp_collector_failed\{name="(\w+)"\} (\S+)', page, re.MULTILINE)
     known = (
+        "alarms",
         "auth_errors",
+        "automations",
         "budget",
+        "cleanup",
+        "disks",
         "events",
         "events_queues",
         "jobs",
@@ -58,5 +62,6 @@ def test_dpp_74_every_metric_is_given_by_a_process_that_imported_no_dashboard(aw
         "runs",
         "tickets",
         "webhooks",
+        "workspaces",
     )
     assert sources == [(name, "0.0") for name in known]

@@ -8,16 +8,20 @@ import pytest
 from django.test import Client
 from django.urls import URLResolver, get_resolver
 
-from dpp_project import discovery
+from dpp_project import discovery, retention
 from dpp_project.http.metrics import KNOWN_METHODS
 from dpp_project.jobs import registry as jobs
+from dpp_project.lifecycle import alarming
 from dpp_project.observe import metrics
 from dpp_project.outbox import handlers
 from dpp_project.outbox.models import EventDeadLetter
 from dpp_project.reasons import ReasonCode
+from dpp_project.waiting.until import WaitEnd
 from ops.auth_errors import deciding
 from ops.auth_errors.states import BEFORE_DECISION, DecisionType
+from ops.automations.states import MessageChannel, SourceKind
 from ops.tickets.states import RequestType
+from ops.workspaces.states import Phase
 from runs.packs import registry as packs
 from tenants.principals import RefusedKey
 from tests.gear.builders.shop import RUNS, Shop, a_body, a_request_key
@@ -54,14 +58,14 @@ def allowed() -> dict[str, set[str]]:
         "status": {f"{n}xx" for n in range(1, 6)}
         | {"QUEUED", "PROCESSING", "COMPLETED", "FAILED", "EXPIRED", "CANCELED", "OPEN", "IN_PROGRESS"}
         | {status.value for status in BEFORE_DECISION},
-        "kind": {kind.value for kind in RefusedKey},
+        "kind": {kind.value for kind in RefusedKey} | set(retention.kinds()),
         "bucket": {"poll", "submit", "report", "address"},
         "mode": {"open", "closed"},
         "money_state": {"NONE", "RESERVED", "SETTLED", "REFUNDED", "CHARGED", "RELEASED", "DISPUTED"},
         "stage": {"", "CLAIMED", "COMMITTED"},
         "reason": {"", *reasons()},
         "pack": set(packs.packs()),
-        "end": {"done", "stopped", *reasons()},
+        "end": {"done", "stopped", "left", *WaitEnd, *reasons()},
         "step": {"claim", "commit", "settle"},
         "queue": {"runs", "events", "dead_letters"},
         "job": set(jobs.jobs()),
@@ -72,12 +76,18 @@ def allowed() -> dict[str, set[str]]:
         "scope": {"all", "one", "tenant"},
         "event_type": set(handlers.handlers()),
         "decision": set(DecisionType),
+        "phase": set(Phase),
+        "source_kind": set(SourceKind),
+        "channel": set(MessageChannel),
+        "alarm": set(alarming.checks()),
         "by": {deciding.OPERATOR, deciding.RULE, deciding.CLUSTER},
     }
 
 
-CODE_ALONE: Final = {"operation", "answer", "outcome", "why", "service", "state"}
-"""No request reaches these: their values are class names, constants and enumerations of ours."""
+CODE_ALONE: Final = {"operation", "bound", "what", "answer", "came", "outcome", "why", "service", "state"} | {
+    *("of", "host", "disk", "driver"),
+}
+"""No request reaches these: their values are class names, constants, enumerations and machines of ours."""
 
 
 def samples(page: str) -> Iterator[tuple[str, str, str]]:

@@ -14,7 +14,20 @@ from tests.gear.builders.tenants import a_key, bearer
 
 pytestmark = [pytest.mark.contract("HRD-10"), pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
 
-ADDRESSES = ("/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/docs/", "/docs/problems/", "/", "/admin")
+ADDRESSES = (
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/v1/openapi.json",
+    "/docs/",
+    "/docs/reference/",
+    "/docs/search.json",
+    "/docs/api/",
+    "/docs/adr/",
+    "/docs/problems/",
+    "/",
+    "/admin",
+)
 OF_KEYS = ("/v1/runs", "/v1/uploads", "/v1/whoami", "/v1/nothing", "/api/tickets")
 FORMS_UNDER = ("admin/", "account/")
 

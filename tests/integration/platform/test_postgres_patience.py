@@ -2,11 +2,15 @@
 
 import os
 import time
+from itertools import pairwise
+from typing import Any, Never, cast
 
 import psycopg
+import psycopg_pool.pool
 import pytest
 from django.db import connection
 from psycopg import errors
+from psycopg_pool import ConnectionPool
 
 from dpp_project.stores import postgres
 from dpp_project.stores.postgres import BoundedConnection
@@ -44,6 +48,35 @@ def test_an_answer_that_takes_less_is_waited_for(db: None, monkeypatch: pytest.M
     with BoundedConnection.connect(os.environ["DATABASE_URL"], autocommit=True) as bounded:
         assert bounded.execute("SELECT pg_sleep(0.3), 1").fetchone() == ("", 1)
         assert not bounded.closed
+
+
+class _Away(psycopg.Connection[Any]):
+    @classmethod
+    def connect(cls, *_args: object, **_options: object) -> Never:
+        raise psycopg.OperationalError("connection refused")
+
+
+def test_dpp_39_after_a_long_outage_a_connection_is_tried_again_within_seconds(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour on a clock of its own, in which a thread asks each second: the doubling pauses must not pile up."""
+    now, due, tried = 0.0, [], []
+    monkeypatch.setattr(psycopg_pool.pool, "monotonic", lambda: now)
+    options = cast("dict[str, Any]", connection.settings_dict["OPTIONS"]["pool"])
+    pool = ConnectionPool("", open=False, **options | {"connection_class": _Away})
+    monkeypatch.setattr(pool, "schedule_task", lambda task, delay: due.append((now + delay, task)))
+    monkeypatch.setattr(pool, "run_task", lambda task: due.append((now, task)))
+    while now < 3_600:
+        with pool._lock:
+            pool._maybe_grow_pool()
+        for entry in [one for one in due if one[0] <= now]:
+            due.remove(entry)
+            tried.append(now)
+            entry[1]._run(pool)
+        now += 1.0
+    between = [later - earlier for earlier, later in pairwise(tried)]
+    assert max(between) <= 5.0, "a process that waits longer is away for as long again as Postgres was"
+    assert len(tried) > 700
 
 
 @pytest.mark.contract("HRD-01")

@@ -30,6 +30,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
             "DPP_EVENTS_QUEUE_URL": f"{base}/{name}-events",
             "DPP_EVENTS_DLQ_URL": f"{base}/{name}-events-dlq",
             "DPP_BUCKET": name,
+            "DPP_ARCHIVE_BUCKET": f"{name}-archives",
         }
     )
     monkeypatch.setattr(provisioning, "ENV", env)
@@ -40,8 +41,8 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
             sqs.delete_queue(QueueUrl=str(url))
         except sqs.exceptions.QueueDoesNotExist:
             continue
-    if any(bucket["Name"] == name for bucket in s3.list_buckets()["Buckets"]):
-        s3.delete_bucket(Bucket=name)
+    for bucket in {found["Name"] for found in s3.list_buckets()["Buckets"]} & {name, env.DPP_ARCHIVE_BUCKET}:
+        s3.delete_bucket(Bucket=bucket)
 
 
 def attributes(url: str) -> dict[str, Any]:
@@ -110,6 +111,32 @@ def test_dpp_76_the_bucket_is_private_encrypted_and_forgets(fresh: Environment) 
     assert {rule["Status"] for rule in rules.values()} == {"Enabled"}
 
 
+@pytest.mark.contract("WSP-07")
+def test_wsp_07_archives_have_a_bucket_of_their_own_that_expires_nothing(fresh: Environment) -> None:
+    s3 = clients.new_s3(fresh.S3_ENDPOINT_URL)
+    s3.create_bucket(Bucket=fresh.DPP_ARCHIVE_BUCKET)
+    rules: Any = [*provisioning._expiring(), provisioning.ABORTING]  # as if it had been the results' before
+    s3.put_bucket_lifecycle_configuration(Bucket=fresh.DPP_ARCHIVE_BUCKET, LifecycleConfiguration={"Rules": rules})
+    run()
+    block = s3.get_public_access_block(Bucket=fresh.DPP_ARCHIVE_BUCKET)["PublicAccessBlockConfiguration"]
+    assert all(block[name] for name in provisioning.BLOCKED)  # type: ignore[literal-required]
+    assert provisioning._encryption(s3, fresh.DPP_ARCHIVE_BUCKET) == "AES256"
+    left = s3.get_bucket_lifecycle_configuration(Bucket=fresh.DPP_ARCHIVE_BUCKET)["Rules"]
+    assert [(rule["ID"], "Expiration" in rule) for rule in left] == [("dpp-abort-multipart", False)]
+
+
+@pytest.mark.contract("WSP-07")
+def test_wsp_07_where_no_workspaces_are_held_no_bucket_of_archives_is_asked_for(
+    fresh: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = fresh.model_dump(exclude={"DPP_ARCHIVE_BUCKET", "DPP_WORKSPACES_DRIVER"})
+    monkeypatch.setattr(provisioning, "ENV", Environment.model_construct(**named))
+    document = json.loads(run("--json")[0])
+    assert [change["resource"] for change in document["changes"]].count(f"bucket {fresh.DPP_BUCKET}") == 4
+    assert not [change for change in document["changes"] if "archives" in change["resource"]]
+    assert document["remarks"] == ["DPP_ARCHIVE_BUCKET is not set: no bucket for archives of workspaces was looked for"]
+
+
 @pytest.mark.contract("DPP-76")
 def test_dpp_76_a_second_provision_finds_nothing_to_do(fresh: Environment) -> None:
     run()
@@ -131,13 +158,16 @@ def test_dpp_76_a_dry_run_says_the_difference_and_changes_nothing(fresh: Environ
         ("bucket", "public access blocked"),
         ("bucket", "encryption"),
         ("bucket", "lifecycle"),
+        ("bucket", "made"),
+        ("bucket", "public access blocked"),
+        ("bucket", "encryption"),
+        ("bucket", "lifecycle"),
     ]
     sqs = clients.sqs()
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         attributes(fresh.DPP_QUEUE_URL)
-    assert fresh.DPP_BUCKET not in [
-        found["Name"] for found in clients.new_s3(fresh.S3_ENDPOINT_URL).list_buckets()["Buckets"]
-    ]
+    buckets = {found["Name"] for found in clients.new_s3(fresh.S3_ENDPOINT_URL).list_buckets()["Buckets"]}
+    assert not {fresh.DPP_BUCKET, fresh.DPP_ARCHIVE_BUCKET} & buckets
 
 
 @pytest.mark.contract("DPP-76")
@@ -157,8 +187,8 @@ def test_dpp_76_drift_is_repaired_and_what_is_not_ours_stays(fresh: Environment)
     assert "deadLetterTargetArn" in attributes(fresh.DPP_QUEUE_URL)["RedrivePolicy"]
     assert [rule["ID"] for rule in s3.get_bucket_lifecycle_configuration(Bucket=fresh.DPP_BUCKET)["Rules"]] == [
         "dpp-expire-dpp",
-        "dpp-expire-uploads",
         "dpp-expire-reports-ops-tickets-reaper-snapshots",
+        "dpp-expire-uploads",
         "dpp-abort-multipart",
         "theirs",
     ]
@@ -173,6 +203,7 @@ def test_dpp_76_drift_is_repaired_and_what_is_not_ours_stays(fresh: Environment)
         ({"DPP_QUEUE_URL": "http://127.0.0.1/1/runs.fifo"}, "DPP_QUEUE_URL: must name a standard queue"),
         ({"DPP_DLQ_URL": "http://127.0.0.1/"}, "DPP_DLQ_URL: its last path part must be the queue's name"),
         ({"DPP_QUEUE_URL": "http://127.0.0.1/9/x", "DPP_DLQ_URL": "http://h/9/x"}, "DPP_DLQ_URL: names the same queue"),
+        ({"DPP_ARCHIVE_BUCKET": ENV.DPP_BUCKET, "DPP_BUCKET": ENV.DPP_BUCKET}, "DPP_ARCHIVE_BUCKET: names the same"),
         ({"DPP_EVENTS_QUEUE_URL": None}, "DPP_EVENTS_QUEUE_URL: is not set, and the other queue of events is"),
         ({"DPP_EVENTS_DLQ_URL": None}, "DPP_EVENTS_DLQ_URL: is not set, and the other queue of events is"),
         (

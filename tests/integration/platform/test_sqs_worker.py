@@ -163,7 +163,8 @@ def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, qu
         queue.send(work("afterwards"))
         running.wait_for("afterwards")
         assert "never" not in running.events("started")
-        assert running.events("ended") == ["meanwhile", "afterwards"]
+        # A message that is seen again after a second may come twice: its delete waits for company so long.
+        assert list(dict.fromkeys(running.events("ended"))) == ["meanwhile", "afterwards"]
         assert "cos\\nsystem" not in running.log()
 
 
@@ -248,21 +249,6 @@ def test_dpp_25_the_trace_id_of_the_message_is_the_tasks_and_is_logged(tmp_path:
     proofs.report(cases=1)
 
 
-@pytest.mark.contract("DPP-78")
-def test_dpp_78_sigterm_finishes_what_runs_and_returns_what_does_not(tmp_path: Path, queue: Queues) -> None:
-    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=1) as running:
-        queue.send(work("runs", sleep_ms=1_500))
-        running.wait_for("runs", event="started")
-        running.terminate()
-        wait_until(lambda: "Warm shutdown" in running.log(), what="the signal to arrive")
-        queue.send(work("left"))
-        assert running.wait_exit(seconds=15) == 0
-        assert running.events("ended") == ["runs"]
-        assert "worker: Warm shutdown (MainProcess)" in [line["event"] for line in running.log_lines("celery")]
-        assert [line for line in running.log().splitlines() if "shutdown" in line and not line.startswith("{")] == []
-    assert queue.counts(queue.runs_url) == (1, 0)
-
-
 @pytest.mark.slow
 @pytest.mark.contract("DPP-78")
 def test_dpp_78_a_poll_left_open_at_sigterm_loses_nothing(tmp_path: Path, queue: Queues) -> None:
@@ -318,19 +304,23 @@ def test_dpp_38_poison_that_kills_the_process_does_so_three_times_at_most(tmp_pa
     proofs.report(cases=1)
 
 
-@pytest.mark.contract("DPP-38")
-def test_dpp_38_a_killed_worker_costs_no_message(tmp_path: Path, queue: Queues) -> None:
+@pytest.mark.slow
+@pytest.mark.contract("DPP-38", "DPP-78")
+def test_dpp_38_a_worker_killed_at_once_by_sigquit_costs_no_message(tmp_path: Path, queue: Queues) -> None:
+    """Celery would end the tasks one by one; a thread cannot be ended, so its process is, as by SIGKILL."""
     names = [f"n{number}" for number in range(4)]
     for name in names:
         queue.send(work(name, sleep_ms=2_000))
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4, environ=SOON_AGAIN) as killed:
         killed.wait_for(*names, event="started")
-        killed.process.kill()
-        killed.wait_exit(seconds=5)
+        killed.process.send_signal(signal.SIGQUIT)
+        assert killed.wait_exit(seconds=5) == -signal.SIGKILL
+        assert killed.events("ended") == []
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=4) as running:
         running.wait_for(*names, seconds=20)
         assert sorted(running.events("started")) == sorted(names * 2)
         assert sorted(running.events("ended")) == names
+    proofs.report(cases=1)
 
 
 @pytest.mark.slow
@@ -383,20 +373,26 @@ def test_dpp_78_a_drain_that_a_hanging_slot_holds_up_ends_with_its_grace(tmp_pat
 
 
 @pytest.mark.contract("DPP-78")
-def test_dpp_78_what_ends_early_in_a_drain_is_acknowledged_before_the_drain_is_over(
+def test_dpp_78_sigterm_finishes_what_runs_and_returns_what_does_not(
     tmp_path: Path, scripted: Scripted, queue: Queues
 ) -> None:
+    """What ends early in the drain is acknowledged before the drain is over."""
     with worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url, concurrency=2) as running:
-        queue.send(work("late", sleep_ms=6_000))
+        queue.send(work("late", sleep_ms=5_000))
         running.wait_for("late", event="started")
         queue.send(work("early", sleep_ms=1_000))
         running.wait_for("early", event="started")
         running.terminate()
+        wait_until(lambda: "Warm shutdown" in running.log(), what="the signal to arrive")
+        queue.send(work("left"))
         wait_until(lambda: "DeleteMessageBatch" in scripted.actions, what="the early one to be deleted")
         assert running.events("ended") == ["early"]
         assert running.wait_exit(seconds=20) == 0
         assert running.events("ended") == ["early", "late"]
-    assert queue.counts(queue.runs_url) == (0, 0)
+        assert running.events("started") == ["late", "early"]
+        assert "worker: Warm shutdown (MainProcess)" in [line["event"] for line in running.log_lines("celery")]
+        assert [line for line in running.log().splitlines() if "shutdown" in line and not line.startswith("{")] == []
+    assert queue.counts(queue.runs_url) == (1, 0)
 
 
 @pytest.mark.contract("DPP-78")
@@ -410,16 +406,6 @@ def test_dpp_78_a_worker_that_grew_drains_and_leaves(tmp_path: Path, queue: Queu
         assert [line["event"] for line in running.log_lines("dpp.sqs") if "has grown" in line["event"]] != []
         queue.send(work("left"))
     assert queue.counts(queue.runs_url) == (1, 0)
-
-
-@pytest.mark.contract("DPP-78")
-def test_dpp_78_sigquit_kills_at_once(tmp_path: Path, queue: Queues) -> None:
-    """Celery would end the tasks one by one; a thread cannot be ended, so its process is."""
-    with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, concurrency=2, environ=SOON_AGAIN) as running:
-        queue.send(work("long", sleep_ms=60_000))
-        running.wait_for("long", event="started")
-        running.process.send_signal(signal.SIGQUIT)
-        assert running.wait_exit(seconds=5) == -signal.SIGKILL
 
 
 @pytest.mark.contract("DPP-78")

@@ -10,11 +10,12 @@ import pytest
 from django.db import connection
 
 from budget import jobs as budget_jobs
-from budget import services, verify
+from budget import services
 from budget.outcomes import Held, RunClosed
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.verify import Verdict
+from budget.verification import verify
+from budget.verification.verify import Verdict
 from dpp_project.jobs import runner
 from dpp_project.jobs.runner import PassOutcome
 from reaper import hold_auditor, metrics

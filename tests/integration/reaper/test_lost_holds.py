@@ -7,7 +7,7 @@ import pytest
 from budget.redis import keys, scripts
 from reaper import claim_reconciler, hold_auditor, reservation_sweeper
 from runs import transitions
-from runs.finish import cancellation
+from runs.cancel import cancellation
 from runs.models import Run
 from tenants.models import Tenant
 from tests.gear.builders import recovery

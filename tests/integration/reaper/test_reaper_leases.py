@@ -7,9 +7,8 @@ import pytest
 from dpp_project.clock import FixedClock
 from reaper import lease_reaper, metrics
 from runs import transitions
-from runs.claims import LOST, Lost, Won
+from runs.claims import LOST, Lease, Lost, Won
 from runs.models import Run
-from runs.transitions import Lease
 from tenants.models import Tenant
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear

@@ -12,14 +12,13 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from reaper import claim_reconciler
 from runs import transitions
-from runs.claims import LOST, Lost, Moved
-from runs.finish import cancellation
-from runs.finish.cancellation import Canceled, NotCancelable
+from runs.cancel import cancellation
+from runs.cancel.cancellation import Canceled, NotCancelable
+from runs.claims import LOST, Lease, Lost, Moved
 from runs.finish.finalization import Committed, finish
 from runs.intents import Intent
 from runs.lease_key import lease_key
 from runs.models import Run, RunInputs
-from runs.transitions import Lease
 from runs.worker import leases
 from tenants.scopes import Scope
 from tests.gear.builders import recovery

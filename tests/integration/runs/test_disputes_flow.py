@@ -8,11 +8,12 @@ import pytest
 import redis as redis_library
 from django.db import connection, transaction
 
-from budget import entries, ledger_audit, services
+from budget import entries, services
 from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
 from budget.rebuild import rebuild
-from budget.verify import Difference
+from budget.verification import ledger_audit
+from budget.verification.verify import Difference
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from runs import transitions

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dpp_project import pages
+from dpp_project.pages import openapi
 from runs.packs import registry
 from tenants.scopes import Scope
 from tests.gear.builders.shop import Shop
@@ -98,7 +98,7 @@ def test_dpp_60_either_scope_of_runs_will_do(shop: Shop) -> None:
 
 @pytest.mark.contract("DPP-71")
 def test_dpp_71_the_estimate_stands_in_the_document_with_every_packs_inputs() -> None:
-    document: dict[str, Any] = json.loads(pages.openapi_document())
+    document: dict[str, Any] = json.loads(openapi.openapi_document())
     operation = document["paths"][ESTIMATE]["post"]
     written = json.dumps(operation) + json.dumps(document["components"]["schemas"])
     for name in registry.packs():

@@ -15,9 +15,9 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.settings import ENV
 from dpp_project.stores import redis
 from runs import transitions
+from runs.claims import Lease
 from runs.lease_key import lease_key
 from runs.models import Run
-from runs.transitions import Lease
 from runs.worker import leases
 from runs.worker.leases import HeldLease, Keeper, WakingMessage
 from tests.gear.builders import runs as gear

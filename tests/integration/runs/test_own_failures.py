@@ -6,8 +6,9 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from budget import entries, ledger_audit
+from budget import entries
 from budget.models import LedgerEntry, PendingCredit
+from budget.verification import ledger_audit
 from dpp_project.reasons import ReasonCode
 from reaper import lease_reaper
 from runs.intents import Intent

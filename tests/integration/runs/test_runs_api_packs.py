@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dpp_project import pages
+from dpp_project.pages import openapi
 from runs.packs import registry
 from runs.submit import request_body
 from tests.gear.builders.shop import Shop
@@ -20,26 +20,31 @@ def test_dpp_60_every_pack_is_listed_with_schema_prices_and_an_example_that_work
     assert list(listed) == list(registry.packs())
     for name, pack in registry.packs().items():
         assert listed[name]["inputs_schema"] == pack.inputs.model_json_schema()
+        assert pack.result is not None, name
+        assert listed[name]["result_schema"] == pack.result.model_json_schema(mode="serialization")
         assert [line["usd_micros"] for line in listed[name]["prices"]] == [price.micros for price in pack.prices]
         body = {"pack_type": name, "inputs": listed[name]["example"], "reservation": {"max_cost_usd": "1.0000"}}
         assert request_body.read(body).pack_type == name
 
 
 @pytest.mark.contract("DPP-71")
-def test_dpp_60_the_document_holds_each_packs_inputs() -> None:
-    document: dict[str, Any] = json.loads(pages.openapi_document())
+def test_dpp_60_the_document_holds_each_packs_inputs_and_result() -> None:
+    document: dict[str, Any] = json.loads(openapi.openapi_document())
     schemas = document["components"]["schemas"]
     submit = document["paths"]["/v1/runs"]["post"]["requestBody"]["content"]["application/json"]
     written = json.dumps(submit) + json.dumps(schemas)
+    results = {one.get("$ref") for one in schemas["CompletedResult"]["properties"]["data"]["anyOf"]}
     for name, pack in registry.packs().items():
         assert pack.inputs.__name__ in schemas, name
+        assert pack.result is not None
+        assert f"#/components/schemas/{pack.result.__name__}" in results
         assert name in submit["examples"] or name.capitalize() in submit["examples"]
         assert f'"{name}"' in written
 
 
 @pytest.mark.contract("DPP-71")
 def test_dpp_71_every_operation_of_ours_has_an_example_of_each_body() -> None:
-    document: dict[str, Any] = json.loads(pages.openapi_document())
+    document: dict[str, Any] = json.loads(openapi.openapi_document())
     for path, operations in document["paths"].items():
         if not path.startswith(("/v1/runs", "/v1/uploads", "/v1/packs")):
             continue
@@ -47,4 +52,4 @@ def test_dpp_71_every_operation_of_ours_has_an_example_of_each_body() -> None:
             bodies = [operation["requestBody"]] if "requestBody" in operation else []
             bodies += [answer for status, answer in operation["responses"].items() if status in {"200", "201"}]
             for body in bodies:
-                assert body["content"]["application/json"].get("examples"), f"{method} {path}"
+                assert all(content.get("examples") for content in body["content"].values()), f"{method} {path}"

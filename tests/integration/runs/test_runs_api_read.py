@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import urllib3
+from django.db import connection
 
 from budget.money import FAILURE_FEE_RULE
 from budget.redis import keys
@@ -18,7 +19,7 @@ from dpp_project.stores import redis
 from runs import transitions
 from runs.bucket import storage
 from runs.finish.finalization import Committed, finish
-from runs.intents import Intent, ResultPointer
+from runs.intents import Intent, ResultPointer, StoredArtifact
 from runs.models import Run
 from runs.reads import for_tenant
 from tenants.services import IssuedKey
@@ -366,3 +367,35 @@ def test_dpp_03_other_methods_are_405_with_their_list(shop: Shop, method: str) -
         response: Any = getattr(shop.client, method)(path, headers=bearer(shop.issued))
         assert (response.status_code, response.json()["reason_code"]) == (405, "METHOD_NOT_ALLOWED")
         assert response.headers["Allow"]
+
+
+def test_dpp_20_the_files_beside_a_result_are_listed_with_their_addresses(shop: Shop) -> None:
+    run = started(shop)
+    assert read(shop, run).json()["artifacts"] == []
+    key = storage.envelope_key(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
+    about = StoredArtifact(content_type="text/markdown", size=4, sha256="d" * 64)
+    name = "쪽 1%.md"
+    storage.shared().put(storage.artifact_key(key, name), b"text", content_type="text/markdown")
+    pointer = ResultPointer(
+        bucket=storage.shared().bucket_name, key=key, sha256="c" * 64, artifacts={name: about, "a.md": about}
+    )
+    ended(run, Intent.completed(actual_micros=50_000, reserved_micros=250_000, result=pointer))
+    first, second = read(shop, run).json()["artifacts"]
+    assert first == {
+        "name": "a.md",
+        "href": f"{RUNS}/{run.run_id}/artifacts/a.md",
+        "content_type": "text/markdown",
+        "size": 4,
+        "sha256": "d" * 64,
+    }
+    assert second["name"] == name
+    assert shop.get(second["href"]).json()["size"] == 4
+
+
+def test_dpp_20_a_run_of_an_earlier_release_does_not_claim_to_have_no_files(shop: Shop) -> None:
+    run = completed(shop)
+    with connection.cursor() as cursor:  # as its worker left the row
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("UPDATE runs SET result_artifacts = NULL WHERE run_id = %s", [run.run_id])
+        cursor.execute("SET session_replication_role = origin")
+    assert read(shop, run).json()["artifacts"] is None

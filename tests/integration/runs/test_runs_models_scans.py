@@ -24,7 +24,7 @@ from tests.gear.builders import runs as gear
 Scan = Callable[[], QuerySet[Run]]
 
 SCANS: dict[str, Scan] = {
-    "idx_runs_leased": for_recovery.lease_expired,
+    "idx_runs_status_lease": for_recovery.lease_expired,
     "idx_runs_queued": for_recovery.never_started,
     "idx_runs_unheld": for_recovery.abandoned,
     "idx_runs_claimed": for_recovery.claimed_too_long,
@@ -36,7 +36,7 @@ DAY = 86_400
 
 # What a scan must find, and its neighbours that it must not.
 FOUND: dict[str, tuple[Callable[[], Run], dict[str, int]]] = {
-    "idx_runs_leased": (gear.working, {"lease_expires_at": 1}),
+    "idx_runs_status_lease": (gear.working, {"lease_expires_at": 1}),
     "idx_runs_queued": (gear.reserved, {"created_at": 3_601, "next_send_at": -60}),
     "idx_runs_unheld": (gear.accepted, {"updated_at": 61}),
     "idx_runs_claimed": (gear.claimed, {"finalize_claimed_at": 301}),
@@ -80,6 +80,53 @@ def test_dpp_22_a_tenant_reads_its_own_runs_once_their_money_is_held() -> None:
     assert for_tenant.run_of_tenant(unheld.tenant_id, unheld.run_id) is None
     assert for_tenant.of_key(unheld.tenant_id, unheld.idempotency_key or "") == unheld
     assert for_tenant.of_key(run.tenant_id, unheld.idempotency_key or "") is None
+
+
+class Explaining:
+    """Keeps the plan of each query that passes."""
+
+    def __init__(self) -> None:
+        self.plans: list[str] = []
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001  Django's
+        with connection.connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {sql}", params)
+            self.plans.append("\n".join(line for (line,) in cursor.fetchall()))
+        return execute(sql, params, many, context)
+
+
+RUN = uuid.UUID(int=7)
+SEEN = Run(run_id=RUN, tenant_id="t", version=2)
+INTENT = Intent.full_refund(reason=ReasonCode.SUBMIT_ABANDONED)
+BY_KEY: dict[str, Callable[[], object]] = {
+    "reserve": lambda: transitions.reserve(run_id=RUN, version=0, actor="a"),
+    "resume": lambda: transitions.resume(run_id=RUN, version=0, actor="a"),
+    "start": lambda: transitions.start(run_id=RUN, version=1, lease_token="l", actor="a"),
+    "claim_worked": lambda: transitions.claim_worked(run=SEEN, lease_token="l", token="t", intent=INTENT, actor="a"),
+    "claim_unsent": lambda: transitions.claim_unsent(run=SEEN, intent=INTENT, actor="a"),
+    "claim_canceled": lambda: transitions.claim_canceled(run=SEEN, intent=INTENT, actor="a"),
+    "retake": lambda: transitions.retake(run=SEEN, actor="a"),
+    "dispute": lambda: transitions.dispute(run_id=RUN, version=4, actor="a"),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("edge", BY_KEY)
+def test_runs_models_an_edge_finds_its_row_by_its_key_whatever_postgres_believes(edge: str) -> None:
+    """Statistics of an empty table: every index looks as good as the key, and thousands may be queued by now.
+
+    It stands before all that wants `many`, which stays to the end of the module.
+    """
+    assert not Run.objects.exists()
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE runs")
+        cursor.execute("SET LOCAL enable_seqscan = off")  # a table without a page is read whole
+    explaining = Explaining()
+    with connection.execute_wrapper(explaining):
+        BY_KEY[edge]()
+    (plan,) = explaining.plans
+    assert "Index Scan using runs_pkey on runs" in plan, plan
+    assert plan.count("Scan") == 1, plan
 
 
 # Plans
@@ -132,6 +179,22 @@ def many(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[
         cursor.execute("INSERT INTO tenants (tenant_id, display_name) VALUES ('t_operator', 'Operator')")
 
 
+@pytest.fixture(scope="module")
+def newcomers_run(many: None, django_db_blocker: DjangoDbBlocker) -> uuid.UUID:
+    """One of 20,000 that came since the last ANALYZE, of a tenant it never saw: to the planner a tenant of none."""
+    columns = ", ".join(field.attname for field in Run._meta.concrete_fields[2:])
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute(
+            f"INSERT INTO runs (run_id, tenant_id, {columns})"  # noqa: S608  the model's own names
+            f" SELECT gen_random_uuid(), 't_new', {columns} FROM runs"
+            " WHERE money_state = 'SETTLED' LIMIT 20000 RETURNING run_id"
+        )
+        found: uuid.UUID = cursor.fetchone()[0]
+        cursor.execute("SET session_replication_role = origin")
+    return found
+
+
 @pytest.mark.usefixtures("many")
 @pytest.mark.django_db
 @pytest.mark.parametrize("index", SCANS)
@@ -158,7 +221,7 @@ def test_runs_models_a_scan_touches_only_what_waits() -> None:
     ("index", "query"),
     [
         ("idx_runs_tenant_created", lambda: for_tenant.visible_to("t_7").order_by("-created_at")[:20]),
-        ("runs_one_per_key|idx_runs_idem", lambda: Run.objects.filter(tenant_id="t_7", idempotency_key="k")),
+        ("idx_runs_idem", lambda: Run.objects.filter(tenant_id="t_7", idempotency_key="k")),
     ],
 )
 def test_runs_models_what_tenants_read_stays_flat(index: str, query: Scan) -> None:
@@ -169,19 +232,17 @@ def test_runs_models_what_tenants_read_stays_flat(index: str, query: Scan) -> No
 
 PAGES: dict[str, dict[str, Any]] = {
     "all": {},
-    "one pack": {"pack_type": "decision"},
     "one state": {"status": Status.COMPLETED},
     "a range": {"created_from": datetime(2020, 1, 1, tzinfo=UTC), "created_to": datetime(2100, 1, 1, tzinfo=UTC)},
 }
 
 
-@pytest.mark.usefixtures("many")
+@pytest.mark.usefixtures("newcomers_run")
 @pytest.mark.django_db
 @pytest.mark.parametrize("tenant_id", ["t_7", "t_new"])
 @pytest.mark.parametrize("page", PAGES)
 def test_runs_models_a_page_is_read_by_the_index_that_has_its_order(page: str, tenant_id: str) -> None:
     """Also of a tenant that came since the last ANALYZE: only a few runs of one instant are sorted."""
-    _runs_of_a_new_tenant(20_000)
     explaining = Explaining()
     with connection.execute_wrapper(explaining):
         listing.list_runs(tenant_id=tenant_id, filters=Filters(**PAGES[page]), after=None, limit=50, now=clock.now())
@@ -190,49 +251,73 @@ def test_runs_models_a_page_is_read_by_the_index_that_has_its_order(page: str, t
     assert "->  Sort" not in found, found
 
 
+@pytest.mark.usefixtures("newcomers_run")
+@pytest.mark.django_db
+@pytest.mark.parametrize("tenant_id", ["t_7", "t_new"])
+def test_runs_models_a_page_of_one_pack_reads_no_run_of_another(tenant_id: str) -> None:
+    explaining = Explaining()
+    with connection.execute_wrapper(explaining):
+        filters = Filters(pack_type="eval")
+        listing.list_runs(tenant_id=tenant_id, filters=filters, after=None, limit=50, now=clock.now())
+    ended, going_on = explaining.plans
+    assert " idx_runs_pack_ended " in ended, ended
+    assert " idx_runs_open_money " in going_on, going_on
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("indexes", "query"),
+    [
+        ({"idx_runs_pack_ended", "idx_runs_open_money"}, lambda: Run.objects.filter(listing.of_pack("eval"))),
+        ({"idx_runs_reason"}, lambda: Run.objects.filter(last_error_reason_code="RESULT_LOST")),
+    ],
+    ids=["pack", "reason"],
+)
+def test_runs_models_what_operators_seldom_find_is_read_by_its_index(indexes: set[str], query: Scan) -> None:
+    page = query().order_by("-run_id")[:50]
+    found = page.explain()
+    assert all(f" {index} " in found for index in indexes), found
+    assert "Seq Scan" not in found
+
+
+@pytest.mark.django_db
+def test_runs_models_what_an_index_is_chosen_by_is_no_parameter() -> None:
+    """Statements are prepared: a plan for any parameters can prove no index's condition, and thinks no pack rare."""
+    sql, params = Run.objects.filter(listing.of_pack("100%'s")).query.sql_with_params()
+    assert params == ()
+    assert "'COMMITTED'" in sql
+    assert list(Run.objects.filter(listing.of_pack("100%'s"))) == []
+
+
 # What a poll, a cancel and a retry read of one run.
 READS: dict[str, tuple[set[str], Callable[[uuid.UUID], Run | None]]] = {
     "poll": ({"runs_pkey"}, lambda run_id: for_tenant.run_of_tenant_with_inputs("t_new", run_id)),
     "cancel": ({"runs_pkey"}, lambda run_id: for_tenant.run_of_tenant("t_new", run_id)),
     "replay": (
-        {"runs_pkey", "runs_one_per_key", "idx_runs_idem"},
+        {"runs_pkey", "idx_runs_idem"},
         lambda run_id: for_tenant.of_key("t_new", "some-key", run_id=run_id),
     ),
     "replay by the key alone": (
-        {"runs_one_per_key", "idx_runs_idem"},
+        {"idx_runs_idem"},
         lambda _run_id: for_tenant.of_key("t_new", "some-key"),
     ),
 }
 
 
-@pytest.mark.usefixtures("many")
 @pytest.mark.django_db
 @pytest.mark.parametrize("read", READS)
-def test_runs_models_one_run_of_a_tenant_whom_the_figures_do_not_know_is_read_by_its_key(read: str) -> None:
-    """20,000 runs came since the last ANALYZE, of a tenant it never saw: to the planner that is a tenant of none."""
-    run_id = _runs_of_a_new_tenant(20_000)
+def test_runs_models_one_run_of_a_tenant_whom_the_figures_do_not_know_is_read_by_its_key(
+    read: str, newcomers_run: uuid.UUID
+) -> None:
     explaining = Explaining()
     indexes, query = READS[read]
     with connection.execute_wrapper(explaining):
-        query(run_id)
+        query(newcomers_run)
     [found] = explaining.plans
     assert any(f" {index} " in found for index in indexes), found
     assert "idx_runs_tenant_created" not in found
     assert "Seq Scan on runs" not in found  # of what was sent there may be no page to read
-
-
-def _runs_of_a_new_tenant(count: int) -> uuid.UUID:
-    columns = ", ".join(field.attname for field in Run._meta.concrete_fields[2:])
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")
-        cursor.execute(
-            f"INSERT INTO runs (run_id, tenant_id, {columns})"  # noqa: S608  the model's own names
-            f" SELECT gen_random_uuid(), 't_new', {columns} FROM runs"
-            " WHERE money_state = 'SETTLED' LIMIT %s RETURNING run_id",
-            [count],
-        )
-        found: uuid.UUID = cursor.fetchone()[0]
-    return found
 
 
 @pytest.mark.usefixtures("many")
@@ -246,46 +331,3 @@ def test_runs_models_the_open_money_is_read_by_its_index() -> None:
     for found in explaining.plans:
         assert "idx_runs_open_money" in found
         assert "Seq Scan" not in found
-
-
-class Explaining:
-    """Keeps the plan of each query that passes."""
-
-    def __init__(self) -> None:
-        self.plans: list[str] = []
-
-    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001  Django's
-        with connection.connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN {sql}", params)
-            self.plans.append("\n".join(line for (line,) in cursor.fetchall()))
-        return execute(sql, params, many, context)
-
-
-RUN = uuid.UUID(int=7)
-SEEN = Run(run_id=RUN, tenant_id="t", version=2)
-INTENT = Intent.full_refund(reason=ReasonCode.SUBMIT_ABANDONED)
-BY_KEY: dict[str, Callable[[], object]] = {
-    "reserve": lambda: transitions.reserve(run_id=RUN, version=0, actor="a"),
-    "resume": lambda: transitions.resume(run_id=RUN, version=0, actor="a"),
-    "start": lambda: transitions.start(run_id=RUN, version=1, lease_token="l", actor="a"),
-    "claim_worked": lambda: transitions.claim_worked(run=SEEN, lease_token="l", token="t", intent=INTENT, actor="a"),
-    "claim_unsent": lambda: transitions.claim_unsent(run=SEEN, intent=INTENT, actor="a"),
-    "claim_canceled": lambda: transitions.claim_canceled(run=SEEN, intent=INTENT, actor="a"),
-    "retake": lambda: transitions.retake(run=SEEN, actor="a"),
-    "dispute": lambda: transitions.dispute(run_id=RUN, version=4, actor="a"),
-}
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("edge", BY_KEY)
-def test_runs_models_an_edge_finds_its_row_by_its_key_whatever_postgres_believes(edge: str) -> None:
-    """Statistics of an empty table: every index looks as good as the key, and thousands may be queued by now."""
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE runs")
-        cursor.execute("SET LOCAL enable_seqscan = off")  # a table without a page is read whole
-    explaining = Explaining()
-    with connection.execute_wrapper(explaining):
-        BY_KEY[edge]()
-    (plan,) = explaining.plans
-    assert "Index Scan using runs_pkey on runs" in plan, plan
-    assert plan.count("Scan") == 1, plan

@@ -34,7 +34,11 @@ def test_dpp_01_a_submit_is_answered_with_the_receipt(shop: Shop) -> None:
         "run_id": str(run.run_id),
         "status": "QUEUED",
         "reservation": {"max_cost_usd": "0.2500", "timebox_sec": 90, "min_reliability_score": 0.8},
-        "poll": {"href": f"/v1/runs/{run.run_id}", "recommended_interval_ms": 1500},
+        "poll": {
+            "href": f"/v1/runs/{run.run_id}",
+            "wait_href": f"/v1/runs/{run.run_id}?wait=55",
+            "recommended_interval_ms": 1500,
+        },
         "meta": {"trace_id": "trace-7", "profile_version": "PROFILE_DPP_0_4_2_2"},
     }
     assert response.headers["Location"] == f"/v1/runs/{run.run_id}"

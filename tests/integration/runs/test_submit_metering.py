@@ -1,10 +1,12 @@
 """A wrong body costs its sender what a right one does; one that cannot be paid for is not even read (HRD-12)."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import get_resolver, resolve
+from redis import Redis
 from rest_framework.views import APIView
 
 from dpp_project.http import parsers
@@ -14,20 +16,27 @@ from tests.gear.builders.shop import RUNS, Shop, a_request_key
 from tests.gear.builders.tenants import a_key, an_operator_key, bearer
 from tests.integration.tenants.test_rate_limit_http import api_views
 
-pytestmark = [pytest.mark.django_db, pytest.mark.contract("HRD-12"), pytest.mark.usefixtures("valkey")]
+pytestmark = [pytest.mark.django_db, pytest.mark.contract("HRD-12")]
 
 SOME = "01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"
 HOOK, CLUSTER, ERROR = f"/v1/webhooks/{SOME}", f"/api/auth-errors/clusters/{SOME}", f"/api/auth-errors/{SOME}"
-KEY = f"/v1/keys/{SOME}"
+KEY, WORKSPACE = f"/v1/keys/{SOME}", f"/v1/workspaces/{SOME}"
+RULES, SOURCES = "/api/automations/rules", "/api/automations/sources"
 OF_TENANTS = (
     *(RUNS, "/v1/runs/estimate", "/v1/uploads", "/v1/webhooks", HOOK, f"{HOOK}/recover"),
     *("/v1/budget", "/v1/budget/caps", "/v1/keys", f"{KEY}/rotate", f"{KEY}/caps"),
+    *("/v1/workspaces", WORKSPACE, f"{WORKSPACE}/undelete", f"{WORKSPACE}/recover", f"{WORKSPACE}/exec"),
+    *(f"{WORKSPACE}/links", "/v1/concurrency/a-key"),
 )
 OF_OPERATORS = (
     *("/v1/tenants/t_x/topups", "/api/tickets", "/api/tickets/reaper/run"),
     *(f"{ERROR}/decisions", f"{CLUSTER}/decisions", f"{CLUSTER}/merge"),
+    *(RULES, f"{RULES}/try", f"{RULES}/{SOME}", SOURCES, f"{SOURCES}/a-source", f"{SOURCES}/a-source/rotate"),
 )
-METHODS = {HOOK: "PATCH", "/v1/budget": "PATCH", "/v1/budget/caps": "PUT", f"{KEY}/caps": "PUT"}
+METHODS = {
+    **dict.fromkeys((HOOK, WORKSPACE, "/v1/budget", f"{RULES}/{SOME}", f"{SOURCES}/a-source"), "PATCH"),
+    **dict.fromkeys(("/v1/budget/caps", f"{KEY}/caps", "/v1/concurrency/a-key"), "PUT"),
+}
 """Where it is not POST."""
 WITHOUT_BODY = (
     "v1/runs/<str:run_id>/cancel",
@@ -36,9 +45,13 @@ WITHOUT_BODY = (
     "v1/webhooks/<str:webhook_id>/test",
     "v1/webhooks/deliveries/<str:delivery_id>/redeliver",
     "api/auth-errors/clusters/<str:cluster_id>/unmerge",
+    "api/automations/events/<str:event>/again",
+    *(f"api/automations/sources/<str:source>/{act}" for act in ("pause", "resume", "look")),
 )
 WITH_A_BUCKET_OF_ITS_OWN = ("api/auth-errors",)
 """Reports of errors, which tests/integration/ops shows."""
+BY_ITS_BODY = ("mcp",)
+"""Its body says which bucket it takes a token of, which tests/integration/mcp/test_mcp_tools.py shows."""
 WRONG = {"no JSON": b"{", "wrong fields": b'{"a": 1}'}
 
 
@@ -49,7 +62,14 @@ def takes_bodies(view: type[APIView]) -> bool:
 def test_hrd_12_no_address_that_takes_a_body_is_left_out() -> None:
     found = {route for route, view in api_views(get_resolver().url_patterns) if takes_bodies(view)}
     listed = {resolve(path).route for path in (*OF_TENANTS, *OF_OPERATORS)}
-    assert found - {*WITHOUT_BODY, *WITH_A_BUCKET_OF_ITS_OWN} == listed
+    assert found - {*WITHOUT_BODY, *WITH_A_BUCKET_OF_ITS_OWN, *BY_ITS_BODY} == listed
+
+
+@pytest.fixture(autouse=True)
+def _buckets_are_full_again(valkey: Redis) -> Iterator[None]:
+    """The operators' bucket is that of every test of this process."""
+    yield
+    valkey.flushall()
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import pytest
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.reasons import ReasonCode
 from runs import timing, transitions
-from runs.claims import LOST, Claim, Claimed, Moved, Won
+from runs.claims import LOST, Accepted, AlreadyAccepted, Claim, Claimed, Lease, Moved, Won
 from runs.intents import Intent
 from runs.models import Run, RunInputs
 from runs.states import EDGES, MoneyState, Stage, Status
-from runs.transitions import Accepted, AlreadyAccepted, Lease
 from tests.gear.builders import runs as gear
 from tests.gear.builders.run_edges import CALLS, HOUR, STATES, WON_FROM, claim, ledger, ripe, seconds_from_now
 from tests.gear.builders.tenants import a_tenant

@@ -7,11 +7,10 @@ from django.db import connection
 
 from dpp_project.reasons import ReasonCode
 from runs import timing, transitions
-from runs.claims import LOST, Won
+from runs.claims import LOST, Accepted, Won
 from runs.intents import Intent
 from runs.models import Run, RunHistory, RunInputs
 from runs.reads.for_budget import OpenRunsOfTheTable
-from runs.transitions import Accepted
 from tests.gear.builders import runs as gear
 from tests.gear.builders.run_edges import CALLS, HOUR, MINUTE, STATES, ledger, on, ripe, seconds_from_now
 

@@ -1,7 +1,6 @@
 """Metering as callers see it: headers on every metered answer, 429, and what happens when Redis is away (DPP-10)."""
 
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from dpp_project.devstack import ports
 from dpp_project.http.problems import Problem
 from dpp_project.stores import redis
 from tenants import rate_limits
@@ -31,9 +31,7 @@ WHOAMI = "/v1/whoami"
 @pytest.fixture
 def redis_away(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nobody listens where the process looks for Redis."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    port = ports.choose()
     monkeypatch.setattr(rate_limits, "_reporter", rate_limits._Reporter())
     redis.disconnect()
     settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"

@@ -61,6 +61,8 @@ def test_tenants_all_scopes_are_those_the_tenant_may_have() -> None:
         "runs:write",
         "uploads:write",
         "webhooks:write",
+        "workspaces:read",
+        "workspaces:write",
     ]
     an_operator_key()
     assert run_json("create_api_key", "t_operator", "--all-scopes")["scopes"] == ["operator:read", "operator:write"]

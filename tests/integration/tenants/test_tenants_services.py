@@ -27,6 +27,17 @@ def everything() -> tuple[list[Any], list[Any]]:
     return list(Tenant.objects.order_by("pk").values()), list(ApiKey.objects.order_by("pk").values())
 
 
+def create_tenant(tenant_id: str) -> None:
+    assert isinstance(services.create_tenant(tenant_id=tenant_id, display_name="One", actor="test"), Tenant)
+
+
+def issue_key(tenant_id: str | None = None) -> IssuedKey:
+    tenant_id = tenant_id or a_tenant().tenant_id
+    issued = services.issue_key(tenant_id=tenant_id, scopes=[Scope.RUNS_READ], actor="test")
+    assert isinstance(issued, IssuedKey)
+    return issued
+
+
 def refused(act: Callable[[], object], reason: ReasonCode, field: str) -> Refusal:
     """The act is refused for this reason and changes nothing at all."""
     before = everything()
@@ -131,7 +142,7 @@ def test_tenants_unknown_ones_are_said_to_be(act: Callable[..., object]) -> None
 
 
 def test_keys_are_stored_as_prefix_and_hash_and_nothing_else() -> None:
-    issued = a_key()
+    issued = issue_key()
     row = ApiKey.objects.values().get(pk=issued.key.pk)
     assert row["key_hash"] == hashlib.sha256(issued.plaintext.encode()).hexdigest()
     assert row["prefix"] == issued.plaintext[4:12]
@@ -188,7 +199,7 @@ def test_keys_a_taken_prefix_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> No
     taken = a_key()
     made = iter([keys.NewKey("dpp_x", taken.key.prefix, "f" * 64), keys.make()])
     monkeypatch.setattr("tenants.services.keys.make", lambda: next(made))
-    issued = a_key()
+    issued = issue_key()
     assert issued.key.prefix != taken.key.prefix
 
 
@@ -274,7 +285,8 @@ def test_tenants_changes_are_audited_when_they_commit_and_not_before(
 ) -> None:
     caplog.set_level("INFO")
     with django_capture_on_commit_callbacks(execute=True):
-        issued = a_key()
+        create_tenant("t_one")
+        issued = issue_key("t_one")
         services.revoke_key(key_id=issued.key.key_id, actor="operator:ada")
     said = [str(record.msg) for record in caplog.records]
     assert [any(event in line for line in said) for event in ("tenant created", "key issued", "key revoked")] == [
@@ -284,6 +296,6 @@ def test_tenants_changes_are_audited_when_they_commit_and_not_before(
     assert any("operator:ada" in line for line in said)
     caplog.clear()
     with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
-        a_tenant()
+        create_tenant("t_two")
         transaction.set_rollback(True)
     assert not caplog.records

@@ -151,3 +151,21 @@ def test_tenants_key_ids_are_random_and_tell_neither_time_nor_machine() -> None:
     made = [insert_key(key_hash=f"{number:064x}", prefix=f"abcdefg{number}").key_id for number in range(8)]
     assert [key_id.version for key_id in made] == [4] * 8
     assert len({key_id.bytes[:4] for key_id in made} | {key_id.bytes[-6:] for key_id in made}) == 16
+
+
+@pytest.mark.contract("CAP-06")
+def test_a_key_that_an_older_release_rotates_counts_for_its_lineage() -> None:
+    """Such a process names no lineage: its rotation would be a way out of the caps of the key before."""
+    old, other = insert_key(key_hash="a" * 64, prefix="abcdefg1"), insert_key(key_hash="b" * 64, prefix="abcdefg2")
+    its_own = other.lineage_id
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO api_keys (key_id, tenant_id, key_hash, prefix, scopes)"
+            " SELECT gen_random_uuid(), tenant_id, %s, %s, scopes FROM api_keys WHERE key_id = %s RETURNING key_id",
+            ["c" * 64, "abcdefg3", old.key_id],
+        )
+        (made,) = cursor.fetchone()
+        cursor.execute("UPDATE api_keys SET replaced_by_id = %s WHERE key_id = %s", [made, old.key_id])
+    assert ApiKey.objects.get(key_id=made).lineage_id == old.lineage_id
+    other.refresh_from_db()
+    assert other.lineage_id == its_own

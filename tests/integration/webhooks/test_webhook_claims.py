@@ -9,8 +9,9 @@ import pytest
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from tenants.webhooks import claims, transitions
-from tenants.webhooks.fanout import fan_out
+from tenants.webhooks import transitions
+from tenants.webhooks.dispatch import claims
+from tenants.webhooks.dispatch.fanout import fan_out
 from tenants.webhooks.models import WebhookDelivery, WebhookMessage
 from tests.gear.builders import webhook_sending as hooks
 from tests.gear.builders.tenants import a_tenant

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from dpp_project import clock
+from dpp_project.observe import span_ids, spans
+from dpp_project.observe.span_maker import SpanMaker
 from tenants.webhooks.models import WebhookDelivery
 from tests.gear.builders import runs as gear
 from tests.gear.builders.shop import Shop
 from tests.gear.builders.tenants import bearer
 from tests.gear.builders.webhooks import NamesOfTests
+from tests.gear.servers.collector import a_collector
 from tests.gear.servers.receivers import Receivers, Taken, a_sender, a_world
 from tests.gear.servers.web import PUBLIC
 from tests.gear.waiting import wait_until
@@ -101,3 +104,28 @@ def test_hook_07_registered_tested_rotated_paused_disabled_and_recovered_nothing
     assert WebhookDelivery.objects.filter(lease_token__isnull=False).count() == 0
     tries = send(shop, "GET", f"{here}/deliveries?limit=1")["deliveries"][0]["tries"]
     assert [one["status_code"] for one in tries] == [200, 200, 410]
+
+
+@pytest.mark.contract("DPP-85")
+def test_dpp_85_the_webhook_of_a_run_is_part_of_the_runs_trace(
+    shop: Shop, receivers: Receivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(shop, "POST", "", {"url": "https://good.example/mine", "events": ["run.completed"]})
+    receivers.answers["/mine"] = b"HTTP/1.1 503 Not now\r\ncontent-length: 0\r\n\r\n"
+    with a_collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setattr(spans, "_maker", SpanMaker("dpp-test"))
+        try:
+            with a_sender(a_world(receivers)):
+                run = gear.committed(tenant_id=shop.tenant.tenant_id)
+                assert letter(receivers, 1).told["data"]["trace_id"] == run.trace_id
+        finally:
+            spans.stop()
+    found = collector.of(f"{span_ids.trace_of(run.trace_id):032x}")["webhook attempt"]
+    assert found.parent == f"{span_ids.sending_span_of(run.run_id):016x}"
+    assert found.failed
+    assert found.facts == {
+        "dpp.tenant_id": shop.tenant.tenant_id,
+        "dpp.run_id": str(run.run_id),
+        "http.response.status_code": 503,
+    }

@@ -9,7 +9,7 @@ from budget import ledger
 from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.claims import LOST
-from runs.intents import Intent
+from runs.intents import FREES_ITS_KEY, Intent
 from runs.models import Run
 from runs.operators import disputes
 from tenants.models import Tenant
@@ -94,6 +94,7 @@ def test_hook_01_an_end_is_told_once_whatever_the_endpoints_status(end: str, sta
         "version": run.version,
         "pack_type": "decision",
         "href": f"/v1/runs/{run.run_id}",
+        "trace_id": run.trace_id,
         **expected,
     }
 
@@ -111,7 +112,7 @@ def test_hook_01_nothing_is_told_where_no_endpoint_wants_it(columns: dict[str, A
     assert entries_of(run) == [-50_000]
 
 
-@pytest.mark.parametrize("reason", transitions.FREES_ITS_KEY)
+@pytest.mark.parametrize("reason", FREES_ITS_KEY)
 def test_hook_01_a_run_that_its_caller_never_got_tells_nothing(reason: ReasonCode) -> None:
     endpoint = hooks.an_endpoint()
     run = gear.committed(intent=Intent.full_refund(reason=reason), tenant_id=endpoint.tenant_id)

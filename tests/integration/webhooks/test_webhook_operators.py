@@ -300,7 +300,7 @@ def test_hook_07_retention_goes_no_further_than_it_may(clock: FixedClock) -> Non
         )
     assert webhook_retention.run_once(now=clock.now(), limit=3).changed == 3
     assert WebhookDelivery.objects.count() == 2
-    assert retention.periods()["webhook_deliveries"].days == retention.periods()["deleted_webhooks"].days == 30
+    assert retention.days_of("webhook_deliveries") == retention.days_of("deleted_webhooks") == 30
 
 
 def test_hook_07_a_url_of_the_console_is_searched_by_its_host(console: Client) -> None:
@@ -325,13 +325,18 @@ def test_hook_05_the_consoles_first_page_names_those_in_trouble(console: Client,
         "Held": "2",
         "On their way": "0",
     }
-    assert [(row[0], row[2], row[4]) for row in panel.rows] == [
-        (failing.pk, "ENABLED", 3),
-        (disabled.pk, "DISABLED", 0),
+    assert [one.label for one in panel.figures if one.is_bad] == ["Disabled"]
+    assert [row[1:] for row in panel.rows] == [
+        [failing.tenant_id, "enabled", "for 1 d, 3 in a row"],
+        [disabled.tenant_id, "disabled", ""],
     ]
     shown = page(console, "/admin/")
     assert str(disabled.pk) in shown
     assert str(well.pk) not in shown
+    (link,) = [one.link for one in panel.figures if one.label == "Failing"]
+    listed = page(console, link)
+    assert str(failing.pk) in listed
+    assert str(disabled.pk) not in listed
 
 
 def test_hook_07_the_console_finds_deliveries_by_each_of_their_ids(console: Client) -> None:

@@ -125,7 +125,7 @@ def test_hook_06_a_name_server_that_never_answers_is_waited_for_within_its_time(
     refused = registration.checked_url("https://never.example/", tenant_id="t_a")
     assert isinstance(refused, Refusal)
     assert "not resolved within" in refused.detail
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
 
 
 def test_hook_06_names_that_never_answer_hold_two_threads_of_a_process_and_no_more(

@@ -16,15 +16,16 @@ from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
 from dpp_project.outbound import addresses
-from tenants.webhooks import claims, delivery, marks, sending, signing, signing_secrets, transitions
-from tenants.webhooks.delivery import AttemptMade, SealedLetter
-from tenants.webhooks.fanout import fan_out
-from tenants.webhooks.marks import Marked
+from tenants.webhooks import signing, signing_secrets, transitions
+from tenants.webhooks.dispatch import claims, delivery, marks, sending
+from tenants.webhooks.dispatch.delivery import AttemptMade, SealedLetter
+from tenants.webhooks.dispatch.fanout import fan_out
+from tenants.webhooks.dispatch.marks import Marked
 from tenants.webhooks.models import WebhookAttempt, WebhookDelivery, WebhookEndpoint, WebhookMessage, WebhookSecret
 from tests.gear.builders import runs as gear
 from tests.gear.builders import webhook_sending as hooks
 from tests.gear.builders.tenants import a_tenant
-from tests.gear.faults.rivals import OnAnotherConnection
+from tests.gear.faults.rivals import OnAnotherConnection, impatient
 from tests.gear.servers.receivers import NAMES, Receivers, a_sender, a_world
 from tests.gear.servers.web import PUBLIC, PUBLIC_2, PUBLIC_3, PUBLIC_4, PUBLIC_5, PUBLIC_V6, Loopback, unused_port
 from tests.gear.waiting import wait_until
@@ -370,12 +371,8 @@ def test_hook_04_a_mark_that_postgres_refuses_holds_up_no_other(receivers: Recei
     (waits,) = hooks.deliveries_due(gone)
 
     def mark_all() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SET lock_timeout = '100ms'")
-        try:
+        with impatient(100):
             return sender._mark()
-        finally:
-            connection.close()
 
     with transaction.atomic():  # its disabling wants to hold this one, which another has in its hands
         WebhookDelivery.objects.select_for_update().get(pk=waits.pk)
