@@ -15,7 +15,7 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 
 T ?= tests
 ARGS ?=
 
-.PHONY: help setup setup-ocr setup-model setup-image image-test base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
+.PHONY: help setup setup-ocr setup-model setup-workspaces setup-browser setup-deploy setup-docker docker-test setup-image image-test base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,12 +24,30 @@ setup: ## Make the virtual environments, tools for testing included
 	@sh dpp_project/devstack/bootstrap.sh dev
 	@sh dpp_project/devstack/setup_ocr.sh --may
 	@sh dpp_project/devstack/setup_model.sh --may
+	@sh dpp_project/devstack/setup_workspaces.sh --may
+	@sh dpp_project/devstack/setup_browser.sh --may
+	@sh dpp_project/devstack/setup_deploy.sh --may
 
 setup-ocr: ## Install Tesseract's Korean and English and the tests' fonts (apt, as root)
 	@sh dpp_project/devstack/setup_ocr.sh
 
 setup-model: ## Install spin and gcc, which check the protocol's model (apt, as root)
 	@sh dpp_project/devstack/setup_model.sh
+
+setup-docker: ## Install a Docker daemon, which the tests of the workspaces' Docker driver start themselves (apt, as root)
+	@sh dpp_project/devstack/setup_docker.sh
+
+docker-test: setup setup-docker ## The contract of drivers, with a Docker daemon of the tests' own
+	@$(AROUND) $(PY) -m pytest -q -n 0 -m slow -k docker tests/integration/workspaces
+
+setup-workspaces: ## Install bubblewrap, which holds workspaces on this machine (apt, as root)
+	@sh dpp_project/devstack/setup_workspaces.sh
+
+setup-browser: ## Install Chromium and its driver, which the journeys look at pages with (apt, as root)
+	@sh dpp_project/devstack/setup_browser.sh
+
+setup-deploy: ## Fetch promtool, which checks the alert rules (apt)
+	@sh dpp_project/devstack/setup_deploy.sh
 
 setup-image: ## Install what builds the container image and runs it without an engine (apt, as root)
 	@sh dpp_project/devstack/setup_image.sh
@@ -40,11 +58,12 @@ image-test: setup setup-image ## Build the container image and run a platform fr
 base:
 	@sh dpp_project/devstack/bootstrap.sh base
 	@sh dpp_project/devstack/setup_ocr.sh --may
+	@sh dpp_project/devstack/setup_workspaces.sh --may
 
 demo: base ## Start everything from nothing and show that it works
 	@$(DEVSTACK) demo
 
-up: base ## Start services, API, worker, beat and events; return when all is ready
+up: base ## Start services and the platform; return when all is ready
 	@$(DEVSTACK) up
 
 down: ## Stop everything, keep the data (NOW=1 kills a worker that is busy)
@@ -77,14 +96,15 @@ test: setup ## All tests but the slow ones (T=tests/unit for some, JOBS=1, ARGS=
 locks: setup ## Resolve requirements/*.in anew, for Python 3.11 and later, with hashes
 	@for name in base devstack; do $(LOCK) requirements/$$name.in -o requirements/$$name.txt; done
 	@$(LOCK) -c requirements/base.txt requirements/dev.in -o requirements/dev.txt
+	@for peer in bench/peers/*.in; do $(LOCK) $$peer -o $${peer%.in}.txt; done
 
 check: lint test ## What must pass before a commit
 
 contract: setup ## Each promise with its tests
 	@$(AROUND) $(PY) -m tests.proving.contract
 
-bench: setup ## Figures as ratios in one run (B=worker_pool for one)
-	@$(AROUND) $(PY) -m bench $(B)
+bench: setup ## Measure, and write docs/performance.md from it (B=worker_pool for one, KEEP=1 keeps it, ARGS= are its own)
+	@$(AROUND) $(PY) -m bench $(B) $(if $(KEEP),--keep) $(if $(PATIENCE),--patience $(PATIENCE)) $(if $(ARGS),-- $(ARGS))
 
 bench-ocr: setup ## Character error rate by kind of page, and pages a minute (SEEDS=20 for more of each)
 	@$(PY) -m bench.ocr $(SEEDS)
