@@ -171,6 +171,8 @@ class AutomationEvent(models.Model):
     waits_for = models.TextField(default="", db_default="")
     resumes_id = models.UUIDField(null=True)
     """An answer: the task whose result it was given to."""
+    faults = models.PositiveSmallIntegerField(default=0, db_default=0)
+    """How often it failed by a fault of the platform's own, one after the other."""
     # Of one that waits, the rule that it waits for.
     rule = models.ForeignKey(AutomationRule, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
     dispatched_at = models.DateTimeField(null=True)
@@ -246,6 +248,8 @@ class AutomationTask(models.Model):
     reason = models.TextField(default="", db_default="")
     next_try_at = models.DateTimeField(db_default=TransactionNow())
     waits_for = models.TextField(default="", db_default="")
+    faults = models.PositiveSmallIntegerField(default=0, db_default=0)
+    """As an event's, between two attempts."""
     created_at = models.DateTimeField(db_default=TransactionNow(), editable=False)
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
@@ -304,7 +308,8 @@ class AutomationAttempt(models.Model):
     """A process ended, or failed, while it submitted it: its run may stand, and is looked for among those whose data,
     and with them their key, are gone."""
     unavailable_since = models.DateTimeField(null=True)
-    """Since when each submit was refused by what passes by itself. NULL: the last one was not."""
+    """Since when each submit was refused by what passes by itself, or failed; of one that is RUNNING, since when its
+    run's end could not be noted. NULL: the last time it was not so."""
     next_try_at = models.DateTimeField(db_default=TransactionNow())
     accepted_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

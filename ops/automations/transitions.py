@@ -9,6 +9,7 @@
     complete_task     task PENDING or IN_PROGRESS -> COMPLETED
     lease_attempt     attempt OPEN: one process submits it
     put_off_attempt   attempt OPEN, to be submitted later under the same key
+    put_off_end       attempt RUNNING, whose run's end is to be noted later
     accept            attempt OPEN -> RUNNING: its run stands
     refuse            attempt OPEN -> REFUSED: no run ever stood
     end_attempt       attempt RUNNING -> SUCCEEDED or FAILED, with its charge
@@ -50,18 +51,25 @@ class CasOutcome(enum.Enum):
 def dispatch(*, event_pk: uuid.UUID, version: int, rule_id: uuid.UUID) -> CasOutcome:
     return _won(
         AutomationEvent.objects.filter(pk=event_pk, version=version, status=EventStatus.PENDING).update(
-            status=EventStatus.DISPATCHED, rule_id=rule_id, dispatched_at=Now(), waits_for="", **_step()
+            status=EventStatus.DISPATCHED, rule_id=rule_id, dispatched_at=Now(), waits_for="", faults=0, **_step()
         )
     )
 
 
 def hold_event(
-    *, event_pk: uuid.UUID, version: int, seconds: float, waits_for: str, rule_id: uuid.UUID | None = None
+    *,
+    event_pk: uuid.UUID,
+    version: int,
+    seconds: float,
+    waits_for: str,
+    rule_id: uuid.UUID | None = None,
+    faults: int = 0,
 ) -> CasOutcome:
     """`rule_id` is the rule whose bound it waits for, among whose events it takes its turn."""
+    later = Now() + timedelta(seconds=seconds)
     return _won(
         AutomationEvent.objects.filter(pk=event_pk, version=version, status=EventStatus.PENDING).update(
-            next_try_at=Now() + timedelta(seconds=seconds), waits_for=waits_for, rule_id=rule_id, **_step()
+            next_try_at=later, waits_for=waits_for, rule_id=rule_id, faults=faults, **_step()
         )
     )
 
@@ -101,7 +109,9 @@ def start(*, task_id: uuid.UUID, version: int, reserved_micros: int) -> CasOutco
     row = AutomationTask.objects.filter(pk=task_id, version=version, status=TaskStatus.PENDING)
     try:
         with transaction.atomic():
-            if not row.update(status=TaskStatus.IN_PROGRESS, attempts=1, started_at=Now(), waits_for="", **_step()):
+            if not row.update(
+                status=TaskStatus.IN_PROGRESS, attempts=1, started_at=Now(), waits_for="", faults=0, **_step()
+            ):
                 return CasOutcome.LOST
             _begin(task_id, attempt=1, reserved_micros=reserved_micros)
     except IntegrityError as error:
@@ -117,7 +127,7 @@ def try_again(*, task_id: uuid.UUID, version: int, attempt: int, reserved_micros
         row = AutomationTask.objects.filter(
             pk=task_id, version=version, status=TaskStatus.IN_PROGRESS, attempts=attempt - 1
         )
-        if not row.update(attempts=attempt, waits_for="", **_step()):
+        if not row.update(attempts=attempt, waits_for="", faults=0, **_step()):
             return CasOutcome.LOST
         _begin(task_id, attempt=attempt, reserved_micros=reserved_micros)
     return CasOutcome.WON
@@ -130,11 +140,11 @@ def _begin(task_id: uuid.UUID, *, attempt: int, reserved_micros: int) -> None:
     )
 
 
-def hold_task(*, task_id: uuid.UUID, version: int, seconds: float, waits_for: str) -> CasOutcome:
+def hold_task(*, task_id: uuid.UUID, version: int, seconds: float, waits_for: str, faults: int = 0) -> CasOutcome:
     return _won(
         AutomationTask.objects.filter(pk=task_id, version=version)
         .exclude(status=TaskStatus.COMPLETED)
-        .update(next_try_at=Now() + timedelta(seconds=seconds), waits_for=waits_for, **_step())
+        .update(next_try_at=Now() + timedelta(seconds=seconds), waits_for=waits_for, faults=faults, **_step())
     )
 
 
@@ -188,7 +198,22 @@ def put_off_attempt(
 def accept(*, attempt_pk: int, run_id: uuid.UUID) -> CasOutcome:
     return _won(
         AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.OPEN).update(
-            status=AttemptStatus.RUNNING, run_id=run_id, accepted_at=Now(), lease_until=None, reason=""
+            status=AttemptStatus.RUNNING,
+            run_id=run_id,
+            accepted_at=Now(),
+            lease_until=None,
+            unavailable_since=None,
+            reason="",
+        )
+    )
+
+
+def put_off_end(*, attempt_pk: int, seconds: float, reason: str) -> CasOutcome:
+    return _won(
+        AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.RUNNING).update(
+            next_try_at=Now() + timedelta(seconds=seconds),
+            reason=reason,
+            unavailable_since=Coalesce("unavailable_since", Now()),
         )
     )
 

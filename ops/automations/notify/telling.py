@@ -6,6 +6,7 @@ from typing import Final
 import structlog
 from django.db import connection, transaction
 
+from dpp_project import uuid7
 from dpp_project.process_env import ENV
 from ops.automations import metrics
 from ops.automations.models import AutomationMessage, AutomationRule, AutomationTask
@@ -66,6 +67,14 @@ def tell(
         key=key,
         awaits_answer=awaits_answer,
     )
+
+
+def tell_failed(source: str, *, body: str) -> AutomationMessage | None:
+    """An event of the source is given up by a fault of the platform's own: no rule is known that would hear of it."""
+    with transaction.atomic():
+        if not is_first(f"failed:{source}", within=AGAIN_AFTER):
+            return None
+        return tell_platform(body=body, kind=MessageKind.ALARM, key=f"failed:{source}:{uuid7.new()}")
 
 
 def platform_place() -> tuple[str, str] | None:

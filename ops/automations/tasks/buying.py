@@ -31,7 +31,7 @@ from ops.automations import metrics, transitions
 from ops.automations.models import AutomationAttempt, AutomationTask
 from ops.automations.notify import telling
 from ops.automations.states import AttemptStatus, TaskOutcome, TaskStatus
-from ops.automations.tasks import bounds, ending, submitting, workspace_files
+from ops.automations.tasks import bounds, ending, faults, submitting, workspace_files
 from ops.automations.tasks.workspace_files import FilesLater
 from ops.automations.transitions import CasOutcome
 from runs.cancel import cancellation
@@ -63,7 +63,7 @@ _PASSES: Final = frozenset(
     }
 )
 """By itself, soon."""
-UNAVAILABLE_TOLD_AFTER: Final = timedelta(minutes=5)
+UNAVAILABLE_TOLD_AFTER: Final = faults.TOLD_AFTER
 UNAVAILABLE_AT_MOST: Final = timedelta(hours=24)
 """As long as a message is tried."""
 _CANCELED: Final = frozenset({ReasonCode.CANCELED_BY_OWNER.value, ReasonCode.CANCELED_BY_OPERATOR.value})
@@ -91,9 +91,9 @@ def _each(found: list[uuid.UUID]) -> int:
     for task_id in found:
         try:
             go_on(task_id)
-        except Exception:
+        except Exception as error:
             log.exception("task not started", task=str(task_id))
-            _hold(task_id, seconds=ERROR_SECONDS, waits_for="error")
+            _failed(task_id, error)
     return len(found)
 
 
@@ -149,12 +149,23 @@ def _held(task: AutomationTask, *, bound: str, body: str) -> None:
     telling.tell_bound(task.rule, bound=bound, body=f"{task.number} waits: {body}", task=task)
 
 
-def _hold(task_id: uuid.UUID, *, seconds: float, waits_for: str) -> None:
+def _failed(task_id: uuid.UUID, error: Exception) -> None:
     """One that another session has locked stays due."""
     with transaction.atomic():
-        task = transitions.unless_locked(AutomationTask.objects.only("version"), task_id)
-        if task is not None:
-            transitions.hold_task(task_id=task_id, version=task.version, seconds=seconds, waits_for=waits_for)
+        task = transitions.unless_locked(AutomationTask.objects.all(), task_id)
+        if task is None or task.status == TaskStatus.COMPLETED:
+            return
+        again = faults.TRIES.after_failure(task.faults)
+        if again is not None:
+            transitions.hold_task(
+                task_id=task_id,
+                version=task.version,
+                seconds=again.delay_seconds,
+                waits_for=faults.ERROR,
+                faults=again.count,
+            )
+            return
+    ending.finish(task_id, version=task.version, outcome=TaskOutcome.FAILED, reason=faults.given_up(error))
 
 
 def submit_due(*, limit: int) -> int:
@@ -164,18 +175,18 @@ def submit_due(*, limit: int) -> int:
         try:
             if transitions.lease_attempt(attempt_pk=attempt_pk) is CasOutcome.WON:
                 submit_attempt(attempt_pk)
-        except Exception:
+        except Exception as error:
             log.exception("attempt not submitted", attempt=attempt_pk)
-            _put_off_failed(attempt_pk)
+            _put_off_failed(attempt_pk, faults.said(error))
     return len(found)
 
 
-def _put_off_failed(attempt_pk: int) -> None:
+def _put_off_failed(attempt_pk: int, reason: str) -> None:
     """One that another session has locked stays due, when its lease has run out."""
     with transaction.atomic():
         if transitions.unless_locked(AutomationAttempt.objects.only("pk"), attempt_pk) is not None:
             transitions.put_off_attempt(
-                attempt_pk=attempt_pk, seconds=ERROR_SECONDS, reason="error", unavailable=True, unclear=True
+                attempt_pk=attempt_pk, seconds=ERROR_SECONDS, reason=reason, unavailable=True, unclear=True
             )
 
 
@@ -185,6 +196,9 @@ def submit_attempt(attempt_pk: int) -> None:
     task = attempt.task
     if attempt.unclear and (bought := submitting.run_without_key(attempt)) is not None:
         _accepted(attempt, bought)
+        return
+    if attempt.reason.startswith(faults.ERROR) and _waited(attempt) >= UNAVAILABLE_AT_MOST:
+        _ended_unless_bought(attempt, _for_a_day(attempt.reason))
         return
     if task.workspace_id is not None:
         written = workspace_files.write(task)
@@ -228,16 +242,24 @@ def _refused(attempt: AutomationAttempt, refusal: Refusal) -> None:
 
 
 def _unavailable(attempt: AutomationAttempt, *, seconds: float, reason: str) -> None:
-    since = attempt.unavailable_since
-    waited = timedelta() if since is None else database_now() - since
+    waited = _waited(attempt)
     if waited >= UNAVAILABLE_AT_MOST:
-        _ended_unless_bought(attempt, f"{reason} (for {UNAVAILABLE_AT_MOST // timedelta(hours=1)} hours)")
+        _ended_unless_bought(attempt, _for_a_day(reason))
         return
     with transaction.atomic():
         transitions.put_off_attempt(attempt_pk=attempt.pk, seconds=seconds, reason=reason, unavailable=True)
         if waited >= UNAVAILABLE_TOLD_AFTER:
             said = f"{attempt.task.number} waits: {reason}"
             telling.tell_bound(attempt.task.rule, bound=bounds.UNAVAILABLE, body=said, task=attempt.task)
+
+
+def _waited(attempt: AutomationAttempt) -> timedelta:
+    since = attempt.unavailable_since
+    return timedelta() if since is None else database_now() - since
+
+
+def _for_a_day(reason: str) -> str:
+    return f"{reason} (for {UNAVAILABLE_AT_MOST // timedelta(hours=1)} hours)"
 
 
 def _ended_unless_bought(attempt: AutomationAttempt, reason: str) -> None:

@@ -26,7 +26,7 @@ from ops.automations.models import (
 from ops.automations.notify import telling
 from ops.automations.rules import filtering, templates
 from ops.automations.states import EventOutcome, EventStatus
-from ops.automations.tasks import bounds
+from ops.automations.tasks import bounds, faults
 from ops.automations.transitions import CasOutcome
 from tenants.models import Tenant
 
@@ -103,9 +103,9 @@ def _held(limit: int) -> list[tuple[uuid.UUID, uuid.UUID | None]]:
 def _looked_at(event_pk: uuid.UUID) -> AutomationTask | Waits | None:
     try:
         return dispatch_event(event_pk)
-    except Exception:
+    except Exception as error:
         log.exception("event not dispatched", event_pk=str(event_pk))
-        _hold(event_pk, waits_for="error")
+        _failed(event_pk, error)
         return None
 
 
@@ -239,9 +239,23 @@ def _made(event: AutomationEvent, rule: AutomationRule, inputs: Any) -> Automati
     return task
 
 
-def _hold(event_pk: uuid.UUID, *, waits_for: str) -> None:
-    """One that another session has locked stays due."""
+def _failed(event_pk: uuid.UUID, error: Exception) -> None:
+    """One that another session has locked stays due. Which rule it is meant for is not known."""
     with transaction.atomic():
-        event = transitions.unless_locked(AutomationEvent.objects.only("version"), event_pk)
-        if event is not None:
-            transitions.hold_event(event_pk=event_pk, version=event.version, seconds=HOLD_SECONDS, waits_for=waits_for)
+        pending = AutomationEvent.objects.filter(status=EventStatus.PENDING)
+        event = transitions.unless_locked(pending, event_pk)
+        if event is None:
+            return
+        again = faults.TRIES.after_failure(event.faults)
+        if again is None:
+            reason = faults.given_up(error)
+            _dropped(event, None, Dropped(EventOutcome.FAILED, reason))
+            telling.tell_failed(event.source.name, body=f"Event {event.event_id} of {event.source.name}: {reason}")
+            return
+        transitions.hold_event(
+            event_pk=event_pk,
+            version=event.version,
+            seconds=again.delay_seconds,
+            waits_for=faults.ERROR,
+            faults=again.count,
+        )

@@ -9,7 +9,6 @@ goes on (`buying.go_on`), or ends there. The envelope is read before the transac
 import json
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
 import structlog
@@ -30,6 +29,7 @@ from ops.automations.models import (
 )
 from ops.automations.notify import telling
 from ops.automations.states import AttemptStatus, EventOutcome, MessageKind, TaskOutcome, TaskStatus
+from ops.automations.tasks import faults
 from ops.automations.transitions import CasOutcome
 from runs.bucket import storage
 from runs.models import Run
@@ -40,7 +40,7 @@ log = structlog.get_logger("dpp.automations")
 ENVELOPE_BYTES_MAX: Final = 1_048_576
 DATA_BYTES_MAX: Final = 262_144
 SUMMARY_LENGTH_MAX: Final = 2_000
-AGAIN: Final = timedelta(seconds=15)
+AGAIN_SECONDS: Final = 15.0
 
 _ENDED: Final = """
 SELECT attempt.id FROM automation_attempt attempt JOIN runs USING (run_id)
@@ -70,17 +70,19 @@ def end_due(*, limit: int) -> int:
     for attempt_pk in found:
         try:
             end_attempt(attempt_pk)
-        except Exception:
+        except Exception as error:
             log.exception("run's end not noted", attempt=attempt_pk)
-            _put_off(attempt_pk)
+            _put_off(attempt_pk, faults.said(error))
     return len(found)
 
 
-def _put_off(attempt_pk: int) -> None:
-    """One that another session has locked stays due."""
+def _put_off(attempt_pk: int, reason: str) -> None:
+    """Without an end: its run is paid, and what it answered is to be had. One that another session has locked stays
+    due.
+    """
     with transaction.atomic():
         if transitions.unless_locked(AutomationAttempt.objects.only("pk"), attempt_pk) is not None:
-            AutomationAttempt.objects.filter(pk=attempt_pk).update(next_try_at=Now() + AGAIN)
+            transitions.put_off_end(attempt_pk=attempt_pk, seconds=AGAIN_SECONDS, reason=reason)
 
 
 def end_attempt(attempt_pk: int) -> None:

@@ -7,6 +7,7 @@ from tests.proving.mutants.mutant import In, Mutant
 chain = In("integration/automations/test_automation_chain")
 deleted = In("integration/automations/test_deleted_runs")
 emitting = In("integration/automations/test_automation_emitting")
+faults = In("integration/automations/test_automation_faults")
 filters = In("integration/automations/test_automation_filters")
 refusals = In("integration/automations/test_automation_refusals")
 rivals = In("race/test_automation_rivals")
@@ -260,6 +261,41 @@ MUTANTS: Final = (
         "        if answer in filtering.STOPPED:\n",
         "        if answer is None:\n",
         filters("test_lif_12_a_filter_that_is_stopped_buys_nothing_and_is_said_once"),
+    ),
+    Mutant(
+        "an event that fails is tried for ever",
+        "ops/automations/tasks/dispatching.py",
+        "again = faults.TRIES.after_failure(event.faults)",
+        "again = faults.TRIES.after_failure(0)",
+        faults("test_lif_02_what_a_flood_of_events_failed_by_is_said_once"),
+    ),
+    Mutant(
+        "what is looked at without a fault counts on",
+        "ops/automations/transitions.py",
+        "waits_for=waits_for, rule_id=rule_id, faults=faults, **_step()",
+        "waits_for=waits_for, rule_id=rule_id, faults=F('faults') + bool(faults), **_step()",
+        faults("test_lif_02_an_event_whose_fault_is_mended_goes_on_and_counts_anew"),
+    ),
+    Mutant(
+        "an event's fault is no alarm",
+        "ops/automations/alarms.py",
+        'events.values_list("source__name", flat=True)[:COUNTED_MAX]',
+        'events.values_list("source__name", flat=True)[:0]',
+        faults("test_lif_02_an_event_whose_fault_is_mended_goes_on_and_counts_anew"),
+    ),
+    Mutant(
+        "a submit that fails for a day is tried on",
+        "ops/automations/tasks/buying.py",
+        "    if attempt.reason.startswith(faults.ERROR) and",
+        "    if attempt.reason == '' and",
+        faults("test_lif_02_an_attempt_whose_submit_fails_is_said_and_ends_the_task_after_a_day"),
+    ),
+    Mutant(
+        "a run that was bought after faults still counts as failing",
+        "ops/automations/transitions.py",
+        "            unavailable_since=None,\n",
+        "",
+        faults("test_lif_02_an_attempt_that_failed_for_a_day_behind_its_purchase_has_its_run"),
     ),
     Mutant(
         "a source's secret is shown again",
