@@ -37,7 +37,9 @@ from typing import Final
 
 import psycopg
 
+from bench._cpu import with_children_ms
 from bench._servers import REPOSITORY, Server, Stage, ours, stage
+from ops.automations.rules.filtering import FilterWorker
 
 SOURCE: Final = "bench"
 SENDERS: Final = 8
@@ -63,6 +65,10 @@ class Scene:
     per_second: float | None
     """None: all at once."""
 
+
+FILTERS: Final = ((1, 1), (10, 1), (1, 256))
+"""How many rules' filters an event is asked by, the last of which matches, and of how many KiB it is."""
+ASKED: Final = 200
 
 SCENES: Final = (Scene("2 a second", 40, 2), Scene("20 a second", 200, 20), Scene("100 at once", 100, None))
 
@@ -94,6 +100,7 @@ class Hooks:
 
 
 def main() -> None:
+    measure_filters()
     os.environ.setdefault("DPP_ENCRYPTION_KEYS", base64.b64encode(os.urandom(32)).decode("ascii"))
     with stage() as here, ours(here) as server, events_process(here):
         hooks = Hooks(server, made_source(here))
@@ -103,6 +110,25 @@ def main() -> None:
         for scene in SCENES:
             measure(here, hooks, scene)
         print(f"load averages {_load()} after; the aim is a p95 of {AIM_SECONDS:.0f} s in all", flush=True)
+
+
+def measure_filters() -> None:
+    """What an event costs the process of filters, its children included, and how long it is waited for."""
+    worker = FilterWorker()
+    for count, kib in FILTERS:
+        filters = [*(['event.action == "closed"'] * (count - 1)), 'event.action == "opened"']
+        event = {"action": "opened", "text": "x" * kib * 1_024}
+        worker.ask(filters, event)
+        pid = worker.pid
+        assert pid is not None  # it was asked
+        before, waits = with_children_ms(pid), []
+        for _ in range(ASKED):
+            began = time.monotonic()
+            worker.ask(filters, event)
+            waits.append(time.monotonic() - began)
+        spent = (with_children_ms(pid) - before) / ASKED
+        print(f"{count:2} filters, {kib:3} KiB  {spent:6.2f} ms of a core an event   {_figures(waits)}", flush=True)
+    worker.end()
 
 
 @contextmanager

@@ -500,12 +500,14 @@ def test_lif_02_a_result_that_postgres_cannot_hold_ends_its_task(shop: Automatio
 
 @pytest.mark.contract("LIF-09")
 def test_lif_09_a_later_task_of_the_thread_reads_the_earlier_results(shop: AutomationShop) -> None:
-    shop.rule(inputs={"cost_usd": "0.0100", "sleep_ms": {"$": "earlier.0.data.slept_ms", "else": 3}})
-    for number in range(2):
-        shop.event(f"e-{number}", thread="issue-7")
-        shop.turn()
-    shop.event("other", thread="issue-8")
+    rule = shop.rule(inputs={"cost_usd": "0.0100", "sleep_ms": {"$": "earlier.0.data.slept_ms", "else": 3}})
+    shop.event("first", thread="issue-7")
     shop.turn()
-    tasks = AutomationTask.objects.order_by("task_id")
-    assert [task.inputs for task in tasks] == [{"cost_usd": "0.0100", "sleep_ms": 3}] * 3
-    assert [result.data["slept_ms"] for result in shop.results() if result.data] == [3, 3, 3]
+    without = {"$": "earlier.0.data.slept_ms", "else": 5}
+    AutomationRule.objects.filter(pk=rule.pk).update(
+        inputs={"cost_usd": "0.0100", "sleep_ms": without}, version=F("version") + 1
+    )
+    for event_id, thread in (("second", "issue-7"), ("other", "issue-8")):
+        shop.event(event_id, thread=thread)
+        shop.turn()
+    assert [result.data["slept_ms"] for result in shop.results() if result.data] == [3, 3, 5]

@@ -1,13 +1,16 @@
 """What is left after forty days equals the document's table, row by row; what is in use stays, however old."""
 
+from collections import Counter
 from typing import Any, Final
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from dpp_project import clock, retention, uuid7
+from dpp_project.env import Environment
 from dpp_project.lifecycle import cleaning
+from dpp_project.process_env import ENV
 from ops.automations import transitions
 from ops.automations.models import (
     AutomationAttempt,
@@ -25,6 +28,8 @@ from ops.automations.models import (
 )
 from ops.automations.notify import messaging
 from ops.automations.states import EventOutcome, MessageChannel, TaskOutcome
+from ops.automations.tasks import ending
+from ops.automations.tasks.ending import RunAnswer
 from runs.models import Run, RunInputs
 from tests.gear.builders import automations as gear
 from tests.gear.builders import runs as run_gear
@@ -72,15 +77,18 @@ class Court:
         self.count = 0
 
     def day(self) -> None:
+        """The last of its tasks fails, and so do its messages."""
         for number in range(20):
-            event = gear.event(self.source, f"e-{self.count}-{number}")
+            event = gear.event(self.source, f"{self.count} {number}", thread=f"{self.count}")
             if number >= 15:
                 self.ended(event, EventOutcome.NO_RULE)
                 continue
             task = self.task(event)
-            self.end(task)
+            ThreadMapping.objects.create(task=task, channel="slack", target="C01", thread=str(number))
+            failed = number == 14
+            self.end(task, TaskOutcome.FAILED if failed else TaskOutcome.SUCCEEDED)
             for _ in range(2):
-                self.sent(task)
+                self.sent(task, "FAILED" if failed else "SENT")
         self.count += 1
 
     def task(self, event: AutomationEvent) -> AutomationTask:
@@ -88,31 +96,37 @@ class Court:
         made = gear.bare_task(event, self.rule, number=f"task-{uuid7.new()}", inputs={"text": "x"})
         return AutomationTask.objects.get(pk=made)
 
-    def end(self, task: AutomationTask) -> None:
-        done = transitions.complete_task(task_id=task.pk, version=task.version, outcome=TaskOutcome.SUCCEEDED)
-        assert done is transitions.CasOutcome.WON
-        AutomationResult.objects.create(
-            task=task, rule_id=task.rule_id, outcome="SUCCEEDED", data={"a": 1}, session_log={"logs": []}
-        )
-        self.ended(AutomationEvent.objects.get(pk=task.event_id), EventOutcome.SUCCEEDED)
+    def end(self, task: AutomationTask, outcome: TaskOutcome = TaskOutcome.SUCCEEDED) -> None:
+        answer = RunAnswer(data={"a": 1}, session_log={"logs": []})
+        with transaction.atomic():
+            ending._finish(task.pk, outcome=outcome, reason="", run_id=None, answer=answer)
 
     def ended(self, event: AutomationEvent, outcome: EventOutcome) -> None:
         transitions.complete_event(event_pk=event.pk, version=event.version, outcome=outcome)
 
-    def sent(self, task: AutomationTask) -> None:
+    def sent(self, task: AutomationTask, status: str = "SENT") -> None:
         made = self.message(task)
-        AutomationMessage.objects.filter(pk=made.pk).update(status="SENT", ended_at=Now(), version=made.version + 1)
+        AutomationMessage.objects.filter(pk=made.pk).update(status=status, ended_at=Now(), version=made.version + 1)
 
     def message(self, task: AutomationTask) -> AutomationMessage:
-        return messaging.queue_message(task=task, channel=MessageChannel.SLACK, target="C01", body="done")
+        return messaging.queue_message(
+            task=task, channel=MessageChannel.SLACK, target="C01", body=task.thread or "done"
+        )
 
 
-def left() -> dict[str, int]:
-    tables = (AutomationEvent, AutomationTask, AutomationResult, AutomationMessage, SeenEvent, NumberOfDay)
-    counts = {table.__name__: table.objects.count() for table in tables}
-    counts["prompts"] = AutomationTask.objects.filter(inputs__isnull=False).count()
-    counts["session logs"] = AutomationResult.objects.filter(session_log__isnull=False).count()
-    return counts
+def left() -> dict[str, dict[str, int]]:
+    """Of each row of the document's table: how many are left of which day."""
+    rows: dict[str, Any] = {
+        "events": AutomationEvent.objects.values_list("thread"),
+        "tasks": AutomationTask.objects.values_list("thread"),
+        "results": AutomationResult.objects.values_list("thread"),
+        "messages": AutomationMessage.objects.values_list("body"),
+        "prompts": AutomationTask.objects.filter(inputs__isnull=False).values_list("thread"),
+        "session logs": AutomationResult.objects.filter(session_log__isnull=False).values_list("thread"),
+        "seen": SeenEvent.objects.values_list("event_id"),
+        "thread mappings": ThreadMapping.objects.values_list("task__thread"),
+    }
+    return {name: dict(Counter(day.split()[0] for (day,) in found)) for name, found in rows.items()}
 
 
 def test_lif_03_forty_days_leave_what_the_table_says() -> None:
@@ -121,18 +135,22 @@ def test_lif_03_forty_days_leave_what_the_table_says() -> None:
         court.day()
         age()
         clear()
+
+    def newest(days: int, *, a_day: int) -> dict[str, int]:
+        return {str(day): a_day for day in range(DAYS - days, DAYS)}
+
     # The newest day is a day old: of a period of 7 days six whole ones are left, the seventh is just over.
-    found = left()
-    assert found.pop("NumberOfDay") in {29, 30}  # its date may be a day ahead of UTC's
-    assert found == {
-        "AutomationEvent": 6 * 20,
-        "AutomationTask": 6 * 15,
-        "AutomationResult": 6 * 15,
-        "AutomationMessage": 6 * 30,
-        "SeenEvent": 29 * 20,
-        "prompts": 2 * 15,
-        "session logs": 6 * 15,
+    assert left() == {
+        "events": newest(6, a_day=20),
+        "tasks": newest(6, a_day=15),
+        "results": newest(6, a_day=15),
+        "messages": newest(6, a_day=30),
+        "prompts": newest(2, a_day=15),
+        "session logs": newest(6, a_day=15),
+        "seen": newest(29, a_day=20),
+        "thread mappings": {},
     }
+    assert NumberOfDay.objects.count() in {29, 30}  # its date may be a day ahead of UTC's
 
 
 def test_lif_03_again_nothing_more_goes_and_a_dry_run_takes_nothing() -> None:
@@ -173,6 +191,41 @@ def test_lif_04_what_is_in_use_stays_however_old() -> None:
     clear()
     assert set(AutomationTask.objects.values_list("pk", flat=True)) == {opened.pk}
     assert set(AutomationEvent.objects.values_list("pk", flat=True)) == {waiting.pk, opened.event_id}
+
+
+@pytest.mark.contract("LIF-04")
+def test_lif_04_days_count_from_the_end_and_not_from_the_begin() -> None:
+    """What waited for a month, and ended a day ago, is as young as what took a minute."""
+    court = Court()
+    task = court.task(gear.event(court.source, thread="slow"))
+    message = court.message(task)
+    age(31)
+    court.end(task)
+    AutomationMessage.objects.filter(pk=message.pk).update(status="SENT", ended_at=Now(), version=1)
+    age(1)
+    clear()
+    found = left()
+    kept = {name for name in found if found[name]}
+    assert kept == {"events", "tasks", "results", "messages", "prompts", "session logs"}
+    age(7)
+    clear()
+    assert {name for name, rows in left().items() if rows} == set()
+
+
+@pytest.mark.contract("LIF-04")
+def test_lif_04_a_task_whose_run_goes_on_stays_with_its_event() -> None:
+    court = Court()
+    task = court.task(gear.event(court.source))
+    row = {"task": task, "attempt": 1, "rule_id": court.rule.pk, "reserved_usd_micros": 1}
+    attempt = AutomationAttempt.objects.create(**row, run_id=uuid7.new(), status="RUNNING")
+    court.end(task)
+    age(100)
+    clear()
+    assert (AutomationTask.objects.count(), AutomationEvent.objects.count()) == (1, 1)
+    AutomationAttempt.objects.filter(pk=attempt.pk).update(status="FAILED")
+    clear()
+    assert (AutomationTask.objects.count(), AutomationEvent.objects.count()) == (0, 0)
+    assert AutomationAttempt.objects.count() == 0
 
 
 def test_lif_03_a_run_of_an_automation_loses_its_inputs_after_three_days_and_another_does_not() -> None:
@@ -218,6 +271,30 @@ def test_lif_03_notices_go_after_thirty_days_and_mappings_with_their_task() -> N
     age(2)
     clear()
     assert not AutomationNotice.objects.exists()
+
+
+SETTINGS: Final = {
+    "DPP_LOGS_DAYS": (7, {"rotated_logs"}),
+    "DPP_RESULTS_DAYS": (7, {"automation_results"}),
+    "DPP_QUEUE_DAYS": (7, {"automation_events", "automation_tasks", "automation_messages"}),
+    "DPP_PROMPTS_DAYS": (3, {"automation_prompts"}),
+    "DPP_SESSION_LOGS_DAYS": (7, {"automation_session_logs"}),
+    "DPP_SEEN_DAYS": (30, {"seen_events"}),
+}
+"""The document's, each with its default and with what goes by it."""
+
+
+def test_lif_03_the_settings_are_the_documents_and_each_moves_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = Environment.model_fields
+    assert fields["DPP_LOG_MAX_MB"].default == 100
+    assert {name for name in fields if name.endswith("_DAYS")} == set(SETTINGS)
+    for name, (days, moves) in SETTINGS.items():
+        assert fields[name].default == days
+        before = {kind.name: kind.period_days for kind in retention.kinds().values()}
+        with monkeypatch.context() as changed:
+            changed.setattr(retention, "ENV", ENV.model_copy(update={name: 99}))
+            after = {kind.name: kind.period_days for kind in retention.kinds().values()}
+        assert {kind for kind in after if after[kind] != before[kind]} == moves
 
 
 def test_periods_are_the_documents() -> None:
