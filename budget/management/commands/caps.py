@@ -9,7 +9,7 @@ from budget.caps import reading, rows, setting
 from budget.caps.figures import LIMIT_WORDS, CapFigures
 from budget.caps.reading import CapsStanding
 from budget.caps.setting import CapsSet
-from budget.money import MAX_MICROS, AmountInvalid, format_usd, parse_usd
+from budget.money import MAX_MICROS, AmountInvalid, format_exact_usd, format_usd, parse_usd
 from budget.outcomes import Unavailable
 from budget.redis.windows import PERIODS, CapPeriod
 from dpp_project import actors
@@ -152,11 +152,12 @@ def _limits(stand: CapsStanding, scope: str | None) -> str:
 
 
 def _table(figures: list[tuple[str, CapFigures]]) -> list[str]:
+    """To the micro: with fewer decimals what is used, held and left would not add up to the limit."""
     width = max((len(name) for name, _one in figures), default=0)
-    lines = [f"{'':{width}}  {'window':16}  {'limit':>16}  {'used':>16}  {'held':>16}  {'left, USD':>16}  resets at"]
+    lines = [f"{'':{width}}  {'window':16}  {'limit':>17}  {'used':>17}  {'held':>17}  {'left, USD':>17}  resets at"]
     for name, one in figures:
         amounts = (one.limit_micros, one.used_micros, one.held_micros, one.left_micros)
-        shown = "  ".join(f"{format_usd(micros):>16}" for micros in amounts)
+        shown = "  ".join(f"{format_exact_usd(micros):>17}" for micros in amounts)
         ends = "never" if one.resets_at is None else one.resets_at.isoformat()
         window = one.window if one.period == "total" else f"{one.period} {one.window}"
         lines.append(f"{name:{width}}  {window:16}  {shown}  {ends}")

@@ -1,11 +1,14 @@
-"""Caps that are in force: of a tenant, or of a key with its rotations."""
+"""Caps that are in force, of a tenant, or of a key with its rotations; and what a key has spent."""
 
+import uuid
 from collections.abc import Mapping
+from datetime import date, timedelta
 from typing import Final
 
 from budget.caps import setting
 from budget.caps.setting import CapsSet
-from budget.redis.windows import PERIODS, CapPeriod
+from budget.models import LedgerEntry
+from budget.redis.windows import PERIODS, CapPeriod, date_number, window
 from tenants import authentication
 from tenants.models import ApiKey, Tenant
 from tests.gear.builders.shop import Shop
@@ -33,3 +36,27 @@ def count_everything(shop: Shop) -> Shop:
     put_in_force(shop.tenant, limits=FAR)
     put_in_force(shop.tenant, shop.issued.key, limits=FAR)
     return shop
+
+
+def spent_around_today(key: ApiKey, today: date) -> dict[CapPeriod, int]:
+    """Charges of some days around today, and what they come to in each of its windows: never the same in two of them.
+
+    What lies a day away is in the week in one direction at least, what lies seven away is in the month so.
+    """
+    sums = dict.fromkeys(PERIODS, 0)
+    for place, days in enumerate((0, -1, 1, -7, 7, -40)):
+        day, micros = today + timedelta(days=days), 10**place
+        LedgerEntry.objects.create(
+            tenant_id=key.tenant_id,
+            run_id=uuid.uuid4(),
+            kind=LedgerEntry.Kind.CHARGE,
+            amount_usd_micros=-micros,
+            actor="test",
+            lineage_id=key.lineage_id,
+            spend_day=day,
+        )
+        for period in PERIODS:
+            if window(date_number(day), period) == window(date_number(today), period):
+                sums[period] += micros
+    assert len(set(sums.values())) == len(PERIODS)
+    return sums

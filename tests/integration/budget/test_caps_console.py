@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +13,15 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from budget.caps import rows
+from budget.money import format_exact_usd
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
+from budget.redis.windows import PERIODS
+from dpp_project.audit.models import AuditEntry
 from tenants import services
 from tenants.models import SpendCap, Tenant
 from tenants.services import IssuedKey
+from tests.gear.builders.caps import spent_around_today
 from tests.gear.builders.console import page
 from tests.gear.builders.tenants import a_key, a_tenant
 from tests.integration.budget.test_caps_api import a_run, everything, limited, today
@@ -67,6 +72,23 @@ def test_pages_show_what_is_used_held_and_left_and_when_it_resets(
     assert "left 3.25 USD" not in page(console, f"/admin/tenants/apikey/{issued.key.pk}/change/")
 
 
+@pytest.mark.contract("CAP-13")
+def test_the_keys_page_shows_what_it_spent_in_each_window(console: Client, tenant: Tenant, issued: IssuedKey) -> None:
+    path = f"/admin/tenants/apikey/{issued.key.pk}/change/"
+    assert amounts(page(console, path)) == [(when, "0.000000") for when in WHEN]
+    spent = spent_around_today(issued.key, today())
+    assert amounts(page(console, path)) == [
+        (when, format_exact_usd(spent[period])) for when, period in zip(WHEN, PERIODS, strict=True)
+    ]
+
+
+WHEN = ("today", "this week", "this month", "ever")
+
+
+def amounts(shown: str) -> list[tuple[str, str]]:
+    return re.findall(r'<dt class="text-subtle">([a-z ]+)</dt><dd class="text-important">([0-9.]+)</dd>', shown)
+
+
 def test_pages_say_that_nothing_is_known_while_money_is_rebuilt(
     console: Client, tenant: Tenant, issued: IssuedKey, valkey: redis.Redis
 ) -> None:
@@ -91,6 +113,7 @@ def test_the_form_shows_what_stands_and_sets_all_four(console: Client, tenant: T
     row = SpendCap.objects.get()
     assert rows.limits_of(row) == {"day": None, "week": 0, "month": 2_500_000, "total": None}
     assert (row.actor, row.revision) == ("operator:ada", 2)
+    assert trail() == ("spend caps set", f"caps of key {issued.key}", "operator:ada", "an agent")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +151,33 @@ def test_who_may_only_read_sees_caps_and_sets_none(client: Client, tenant: Tenan
     assert everything() == before
 
 
+def trail() -> tuple[str, str, str, str]:
+    """The newest line: what was done, to what, by whom and why."""
+    entry = AuditEntry.objects.order_by("-pk")[0]
+    return entry.act, entry.subject, entry.actor, entry.reason
+
+
+def test_the_form_says_that_caps_are_not_in_force_while_money_is_rebuilt(
+    console: Client, tenant: Tenant, issued: IssuedKey, valkey: redis.Redis
+) -> None:
+    path = f"{account(tenant)}set_caps/"
+    assert "in force (revision 1)" in console.post(path, {"day_usd": "1.0000"}, follow=True).content.decode()
+    valkey.delete(keys.EPOCH)
+    assert "not in force yet" in console.post(path, {"day_usd": "2.0000"}, follow=True).content.decode()
+
+
+def printed(*arguments: str, code: int = 0) -> tuple[list[str], str]:
+    """What a person reads: the lines, and the remarks beside them."""
+    out, err = io.StringIO(), io.StringIO()
+    ended = 0
+    try:
+        call_command("caps", *arguments, stdout=out, stderr=err)
+    except SystemExit as exited:
+        ended = int(str(exited.code))
+    assert ended == code
+    return out.getvalue().splitlines(), err.getvalue()
+
+
 def run(*arguments: str, code: int = 0) -> Any:
     out = io.StringIO()
     try:
@@ -163,10 +213,34 @@ def test_the_command_sets_shows_and_clears(tenant: Tenant, issued: IssuedKey) ->
         (str(issued.key), "day", "0.2500"),
         (str(issued.key), "week", "1.2500"),
     ]
+    assert trail() == ("spend caps set", f"caps of key {issued.key}", "command", "an agent")
     rotated = services.rotate_key(key_id=issued.key.key_id, actor="test")
     assert isinstance(rotated, IssuedKey)
     assert run("clear", tenant.pk, *key)["revision"] == 3
     assert run("show", tenant.pk, "--key", str(rotated.key))["caps"] == []
+
+
+@pytest.mark.contract("CAP-04")
+def test_the_command_prints_a_table_that_adds_up_to_the_micro(tenant: Tenant, issued: IssuedKey) -> None:
+    assert printed("show", tenant.pk)[0] == ["no caps"]
+    with_a_cap_half_used(tenant, issued)
+    a_run(tenant, issued.key, 1_001, charge=7, day=today())
+    lines, remarks = printed("show", tenant.pk)
+    tomorrow = f"{today() + timedelta(days=1)}T00:00:00+00:00"
+    assert lines[0].split() == ["window", "limit", "used", "held", "left,", "USD", "resets", "at"]
+    assert lines[1].split()[:7] == [
+        *(tenant.pk, "month", f"{today():%Y-%m}"),
+        *("4.000000", "0.500007", "0.250000", "3.249993"),
+    ]
+    assert lines[2].split() == [
+        *(str(issued.key), "day", today().isoformat()),
+        *("1.000000", "0.500007", "0.250000", "0.249993", tomorrow),
+    ]
+    assert remarks == f"Days end at midnight in UTC; it is {today()} there.\n"
+    assert printed("set", tenant.pk, "--total", "9.0000")[1] == ""
+    assert printed("show", tenant.pk)[0][2].split()[1:] == [
+        *("ever", "9.000000", "0.500007", "0.250000", "8.249993", "never")
+    ]
 
 
 def test_the_command_shows_limits_while_nothing_else_is_known(
@@ -175,7 +249,11 @@ def test_the_command_shows_limits_while_nothing_else_is_known(
     with_a_cap_half_used(tenant, issued)
     valkey.delete(keys.EPOCH)
     assert run("show", tenant.pk, code=3)["caps"] == []
+    lines, remarks = printed("show", tenant.pk, code=3)
+    assert lines == [f"{tenant.pk}: month 4.0000", f"{issued.key}: day 1.0000"]
+    assert "what is used and left is not known now" in remarks
     assert run("set", tenant.pk, "--month", "3.0000")["enforced"] is False
+    assert "not in force yet" in printed("set", tenant.pk, "--month", "2.0000")[1]
 
 
 @pytest.mark.parametrize(
