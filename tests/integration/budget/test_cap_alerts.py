@@ -204,6 +204,18 @@ def test_cap_11_a_new_window_tells_anew_and_one_that_has_ended_not_at_all(spende
     assert told() == [f"{spender.id}:day:{day}:{percent}:1" for day in (today, tomorrow) for percent in (100, 50)]
 
 
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12"])
+def test_cap_11_a_window_ends_at_the_tenants_own_midnight(spender: Spender, zone: str) -> None:
+    """In one of the two zones, whatever time it is, Greenwich has another date."""
+    Tenant.objects.filter(pk=spender.id).update(zone=zone)
+    spender.cap(day=1_000)
+    spender.spend(500, days=-1)
+    assert look().changed == 0, "it has ended there"
+    spender.spend(500)
+    assert look().changed == 1
+    assert told() == [f"{spender.id}:day:{spender.today()}:50:1"]
+
+
 def test_cap_11_a_change_of_the_caps_tells_anew_and_a_refusal_by_the_old_ones_tells_nothing(spender: Spender) -> None:
     spender.cap(total=1_000)
     spender.spend(500)

@@ -1,6 +1,7 @@
 """How a run's end reaches the windows that counted it: in its own date, once, and what goes back goes back there."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,11 @@ from runs.models import Run
 from runs.operators import disputes
 from runs.reads.for_budget import created_at_ms
 from tenants.models import Tenant
+from tests.gear import round_trips
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
-from tests.gear.builders.shop import Shop
-from tests.gear.builders.tenants import a_key
+from tests.gear.builders.shop import Shop, top_up
+from tests.gear.builders.tenants import a_key, a_tenant
 
 pytestmark = pytest.mark.contract("CAP-05", "CAP-08")
 
@@ -143,3 +145,26 @@ def test_cap_08_a_failure_of_ours_returns_what_it_cost(shop: Shop) -> None:
     assert seen(shop).used["day"] > 0, "charged, and the credit on its way"
     entries.replay_pending(limit=10, older_than=timedelta(0))
     assert set(seen(shop).used.values()) == {0}
+
+
+def trips_of_an_end(tenant: Tenant, lineage_id: Any) -> tuple[int, int, int]:
+    """Of a run that its worker has claimed: from the settle to the commit."""
+    run = recovery.at_work(tenant, lineage_id=lineage_id)
+    claimed = transitions.claim_worked(
+        run=run, lease_token=gear.LEASE_TOKEN, token=gear.TOKEN, intent=recovery.completed(run), actor="worker"
+    )
+    gear.won(claimed)
+    claim = Claim.stored(gear.row(run.run_id), actor="worker")
+    with round_trips.counted() as seen:
+        assert isinstance(finish(claim), Committed)
+    return seen.redis, len(seen.sql), seen.sqs
+
+
+@pytest.mark.contract("CAP-14")
+def test_cap_14_a_capped_runs_end_costs_the_trips_and_statements_of_any_other(shop: Shop, tenant: Tenant) -> None:
+    free = a_tenant()
+    top_up(free, 1_000_000)
+    for _ in range(2):  # the scripts are loaded by the first
+        plain, capped = trips_of_an_end(free, None), trips_of_an_end(tenant, shop.issued.key.lineage_id)
+    assert capped == plain == (1, 1, 0)
+    assert seen(shop).used["day"] == 2 * ACTUAL

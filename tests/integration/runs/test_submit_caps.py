@@ -8,16 +8,22 @@ import pytest
 from django.db import connection, connections
 from django.test import Client
 
+from budget import services
 from budget.caps import setting
 from budget.caps.setting import CapsSet
+from budget.outcomes import RunClosed
+from budget.rebuild import rebuild
+from budget.rebuild.rebuild import Rebuilt
 from budget.redis import keys, scripts, view
 from budget.redis.view import SeenCaps
+from dpp_project import clock
 from dpp_project.stores import redis
 from runs import transitions
 from runs.claims import LOST
 from runs.models import Run
-from tenants import authentication, services
-from tenants.models import Tenant
+from tenants import authentication
+from tenants import services as services_of_tenants
+from tenants.models import ApiKey, Tenant
 from tenants.services import IssuedKey
 from tenants.webhooks import reach
 from tenants.webhooks.event_names import EventName
@@ -25,8 +31,8 @@ from tenants.webhooks.models import WebhookMessage
 from tests.gear import round_trips
 from tests.gear.builders import recovery, webhooks
 from tests.gear.builders import runs as gear
-from tests.gear.builders.shop import PRICE_MICROS, Shop, a_body, a_request_key, messages
-from tests.gear.builders.tenants import a_key
+from tests.gear.builders.shop import PRICE_MICROS, Shop, a_body, a_request_key, messages, take_balance_to
+from tests.gear.builders.tenants import a_key, bearer
 
 pytestmark = pytest.mark.contract("CAP-03")
 
@@ -103,6 +109,11 @@ def test_cap_03_a_refusal_by_the_hold_leaves_nothing_either(shop: Shop) -> None:
     assert len(shop.runs()) == 1
     assert messages() == []
     assert shop.redis_keys("idem_lock*") == []
+    (receipt,) = shop.redis_keys("receipt:*")
+    late = services.hold(
+        tenant_id=shop.tenant.pk, run_id=receipt.removeprefix("receipt:"), reserved_micros=100, created_at_ms=1
+    )
+    assert isinstance(late, RunClosed), "a hold that is still on its way to the row that was dropped"
     recovery.law_holds(shop.tenant)
 
 
@@ -112,6 +123,22 @@ def test_cap_03_a_price_above_the_cap_itself_says_so(shop: Shop) -> None:
     assert refused(answer)["scope"] == "tenant"
     assert "more than the tenant's cap of 0.2499 USD a week itself" in answer.json()["detail"]
     shop.nothing_happened()
+
+
+def test_cap_03_a_price_as_high_as_the_cap_is_told_what_is_left_of_it(shop: Shop) -> None:
+    capped(shop, total=PRICE_MICROS)
+    assert shop.submit(at("0.0001")).status_code == 202
+    answer = shop.submit()
+    assert refused(answer)["scope"] == "key"
+    said = "The run may cost 0.2500 USD, and 0.2499 USD are left of the key's cap of 0.2500 USD in total."
+    assert answer.json()["detail"] == said
+
+
+def test_cap_03_the_balance_is_refused_before_a_cap(shop: Shop) -> None:
+    capped(shop, day=1)
+    take_balance_to(shop.tenant, PRICE_MICROS - 1)
+    answer = shop.submit()
+    assert (answer.status_code, answer.json()["reason_code"]) == (402, "BUDGET_DRAINED")
 
 
 def test_cap_03_the_tenant_is_named_before_the_key_and_the_longest_window_first(shop: Shop) -> None:
@@ -138,7 +165,7 @@ def test_cap_14_a_capped_submit_costs_the_trips_and_statements_of_any_other(shop
 
 
 @pytest.mark.contract("CAP-02")
-def test_cap_02_many_at_once_on_one_key_never_pass_its_cap(shop: Shop) -> None:
+def test_cap_02_fifty_at_once_on_one_key_never_pass_its_cap(shop: Shop) -> None:
     """Beside another key of the tenant, which its own cap does not touch."""
     capped(shop, month=7 * PRICE_MICROS + PRICE_MICROS // 2)
     other = Shop(tenant=shop.tenant, issued=a_key(shop.tenant))
@@ -151,14 +178,14 @@ def test_cap_02_many_at_once_on_one_key_never_pass_its_cap(shop: Shop) -> None:
             connections.close_all()
 
     threads = [
-        threading.Thread(target=submit, args=("other" if at % 5 == 0 else "capped", other if at % 5 == 0 else shop))
-        for at in range(25)
+        threading.Thread(target=submit, args=("other" if at % 6 == 0 else "capped", other if at % 6 == 0 else shop))
+        for at in range(60)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(answers) == sorted([("capped", 202)] * 7 + [("capped", 402)] * 13 + [("other", 202)] * 5)
+    assert sorted(answers) == sorted([("capped", 202)] * 7 + [("capped", 402)] * 43 + [("other", 202)] * 10)
     assert seen(shop).counted["month"] == 7 * PRICE_MICROS
     recovery.law_holds(shop.tenant)
 
@@ -167,14 +194,39 @@ def test_cap_02_many_at_once_on_one_key_never_pass_its_cap(shop: Shop) -> None:
 def test_cap_06_a_rotated_key_goes_on_counting_and_a_new_one_begins_anew(shop: Shop) -> None:
     capped(shop, total=2 * PRICE_MICROS)
     assert shop.submit().status_code == 202
-    rotated = services.rotate_key(key_id=shop.issued.key.key_id, actor="test")
+    rotated = services_of_tenants.rotate_key(key_id=shop.issued.key.key_id, actor="test")
     assert isinstance(rotated, IssuedKey)
     assert Shop(shop.tenant, rotated).submit().status_code == 202, "both keys within their grace"
     refused(Shop(shop.tenant, rotated).submit())
     refused(shop.submit())
-    services.revoke_key(key_id=shop.issued.key.key_id, actor="test")
+    services_of_tenants.revoke_key(key_id=shop.issued.key.key_id, actor="test")
     refused(Shop(shop.tenant, rotated).submit())
     assert Shop(shop.tenant, a_key(shop.tenant)).submit().status_code == 202
+
+
+@pytest.mark.contract("CAP-06")
+@pytest.mark.parametrize("how", ["expired", "revoked"])
+def test_cap_06_a_key_that_has_ended_leaves_its_caps_and_what_they_count(shop: Shop, how: str) -> None:
+    """A rebuild counts it, its run goes on counting, and another key still changes its caps."""
+    capped(shop, total=2 * PRICE_MICROS)
+    assert shop.submit().status_code == 202
+    ended, owner = shop.issued.key, Shop(shop.tenant, a_key(shop.tenant))
+    if how == "revoked":
+        services_of_tenants.revoke_key(key_id=ended.key_id, actor="test")
+    else:
+        ApiKey.objects.filter(pk=ended.pk).update(expires_at=clock.now() - timedelta(seconds=1))
+    assert isinstance(rebuild.rebuild_tenant(shop.tenant.pk), Rebuilt)
+    assert (seen(shop).counted["total"], seen(shop).limits["total"]) == (PRICE_MICROS, 2 * PRICE_MICROS)
+    changed = owner.client.put(
+        f"/v1/keys/{ended.pk}/caps",
+        '{"day_usd": "1.0000"}',
+        content_type="application/json",
+        headers=bearer(owner.issued),
+    )
+    assert (changed.status_code, changed.json()["revision"], changed.json()["enforced"]) == (200, 2, True)
+    listed = {key["key_id"]: key for key in owner.get("/v1/keys").json()["keys"]}
+    assert [cap["held_usd_micros"] for cap in listed[str(ended.pk)]["caps"]] == [PRICE_MICROS] * 2
+    recovery.law_holds(shop.tenant)
 
 
 @pytest.mark.contract("CAP-05")
