@@ -213,6 +213,20 @@ def test_a_key_made_without_redis_is_shown_and_its_caps_are_not_called_enforced(
     assert scope_of(tenant, made["lineage_id"]) is None
 
 
+@pytest.mark.contract("CAP-07")
+def test_a_rotation_without_redis_does_not_call_its_caps_enforced(
+    owner: Caller, tenant: Tenant, valkey: redis.Redis
+) -> None:
+    old = a_key(tenant, scopes=NARROW).key
+    limited(tenant, old, day=500_000)
+    valkey.delete(keys.EPOCH)
+    made = owner.ask("POST", f"keys/{old.pk}/rotate", {}, status=201)
+    assert (made["enforced"], made["caps_revision"], made["caps"]["day_usd"]) == (False, 1, "0.5000")
+    rebuild.rebuild_all()
+    again = owner.ask("POST", f"keys/{made['key_id']}/rotate", {}, status=201)
+    assert (again["enforced"], again["lineage_id"]) == (True, str(old.lineage_id))
+
+
 @pytest.mark.parametrize(
     ("body", "field", "said"),
     [

@@ -1,5 +1,6 @@
 """What is counted under caps, from the hold to the commit: held, charged, given back, lost, rebuilt and proved."""
 
+import json
 import uuid
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.core.management import call_command
 
 from budget import entries, ledger, repairs, services
 from budget.caps import setting
@@ -258,19 +260,35 @@ def test_cap_05_a_clock_that_was_set_back_opens_no_window_twice(story: Story, to
     assert (story.seen().day, story.seen().used["day"]) == (unheld[1].day, 0), "a row that may be held is looked at too"
 
 
-@pytest.mark.parametrize("field", ["day used", "month counted", "day limits", "all of it"])
+DRIFTS = [
+    "day used",
+    "week used",
+    "month counted",
+    "total counted",
+    "day limits",
+    "month limits",
+    "revision",
+    "all of it",
+]
+
+
+@pytest.mark.parametrize("field", DRIFTS)
 def test_cap_10_what_drifted_is_found_and_mended(story: Story, field: str) -> None:
     story.settle(story.hold(250_000), 60_000)
     right, client, name = story.seen(), scripts.shared().client, keys.caps(story.tenant_id, str(KEY))
     if field == "all of it":
         client.delete(name)
+        assert story.differences() == [], "caps that were changed just now may be on their way"
         verify_caps_row_is_old(story)
+    elif field == "revision":
+        client.hincrby(name, field, 1)
     else:
         period, four = field.split()
         numbers = str(client.hget(name, four)).split()
         numbers[PERIODS.index(period)] = str(int(numbers[PERIODS.index(period)]) + 1)
         client.hset(name, four, " ".join(numbers))
-    kind = {"day used": "CAP_USED", "day limits": "CAP_LIMITS"}.get(field, "CAP_COUNTED")
+    kinds = {"used": "CAP_USED", "limits": "CAP_LIMITS", "revision": "CAP_LIMITS"}
+    kind = kinds.get(field.rsplit(maxsplit=1)[-1], "CAP_COUNTED")
     found = verify.verify(story.tenant_id).differences
     assert [it.kind for it in found] == [DifferenceKind(kind)]
     assert found[0].where is not None
@@ -278,6 +296,21 @@ def test_cap_10_what_drifted_is_found_and_mended(story: Story, field: str) -> No
     assert verify.verify(story.tenant_id).drift_micros == 0, "the money itself is right"
     assert isinstance(repairs.rebuild_by_hand(story.tenant_id, actor="test"), rebuild.Rebuilt)
     assert (story.seen(), story.differences()) == (right, [])
+
+
+def test_cap_10_the_command_mends_what_is_counted_where_the_balance_is_right(
+    story: Story, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story.settle(story.hold(250_000), 60_000)
+    right = story.seen()
+    scripts.shared().client.hset(keys.caps(story.tenant_id, str(KEY)), "counted", "60001 60000 60000 60000")
+    capsys.readouterr()
+    call_command("money_verify", "--tenant", story.tenant_id, "--law-only", "--repair", "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert [(it["kind"], it["expected_micros"], it["found_micros"], it["where"]) for it in told["repaired"]] == [
+        ("CAP_COUNTED", 60_000, 60_001, f"{KEY}: day")
+    ]
+    assert (told["differs"], told["differences"], story.seen()) == (0, [], right)
 
 
 def test_cap_10_many_scopes_are_compared_in_turns_and_the_balance_is_told_once(
