@@ -45,11 +45,14 @@ def _is_of_postgres(row: SpendCap) -> bool:
     try:
         seen = view.look_at_caps(scripts.shared().client, row.tenant_id, lineage_id)
     except RedisError:
-        seen = None
+        return False
     now = rows.row_of(row.tenant_id, row.lineage_id)
-    if seen is not None and now is not None and seen.revision == now.revision:
-        return dict(seen.limits) == rows.limits_of(now)
-    return seen is not None and now is not None and seen.revision < now.revision
+    if seen is None or now is None:
+        return False
+    for known in (row, now):  # a later change may have been committed meanwhile, and not have come to Redis yet
+        if seen.revision == known.revision:
+            return dict(seen.limits) == rows.limits_of(known)
+    return row.revision < seen.revision < now.revision
 
 
 def _put(row: SpendCap, *, new: bool) -> CapsAnswer:

@@ -127,6 +127,26 @@ def test_a_change_that_postgres_lost_is_not_taken_for_the_next_one(tenant: Tenan
     assert in_redis(tenant).limits == of_limits(day=8)
 
 
+def test_a_lost_change_is_not_called_enforced_though_a_later_one_was_committed(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis has the limits of a change that Postgres lost, under the revision that the next one was given; a third has
+    been committed, and its process is on its way to Redis."""
+    set_caps(tenant, {"day": 5})
+    before = SpendCap.objects.get(tenant=tenant)
+    set_caps(tenant, {"day": 100})
+    before.save()
+    put = enforcing.put_in_force
+
+    def after_a_rivals_commit(row: SpendCap) -> bool:
+        SpendCap.objects.filter(pk=row.pk).update(revision=3, week_usd_micros=9)
+        return put(row)
+
+    monkeypatch.setattr(enforcing, "put_in_force", after_a_rivals_commit)
+    assert set_caps(tenant, {"day": 7}).enforced
+    assert (in_redis(tenant).revision, in_redis(tenant).limits) == (3, of_limits(day=7, week=9))
+
+
 def test_without_redis_it_stands_and_is_not_called_enforced(tenant: Tenant, valkey: redis.Redis) -> None:
     stand(tenant)
     valkey.delete(keys.EPOCH)

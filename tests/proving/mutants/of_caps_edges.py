@@ -43,8 +43,8 @@ MUTANTS: Final = (
     Mutant(
         "caps are called enforced that never came to Redis",
         "budget/caps/enforcing.py",
-        "    return False\n",
-        "    return True\n",
+        "answer=repr(answer))\n    return False\n",
+        "answer=repr(answer))\n    return True\n",
         setting("test_without_redis_it_stands_and_is_not_called_enforced"),
     ),
     Mutant(
