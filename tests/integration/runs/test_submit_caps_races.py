@@ -1,10 +1,13 @@
 """Submits under caps where something came between: a change that died on its way, another key's retry."""
 
+from datetime import timedelta
+
 import pytest
 
 from budget import services
 from budget.redis import keys
 from dpp_project.stores import redis
+from runs import transitions
 from runs.models import Run
 from runs.submit import key_lock
 from tenants import authentication
@@ -13,10 +16,11 @@ from tenants.webhooks import reach
 from tenants.webhooks.event_names import EventName
 from tenants.webhooks.models import WebhookMessage
 from tests.gear.builders import recovery, webhooks
+from tests.gear.builders import runs as gear
 from tests.gear.builders.recovery import Died
 from tests.gear.builders.shop import PRICE_MICROS, Shop, a_request_key
 from tests.gear.builders.tenants import a_key
-from tests.integration.runs.test_submit_caps import capped, refused, seen
+from tests.integration.runs.test_submit_caps import capped, refused, seen, today
 
 pytestmark = pytest.mark.contract("CAP-07")
 
@@ -68,4 +72,21 @@ def test_cap_06_another_keys_retry_counts_where_the_row_does(shop: Shop, monkeyp
     assert refused(other.submit(key=second))["scope"] == "key"
     (told,) = WebhookMessage.objects.filter(event="cap.reached")
     assert told.payload["key"]["key_id"] == str(shop.issued.key.key_id)
+    recovery.law_holds(shop.tenant)
+
+
+@pytest.mark.contract("CAP-05")
+def test_cap_05_a_retry_after_midnight_counts_on_the_date_of_its_row(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database gave it another date when it was accepted than it would give it now."""
+    capped(shop, day=PRICE_MICROS)
+    key = a_request_key()
+    run = dies_before_its_hold(shop, key, monkeypatch)
+    other_day = today(shop) + timedelta(days=1)
+    gear.won(transitions.resume(run_id=run.run_id, version=run.version, actor="test", not_before=other_day))
+    answer = shop.submit(key=key)
+    assert (answer.status_code, answer.json()["run_id"]) == (202, str(run.run_id))
+    assert (gear.row(run.run_id).spend_day, seen(shop).day) == (other_day, other_day)
+    assert refused(shop.submit())["window"] == other_day.isoformat()
     recovery.law_holds(shop.tenant)
