@@ -80,8 +80,15 @@ def test_an_account_shows_the_running_months_usage(console: Client, tenant_id: s
     assert [(pack, total.net_micros) for pack, total in seen.packs] == [("unknown", 13)]
     shown = page(console, path)
     assert f"dpp_{issued.key.prefix} &lt;b&gt;CI&lt;/b&gt;" in shown
-    for amount in ("0.000015", "0.000002", "0.000013", "0.000007"):
-        assert amount in shown
+    told = re.findall(r'<dt class="text-subtle">([^<]+)</dt><dd class="text-important">([^<]+)</dd>', shown)
+    assert told[-5:] == [
+        *(("Net, USD", "0.000013"), ("Charged", "0.000015"), ("Given back", "0.000002")),
+        *(("Runs", "3"), ("Tokens", "0")),
+    ]
+    table = " ".join(re.sub(r"<[^>]*>", " ", shown).split())
+    assert "unknown 0.000013 0.000015 0.000002 3 0" in table
+    assert "no key 0.000006 0.000008 0.000002 2 0" in table
+    assert "0.000012" in shown, "the picture's first day, before what went back"
 
 
 def test_the_first_page_plots_every_tenants_charges_on_their_dates(console: Client, tenant_id: str) -> None:

@@ -25,6 +25,7 @@ from runs.models import Run, RunMetadata
 from tenants import services
 from tenants.models import ApiKey, Tenant
 from tenants.services import IssuedKey
+from tests.gear import source
 from tests.gear.builders.runs import claim_of, claimed, fee, won
 from tests.gear.builders.shop import Shop
 from tests.gear.builders.tenants import a_key, a_tenant
@@ -184,6 +185,8 @@ def test_rows_are_told_apart_by_pack_reason_and_the_newest_key(year: Shop, two_k
     assert (by_key["begins"], by_key["zone"], by_key["by"], by_key["group_by"]) == ("2026-02-26", "UTC", "month", "key")
     harmless = {line["label"] for line in as_csv(year, f"{YEAR}&group_by=key") if line["group"] == second}
     assert harmless == {"'=cmd|' /C calc'!A0"}
+    told = {line["group"]: line["key_id"] for line in as_csv(year, f"{YEAR}&group_by=key")}
+    assert told == {first: str(two_keys[0].key_id), second: str(two_keys[1].key_id), "": ""}
 
 
 TEAMS = ("red", "blue", "red", "=1+1;=2+2")
@@ -363,6 +366,55 @@ def test_focus_rows_add_up_and_hold_every_mandatory_column(year: Shop, two_keys:
         "0",
         f"dpp_{two_keys[0].prefix}",
     )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_cell_of_a_focus_line_is_what_the_docs_say(year: Shop, two_keys: tuple[ApiKey, ApiKey]) -> None:
+    lines = as_csv(year, "from=2026-02-01&to=2026-03-01&by=month", profile="; profile=focus")
+    first, second = two_keys
+    at, of_key = f"dpp_{first.prefix}", {line["x_KeyPrefix"]: line for line in lines}
+    months = dict.fromkeys(("BillingPeriodStart", "ChargePeriodStart"), "2026-02-01T00:00:00Z")
+    months |= dict.fromkeys(("BillingPeriodEnd", "ChargePeriodEnd"), "2026-03-01T00:00:00Z")
+    costs = dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), "0.050000")
+    names = dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), "Decision Pack Platform")
+    assert of_key[at] == {
+        **(months | costs | names),
+        "BillingAccountId": year.tenant.pk,
+        "BillingAccountName": year.tenant.display_name,
+        "BillingCurrency": "USD",
+        "ChargeCategory": "Usage",
+        "ChargeClass": "",
+        "ChargeDescription": "runs of decision that completed",
+        "ChargeFrequency": "Usage-Based",
+        "ConsumedQuantity": "1",
+        "ConsumedUnit": "Runs",
+        "PricingQuantity": "1",
+        "PricingUnit": "Runs",
+        "ServiceCategory": "Other",
+        "ServiceName": "decision",
+        "ServiceSubcategory": "Other (Other)",
+        "Tags": "",
+        "x_KeyId": str(first.key_id),
+        "x_KeyPrefix": at,
+        "x_KeyLabel": first.label or "",
+        "x_Pack": "decision",
+        "x_Reason": "",
+        "x_Tokens": "7",
+    }
+    failed = of_key[f"dpp_{second.prefix}"]
+    assert (failed["BilledCost"], failed["x_Reason"], failed["x_KeyLabel"]) == (
+        *("0.005000", "WORKER_TIMEOUT"),
+        "'=cmd|' /C calc'!A0",
+    )
+    assert failed["ChargeDescription"] == "runs of decision that failed with WORKER_TIMEOUT"
+    of_none = of_key[""]
+    assert (of_none["x_KeyId"], of_none["x_Pack"], of_none["ServiceName"]) == ("", "ocr", "ocr")
+
+
+def test_the_docs_name_every_focus_column_and_no_other() -> None:
+    table = (source.REPOSITORY / "docs/usage.md").read_text(encoding="utf-8").partition("## FOCUS 1.2")[2]
+    first_cells = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    assert sorted(re.findall(r"`(\w+)`", first_cells)) == sorted(focus_rows.COLUMNS)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -16,6 +16,7 @@ AUDIT: Final = "budget/verification/days_audit.py"
 PLAIN_SUM: Final = days("test_what_is_counted_is_the_plain_sum_whenever_it_is_summed_up")
 TOTALS: Final = usage("test_the_totals_are_the_ledgers_in_every_grouping_and_form")
 STANDS: Final = usage("test_a_stream_does_not_change_while_entries_are_added_and_summed_up")
+CELLS: Final = usage("test_every_cell_of_a_focus_line_is_what_the_docs_say")
 WRONG_DAYS: Final = audits("test_days_that_are_not_what_was_summed_up_are_found_and_named")
 
 MUTANTS: Final = (
@@ -155,6 +156,41 @@ MUTANTS: Final = (
         "    if False:\n",
         usage("test_focus_rows_add_up_and_hold_every_mandatory_column"),
     ),
+    Mutant(
+        "FOCUS consumed nothing",
+        "budget/usage/focus_rows.py",
+        '"ConsumedQuantity": runs',
+        '"ConsumedQuantity": 0',
+        CELLS,
+    ),
+    Mutant(
+        "FOCUS counts runs for tokens",
+        "budget/usage/focus_rows.py",
+        '"x_Tokens": tokens',
+        '"x_Tokens": runs',
+        CELLS,
+    ),
+    Mutant(
+        "FOCUS does not say why a run failed",
+        "budget/usage/focus_rows.py",
+        '"x_Reason": row.reason or None',
+        '"x_Reason": None',
+        CELLS,
+    ),
+    Mutant(
+        "FOCUS leaves a column out",
+        "budget/usage/focus_rows.py",
+        '"ChargeDescription", "ChargeFrequency"),',
+        '"ChargeDescription"),',
+        (*CELLS, *usage("test_the_docs_name_every_focus_column_and_no_other")),
+    ),
+    Mutant(
+        "a CSV line does not say whose key it is of",
+        "budget/usage/csv_rows.py",
+        "told = () if key is None else (key.key_id, csv",
+        'told = () if key is None else ("", csv',
+        usage("test_rows_are_told_apart_by_pack_reason_and_the_newest_key"),
+    ),
     # The audit.
     Mutant("days that are wrong are not found", AUDIT, "if weighed != walk.at_sum:", "if False:", WRONG_DAYS),
     Mutant(
@@ -179,6 +215,20 @@ MUTANTS: Final = (
         audits("test_a_place_survives_its_report"),
     ),
     # The console.
+    Mutant(
+        "the account's page shows net for charged",
+        "budget/admin.py",
+        "micros = (total.net_micros, total.charged_micros, total.credited_micros)",
+        "micros = (total.charged_micros, total.net_micros, total.credited_micros)",
+        console("test_an_account_shows_the_running_months_usage"),
+    ),
+    Mutant(
+        "the account's picture leaves out what went back",
+        "budget/admin.py",
+        "charged = [format_plain_usd(total.charged_micros) for",
+        "charged = [format_plain_usd(total.net_micros) for",
+        console("test_an_account_shows_the_running_months_usage"),
+    ),
     Mutant(
         "the account's page shows the dates of the writing",
         "budget/usage/overview.py",
