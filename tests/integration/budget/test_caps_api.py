@@ -23,6 +23,7 @@ from tenants.scopes import TENANT_SCOPES, Scope
 from tenants.services import IssuedKey
 from tests.gear.builders.shop import top_up
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
+from tests.gear.faults import rebuilders
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("CAP-01", "CAP-12")]
 
@@ -197,8 +198,9 @@ def test_a_new_key_begins_at_nothing_under_caps_that_are_in_force_before_it_is_s
         ("tenant", "month", "9.0000"),
         ("key", "day", "0.3000"),
     ]
-    acts = list(AuditEntry.objects.order_by("-pk").values_list("act", flat=True)[:2])
-    assert acts == ["spend caps set", "key issued"]
+    acts = list(AuditEntry.objects.order_by("-pk").values_list("act", "actor", "tenant_id")[:2])
+    by = (f"owner:{owner.issued.key}", tenant.pk)
+    assert acts == [("spend caps set", *by), ("key issued", *by)]
 
 
 @pytest.mark.contract("CAP-07")
@@ -379,6 +381,23 @@ def test_the_budget_shows_each_window_with_a_limit(owner: Caller, tenant: Tenant
         *(90_000, 410_000),
     ]
     assert (total["window"], total["resets_at"]) == ("ever", None)
+
+
+@pytest.mark.contract("CAP-09")
+@pytest.mark.parametrize("path", ["keys", "budget"])
+def test_a_scope_that_is_lost_is_shown_as_unknown_and_never_as_unspent(
+    owner: Caller, tenant: Tenant, path: str
+) -> None:
+    """While another rebuild is at work nobody can count it; then it is counted, and shown."""
+    limited(tenant, owner.issued.key, day=500_000)
+    charged(tenant, owner.issued.key, 300_000, today())
+    scripts.shared().client.delete(keys.caps(tenant.pk, str(owner.issued.key.lineage_id)))
+    with rebuilders.another_at_work():
+        unknown = rebuilders.in_another_session(lambda: owner.ask("GET", path, status=503))
+    assert unknown["reason_code"] == "BUDGET_UNAVAILABLE"
+    seen = owner.ask("GET", path)
+    [cap] = seen["caps"] if path == "budget" else seen["keys"][0]["caps"]
+    assert (cap["used_usd_micros"], cap["left_usd_micros"]) == (300_000, 200_000)
 
 
 @pytest.mark.contract("CAP-04")

@@ -15,7 +15,7 @@ from budget.caps import setting
 from budget.caps.setting import CapsSet
 from budget.models import LedgerEntry
 from budget.outcomes import AskAgain, CapReached, DateBehind, Held, RunClosed, Settled
-from budget.rebuild import rebuild
+from budget.rebuild import rebuild, scopes
 from budget.redis import keys, scripts, view
 from budget.redis.view import SeenCaps, SeenScopes
 from budget.redis.windows import PERIODS, Counted, LeastRevisions
@@ -212,6 +212,19 @@ def test_cap_09_a_lost_scope_is_refused_and_counted_anew(story: Story, how: str,
             break
     assert story.scopes() == counted
     assert isinstance(story.ask(run, 1_000, least=least), Held)
+
+
+def test_cap_09_more_scopes_than_are_counted_at_once_are_all_counted(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scopes, "AT_ONCE", 1)
+    story.settle(story.hold(250_000), 60_000)
+    story.hold(1_000)
+    counted = story.scopes()
+    for key in (None, KEY):
+        story.lose(key)
+    assert isinstance(rebuild.rebuild_tenant(story.tenant_id), rebuild.Rebuilt)
+    assert (story.scopes(), counted[0].counted["day"]) == (counted, 61_000)
 
 
 @pytest.mark.contract("CAP-07")

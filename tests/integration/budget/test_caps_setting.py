@@ -239,6 +239,7 @@ def test_caps_of_a_rotated_key_are_those_of_its_successor(tenant: Tenant) -> Non
     assert not isinstance(rotated, Refusal)
     answer = set_caps(tenant, {"week": 6}, key=rotated.key)
     assert (answer.limits, answer.revision) == (of_limits(day=5, week=6), 2)
+    assert AuditEntry.objects.all()[0].subject == f"caps of key {rotated.key}", "named by the newest of them"
     assert SpendCap.objects.filter(tenant=tenant).count() == 1
 
 

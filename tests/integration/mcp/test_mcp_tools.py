@@ -12,6 +12,7 @@ from runs.models import Run
 from tenants.scopes import Scope
 from tests.gear.builders import recovery, work
 from tests.gear.builders import runs as gear
+from tests.gear.builders.caps import put_in_force
 from tests.gear.builders.mcp_callers import call, content_of, message, post, result_of
 from tests.gear.builders.shop import PRICE_MICROS, RUNS, Shop, a_shop, messages, take_balance_to
 from tests.gear.builders.tenants import a_key, an_operator_key, bearer
@@ -245,6 +246,16 @@ def test_dpp_70_a_refusal_of_the_use_case_is_the_tools_too(shop: Shop) -> None:
     submit(shop, DECISION | {"idempotency_key": "order-0003"})
     content = refusal(submit(shop, DECISION | {"question": "Else?", "idempotency_key": "order-0003"}))
     assert (content["reason_code"], "run_id" in content) == ("IDEMPOTENCY_CONFLICT", True)
+
+
+@pytest.mark.contract("CAP-03")
+def test_cap_03_an_agent_is_told_of_the_cap_as_over_http(shop: Shop) -> None:
+    put_in_force(shop.tenant, limits={"day": PRICE_MICROS - 1})
+    content = refusal(submit(shop))
+    assert content["reason_code"] == "SPEND_CAP_REACHED"
+    assert [content["cap"]] == shop.get("/v1/budget").json()["caps"]
+    assert "0.2499 USD a day itself" in content["detail"]
+    shop.nothing_happened()
 
 
 def test_dpp_82_what_is_in_progress_says_when_to_repeat(shop: Shop) -> None:

@@ -32,6 +32,7 @@ OF_EACH_KEY: Final = account("test_cap_13_keys_show_what_each_spent_in_each_wind
 OF_NO_OTHER: Final = account("test_cap_15_a_key_without_keys_write_is_told_of_no_other_key")
 IN_A_MONTH: Final = account("test_cap_15_usage_shows_a_month_in_numbers_and_as_a_picture")
 FILES: Final = account("test_cap_15_the_files_of_a_month_are_the_apis")
+BARS: Final = In("unit/test_cap_figures")("test_cap_16_a_bar_is_never_longer_than_its_cap")
 UNKNOWN: Final = account("test_cap_16_pages_say_that_nothing_is_known_while_money_is_rebuilt")
 
 MUTANTS: Final = (
@@ -171,11 +172,60 @@ MUTANTS: Final = (
     Mutant(
         "a lost change is called enforced because a later one was committed",
         "budget/caps/enforcing.py",
-        "    for known in (row, now):",
-        "    for known in (now,):",
+        "            return dict(seen.limits) == rows.limits_of(known)",
+        "            return True",
         In("integration/budget/test_caps_setting")(
             "test_a_lost_change_is_not_called_enforced_though_a_later_one_was_committed"
         ),
+    ),
+    Mutant(
+        "a key made by another has no maker in the trail",
+        "budget/api/caps_views.py",
+        "limits={} if body.caps is None else body.caps.changes(),\n            actor=owner_of(request)",
+        'limits={} if body.caps is None else body.caps.changes(),\n            actor="owner:x"',
+        api("test_a_new_key_begins_at_nothing_under_caps_that_are_in_force_before_it_is_shown"),
+    ),
+    Mutant(
+        "a rotated key's caps are named by its oldest key",
+        "budget/caps/rows.py",
+        '.order_by("created_at", "key_id")\n    return {key.lineage_id',
+        '.order_by("-created_at", "key_id")\n    return {key.lineage_id',
+        In("integration/budget/test_caps_setting")("test_caps_of_a_rotated_key_are_those_of_its_successor"),
+    ),
+    Mutant(
+        "a scope that cannot be counted is shown as none",
+        "budget/caps/reading.py",
+        "                return Unavailable(Closed.CAPS)\n    except",
+        "                return {}\n    except",
+        api("test_a_scope_that_is_lost_is_shown_as_unknown_and_never_as_unspent"),
+    ),
+    Mutant(
+        "scopes beyond those counted at once are dropped by a rebuild",
+        "budget/rebuild/scopes.py",
+        "            yield from _items(some)\n            some = []",
+        "            some = []",
+        money("test_cap_09_more_scopes_than_are_counted_at_once_are_all_counted"),
+    ),
+    Mutant(
+        "an agent is refused by a cap that it is not told of",
+        "runs/mcp/tools.py",
+        '("run_id", "cap", "trace_id")',
+        '("run_id", "trace_id")',
+        In("integration/mcp/test_mcp_tools")("test_cap_03_an_agent_is_told_of_the_cap_as_over_http"),
+    ),
+    Mutant(
+        "a bar is longer than its cap",
+        "budget/caps_page.py",
+        "min(WHOLE, max(0, micros) * WHOLE // limit)",
+        "max(0, micros) * WHOLE // limit",
+        BARS,
+    ),
+    Mutant(
+        "a cap that is full is not called so",
+        "budget/caps_page.py",
+        'if self.figures.left_micros == 0 else ""',
+        'if self.figures.left_micros < 0 else ""',
+        BARS,
     ),
     # Verification.
     Mutant(
