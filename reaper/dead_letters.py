@@ -2,7 +2,8 @@
 
     store    one row for each run; a message met again, and another of the same run, find it
     decide   in one transaction with the row's outcome:
-               first letter of a run still queued    mark the run: from now on the requeuer keeps off      REQUEUED
+               first letter of a run still queued    mark the run: the requeuer keeps off, unless it is    REQUEUED
+                                                     kept back and woken later
                another, sent after that mark         claim by compare-and-set: everything goes back        REFUNDED
                another, sent before it               nothing: it says nothing about the requeue            as it was
                run started, ended or unknown         nothing                                               KEPT

@@ -8,7 +8,8 @@ The row is the truth and the message a wake-up, so a message too many does nothi
 row due again 5, 10, then every 20 minutes later.
 
 Late is not lost: as long as a queue holds at least as many messages as rows of its lane are due, workers are merely
-busy, and only rows more than 15 minutes late are sent again. What the dead-letter consumer has marked is its own alone.
+busy, and only rows more than 15 minutes late are sent again. What the dead-letter consumer has marked is its own, until
+it was kept back and woken: then it stands in the line like all others, and has no other message.
 
 Before that, runs are woken that are kept back though their key, or their tenant, has room: the process that made the
 room died first, or an operator raised a tenant's limit.
@@ -28,9 +29,11 @@ from django.db.models.functions import Now
 
 from dpp_project.aws import queue_depth
 from dpp_project.aws.sqs_sender import BATCH
+from dpp_project.constants import RESERVATION_TTL_SECONDS
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from reaper import driver
+from reaper.models import DeadLetter
 from reaper.tally import Tally
 from runs import transitions, turns
 from runs.claims import LOST
@@ -95,10 +98,18 @@ def _to_send() -> Sequence[QuerySet[Run]]:
     An SQS that does not answer ends the pass here, with every row as it was.
     """
     due = for_recovery.send_due()
+    woken = _unless_waiting(_woken_letters(), Lane.RUNS)
     if Lane.EXPRESS.url == Lane.RUNS.url:
-        return [_unless_waiting(due, Lane.RUNS)]
+        return [_unless_waiting(due, Lane.RUNS), woken]
     in_line, express = for_recovery.by_lane(due)
-    return [_unless_waiting(express, Lane.EXPRESS), _unless_waiting(in_line, Lane.RUNS)]
+    return [_unless_waiting(express, Lane.EXPRESS), _unless_waiting(in_line, Lane.RUNS), woken]
+
+
+def _woken_letters() -> QuerySet[Run]:
+    """By their letters, of which there are few: the runs have no index of them. An older letter's run was swept."""
+    since = Now() - timedelta(seconds=2 * RESERVATION_TTL_SECONDS)
+    letters = DeadLetter.objects.filter(outcome=DeadLetter.Outcome.REQUEUED, stored_at__gt=since, of_run__isnull=False)
+    return for_recovery.woken_letters(letters.order_by().values_list("of_run", flat=True))
 
 
 def _unless_waiting(due: QuerySet[Run], lane: Lane) -> QuerySet[Run]:
@@ -118,7 +129,10 @@ def _lanes(some: Sequence[Run]) -> dict[str, Lane]:
 
 def _postponed(tally: Tally, run: Run) -> bool:
     with tally.each(run.run_id):
-        if transitions.postpone_send(run_id=run.run_id, send_count=run.send_count) is not LOST:
+        postponed = transitions.postpone_send(
+            run_id=run.run_id, send_count=run.send_count, dead_lettered_at=run.dead_lettered_at
+        )
+        if postponed is not LOST:
             return True
         tally.lost()
     return False

@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection, transaction
-from django.db.models import BigIntegerField, Case, DateField, DurationField, F, JSONField, Q, When
+from django.db.models import BigIntegerField, Case, DateField, DateTimeField, DurationField, F, JSONField, Q, When
 from django.db.models.functions import Greatest, Least, Now
 
 from budget import ledger
@@ -538,18 +538,21 @@ _POSTPONE_SEND: Final = CompiledUpdate(
         _WAITING,
         run_id=Given("run_id"),
         send_count=Given("send_count"),
-        dead_lettered_at__isnull=True,
         next_send_at__lte=Now(),
-    ),
+    ).filter(Q(dead_lettered_at__isnull=True) | Q(dead_lettered_at=Given("dead_lettered_at", DateTimeField()))),
     send_count=F("send_count") + 1,
     next_send_at=_from_now("send_again"),
 )
 
 
-def postpone_send(*, run_id: uuid.UUID, send_count: int) -> Won | Lost:
-    """The one who wins sends the message again; the next time is further off. `send_count` is what its caller saw."""
+def postpone_send(*, run_id: uuid.UUID, send_count: int, dead_lettered_at: datetime | None = None) -> Won | Lost:
+    """The one who wins sends the message again; the next time is further off. `send_count` is what its caller saw, and
+    `dead_lettered_at`: a message that died meanwhile is the dead-letter consumer's.
+    """
     send_again = timedelta(seconds=timing.send_again_seconds(send_count + 1))
-    return _won(_POSTPONE_SEND(run_id=run_id, send_count=send_count, send_again=send_again))
+    return _won(
+        _POSTPONE_SEND(run_id=run_id, send_count=send_count, dead_lettered_at=dead_lettered_at, send_again=send_again)
+    )
 
 
 _MARK_DEAD_LETTERED: Final = CompiledUpdate(

@@ -79,8 +79,8 @@ def claimed_without_result() -> QuerySet[Run]:
 
 
 def send_due() -> QuerySet[Run]:
-    """The requeuer's: the message may be lost. What the dead-letter consumer has taken is not sent again by this, nor
-    what is kept back: it waits for no message.
+    """The requeuer's: the message may be lost. What the dead-letter consumer has taken is not sent again by this
+    (woken_letters), nor what is kept back: it waits for no message.
     """
     due = Run.objects.filter(WAITS_FOR_WORKER, dead_lettered_at__isnull=True, next_send_at__lte=Now())
     # Each is looked for where its index has it, and not in the whole line: only runs of a key are parked.
@@ -88,6 +88,15 @@ def send_due() -> QuerySet[Run]:
     parked = turns.filter(stands=RunTurn.Stands.PARKED, concurrency_key__isnull=False)
     limited = turns.filter(stands=RunTurn.Stands.LIMITED)
     return due.filter(~Exists(parked), ~Exists(limited)).order_by("next_send_at")
+
+
+def woken_letters(run_ids: QuerySet[Any, Any]) -> QuerySet[Run]:
+    """The requeuer's as well, of runs whose message died: one that was kept back after that, and was woken, stands in
+    the line. Its message is one of all those in the line, and may be lost as they may.
+    """
+    woken = RunTurn.objects.filter(run_id=OuterRef("run_id"), stands=RunTurn.Stands.WAITING)
+    dead = Run.objects.filter(WAITS_FOR_WORKER, dead_lettered_at__isnull=False, run_id__in=run_ids)
+    return dead.filter(Exists(woken), next_send_at__lte=Now()).order_by("next_send_at")
 
 
 def by_lane(due: QuerySet[Run]) -> tuple[QuerySet[Run], QuerySet[Run]]:

@@ -15,12 +15,14 @@ from dpp_project.aws.sqs_sender import Unreachable
 from dpp_project.jobs import registry, runner
 from dpp_project.settings import ENV
 from reaper import requeuer
-from runs import transitions
+from reaper.models import DeadLetter
+from runs import transitions, turns
 from runs.models import Run
 from runs.submit import wake_worker
 from tenants.models import Tenant
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
+from tests.gear.builders.turns import KEY, in_line, stands, start
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-43")]
 
@@ -198,3 +200,30 @@ def test_dpp_43_it_comes_each_minute_and_a_lost_message_is_sent_again_in_the_thi
     run = recovery.queued(tenant)
     assert beat.age_after_passes("requeuer", run, until=messages, within=240) == 165
     assert gear.row(run.run_id).send_count == 1
+
+
+@pytest.mark.contract("DPP-45", "DPP-98")
+def test_dpp_45_a_letters_run_that_was_kept_back_and_woken_is_the_requeuers_again(tenant: Tenant) -> None:
+    """Who wakes it may die before its message, or its message may start another: it waits in the line, like all."""
+    first, dead = in_line(tenant, concurrency_key=KEY), in_line(tenant, concurrency_key=KEY)
+    assert start(first.run_id) is not None
+    a_letter_of(dead)
+    gear.aged(dead, next_send_at=1)
+    assert (stands(dead), recovery.run_loop(requeuer.run_once).changed, messages()) == ("PARKED", 0, [])
+    assert turns.back_in_line(dead.run_id, fair_pass=1)
+    assert recovery.run_loop(requeuer.run_once).changed == 1
+    assert [kwargs["run_id"] for kwargs in messages()] == [str(dead.run_id)]
+    assert due_in(dead, seconds=300)
+
+
+def a_letter_of(run: Run) -> None:
+    gear.won(transitions.mark_dead_lettered(run_id=run.run_id))
+    DeadLetter.objects.create(
+        message_id=str(run.run_id),
+        of_run=run.run_id,
+        run_id=run.run_id,
+        outcome=DeadLetter.Outcome.REQUEUED,
+        size_bytes=2,
+        sha256="0" * 64,
+        receives=3,
+    )
