@@ -26,8 +26,9 @@ from tenants.models import Tenant
 from tests.gear.builders import caps, recovery
 from tests.gear.builders import runs as gear
 from tests.gear.faults import schedules
+from tests.gear.faults.orders import Search, Step, every_order
 from tests.gear.faults.scenes import InstantBox
-from tests.gear.faults.schedules import Stage, Step
+from tests.gear.faults.schedules import Stage
 from tests.proving import proofs
 
 pytestmark = [
@@ -77,12 +78,12 @@ class Bucket:
         self.objects: dict[str, bytes] = {}
 
     def put(self, key: str, content: bytes, *, content_type: str) -> str:
-        schedules.pause(f"put {content_type}")
+        schedules.pause(f"put {content_type}", writes=[key])
         self.objects[key] = content
         return sha256(content).hexdigest()
 
     def head(self, key: str) -> ObjectHead | None:
-        schedules.pause("head")
+        schedules.pause("head", reads=[key])
         return ObjectHead(size=len(self.objects[key]), content_type="") if key in self.objects else None
 
     def read(self, key: str, *, max_bytes: int) -> bytes:
@@ -138,8 +139,10 @@ def ends_once(run: Run) -> int:
     return ended.actual_cost_usd_micros
 
 
-def every_schedule(cast: Sequence[Part], *, preemptions: int, tenant: Tenant, stage: Stage) -> int:
-    """How many there were. After each one the run has ended once and every micro is where it belongs."""
+def every_schedule(cast: Sequence[Part], *, preemptions: int, tenant: Tenant, stage: Stage) -> tuple[int, int]:
+    """How many were played, and how many orders those stand for. After each one the run has ended once and every micro
+    is where it belongs.
+    """
     left = recovery.balance_micros(tenant)
 
     def play(choices: Sequence[int]) -> list[Step]:
@@ -152,17 +155,18 @@ def every_schedule(cast: Sequence[Part], *, preemptions: int, tenant: Tenant, st
 
     for first in range(len(cast)):
         play([first])  # the first time scripts are loaded, and a schedule would not repeat itself
-    count = sum(1 for _ in schedules.explore(play, preemptions=preemptions))
+    search = Search(play, preemptions=preemptions)
+    count = sum(1 for _ in search.plays())
     assert recovery.held_micros(tenant) == {}
     recovery.law_holds(tenant)
-    return count
+    return count, search.orders()
 
 
 @pytest.mark.parametrize("cast", PAIRS, ids=named)
 def test_dpp_37_two_over_one_run_in_every_order_of_one_preemption(
     cast: Sequence[Part], tenant: Tenant, stage: Stage
 ) -> None:
-    count = every_schedule(cast, preemptions=1, tenant=tenant, stage=stage)
+    count, _ = every_schedule(cast, preemptions=1, tenant=tenant, stage=stage)
     assert count > 8
     proofs.report(cases=count)
 
@@ -173,10 +177,35 @@ def test_dpp_37_two_over_one_run_in_every_order_of_one_preemption(
 def test_dpp_37_all_over_one_run_in_every_order_of_three_preemptions(
     cast: Sequence[Part], tenant: Tenant, stage: Stage
 ) -> None:
-    proofs.report(cases=every_schedule(cast, preemptions=3, tenant=tenant, stage=stage))
+    count, orders = every_schedule(cast, preemptions=3, tenant=tenant, stage=stage)
+    proofs.report(cases=count, met={"orders": orders})
 
 
 # A check that cannot fail proves nothing.
+
+
+def test_the_orders_that_are_played_show_what_every_order_shows(tenant: Tenant, stage: Stage) -> None:
+    """Of worker and canceler, so few that all of them can be played as well."""
+    cast, shown = (worker, canceler), list[object]()
+
+    def play(choices: Sequence[int]) -> list[Step]:
+        run = due(tenant)
+        steps = stage.play([partial(part, run) for part in cast], choices)
+        history = RunHistory.objects.filter(run_id=run.run_id).order_by("version").values_list("status", "stage")
+        shown.append((*history, ends_once(run), gear.row(run.run_id).last_actor))
+        return steps
+
+    for first in range(len(cast)):
+        play([first])
+    shown.clear()
+    orders = sum(1 for _ in every_order(play, preemptions=2))
+    all_of_them = set(shown)
+    shown.clear()
+    search = Search(play, preemptions=2)
+    plays = sum(1 for _ in search.plays())
+    assert set(shown) == all_of_them
+    assert len(all_of_them) > 1
+    assert plays < search.orders() == orders
 
 
 def test_a_claim_that_does_not_compare_is_found(tenant: Tenant, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
