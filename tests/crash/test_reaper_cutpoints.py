@@ -33,6 +33,8 @@ __all__ = ["forge", "quick_surroundings", "rich_shop"]
 SPREAD: Final = 36
 """The fast tests strike each action at every thirty-sixth of its requests, each beginning at another."""
 
+CUTS: Final = (Fault.CUT_BEFORE, Fault.CUT_AFTER)
+
 every_situation = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
 
 
@@ -79,10 +81,12 @@ def test_dpp_42_a_request_may_be_an_actions_last(situation: Situation, shop: Sho
 @pytest.mark.timeout(1_200)
 @every_situation
 def test_dpp_42_every_fault_at_every_request_in_every_order(situation: Situation, shop: Shop, forge: Forge) -> None:
+    """Killed before a request leaves what killed after the one before it leaves: nothing reached a service between."""
     count, met = undisturbed(situation, shop, forge), 0
-    for at, fault, order in itertools.product(range(count), Fault, range(len(ORDERS))):
+    strikes = [(0, Fault.KILL_BEFORE), *itertools.product(range(count), [Fault.KILL_AFTER, *CUTS])]
+    for (at, fault), order in itertools.product(strikes, range(len(ORDERS))):
         met += struck(situation, shop, forge, at=at, fault=fault, order=order).struck
-    assert met == count * len(Fault) * len(ORDERS)
+    assert met == len(strikes) * len(ORDERS)
     proofs.report(cases=met)
 
 
