@@ -135,8 +135,8 @@ PROOFS: tuple[Proof, ...] = (
         name="crash",
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
         command=(*WAITING, "tests/crash/test_reaper_cutpoints.py", "tests/crash/test_caps_crashes.py"),
-        least_cases=3_500,
-        measured_seconds=1_075,
+        least_cases=3_300,
+        measured_seconds=960,
     ),
     Proof(
         name="events",
