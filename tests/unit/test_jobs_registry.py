@@ -1,5 +1,6 @@
 """Jobs and retention periods are declared once, where their app is."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -9,6 +10,7 @@ from dpp_project.celery import app
 from dpp_project.jobs import registry
 from dpp_project.jobs.registry import Job, PassReport, UnknownJob
 from dpp_project.lifecycle import jobs as own
+from tests.gear import source
 
 
 def test_the_declared_jobs_are_found_by_name() -> None:
@@ -16,6 +18,23 @@ def test_the_declared_jobs_are_found_by_name() -> None:
     assert list(registry.jobs()) == sorted(registry.jobs())
     with pytest.raises(UnknownJob, match="data_cleanup"):
         registry.job("unheard_of")
+
+
+EVERY = re.compile(r"^\| `([a-z_]+)` \| ([0-9,]+) (s|min|h)\b", re.MULTILINE)
+SECONDS = {"s": 1, "min": 60, "h": 3_600}
+
+
+@pytest.mark.contract("CAP-11")
+def test_the_docs_say_how_often_a_job_comes() -> None:
+    """What comes late is told late: `cap.reached` within 30 seconds is its job's interval."""
+    said: dict[str, int] = {}
+    for page in (source.REPOSITORY / "docs").glob("*.md"):
+        for name, number, unit in EVERY.findall(page.read_text(encoding="utf-8")):
+            said[name] = int(number.replace(",", "")) * SECONDS[unit]
+    found = {name: job.every_seconds for name, job in registry.jobs().items()}
+    assert said == {name: found[name] for name in said}
+    assert len(said) >= 16
+    assert said["cap_alerts"] == 30
 
 
 @pytest.mark.parametrize("wrong", [{"every_seconds": 0}, {"limit": 0}])

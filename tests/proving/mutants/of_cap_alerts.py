@@ -10,6 +10,17 @@ TOLD: Final = "tenants/webhooks/cap_reached.py"
 alerts = In("integration/budget/test_cap_alerts")
 MUTANTS: Final = (
     Mutant(
+        "half a cap is told ten minutes late",
+        "budget/jobs.py",
+        "        name=alerts.JOB,\n"
+        '        summary="Tells the webhooks of tenants where half and four fifths of a spend cap are used.",\n'
+        "        every_seconds=30,\n",
+        "        name=alerts.JOB,\n"
+        '        summary="Tells the webhooks of tenants where half and four fifths of a spend cap are used.",\n'
+        "        every_seconds=600,\n",
+        In("unit/test_jobs_registry")("test_the_docs_say_how_often_a_job_comes"),
+    ),
+    Mutant(
         "what is held is told as used",
         ALERTS,
         "used, held = caps.used[period], caps.counted[period] - caps.used[period]",
