@@ -511,3 +511,32 @@ def test_lif_09_a_later_task_of_the_thread_reads_the_earlier_results(shop: Autom
         shop.event(event_id, thread=thread)
         shop.turn()
     assert [result.data["slept_ms"] for result in shop.results() if result.data] == [3, 3, 5]
+
+
+@pytest.mark.contract("LIF-09")
+def test_lif_09_a_session_log_holds_the_logs_and_what_a_command_wrote(shop: AutomationShop) -> None:
+    shop.rule()
+    shop.event()
+    shop.buy()
+    shop.work()
+    run = Run.objects.get()
+    said = {"data": {"stdout": "out", "stderr": "err", "session_id": "s-1"}, "logs": {"engine": "1"}, "problem": None}
+    storage.shared().put(str(run.result_key), json.dumps(said).encode(), content_type=storage.ENVELOPE_CONTENT_TYPE)
+    logs = {"logs": {"engine": "1"}, "problem": None}
+    run.pack_type = "command"
+    assert ending.answer_of(run).session_log == logs | {"stdout": "out", "stderr": "err"}
+    ending.end_due(limit=10)
+    (result,) = shop.results()
+    assert (result.session_log, result.session_id, result.summary) == (logs, "s-1", "out")
+
+
+@pytest.mark.contract("LIF-09")
+def test_lif_09_a_task_that_failed_keeps_its_last_runs_session_log(shop: AutomationShop) -> None:
+    shop.rule(retries=0)
+    shop.event(payload={"fail": True})
+    shop.turn()
+    shop.turn()
+    (result,) = shop.results()
+    assert (result.outcome, result.run_id) == ("FAILED", Run.objects.get().pk)
+    assert result.session_log is not None
+    assert result.session_log["problem"]["reason_code"] == shop.only_task().reason

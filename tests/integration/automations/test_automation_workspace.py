@@ -11,14 +11,21 @@ import pytest
 from dpp_project import uuid7
 from dpp_project.refusals import Refusal
 from ops.automations.models import AutomationAttempt, AutomationTask
-from ops.automations.tasks import buying, workspace_files
+from ops.automations.tasks import buying, ending, workspace_files
 from ops.automations.tasks.workspace_files import FilesLater
 from ops.workspaces import selectors, using
 from ops.workspaces.remote.server import WorkspaceServer
+from runs.box.box import Box
+from runs.models import Run
+from tenants.models import Tenant
 from tests.gear.builders import automations as gear
+from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop
+from tests.gear.builders.recovery import tenant
+from tests.gear.builders.work import session_box, worker_here
 from tests.gear.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("LIF-09")]
+__all__ = ["session_box", "tenant", "worker_here"]
 
 
 class Home:
@@ -30,6 +37,11 @@ class Home:
     def put_file(self, container_id: str, path: str, content: bytes) -> None:
         assert container_id == "c-1"
         self.files[path] = content
+
+
+@pytest.fixture
+def shop(tenant: Tenant, worker_here: Box) -> AutomationShop:
+    return an_automation_shop(tenant)
 
 
 @pytest.fixture
@@ -92,6 +104,22 @@ def test_lif_09_both_files_stand_there_whole_and_anew_for_each_task(home: Home) 
             "result_path": f".kingdom-results/{task.number}.json",
         }
     assert set(home.files) == {"CLAUDE.md", ".kingdom-task.json"}
+
+
+@pytest.mark.usefixtures("awake")
+def test_lif_09_the_files_are_written_before_each_attempt(home: Home, shop: AutomationShop) -> None:
+    """The attempt before may have changed them."""
+    shop.rule(workspace_id=str(uuid7.new()), context_file="Be brief.", retries=1)
+    shop.event(payload={"fail": True})
+    for attempt in (1, 2):
+        home.files.clear()
+        shop.buy()
+        assert set(home.files) == {"CLAUDE.md", ".kingdom-task.json"}
+        assert Run.objects.count() == attempt
+        shop.work()
+        ending.end_due(limit=10)
+    shop.buy()
+    assert shop.only_task().outcome == "FAILED"
 
 
 def test_lif_09_a_workspace_that_sleeps_or_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

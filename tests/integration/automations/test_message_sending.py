@@ -11,6 +11,8 @@ from django.db.models import F
 from django.db.models.functions import Now
 from standardwebhooks import Webhook
 
+from dpp_project.process_env import ENV
+from dpp_project.stores.postgres import database_now
 from ops.automations.messages import message_steps, sending, slack
 from ops.automations.messages.sending import CHANNELS, MessageSender
 from ops.automations.models import (
@@ -20,6 +22,7 @@ from ops.automations.models import (
     AwaitedAnswer,
     ThreadMapping,
 )
+from ops.automations.notify import telling
 from ops.automations.states import MessageChannel, MessageKind, MessageStatus
 from tenants.webhooks.dispatch import delivery
 from tests.gear.builders import automations as gear
@@ -276,8 +279,28 @@ def test_lif_11_what_has_not_arrived_after_24_hours_has_failed_and_is_told(
         "not sent within 24 hours: account_inactive",
     )
     assert after.ended_at is not None
-    assert timedelta(hours=23) < after.ended_at - after.created_at < timedelta(hours=50)
     assert any("a message was not sent" in str(record.msg) for record in caplog.records)
+
+
+@pytest.mark.parametrize("mishap", [refuses(401), refuses(500)], ids=["certain", "unclear"])
+@pytest.mark.contract("LIF-02")
+def test_lif_02_a_message_has_24_hours_and_its_end_is_said_to_the_platform(
+    world: World, mishap: Mishap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "ENV", ENV.model_copy(update={"DPP_AUTOMATIONS_NOTIFY": "webhook:crm"}))
+    a_slack()
+    one = a_message()
+    for hours, status in ((23.9, MessageStatus.PENDING), (24.0, MessageStatus.FAILED)):
+        (held,) = message_steps.claim(channels=CHANNELS, limit=5)
+        held.message.created_at = database_now() - timedelta(hours=hours)
+        world.slack.befalls(mishap, at="/")
+        MessageSender(world.outside).send(held, until=time.monotonic() + 50)
+        assert message(one).status == status
+        assert AutomationMessage.objects.filter(kind="ALARM").count() == (status == MessageStatus.FAILED)
+        waits(4_000)
+    said = AutomationMessage.objects.get(kind="ALARM")
+    assert (said.channel, said.target, said.key) == ("webhook", "crm", f"not-sent:{one.pk}")
+    assert said.body.startswith(f"{one.number} to slack {one.target} was not sent: ")
 
 
 def test_lif_11_a_target_that_names_no_source_waits_for_a_person(world: World) -> None:

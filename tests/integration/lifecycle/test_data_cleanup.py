@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from dpp_project.clock import FixedClock
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.lifecycle import alarming, cleaning, clearing
+from dpp_project.lifecycle.clearing import ClearedBatch
 from dpp_project.lifecycle.metrics import collect_alarms, collect_cleanup
 from dpp_project.lifecycle.models import Alarm, CleanupStep, DataCleanup
 from dpp_project.outbox.models import OutboxMessage, ProcessedMessage
@@ -143,6 +145,27 @@ def test_lif_04_a_pass_ends_at_its_deadline_or_limit_and_the_next_goes_on(
     assert DataCleanup.objects.get().ended_at is None
     assert (tick().changed, left()) == (13, 0)
     assert DataCleanup.objects.get().ended_at is not None
+
+
+def test_lif_04_a_batch_is_as_large_as_its_time_allows(one_kind: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No statement beyond 200 ms: a slow one makes the next smaller, and each leaves the disk to others for a while."""
+    sizes, rests, now = list[int](), list[float](), [0.0]
+    took = iter([0.001] * 6 + [0.6, 6.0, 60.0, 0.06])
+
+    def cleared(*_: Any, size: int, **__: Any) -> ClearedBatch:
+        sizes.append(size)
+        seconds = next(took, None)
+        now[0] += seconds or 0.0
+        return ClearedBatch() if seconds is None else ClearedBatch(watermark=["1"])
+
+    monkeypatch.setattr(clearing, "clear_batch", cleared)
+    monkeypatch.setattr(cleaning, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=rests.append))
+    (kind,) = cleaning.clearings().values()
+    running = cleaning._Pass(10**6)
+    at = time_source.now()
+    assert len(list(cleaning._batches(running, kind, at=at, after=None, noted=None))) == 11
+    assert sizes == [200, 400, 800, 1_600, 3_200, 5_000, 5_000, 500, 20, 20, 20]
+    assert rests[6:] == pytest.approx([0.12, 1.2, 12.0, 0.012])
 
 
 def test_lif_04_two_at_once_delete_each_row_once_and_count_it_once(clock: FixedClock, one_kind: None) -> None:
@@ -314,6 +337,9 @@ def test_lif_04_the_console_shows_cleanups_and_alarms(clock: FixedClock, one_kin
     page = console.get("/admin/").content.decode()
     assert "Daily cleanup" in page
     assert "2026-03-01" in page
+    CleanupStep.objects.update(bytes_deleted=700, table_bytes_before=5_000, table_bytes_after=4_900)
+    step = CleanupStep.objects.get()
+    assert (step.bytes_deleted, step.bytes_returned) == (700, 100), "Postgres keeps the room for the table"
     for path in ("alarm/", "datacleanup/", "cleanupstep/"):
         assert console.get(f"/admin/lifecycle/{path}").status_code == 200
 

@@ -22,6 +22,7 @@ github = In("integration/automations/test_source_github")
 jira = In("integration/automations/test_source_jira")
 polling = In("integration/automations/test_source_polling")
 hooks = In("integration/automations/test_signed_hooks")
+edges = In("integration/automations/test_automation_edges")
 sending = In("integration/automations/test_message_sending")
 
 MUTANTS: Final = (
@@ -190,6 +191,34 @@ MUTANTS: Final = (
         '.replace("<", "&lt;")',
         "",
         sending("test_lif_11_a_strangers_words_call_no_channel"),
+    ),
+    Mutant(
+        "a message is tried for two days",
+        SENDING,
+        "GIVEN_UP_AFTER: Final = timedelta(hours=24)",
+        "GIVEN_UP_AFTER: Final = timedelta(hours=48)",
+        sending("test_lif_02_a_message_has_24_hours_and_its_end_is_said_to_the_platform"),
+    ),
+    Mutant(
+        "what may have arrived is looked up for ever",
+        SENDING,
+        "        case NotSent(why) | Unclear(why) if left <= 0:",
+        "        case NotSent(why) if left <= 0:",
+        sending("test_lif_02_a_message_has_24_hours_and_its_end_is_said_to_the_platform"),
+    ),
+    Mutant(
+        "the end of a message is said to nobody",
+        SENDING,
+        "        if not isinstance(outcome, ThreadGone) and message.kind",
+        "        if isinstance(outcome, ThreadGone) and message.kind",
+        sending("test_lif_02_a_message_has_24_hours_and_its_end_is_said_to_the_platform"),
+    ),
+    Mutant(
+        "a message is marked by a sender that lost it",
+        STEPS,
+        "pk=held.message.pk, lease_owner=held.owner, status",
+        "pk=held.message.pk, status",
+        edges("test_lif_02_a_message_is_marked_by_the_holder_of_its_lease_alone"),
     ),
     Mutant(
         "a target that hangs has all claims",

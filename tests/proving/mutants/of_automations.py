@@ -4,16 +4,22 @@ from typing import Final
 
 from tests.proving.mutants.mutant import In, Mutant
 
+TRANSITIONS: Final = "ops/automations/transitions.py"
+RETENTION: Final = "ops/automations/retention.py"
+
 chain = In("integration/automations/test_automation_chain")
+edges = In("integration/automations/test_automation_edges")
 deleted = In("integration/automations/test_deleted_runs")
 emitting = In("integration/automations/test_automation_emitting")
 faults = In("integration/automations/test_automation_faults")
 filters = In("integration/automations/test_automation_filters")
 refusals = In("integration/automations/test_automation_refusals")
+retention = In("integration/automations/test_automation_retention")
 rivals = In("race/test_automation_rivals")
 rules = In("integration/automations/test_automation_rules")
 sources = In("integration/automations/test_source_api")
 templates = In("unit/test_automation_templates")
+workspace = In("integration/automations/test_automation_workspace")
 RULES_OF_THE_HOUSE: Final = In("unit/test_house_rules")("test_no_log_call_fails")
 
 MUTANTS: Final = (
@@ -296,6 +302,90 @@ MUTANTS: Final = (
         "            unavailable_since=None,\n",
         "",
         faults("test_lif_02_an_attempt_that_failed_for_a_day_behind_its_purchase_has_its_run"),
+    ),
+    Mutant(
+        "an event that moved is dispatched by what was read before",
+        TRANSITIONS,
+        "version=version, status=EventStatus.PENDING).update(\n            status=EventStatus.DISPATCHED",
+        "status=EventStatus.PENDING).update(\n            status=EventStatus.DISPATCHED",
+        edges("test_lif_02_a_row_that_moved_is_not_moved_by_what_was_read_before"),
+    ),
+    Mutant(
+        "an event that moved is ended by what was read before",
+        TRANSITIONS,
+        "filter(pk=event_pk, version=version).exclude(",
+        "filter(pk=event_pk).exclude(",
+        edges("test_lif_02_a_row_that_moved_is_not_moved_by_what_was_read_before"),
+    ),
+    Mutant(
+        "a task that moved is begun by what was read before",
+        TRANSITIONS,
+        "filter(pk=task_id, version=version, status=TaskStatus.PENDING)",
+        "filter(pk=task_id, status=TaskStatus.PENDING)",
+        edges("test_lif_02_a_row_that_moved_is_not_moved_by_what_was_read_before"),
+    ),
+    Mutant(
+        "a task that moved has its next attempt by what was read before",
+        TRANSITIONS,
+        "pk=task_id, version=version, status=TaskStatus.IN_PROGRESS, attempts=attempt - 1",
+        "pk=task_id, status=TaskStatus.IN_PROGRESS, attempts=attempt - 1",
+        edges("test_lif_02_a_next_attempt_begins_once_and_behind_the_one_before"),
+    ),
+    Mutant(
+        "an attempt has two submitters",
+        TRANSITIONS,
+        "filter(free, pk=attempt_pk, status",
+        "filter(pk=attempt_pk, status",
+        edges("test_lif_02_an_attempt_has_one_submitter_one_run_and_one_charge"),
+    ),
+    Mutant(
+        "what a later task may read of earlier ones is not there",
+        "ops/automations/tasks/dispatching.py",
+        'roots["earlier"] = [_as_memory(one) for one in',
+        'roots["earlier"] = [] and [_as_memory(one) for one in',
+        chain("test_lif_09_a_later_task_of_the_thread_reads_the_earlier_results"),
+    ),
+    Mutant(
+        "a task goes while its run goes on",
+        RETENTION,
+        "ended.filter(~_untold(), ~_awaited(), ~Exists(at_work))",
+        "ended.filter(~_untold(), ~_awaited())",
+        retention("test_lif_04_a_task_whose_run_goes_on_stays_with_its_event"),
+    ),
+    Mutant(
+        "an event goes by when it was seen",
+        RETENTION,
+        "status=EventStatus.COMPLETED, completed_at__lt=cutoff",
+        "status=EventStatus.COMPLETED, seen_at__lt=cutoff",
+        retention("test_lif_04_days_count_from_the_end_and_not_from_the_begin"),
+    ),
+    Mutant(
+        "a message that failed stays for ever",
+        RETENTION,
+        "AutomationMessage.objects.exclude(status=MessageStatus.PENDING)",
+        "AutomationMessage.objects.filter(status=MessageStatus.SENT)",
+        retention("test_lif_03_forty_days_leave_what_the_table_says"),
+    ),
+    Mutant(
+        "an attempt finds in its workspace what the one before left",
+        "ops/automations/tasks/buying.py",
+        "    if task.workspace_id is not None:\n        written",
+        "    if task.workspace_id is not None and attempt.attempt == 1:\n        written",
+        workspace("test_lif_09_the_files_are_written_before_each_attempt"),
+    ),
+    Mutant(
+        "what a command wrote is no part of its session log",
+        "ops/automations/tasks/ending.py",
+        '    if run.pack_type == "command" and isinstance(data, dict):\n',
+        '    if run.pack_type != "command" and isinstance(data, dict):\n',
+        chain("test_lif_09_a_session_log_holds_the_logs_and_what_a_command_wrote"),
+    ),
+    Mutant(
+        "a task that failed has no session log",
+        "ops/automations/tasks/ending.py",
+        "            answer = answer_of(run)\n        except",
+        "            answer = RunAnswer()\n        except",
+        chain("test_lif_09_a_task_that_failed_keeps_its_last_runs_session_log"),
     ),
     Mutant(
         "a source's secret is shown again",

@@ -10,6 +10,7 @@ ROTATION: Final = "dpp_project/lifecycle/log_rotation.py"
 
 cleanup = In("integration/lifecycle/test_data_cleanup")
 rotation = In("integration/lifecycle/test_log_rotation")
+services = In("integration/lifecycle/test_log_services")
 days = In("unit/test_cleanup_days")
 heartbeats = In("integration/platform/test_heartbeats")
 
@@ -76,6 +77,27 @@ MUTANTS: Final = (
         "        if self._is_elsewhere():\n",
         "        if self._identity is None:\n",
         rotation("test_lif_07_after_a_rename_the_next_line_is_in_a_new_file"),
+    ),
+    Mutant(
+        "a host of workers alone rotates nothing",
+        "dpp_project/celery.py",
+        "    care.start()\n",
+        "",
+        services("test_lif_07_a_host_without_an_api_rotates_its_logs_too[worker]"),
+    ),
+    Mutant(
+        "what is deleted counts as given back to the disk",
+        "dpp_project/lifecycle/models.py",
+        "max(0, self.table_bytes_before - self.table_bytes_after)",
+        "self.bytes_deleted",
+        cleanup("test_lif_04_the_console_shows_cleanups_and_alarms"),
+    ),
+    Mutant(
+        "a batch grows whatever the last one took",
+        CLEANING,
+        "min(BATCH_MAX, size * 2, round(size * STATEMENT_SECONDS / max(took, 1e-4)))",
+        "min(BATCH_MAX, size * 2)",
+        cleanup("test_lif_04_a_batch_is_as_large_as_its_time_allows"),
     ),
     Mutant(
         "a loop that hangs looks well",
