@@ -1,4 +1,8 @@
-"""The line that runs wait in: a row for each that has a turn, and for each of a key until it has ended."""
+"""The line that runs wait in: a row for each that has a turn, and for each of a key until it has ended.
+
+A turn waits from the hold on, so that the line is read by itself: the first of it can start. A turn is LIMITED while its
+tenant has as many at work as it may.
+"""
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -16,9 +20,11 @@ BEGIN
     ELSIF NEW.finalize_stage IS NULL AND NEW.status = 'PROCESSING' THEN
         DELETE FROM run_turns WHERE run_id = NEW.run_id AND concurrency_key IS NULL;
         UPDATE run_turns SET stands = 'AT_WORK' WHERE run_id = NEW.run_id;
-    ELSIF NEW.dead_lettered_at IS NOT NULL THEN
+    ELSIF NEW.dead_lettered_at IS NOT NULL AND NEW.status = 'QUEUED' THEN
         DELETE FROM run_turns WHERE run_id = NEW.run_id AND concurrency_key IS NULL;
         UPDATE run_turns SET stands = 'PARKED' WHERE run_id = NEW.run_id;
+    ELSIF NEW.money_state = 'RESERVED' AND OLD.money_state = 'NONE' THEN
+        UPDATE run_turns SET stands = 'WAITING' WHERE run_id = NEW.run_id AND stands = 'UNHELD';
     END IF;
     RETURN NULL;
 END
@@ -27,7 +33,7 @@ $$
 FOLLOW_TRIGGER = """
 CREATE TRIGGER run_turns_follow_the_run AFTER UPDATE ON runs FOR EACH ROW
     WHEN (NEW.status <> OLD.status OR NEW.finalize_stage IS DISTINCT FROM OLD.finalize_stage
-          OR NEW.dead_lettered_at IS DISTINCT FROM OLD.dead_lettered_at)
+          OR NEW.money_state <> OLD.money_state OR NEW.dead_lettered_at IS DISTINCT FROM OLD.dead_lettered_at)
     EXECUTE FUNCTION run_turns_follow_the_run()
 """
 
@@ -57,8 +63,14 @@ class Migration(migrations.Migration):
                 (
                     "stands",
                     models.TextField(
-                        choices=[("WAITING", "Waiting"), ("PARKED", "Parked"), ("AT_WORK", "At Work")],
-                        db_default="WAITING",
+                        choices=[
+                            ("UNHELD", "Unheld"),
+                            ("WAITING", "Waiting"),
+                            ("PARKED", "Parked"),
+                            ("LIMITED", "Limited"),
+                            ("AT_WORK", "At Work"),
+                        ],
+                        db_default="UNHELD",
                     ),
                 ),
                 (
@@ -96,6 +108,13 @@ class Migration(migrations.Migration):
                         name="idx_run_turns_of_key",
                         condition=models.Q(("concurrency_key__isnull", False)),
                     ),
+                    models.Index(
+                        models.F("tenant"),
+                        models.OrderBy(models.F("priority"), descending=True),
+                        models.F("run"),
+                        name="idx_run_turns_limited",
+                        condition=models.Q(("stands", "LIMITED")),
+                    ),
                 ],
                 "constraints": [
                     models.CheckConstraint(
@@ -110,12 +129,14 @@ class Migration(migrations.Migration):
                         name="run_turns_concurrency_key_form",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("stands__in", ["AT_WORK", "PARKED", "WAITING"])),
+                        condition=models.Q(("stands__in", ["AT_WORK", "LIMITED", "PARKED", "UNHELD", "WAITING"])),
                         name="run_turns_stands_known",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(
-                            ("stands", "WAITING"), ("concurrency_key__isnull", False), _connector="OR"
+                            ("stands__in", ["UNHELD", "WAITING", "LIMITED"]),
+                            ("concurrency_key__isnull", False),
+                            _connector="OR",
                         ),
                         name="run_turns_only_keys_are_parked",
                     ),

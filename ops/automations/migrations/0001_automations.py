@@ -112,6 +112,7 @@ class Migration(migrations.Migration):
                 ('version', models.BigIntegerField(db_default=0, default=0)),
                 ('rule', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='automations.automationrule')),
                 ('source', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='automations.automationsource')),
+                ('faults', models.PositiveSmallIntegerField(db_default=0, default=0)),
             ],
             options={
                 'db_table': 'automation_event',
@@ -146,6 +147,7 @@ class Migration(migrations.Migration):
                 ('event', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='task', to='automations.automationevent')),
                 ('resumes', models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='resumed_by', to='automations.automationtask')),
                 ('rule', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='tasks', to='automations.automationrule')),
+                ('faults', models.PositiveSmallIntegerField(db_default=0, default=0)),
             ],
             options={
                 'db_table': 'automation_task',
@@ -169,6 +171,8 @@ class Migration(migrations.Migration):
                 ('accepted_at', models.DateTimeField(null=True)),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('task', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='tries', to='automations.automationtask')),
+                ('unavailable_since', models.DateTimeField(null=True)),
+                ('unclear', models.BooleanField(db_default=False, default=False)),
             ],
             options={
                 'db_table': 'automation_attempt',
@@ -378,6 +382,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='automationevent',
             index=models.Index(fields=['source', '-event_pk'], name='idx_automation_event_source'),
+        ),
+        migrations.AddIndex(
+            model_name='automationevent',
+            index=models.Index(condition=models.Q(('status', 'PENDING'), ('waits_for', '')), fields=['next_try_at', 'event_pk'], name='idx_automation_event_new'),
+        ),
+        migrations.AddIndex(
+            model_name='automationevent',
+            index=models.Index(condition=models.Q(('status', 'PENDING'), models.Q(('waits_for', ''), _negated=True)), fields=['rule', 'event_pk'], name='idx_automation_event_held'),
         ),
         migrations.AddConstraint(
             model_name='automationevent',

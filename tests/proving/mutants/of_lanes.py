@@ -214,7 +214,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a key has room while a run of it that died once is being finished",
-        "runs/migrations/0012_turns_of_held_runs.py",
+        "runs/migrations/0008_run_turns.py",
         "    ELSIF NEW.dead_lettered_at IS NOT NULL AND NEW.status = 'QUEUED' THEN\n",
         "    ELSIF NEW.dead_lettered_at IS NOT NULL THEN\n",
         line("test_dpp_98_a_letters_run_is_at_work_under_its_key_until_it_has_ended"),
