@@ -1,4 +1,4 @@
-"""Select, claim, finish: the way of every loop over runs.
+"""Select, claim, finish: the way of every loop over rows.
 
     rows          all that is due, the oldest first, by keyset: each row once, so that one which stays due is no endless
                   loop, until none is left, the limit is reached or the pass's deadline comes. Rows that failed before
@@ -23,53 +23,54 @@ from runs.finish import finalization
 from runs.finish.finalization import Unfinished
 from runs.models import Run
 from runs.reads import for_recovery
+from runs.reads.for_recovery import Row
 
 FAILED_AGAIN_MAX: Final = 100
 
 
-def rows_left_behind(tally: Tally, *dues: QuerySet[Run]) -> Iterator[Run]:
+def rows_left_behind(tally: Tally, *dues: QuerySet[Row]) -> Iterator[Row]:
     """Of each of `dues` in turn what has not failed before, and only then what has.
 
     Where S3 is away, the rows of the due that needs it are left, and failed rows of those before it tried all the same.
     """
     failed = tally.failed_before()
-    failed_of: list[tuple[QuerySet[Run], list[Hashable]]] = []
+    failed_of: list[tuple[QuerySet[Row], list[Hashable]]] = []
     for due in dues:
         met = yield from _not_failed_before(tally, due, frozenset(failed))
         if met is not None:
-            failed_of.append((due, [run_id for run_id in failed if run_id in met]))
+            failed_of.append((due, [key for key in failed if key in met]))
         elif not tally.s3_is_away:
             return
-    for due, run_ids in failed_of:
-        yield from _tried_again(tally, due, run_ids)
+    for due, keys in failed_of:
+        yield from _tried_again(tally, due, keys)
 
 
 def _not_failed_before(
-    tally: Tally, due: QuerySet[Run], failed: Collection[Hashable]
-) -> Generator[Run, None, set[Hashable] | None]:
+    tally: Tally, due: QuerySet[Row], failed: Collection[Hashable]
+) -> Generator[Row, None, set[Hashable] | None]:
     """Answers the failed rows it met on the way; None where it could not go through to the end."""
     met: set[Hashable] = set()
     for batch in for_recovery.batches(due):
-        for run in batch:
-            if run.run_id in failed:
-                met.add(run.run_id)
+        for row in batch:
+            if row.pk in failed:
+                met.add(row.pk)
             elif tally.s3_is_away or not tally.goes_on():
                 return None
             else:
-                yield run
+                yield row
     return None if tally.s3_is_away else met
 
 
-def _tried_again(tally: Tally, due: QuerySet[Run], run_ids: Sequence[Hashable]) -> Iterator[Run]:
+def _tried_again(tally: Tally, due: QuerySet[Row], keys: Sequence[Hashable]) -> Iterator[Row]:
     errors, away = tally.errors, tally.s3_is_away
-    for start in range(0, len(run_ids), for_recovery.BATCH):
-        some = run_ids[start : start + for_recovery.BATCH]
-        found: dict[Hashable, Run] = {run.run_id: run for run in due.filter(pk__in=map(str, some))}
-        for run_id in some:
+    for start in range(0, len(keys), for_recovery.BATCH):
+        some = keys[start : start + for_recovery.BATCH]
+        found: dict[Hashable, Row] = {row.pk: row for row in due.filter(pk__in=map(str, some))}
+        for key in some:
             if tally.s3_is_away != away or not tally.goes_on() or tally.errors - errors >= FAILED_AGAIN_MAX:
                 return
-            if run_id in found:
-                yield found[run_id]
+            if key in found:
+                yield found[key]
 
 
 def finish_each(tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: QuerySet[Run]) -> None:

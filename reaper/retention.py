@@ -7,19 +7,21 @@ In this order: a death in between leaves a row whose result is gone, which the o
 since that goes by the clock; the next pass deletes nothing and expires it. The bucket's own lifecycle is the second
 lock. The ledger keeps its entries for ever.
 
-An object that S3 refuses to delete is its run's alone: the run is skipped and shown, the others expire. Where S3 does
-not answer at all, no further run is asked about until the next pass.
+An object that S3 refuses to delete is its row's alone: the run, or the upload, is skipped and shown, the others go.
+Where S3 does not answer at all, no further row is asked about until the next pass, which begins with the others: an
+object that S3 never answers for stops neither runs nor uploads.
 """
 
-from datetime import datetime
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.jobs.registry import PassReport
 from dpp_project.retention import DataKind
+from dpp_project.stores.postgres import database_now
 from reaper import driver
 from reaper.models import DeadLetter
 from reaper.tally import Tally
@@ -32,7 +34,6 @@ from runs.states import Status
 
 ACTOR: Final = "retention"
 LETTERS_AT_ONCE: Final = 1_000
-ROOMS_AT_ONCE: Final = 200
 
 KINDS = (
     DataKind(
@@ -57,13 +58,24 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     tally = Tally(ACTOR, limit=limit)
     with tally.each("dead letters", seen=0):
         _forget_letters(tally, now=now)
-    for run in driver.rows_left_behind(tally, for_recovery.old_tombstones(), for_recovery.past_retention()):
-        with tally.each(run.run_id):
-            if run.status == Status.EXPIRED:
-                _forget(tally, run)
-            else:
-                _expire(tally, run)
-    _see_to_uploads(tally)
+    old = database_now() - timedelta(days=RETENTION_DAYS)
+    dues: tuple[QuerySet[Any], ...] = (
+        for_recovery.old_tombstones(),
+        for_recovery.past_retention(),
+        uploads.uploads_past_retention(),
+        uploads.unseen_uploads(),
+    )
+    for row in driver.rows_left_behind(tally, *dues):
+        with tally.each(row.pk):
+            match row:
+                case UploadRoom() if row.created_at < old:
+                    _delete_upload(tally, row)
+                case UploadRoom():
+                    _look_for_upload(tally, row)
+                case Run(status=Status.EXPIRED):
+                    _forget(tally, row)
+                case Run():
+                    _expire(tally, row)
     return tally.report()
 
 
@@ -108,30 +120,6 @@ def _expire(tally: Tally, run: Run) -> None:
     tally.changed += 1
     tally.noted["expired"] += 1
     tally.noted["objects deleted"] += objects
-
-
-def _see_to_uploads(tally: Tally) -> None:
-    """Old files go with their room, and room that no file came into is given back. Each once in a pass."""
-    for due, see_to in (
-        (uploads.uploads_past_retention(), _delete_upload),
-        (uploads.unseen_uploads(), _look_for_upload),
-    ):
-        last: UploadRoom | None = None
-        while not tally.s3_is_away and tally.goes_on():
-            after = due if last is None else due.filter(_after(last))
-            some = list(after[: tally.room(ROOMS_AT_ONCE)])
-            if not some:
-                break
-            last = some[-1]
-            for room in some:
-                if tally.s3_is_away or not tally.goes_on():
-                    return
-                with tally.each(room.upload_id):
-                    see_to(tally, room)
-
-
-def _after(room: UploadRoom) -> Q:
-    return Q(created_at__gt=room.created_at) | Q(created_at=room.created_at, pk__gt=room.pk)
 
 
 def _delete_upload(tally: Tally, room: UploadRoom) -> None:

@@ -32,7 +32,7 @@ def outages_told_apart() -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        if _is_of_every_object(error):
+        if is_of_every_object(error):
             raise StorageAway from error
         raise
     except (BotoCoreError, OSError) as error:
@@ -48,7 +48,8 @@ def s3_error_word(error: Exception) -> str:
     return type(error).__name__
 
 
-def _is_of_every_object(error: ClientError) -> bool:
+def is_of_every_object(error: ClientError) -> bool:
+    """The other answers are about the one object that was asked for."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     about_the_bucket = error.operation_name == "HeadBucket"
     code = error.response.get("Error", {}).get("Code", "")

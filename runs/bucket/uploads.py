@@ -107,9 +107,10 @@ def room_bytes() -> int:
 
 
 def unseen_uploads() -> QuerySet[UploadRoom]:
-    """Rooms whose address has ended, and that nobody has looked into since."""
-    ended = Now() - timedelta(seconds=UNUSED_AFTER_SECONDS)
-    return UploadRoom.objects.filter(was_seen=False, created_at__lt=ended).order_by("created_at", "pk")
+    """Rooms whose address has ended and that retention has not looked into since. Those past retention are not here."""
+    old, ended = Now() - timedelta(days=RETENTION_DAYS), Now() - timedelta(seconds=UNUSED_AFTER_SECONDS)
+    rooms = UploadRoom.objects.filter(was_seen=False, created_at__gte=old, created_at__lt=ended)
+    return rooms.order_by("created_at", "pk")
 
 
 def uploads_past_retention() -> QuerySet[UploadRoom]:

@@ -5,9 +5,9 @@ Ordered by one column, the longest due first; `batches` reads all of it.
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from dpp_project.constants import RESERVATION_TTL_SECONDS
@@ -126,21 +126,24 @@ def old_tombstones() -> QuerySet[Run]:
 BATCH: Final = 500
 
 
-def batches(due: QuerySet[Run]) -> Iterator[Sequence[Run]]:
-    """All that one of the above finds due now, in its order, each row once: a batch begins behind the last one's end.
+Row = TypeVar("Row", bound=Model)
+
+
+def batches(due: QuerySet[Row]) -> Iterator[Sequence[Row]]:
+    """All rows due now, in the order of a time or of `pk`, each once: a batch begins behind the last one's end.
 
     A row that was moved after the first batch was read is younger than that, and is left to the next pass. So a row
     that stays due is not read again, and the reading comes to an end.
     """
     key = str(due.query.order_by[0])
-    first = list(due.annotate(read_at=Now()).order_by(key, "run_id")[:BATCH])
-    bound = Q(**{f"{key}__lte": first[0].read_at}) if first else Q()
-    batch: Sequence[Run] = first
+    first: Any = list(due.annotate(read_at=Now()).order_by(key, "pk")[:BATCH])
+    bound = Q(**{f"{key}__lte": first[0].read_at}) if first and key != "pk" else Q()
+    batch: Sequence[Row] = first
     while batch:
         yield batch
         if len(batch) < BATCH:
             return
         last = batch[-1]
         at = getattr(last, key)
-        behind = Q(**{f"{key}__gte": at}) & (Q(**{f"{key}__gt": at}) | Q(run_id__gt=last.run_id))
-        batch = list(due.filter(behind, bound).order_by(key, "run_id")[:BATCH])
+        behind = Q(**{f"{key}__gte": at}) & (Q(**{f"{key}__gt": at}) | Q(pk__gt=last.pk))
+        batch = list(due.filter(behind, bound).order_by(key, "pk")[:BATCH])

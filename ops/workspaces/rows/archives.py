@@ -11,6 +11,7 @@ and who finds the row so deletes the object again. A pin and a collection meet a
 """
 
 import uuid
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -150,12 +151,14 @@ def scrubbed(archive_key: str, *, now: datetime) -> None:
     WorkspaceArchive.objects.filter(archive_key=archive_key).update(scrubbed_at=now)
 
 
-def oldest_scrubbed(*, limit: int) -> list[WorkspaceArchive]:
-    """Those that nobody has read for the longest time, the never read ones first."""
+def oldest_scrubbed(*, limit: int, last: Collection[Hashable] = ()) -> list[WorkspaceArchive]:
+    """Those not read back for the longest time, the never read ones first; those of `last` after the others."""
     rows = WorkspaceArchive.objects.filter(state__in=READABLE).order_by(
         F("scrubbed_at").asc(nulls_first=True), "verified_at", "archive_key"
     )
-    return list(rows[:limit])
+    keys = [str(key) for key in last]
+    first = list(rows.exclude(pk__in=keys)[:limit])
+    return first + list(rows.filter(pk__in=keys)[: limit - len(first)])
 
 
 def _of(archive_key: str, state: ArchiveState) -> QuerySet[WorkspaceArchive]:

@@ -8,56 +8,47 @@ pass, which deletes the object again.
 """
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-import structlog
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Concat, Now
 
-from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from ops.workspaces import metrics
 from ops.workspaces.archive_store import configured
 from ops.workspaces.archive_store.store import ArchiveStore
-from ops.workspaces.drivers.base import DriverUnavailable
 from ops.workspaces.models import WorkspaceArchive
 from ops.workspaces.rows import archives, timeline
 from ops.workspaces.states import ArchiveState
-
-log = structlog.get_logger("dpp.workspaces")
+from ops.workspaces.upkeep.bucket_outages import bucket_outages_told_apart
+from reaper import driver
+from reaper.tally import Tally
 
 KEPT_FOR: Final = timedelta(hours=2)
-AT_ONCE: Final = 500
 ACTOR: Final = "collector"
+LOOP: Final = "workspace_gc"
+
+
+class NewerIsMissing(Exception):  # noqa: N818  a finding
+    """The bucket does not hold what replaced this archive, as it was read back: the older one stays, for a person."""
 
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
-    """Ages go by the database's clock."""
+    """Ages go by the database's clock. An archive that S3 refuses to delete is its row's alone, and comes last."""
     del now
-    unpinned = archives.unpin_ended()
-    store, seen, changed, kept = configured.shared(), 0, 0, []
-    try:
-        for key in _begun(limit):
-            seen += 1
-            changed += _delete(store, key)
-        for row in list(due().select_related("workspace").order_by("superseded_at")[: min(AT_ONCE, limit)]):
-            if deadline.is_over():
-                break
-            seen += 1
-            if not _is_replaced(store, row):
-                kept.append(row.pk)
-            elif archives.begin_collecting(due(), row.pk):
-                changed += _delete(store, row.pk)
-    except DriverUnavailable as error:
-        log.warning("archives are not collected, the bucket does not answer", error=str(error))
-        return PassReport(seen=seen, changed=changed, errors=1, detail={"error": "bucket away"})
-    detail: dict[str, Any] = {"unpinned": unpinned, "kept_newer_is_missing": kept[:20]}
-    return PassReport(seen=seen, changed=changed, errors=len(kept), detail=detail)
+    tally = Tally(LOOP, limit=limit)
+    tally.noted["unpinned"] = archives.unpin_ended()
+    store = configured.shared()
+    dues = (archives.being_collected().order_by("pk"), due().select_related("workspace").order_by("pk"))
+    for row in driver.rows_left_behind(tally, *dues):
+        with tally.each(row.pk), bucket_outages_told_apart():
+            tally.changed += _collect(store, row)
+    return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:
     del now
-    count = min(limit, due()[:AT_ONCE].count() + archives.being_collected()[:AT_ONCE].count())
+    count = min(limit, due()[:limit].count() + archives.being_collected()[:limit].count())
     return PassReport(seen=count, changed=count)
 
 
@@ -80,9 +71,13 @@ def due() -> QuerySet[WorkspaceArchive]:
     return rows.filter(purged | (old & ~protected))
 
 
-def _begun(limit: int) -> list[str]:
-    rows = archives.being_collected().order_by("archive_key")
-    return list(rows.values_list("archive_key", flat=True)[: min(AT_ONCE, limit)])
+def _collect(store: ArchiveStore, row: WorkspaceArchive) -> int:
+    if row.state != ArchiveState.DELETED:
+        if not _is_replaced(store, row):
+            raise NewerIsMissing
+        if not archives.begin_collecting(due(), row.pk):
+            return 0
+    return _delete(store, row.pk)
 
 
 def _is_replaced(store: ArchiveStore, row: WorkspaceArchive) -> bool:

@@ -12,10 +12,10 @@ from typing import Final
 from django.db import connection
 
 from dpp_project import retention
-from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from ops.workspaces.models import Workspace, WorkspaceEvent
 from ops.workspaces.retention import TIMELINES
+from reaper.tally import Tally
 
 WORKSPACES_AT_ONCE: Final = 500
 LINES_AT_ONCE: Final = 1_000
@@ -25,23 +25,29 @@ DELETE FROM workspace_events WHERE id IN (SELECT id FROM workspace_events WHERE 
 
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
-    deleted = 0
+    tally = Tally("workspace_retention", limit=limit)
     for batch in _purged(now):
-        while deleted < limit and not deadline.is_over():
-            with connection.cursor() as cursor:
-                cursor.execute(_DELETE, [batch, min(LINES_AT_ONCE, limit - deleted)])
-                count = cursor.rowcount
-            deleted += count
-            if count == 0:
-                break
-        if deleted >= limit or deadline.is_over():
+        if not tally.goes_on():
             break
-    return PassReport(seen=deleted, changed=deleted)
+        with tally.each(batch[0], seen=0):
+            _forget(tally, batch)
+    return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:
     count = sum(WorkspaceEvent.objects.filter(workspace_id__in=batch).count() for batch in _purged(now))
     return PassReport(seen=min(limit, count), changed=min(limit, count))
+
+
+def _forget(tally: Tally, batch: list[uuid.UUID]) -> None:
+    while tally.goes_on():
+        with connection.cursor() as cursor:
+            cursor.execute(_DELETE, [batch, tally.room(LINES_AT_ONCE)])
+            count = cursor.rowcount
+        if count == 0:
+            return
+        tally.seen += count
+        tally.changed += count
 
 
 def _purged(now: datetime) -> Iterator[list[uuid.UUID]]:

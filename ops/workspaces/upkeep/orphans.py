@@ -8,24 +8,25 @@ An archive that was missed once, and lies in the bucket as it was, is looked at 
 nothing there, and its workspace would be in ERROR for good.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
 from django.db.models import F, Q, QuerySet
 
-from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from ops.workspaces import hints, metrics, naming
 from ops.workspaces.archive_store import configured
 from ops.workspaces.archive_store.archives import ListedArchive, OpenUpload
 from ops.workspaces.archive_store.store import ArchiveStore
 from ops.workspaces.conditions import ARCHIVE_READY
-from ops.workspaces.drivers.base import DriverUnavailable
 from ops.workspaces.models import Workspace, WorkspaceArchive
 from ops.workspaces.rows import archives, timeline, transitions
 from ops.workspaces.states import ArchiveState, Operation
+from ops.workspaces.upkeep.bucket_outages import bucket_outages_told_apart
+from reaper import driver
+from reaper.tally import Tally
 
 log = structlog.get_logger("dpp.workspaces")
 
@@ -36,6 +37,7 @@ UPLOAD_UNKNOWN_FOR: Final = timedelta(hours=24)
 TOLD_MAX: Final = 20
 AT_ONCE: Final = 1_000
 ACTOR: Final = "orphans"
+LOOP: Final = "workspace_orphans"
 
 
 @dataclass
@@ -58,34 +60,44 @@ class _Found:
 
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
-    """What is listed is compared with rows read after it: an upload's row is older than its first byte."""
+    """What is listed is compared with rows read after it: an upload's row is older than its first byte.
+
+    What S3 refuses is that row's alone. Rows that failed before come last, as in the driver of the other loops.
+    """
     del limit
-    store, found = configured.shared(), _Found()
-    try:
-        uploads, objects = store.list_uploads(), store.list_archives("")
-        for upload in uploads:
-            if not deadline.is_over():
-                _judge_upload(store, upload, found, now=now)
-        keys = {one.key for one in objects}
-        for start in range(0, len(objects), AT_ONCE):
-            if deadline.is_over():
+    tally, store, found = Tally(LOOP), configured.shared(), _Found()
+    listed: _Listed | None = None  # where the bucket is away, or gives no list, nothing is judged by half of one
+    with tally.each("the lists", seen=0), bucket_outages_told_apart():
+        listed = _Listed(store.list_uploads(), store.list_archives(""))
+    if listed is not None:
+        failed = frozenset(tally.failed_before())
+        _look_again(tally, listed.objects, found)
+        for upload in sorted(listed.uploads, key=lambda one: one.upload_id in failed):
+            if _is_over(tally):
                 break
-            _judge_objects(store, objects[start : start + AT_ONCE], found, now=now)
-        _judge_left(store, keys, found, now=now)
-        _look_again(objects, found)
-    except DriverUnavailable as error:
-        log.warning("orphans are not looked for, the bucket does not answer", error=str(error))
-        return PassReport(errors=1, detail=found.detail() | {"error": "bucket away"})
-    changed = found.aborted + found.quarantined + found.given_up + found.deleted + found.seen_again
-    metrics.ORPHANS.set(len(found.unknown) + len(found.newer))
+            with tally.each(upload.upload_id), bucket_outages_told_apart():
+                _judge_upload(store, upload, found, now=now)
+        objects = sorted(listed.objects, key=lambda one: one.key in failed)
+        for start in range(0, len(objects), AT_ONCE):
+            _judge_objects(tally, store, objects[start : start + AT_ONCE], found, now=now)
+        _judge_left(tally, store, {one.key for one in objects}, found, now=now)
+        metrics.ORPHANS.set(len(found.unknown) + len(found.newer))
     if found.unknown or found.newer:
         log.warning("the bucket of archives holds what no row accounts for", **found.detail())
-    return PassReport(
-        seen=len(uploads) + len(objects),
-        changed=changed,
-        errors=len(found.unknown) + len(found.newer),
-        detail=found.detail(),
-    )
+    tally.changed = found.aborted + found.quarantined + found.given_up + found.deleted + found.seen_again
+    tally.errors += len(found.unknown) + len(found.newer)
+    report = tally.report()
+    return replace(report, detail={**found.detail(), **report.detail})
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    uploads: list[OpenUpload]
+    objects: list[ListedArchive]
+
+
+def _is_over(tally: Tally) -> bool:
+    return tally.s3_is_away or not tally.goes_on()
 
 
 def _judge_upload(store: ArchiveStore, upload: OpenUpload, found: _Found, *, now: datetime) -> None:
@@ -99,20 +111,30 @@ def _judge_upload(store: ArchiveStore, upload: OpenUpload, found: _Found, *, now
         found.aborted += store.abort_upload(upload.key, upload.upload_id)
 
 
-def _judge_objects(store: ArchiveStore, some: list[ListedArchive], found: _Found, *, now: datetime) -> None:
+def _judge_objects(
+    tally: Tally, store: ArchiveStore, some: list[ListedArchive], found: _Found, *, now: datetime
+) -> None:
     rows = WorkspaceArchive.objects.in_bulk([one.key for one in some])
     for one in some:
-        row = rows.get(one.key)
-        if row is None:
-            _take_in(store, one, found)
-        elif row.state == ArchiveState.DELETED and row.deleted_at is not None:
-            if one.written_at > row.deleted_at:
-                found.newer.append(one.key)
-            else:
-                store.delete(one.key)
-                found.deleted += 1
-        elif _is_left(row, one, now=now) and archives.quarantine(row.pk):
-            _tell(row, found)
+        if _is_over(tally):
+            return
+        with tally.each(one.key), bucket_outages_told_apart():
+            _judge_object(store, one, rows.get(one.key), found, now=now)
+
+
+def _judge_object(
+    store: ArchiveStore, one: ListedArchive, row: WorkspaceArchive | None, found: _Found, *, now: datetime
+) -> None:
+    if row is None:
+        _take_in(store, one, found)
+    elif row.state == ArchiveState.DELETED and row.deleted_at is not None:
+        if one.written_at > row.deleted_at:
+            found.newer.append(one.key)
+        else:
+            store.delete(one.key)
+            found.deleted += 1
+    elif _is_left(row, one, now=now) and archives.quarantine(row.pk):
+        _tell(row, found)
 
 
 def _is_left(row: WorkspaceArchive, one: ListedArchive, *, now: datetime) -> bool:
@@ -145,28 +167,29 @@ def _tell(row: WorkspaceArchive, found: _Found) -> None:
     found.quarantined += 1
 
 
-def _judge_left(store: ArchiveStore, keys: set[str], found: _Found, *, now: datetime) -> None:
+def _judge_left(tally: Tally, store: ArchiveStore, keys: set[str], found: _Found, *, now: datetime) -> None:
     """Rows of uploads that put nothing there, and whose operation is over."""
     left = WorkspaceArchive.objects.filter(state=ArchiveState.UPLOADING, created_at__lt=now - UPLOAD_LEFT_FOR)
-    left = left.exclude(pk__in=_under_way().values("pk")).order_by("created_at")
-    for row in left[:AT_ONCE]:
-        if row.pk in keys or store.look(row.pk) is not None:
-            continue
-        if row.upload_id is not None:
-            found.aborted += store.abort_upload(row.pk, row.upload_id)
-        found.given_up += archives.give_up(row.pk, now=now)
+    for row in driver.rows_left_behind(tally, left.exclude(pk__in=_under_way().values("pk")).order_by("created_at")):
+        with tally.each(row.pk), bucket_outages_told_apart():
+            if row.pk in keys or store.look(row.pk) is not None:
+                continue
+            if row.upload_id is not None:
+                found.aborted += store.abort_upload(row.pk, row.upload_id)
+            found.given_up += archives.give_up(row.pk, now=now)
 
 
-def _look_again(objects: list[ListedArchive], found: _Found) -> None:
+def _look_again(tally: Tally, objects: list[ListedArchive], found: _Found) -> None:
     """The monitor asks for an archive when something was done to its workspace, and not for one that it missed."""
     missed = Workspace.objects.filter(purged_at__isnull=True, archive_key__isnull=False, operation=Operation.NONE)
     missed = missed.filter(conditions__contains={ARCHIVE_READY: {"status": False}})
     sizes = {one.key: one.object_bytes for one in objects}
-    for workspace_id, key in missed.values_list("pk", "archive_key")[:AT_ONCE]:
-        row = WorkspaceArchive.objects.filter(pk=key, state__in=archives.READABLE).first()
-        if row is not None and sizes.get(row.pk) == row.object_bytes and transitions.doubt(workspace_id):
-            found.seen_again += 1
-            hints.give(workspace_id)
+    for workspace in driver.rows_left_behind(tally, missed.order_by("pk")):
+        with tally.each(workspace.pk):
+            row = WorkspaceArchive.objects.filter(pk=workspace.archive_key, state__in=archives.READABLE).first()
+            if row is not None and sizes.get(row.pk) == row.object_bytes and transitions.doubt(workspace.pk):
+                found.seen_again += 1
+                hints.give(workspace.pk)
 
 
 def _under_way() -> QuerySet[WorkspaceArchive]:

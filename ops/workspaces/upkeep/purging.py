@@ -16,51 +16,49 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from ops.workspaces import naming
 from ops.workspaces.archive_store import configured
 from ops.workspaces.archive_store.store import ArchiveStore
-from ops.workspaces.drivers.base import DriverUnavailable
 from ops.workspaces.models import Workspace, WorkspaceArchive
 from ops.workspaces.rows import transitions
 from ops.workspaces.states import UNDELETE_FOR, DesiredState, Operation
+from ops.workspaces.upkeep.bucket_outages import bucket_outages_told_apart
+from reaper import driver
+from reaper.tally import Tally
 
-AT_ONCE: Final = 1_000
-TOLD_MAX: Final = 20
+LOOP: Final = "workspace_purge"
 log = structlog.get_logger("dpp.workspaces")
 
 
+class ArchivesAreUnknown(Exception):  # noqa: N818  a finding
+    """The bucket holds archives of the workspace that no row of ours has made: it is kept, for a person."""
+
+
 def run_once(*, now: datetime, limit: int) -> PassReport:
-    """Ages go by the database's clock."""
+    """Ages go by the database's clock. A workspace that is kept, or that S3 refuses, is one row, and comes last."""
     del now
-    seen = changed = 0
-    kept: list[str] = []
-    store = configured.shared()
-    due = _due().order_by("delete_requested_at").values_list("pk", flat=True)
-    for workspace_id in list(due[: min(AT_ONCE, limit)]):
-        if deadline.is_over():
-            break
-        seen += 1
-        try:
-            if unknown := _unknown(store, workspace_id):
-                log.warning("a workspace is not purged", workspace=str(workspace_id), unknown=unknown[0])
-                kept.append(str(workspace_id))
-                continue
-        except DriverUnavailable as error:
-            log.warning("nothing is purged, the bucket does not answer", error=str(error))
-            return PassReport(seen=seen, changed=changed, errors=1, detail={"error": "bucket away"})
-        with transaction.atomic():
-            if _due().select_for_update(no_key=True).filter(pk=workspace_id).exists():
-                changed += transitions.purge(workspace_id)
-    detail = {"kept_archives_are_unknown": kept[:TOLD_MAX]} if kept else {}
-    return PassReport(seen=seen, changed=changed, errors=len(kept), detail=detail)
+    tally, store = Tally(LOOP, limit=limit), configured.shared()
+    for workspace in driver.rows_left_behind(tally, _due().order_by("delete_requested_at")):
+        with tally.each(workspace.pk), bucket_outages_told_apart():
+            tally.changed += _purge(store, workspace.pk)
+    return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:
     del now
-    count = _due()[: min(AT_ONCE, limit)].count()
+    count = _due()[:limit].count()
     return PassReport(seen=count, changed=count)
+
+
+def _purge(store: ArchiveStore, workspace_id: uuid.UUID) -> bool:
+    if unknown := _unknown(store, workspace_id):
+        log.warning("a workspace is not purged", workspace=str(workspace_id), unknown=unknown[0])
+        raise ArchivesAreUnknown
+    with transaction.atomic():
+        if not _due().select_for_update(no_key=True).filter(pk=workspace_id).exists():
+            return False
+        return transitions.purge(workspace_id)
 
 
 def _unknown(store: ArchiveStore, workspace_id: uuid.UUID) -> list[str]:

@@ -1,7 +1,7 @@
 """Puts what nobody uses to rest: RUNNING to STANDBY, STANDBY to ARCHIVED, each by the workspace's own TTL.
 
 One that is not yet where it was asked to be is left: it counts from then on. The services ask for the rest, and let it
-be where a use, a change or a deletion came in between.
+be where a use, a change or a deletion came in between. One that cannot be put to rest is skipped and shown.
 """
 
 from datetime import datetime, timedelta
@@ -10,13 +10,14 @@ from typing import Final
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, QuerySet, Value
 from django.db.models.functions import Now
 
-from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from ops.workspaces import services
 from ops.workspaces.models import Workspace
 from ops.workspaces.states import DesiredState, Operation
+from reaper import driver
+from reaper.tally import Tally
 
-AT_ONCE: Final = 500
+LOOP: Final = "workspace_ttl"
 RESTS: Final = {
     DesiredState.RUNNING: (DesiredState.STANDBY, "standby_ttl_seconds"),
     DesiredState.STANDBY: (DesiredState.ARCHIVED, "archive_ttl_seconds"),
@@ -26,19 +27,19 @@ RESTS: Final = {
 def run_once(*, now: datetime, limit: int) -> PassReport:
     """Ages go by the database's clock."""
     del now
-    seen = changed = 0
-    for state, (lower, ttl) in RESTS.items():
-        for workspace in list(_idle(state, ttl)[: min(AT_ONCE, limit - seen)]):
-            if deadline.is_over():
-                break
-            seen += 1
-            changed += services.rest(workspace, to=lower, unused_for=timedelta(seconds=getattr(workspace, ttl)))
-    return PassReport(seen=seen, changed=changed)
+    tally = Tally(LOOP, limit=limit)
+    dues = (_idle(state, ttl).order_by("pk") for state, (_, ttl) in RESTS.items())
+    for workspace in driver.rows_left_behind(tally, *dues):
+        with tally.each(workspace.pk):
+            lower, ttl = RESTS[DesiredState(workspace.desired_state)]
+            unused_for = timedelta(seconds=getattr(workspace, ttl))
+            tally.changed += services.rest(workspace, to=lower, unused_for=unused_for)
+    return tally.report()
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:
     del now
-    count = min(limit, sum(_idle(state, ttl)[:AT_ONCE].count() for state, (_, ttl) in RESTS.items()))
+    count = min(limit, sum(_idle(state, ttl)[:limit].count() for state, (_, ttl) in RESTS.items()))
     return PassReport(seen=count, changed=count)
 
 
@@ -46,5 +47,4 @@ def _idle(state: DesiredState, ttl: str) -> QuerySet[Workspace]:
     unused_for = ExpressionWrapper(F(ttl) * Value(timedelta(seconds=1)), output_field=DurationField())
     line = ExpressionWrapper(Now() - unused_for, output_field=DateTimeField())
     rows = Workspace.objects.filter(desired_state=state, phase=state.value, operation=Operation.NONE)
-    rows = rows.filter(delete_requested_at__isnull=True, access__last_access_at__lt=line, **{f"{ttl}__isnull": False})
-    return rows.order_by("access__last_access_at")
+    return rows.filter(delete_requested_at__isnull=True, access__last_access_at__lt=line, **{f"{ttl}__isnull": False})

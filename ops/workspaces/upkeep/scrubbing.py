@@ -1,11 +1,13 @@
 """Reads archives back whole, those first that were not read for the longest time: a bucket may lose or change what it
 was given, and the home they are of exists nowhere else.
 
-One that is not what was read back is QUARANTINED and told. The monitor looks anew and sees it; a person decides.
+One that is not what was read back is QUARANTINED and told. The monitor looks anew and sees it; a person decides. One
+that S3 refuses to give is skipped and shown, and comes last in the next pass.
 """
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -15,34 +17,35 @@ from ops.workspaces import hints, metrics
 from ops.workspaces.archive_store import configured
 from ops.workspaces.archive_store.archives import ArchiveIdentity, SentArchive
 from ops.workspaces.archive_store.store import ArchiveStore
-from ops.workspaces.drivers.base import DriverCorrupt, DriverUnavailable
+from ops.workspaces.drivers.base import DriverCorrupt
 from ops.workspaces.models import WorkspaceArchive
 from ops.workspaces.rows import archives, timeline, transitions
+from ops.workspaces.upkeep.bucket_outages import bucket_outages_told_apart
+from reaper.tally import Tally
 
 log = structlog.get_logger("dpp.workspaces")
 
 SAMPLE: Final = 50
 ACTOR: Final = "scrub"
+LOOP: Final = "workspace_scrub"
 
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
-    store, seen = configured.shared(), 0
+    tally, store = Tally(LOOP, limit=limit), configured.shared()
     wrong: list[str] = []
-    for row in archives.oldest_scrubbed(limit=min(SAMPLE, limit)):
-        if deadline.is_over():
+    for row in archives.oldest_scrubbed(limit=min(SAMPLE, limit), last=tally.failed_before()):
+        if tally.s3_is_away or not tally.goes_on():
             break
-        try:
+        with tally.each(row.pk), bucket_outages_told_apart():
             reason = _fault(store, row)
-        except DriverUnavailable as error:
-            log.warning("archives are not scrubbed, the bucket does not answer", error=str(error))
-            return PassReport(seen=seen, changed=len(wrong), errors=1, detail={"error": "bucket away", "wrong": wrong})
-        seen += 1
-        archives.scrubbed(row.pk, now=now)
-        if reason is not None and archives.quarantine(row.pk):
-            wrong.append(row.pk)
-            _tell(row, reason)
-    detail: dict[str, Any] = {"wrong": wrong}
-    return PassReport(seen=seen, changed=len(wrong), errors=len(wrong), detail=detail)
+            archives.scrubbed(row.pk, now=now)
+            if reason is not None and archives.quarantine(row.pk):
+                wrong.append(row.pk)
+                _tell(row, reason)
+    tally.changed = len(wrong)
+    tally.errors += len(wrong)
+    report = tally.report()
+    return replace(report, detail={**report.detail, "wrong": wrong})
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:

@@ -3,9 +3,10 @@
 import io
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from boto3 import Session
@@ -13,6 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db.models.functions import Now
 from django.test import Client
 
 from dpp_project.aws import clients
@@ -20,7 +22,7 @@ from dpp_project.jobs import deadline, registry, runner
 from reaper import claim_reconciler, driver, lease_reaper, metrics, retention
 from runs import transitions
 from runs.bucket import storage
-from runs.models import Run
+from runs.models import Run, UploadRoom
 from runs.reads import for_recovery
 from tenants.models import Tenant
 from tests.gear.builders import recovery
@@ -113,6 +115,34 @@ def test_dpp_23_s3_in_a_black_hole_is_asked_once_in_a_pass(tenant: Tenant, s3_th
     assert s3_through_proxy.connections - connections <= 2  # one question, and boto3's own second attempt
     assert [gear.everything(run.run_id) for run in runs] == before
     assert found(recovery.run_loop(retention.run_once)) == (5, 5, 0)
+
+
+def an_old_upload(tenant: Tenant) -> UploadRoom:
+    room = UploadRoom.objects.create(
+        upload_id=uuid4(), tenant=tenant, key=f"uploads/{tenant.tenant_id}/{uuid4()}/a.png", size_bytes=1
+    )
+    UploadRoom.objects.filter(pk=room.pk).update(created_at=Now() - timedelta(days=31))
+    return room
+
+
+@pytest.mark.contract("DPP-23", "HRD-20")
+def test_hrd_20_a_run_or_an_upload_that_s3_never_answers_for_keeps_no_other_upload(
+    tenant: Tenant, scripted_s3: Scripted
+) -> None:
+    """Whether S3 is away or fails over one object alone, the first failure does not tell: the next pass does."""
+    run, rooms = recovery.past_retention(tenant), [an_old_upload(tenant) for _ in range(3)]
+    with scripted_s3.answering(503, only="GET", holding=str(run.run_id).encode()):
+        for changed in (0, 3):
+            report = recovery.run_loop(retention.run_once)
+            assert (report.changed, report.errors, report.detail["waits_for"]) == (changed, 0, "S3")
+    assert UploadRoom.objects.count() == 0
+    rooms = [an_old_upload(tenant) for _ in range(3)]
+    with scripted_s3.answering(503, only="GET", holding=rooms[0].key.split("/")[2].encode()):
+        for changed in (1, 2):  # the run first
+            report = recovery.run_loop(retention.run_once)
+            assert (report.changed, report.errors, report.detail["waits_for"]) == (changed, 0, "S3")
+    assert UploadRoom.objects.get() == rooms[0]
+    assert found(recovery.run_loop(retention.run_once)) == (1, 1, 0)
 
 
 # S3 away, and claims that need it beside claims that do not.

@@ -183,7 +183,7 @@ MUTANTS: Final = (
     Mutant(
         "one refused object counts as S3 being away",
         "runs/bucket/outages.py",
-        "        if _is_of_every_object(error):\n",
+        "        if is_of_every_object(error):\n",
         "        if error is not None:\n",
         backlogs("test_dpp_23_one_refused_object_keeps_no_other_run_from_expiring"),
     ),
@@ -197,7 +197,7 @@ MUTANTS: Final = (
     Mutant(
         "a row that costs the connection ends the pass",
         TALLY,
-        "                connection.close()\n                connection.ensure_connection()\n",
+        "            skipped_rows.keep_a_connection(error)\n",
         "",
         loops("test_dpp_46_a_row_that_costs_the_connection_each_time_stops_no_other"),
     ),
