@@ -22,6 +22,7 @@ from budget.redis.gate import GateClosed
 from budget.redis.windows import Counted
 from budget.services import BALANCE_LOST, Available, balance
 from dpp_project.audit import trail
+from dpp_project.jobs.skipped_rows import SkippedRows
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from tenants.models import Tenant
@@ -289,14 +290,20 @@ def _has_arrived(pending: PendingCredit) -> None:
 class Replayed:
     seen: int
     applied: int
+    skipped: SkippedRows
 
 
 def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
-    """Bring to the balance what a crash left behind, by the database's clock. Younger rows have a process at them."""
+    """Bring to the balance what a crash left behind, by the database's clock. Younger rows have a process at them.
+
+    A credit that cannot be brought there keeps no other tenant's from its balance. Redis away keeps all of them.
+    """
     epoch = open_epoch()
     ripe = PendingCredit.objects.filter(created_at__lt=Now() - older_than)
     found = list(ripe.select_related("entry").order_by("created_at")[:limit])
+    skipped = SkippedRows("pending_credits", but=(redis.RedisError,))
     for pending in found:
-        bring_to_balance(pending, epoch=epoch)
+        with skipped.each(pending.pk):
+            bring_to_balance(pending, epoch=epoch)
     left = PendingCredit.objects.filter(pk__in=[pending.pk for pending in found]).count()
-    return Replayed(seen=len(found), applied=len(found) - left)
+    return Replayed(seen=len(found), applied=len(found) - left, skipped=skipped)

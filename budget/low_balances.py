@@ -12,6 +12,7 @@ from budget.money import format_usd
 from budget.redis import view
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
+from dpp_project.jobs.skipped_rows import SkippedRows
 from dpp_project.stores import redis
 from tenants.webhooks import low_balance
 from tenants.webhooks.low_balance import BalanceLine
@@ -23,7 +24,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     """Two at once: one of them tells of each crossing."""
     del now
     seen = changed = unknown = 0
-    after = ""
+    after, skipped = "", SkippedRows("low_balances")
     while seen < limit and not deadline.is_over():
         lines = low_balance.lines(after=after, limit=min(AT_ONCE, limit - seen))
         if not lines:
@@ -34,10 +35,10 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
             if balance_micros is None:
                 unknown += 1
             else:
-                changed += low_balance.judge(
-                    line, balance_micros=balance_micros, payload=_payload(line, balance_micros)
-                )
-    return PassReport(seen=seen, changed=changed, detail={"unknown": unknown})
+                payload = _payload(line, balance_micros)
+                with skipped.each(line.tenant_id):
+                    changed += low_balance.judge(line, balance_micros=balance_micros, payload=payload)
+    return PassReport(seen=seen, changed=changed, errors=skipped.errors, detail={"unknown": unknown, **skipped.detail})
 
 
 def _balances(lines: list[BalanceLine]) -> list[int | None]:

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from typing import Final
 
 import structlog
-from django.db import Error, connection
 
-from dpp_project.jobs import deadline
+from dpp_project.jobs import deadline, skipped_rows
 from dpp_project.jobs.registry import EVERYTHING, PassReport
 from reaper import metrics
 from runs.bucket import outages
@@ -17,7 +16,6 @@ from runs.finish.finalization import Committed, Unfinished
 
 log = structlog.get_logger("dpp.reaper")
 
-SHOWN_MAX: Final = 20
 REMEMBERED_MAX: Final = 100_000
 
 _failed: dict[str, dict[Hashable, None]] = {}
@@ -85,11 +83,7 @@ class Tally:
         except Exception as error:  # this row's alone, as said above
             log.warning("row skipped", loop=self.loop, subject=str(subject), exc_info=error)
             self.skip(subject, why=outages.s3_error_word(error))
-            if isinstance(error, Error) and not connection.is_usable():
-                connection.close()
-                connection.ensure_connection()
-                if not connection.is_usable():
-                    raise
+            skipped_rows.keep_a_connection(error)
         else:
             _failed.get(self.loop, {}).pop(subject, None)
 
@@ -97,7 +91,7 @@ class Tally:
         """Count the row and show it to the operator; it comes last from now on."""
         self.errors += 1
         metrics.SKIPPED.labels(loop=self.loop).inc()
-        if len(self._skipped) < SHOWN_MAX:
+        if len(self._skipped) < skipped_rows.SHOWN_MAX:
             self._skipped[str(subject)] = why
         self._remember(subject)
 

@@ -27,6 +27,7 @@ from budget.redis.windows import PERIODS, CapPeriod, date_number, window
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import PassReport
+from dpp_project.jobs.skipped_rows import SkippedRows
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores import redis
 from tenants.webhooks import cap_reached
@@ -116,7 +117,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     """Looks at every scope with limits, and begins where the last pass had to end. Two at once write one message."""
     del now
     seen = changed = unknown = 0
-    after = _left_at()
+    after, skipped = _left_at(), SkippedRows(JOB)
     while seen < limit and not deadline.is_over():
         scopes = cap_reached.scopes(after=after, limit=min(AT_ONCE, limit - seen))
         if not scopes:
@@ -128,8 +129,10 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
             if caps is None:
                 unknown += 1
             else:
-                changed += _tell_used(scope, caps)
-    return PassReport(seen=seen, changed=changed, detail={"unknown": unknown, "after": after})
+                with skipped.each(scope.cap_id):
+                    changed += _tell_used(scope, caps)
+    detail = {"unknown": unknown, "after": after, **skipped.detail}
+    return PassReport(seen=seen, changed=changed, errors=skipped.errors, detail=detail)
 
 
 def _left_at() -> str | None:

@@ -6,7 +6,6 @@ once share the work. A death leaves the mark, and the next pass goes on.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final
 from uuid import UUID
 
 from django.db import transaction
@@ -14,17 +13,18 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
+from dpp_project.jobs.skipped_rows import SkippedRows
 from tenants.webhooks import transitions
 from tenants.webhooks.models import EndpointStatus, WebhookDelivery, WebhookEndpoint
 
-ENDPOINTS_AT_ONCE: Final = 1_000
-
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
-    released = _all_of(_releasing(), _release, now=now, limit=limit)
-    ended = _all_of(_deleted_with_some_waiting(), _end, now=now, limit=limit - released)
+    skipped = SkippedRows("webhook_release")
+    released = _all_of(_releasing(), _release, skipped, now=now, limit=limit)
+    ended = _all_of(_deleted_with_some_waiting(), _end, skipped, now=now, limit=limit - released)
     changed = released + ended
-    return PassReport(seen=changed, changed=changed, detail={"released": released, "ended": ended})
+    detail = {"released": released, "ended": ended, **skipped.detail}
+    return PassReport(seen=changed, changed=changed, errors=skipped.errors, detail=detail)
 
 
 def preview(*, now: datetime, limit: int) -> PassReport:
@@ -35,17 +35,24 @@ def preview(*, now: datetime, limit: int) -> PassReport:
 
 
 def _all_of(
-    endpoints: QuerySet[WebhookEndpoint], step: Callable[[UUID, datetime], int], *, now: datetime, limit: int
+    endpoints: QuerySet[WebhookEndpoint],
+    step: Callable[[UUID, datetime], int],
+    skipped: SkippedRows,
+    *,
+    now: datetime,
+    limit: int,
 ) -> int:
     """One step of each in turn, until none has more: a webhook with a million does not keep the others waiting."""
     changed = 0
-    waiting = list(endpoints.order_by("pk").values_list("pk", flat=True)[:ENDPOINTS_AT_ONCE])
+    waiting = list(endpoints.order_by("pk").values_list("pk", flat=True))
     while waiting and changed < limit:
         left = []
         for endpoint_id in waiting:
             if changed and deadline.is_over():
                 return changed
-            moved = step(endpoint_id, now)
+            moved = 0
+            with skipped.each(endpoint_id):
+                moved = step(endpoint_id, now)
             changed += moved
             if moved == transitions.AT_ONCE:
                 left.append(endpoint_id)

@@ -226,6 +226,31 @@ def test_dpp_57_what_a_crash_left_is_applied_once(monkeypatch: pytest.MonkeyPatc
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).seen == 0
 
 
+def test_dpp_57_a_credit_that_cannot_be_applied_keeps_no_other_from_its_balance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    poison, other = a_tenant().tenant_id, a_tenant().tenant_id
+    for tenant_id in (poison, other):
+        entered(top_up(tenant_id, 1, reference="first"))
+        with monkeypatch.context() as patch:
+            patch.setattr(scripts.Scripts, "credit", dying(outcome_lost=False))
+            top_up(tenant_id)
+    real = scripts.Scripts.credit
+
+    def fails(self: scripts.Scripts, *, tenant_id: str, **more: Any) -> CreditAnswer:
+        if tenant_id == poison:
+            raise ValueError(tenant_id)
+        return real(self, tenant_id=tenant_id, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", fails)
+        replayed = entries.replay_pending(limit=10, older_than=timedelta(0))
+    assert (replayed.seen, replayed.applied, replayed.skipped.errors) == (2, 1, 1)
+    assert (standing_balance(poison), standing_balance(other)) == (1, 500_001)
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
+    assert standing_balance(poison) == 500_001
+
+
 @pytest.mark.parametrize("outcome_lost", [True, False])
 def test_dpp_57_asked_again_after_a_crash_it_is_applied_once(
     monkeypatch: pytest.MonkeyPatch, *, outcome_lost: bool

@@ -154,6 +154,27 @@ def test_cap_11_half_and_four_fifths_of_what_was_charged_are_told_once_with_exac
     }
 
 
+def test_cap_11_a_cap_that_cannot_be_told_keeps_no_other_from_being_told(
+    spender: Spender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spender.cap(day=1_000)
+    spender.cap(day=1_000, key=True)
+    spender.spend(500)
+    tell_used, poison = alerts._tell_used, str(SpendCap.objects.get(lineage_id=None).pk)
+
+    def fails(scope: cap_reached.CappedScope, caps: Any) -> int:
+        if scope.lineage_id is None:
+            raise ValueError(scope.cap_id)
+        return tell_used(scope, caps)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(alerts, "_tell_used", fails)
+        report = look()
+    assert (report.seen, report.changed, report.errors) == (2, 1, 1)
+    assert report.detail["skipped"] == {poison: "ValueError"}
+    assert look().changed == 1
+
+
 def test_cap_11_the_first_refusal_of_a_key_says_refusing_and_names_its_newest_key(spender: Spender) -> None:
     spender.cap(week=1_000, total=5_000, key=True)
     rotated = tenants.rotate_key(key_id=spender.key.key.key_id, actor="test")

@@ -1,6 +1,7 @@
 """budget.low: told once when a balance falls below its tenant's own line, and again after it had risen (HOOK-01)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis as redis_library
@@ -87,6 +88,27 @@ def test_hook_01_a_balance_about_the_line_is_told_once_until_it_is_a_tenth_above
     hold(tenant, 1_000_000, "the second crossing")
     assert look() == 1
     assert told() == [f"budget_low:{tenant.pk}:1", f"budget_low:{tenant.pk}:2"]
+
+
+def test_hook_01_a_tenant_whose_balance_cannot_be_judged_keeps_no_other_from_being_told(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison = a_tenant()
+    draw(poison, LINE)
+    rebuild.rebuild_all()
+    hold(tenant, FUNDS - LINE + 1)
+    judge = low_balance.judge
+
+    def fails(line: low_balance.BalanceLine, **more: Any) -> int:
+        if line.tenant_id == poison.pk:
+            raise ValueError(poison.pk)
+        return judge(line, **more)
+
+    monkeypatch.setattr(low_balance, "judge", fails)
+    report = low_balances.run_once(now=clock.now(), limit=10)
+    assert (report.seen, report.changed, report.errors) == (2, 1, 1)
+    assert report.detail == {"unknown": 0, "skipped": {poison.pk: "ValueError"}}
+    assert len(told()) == 1
 
 
 def test_hook_01_without_a_line_or_an_endpoint_that_wants_it_nothing_is_told(tenant: Tenant) -> None:

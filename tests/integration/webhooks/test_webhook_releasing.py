@@ -1,7 +1,8 @@
 """Many deliveries are let go in steps: nothing is lost between two, nothing twice, and a pause ends it."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -115,6 +116,28 @@ def test_hook_05_a_recovery_during_a_resume_leaves_nothing_behind(clock: FixedCl
     services.recover(**of(endpoint), since=clock.now() - DAY)
     releasing.run_once(now=clock.now(), limit=1_000)
     assert states(endpoint) == {"PENDING": 3}
+
+
+def test_hook_05_a_webhook_whose_release_fails_keeps_no_other_waiting(
+    clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison, other = sorted((paused(3), paused(3)), key=lambda one: one.pk)
+    for endpoint in (poison, other):
+        services.change(**of(endpoint), status=EndpointStatus.ENABLED)
+    release_some = transitions.release_some
+
+    def fails(endpoint_id: UUID, *, now: datetime) -> int:
+        if endpoint_id == poison.pk:
+            raise ValueError(endpoint_id)
+        return release_some(endpoint_id, now=now)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transitions, "release_some", fails)
+        report = releasing.run_once(now=clock.now(), limit=1_000)
+    assert (report.changed, report.errors) == (1, 1)
+    assert report.detail["skipped"] == {str(poison.pk): "ValueError"}
+    assert (states(other), is_releasing(poison)) == ({"PENDING": 3}, True)
+    assert releasing.run_once(now=clock.now(), limit=1_000).changed == 1
 
 
 def test_hook_07_what_a_deletion_left_is_ended(clock: FixedClock) -> None:
