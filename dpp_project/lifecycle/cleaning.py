@@ -5,6 +5,8 @@
              the same and more
     resumed  each batch writes what it deleted and how far it came in its own transaction: a death loses nothing of it
     failed   a kind that fails hinders no other; the date stays open and is tried again, after 2 min, 4 … an hour
+    skipped  a row that cannot be deleted is passed by, counted and shown, and met again on the next date; more than
+             SKIPPED_MAX in a pass are no bad rows but a kind that fails
 
 Ages go by the database's clock, or by this process's where that is behind it: a host whose clock is ahead deletes
 nothing early.
@@ -42,6 +44,8 @@ STATEMENT_SECONDS: Final = 0.06
 """What a batch is to take: its size follows what the last one took. Three times as much stays below 200 ms."""
 REST: Final = 0.2
 """Of a batch's time, in which the disk belongs to others."""
+SKIPPED_MAX: Final = 20
+"""Of one kind in a pass."""
 RETRY_FIRST_SECONDS: Final = 120
 RETRY_MAX_SECONDS: Final = 3_600
 
@@ -63,6 +67,8 @@ class _Pass:
     limit: int
     changed: int = 0
     failed: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By kind, the place of each row, and why."""
     by_kind: dict[str, int] = field(default_factory=dict)
     bytes_deleted: int = 0
 
@@ -80,7 +86,14 @@ class _Pass:
         detail: dict[str, Any] = {**more, "rows": self.by_kind, "bytes_deleted": self.bytes_deleted}
         if self.failed:
             detail["failed"] = self.failed
-        return PassReport(seen=self.changed, changed=self.changed, errors=len(self.failed), detail=detail)
+        shown = {f"{kind} {place}": why for kind, rows in self.skipped.items() for place, why in rows.items()}
+        if shown:
+            detail["skipped"] = shown
+        return PassReport(seen=self.changed, changed=self.changed, errors=len(self.failed) + len(shown), detail=detail)
+
+    def skip(self, kind: str, place: Watermark, error: Exception) -> None:
+        log.warning("a row is not cleaned up", kind=kind, place=place, exc_info=error)
+        self.skipped.setdefault(kind, {})[" ".join(place)] = type(error).__name__
 
 
 def run_once(*, now: datetime, limit: int) -> PassReport:
@@ -169,7 +182,9 @@ def _step(running: _Pass, cleanup: DataCleanup, kind: DataKind, at: datetime) ->
     with _alone(kind, running):
         for batch in _batches(running, kind, at=at, after=step.watermark, noted=note):
             if batch.watermark is None:
-                mine.update(ended_at=Now(), table_bytes_after=table_bytes(kind), error="")
+                skipped = len(running.skipped.get(kind.name, ()))
+                said = f"{skipped} rows skipped" if skipped else ""
+                mine.update(ended_at=Now(), table_bytes_after=table_bytes(kind), error=said)
     if kind.name in running.failed:
         mine.update(error=running.failed[kind.name])
 
@@ -184,9 +199,17 @@ def _batches(
     size = BATCH_FIRST
     while running.goes_on():
         began = time.monotonic()
-        batch = clearing.clear_batch(
-            kind.clearing, cutoff=cutoff, after=after, size=min(size, running.limit - running.changed), noted=noted
-        )
+        size = min(size, running.limit - running.changed)
+        try:
+            batch = clearing.clear_batch(kind.clearing, cutoff=cutoff, after=after, size=size, noted=noted)
+        except Exception as error:
+            if is_away(error):
+                raise
+            if size > 1:
+                size //= 2  # until the row that cannot be deleted is alone
+                continue
+            after = _passed_by(running, kind, cutoff=cutoff, after=after, error=error)
+            continue
         took = time.monotonic() - began
         running.count(kind.name, batch)
         yield batch
@@ -195,6 +218,16 @@ def _batches(
         after = batch.watermark
         size = max(BATCH_MIN, min(BATCH_MAX, size * 2, round(size * STATEMENT_SECONDS / max(took, 1e-4))))
         time.sleep(took * REST)
+
+
+def _passed_by(
+    running: _Pass, kind: DataKind, *, cutoff: datetime, after: Watermark | None, error: Exception
+) -> Watermark:
+    place = None if kind.clearing is None else clearing.pass_by(kind.clearing, cutoff=cutoff, after=after)
+    if place is None or len(running.skipped.get(kind.name, ())) >= SKIPPED_MAX:
+        raise error
+    running.skip(kind.name, place, error)
+    return place
 
 
 @contextmanager

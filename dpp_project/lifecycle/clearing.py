@@ -1,7 +1,7 @@
 """One batch of rows past their period: chosen, locked and deleted by one statement, with what hangs on them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -47,6 +47,13 @@ def clear_batch(
         else:
             return batch
     raise AssertionError("a loop that ends by its last turn")
+
+
+def pass_by(clearing: Clearing, *, cutoff: datetime, after: Watermark | None) -> Watermark | None:
+    """The place of the next row behind `after`, which stays as it is; None where there is none."""
+    with transaction.atomic():
+        kept = replace(clearing, instead=lambda _rows: 0)
+        return _cleared(kept, cutoff=cutoff, after=after, size=1).watermark
 
 
 def count_due(clearing: Clearing, *, cutoff: datetime, limit: int) -> int:

@@ -54,6 +54,49 @@ def one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "clearings", lambda: kinds)
 
 
+@pytest.fixture
+def refused() -> Iterator[int]:
+    """The id of one of fifty rows, which the database does not let go."""
+    old_reports(50)
+    pk: int = JobReport.objects.order_by("started_at")[17].pk
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'restrict_violation'; END $$"
+        )
+        cursor.execute(
+            f"CREATE TRIGGER refuse BEFORE DELETE ON job_reports FOR EACH ROW WHEN (OLD.id = {pk:d})"
+            " EXECUTE FUNCTION refuse()"
+        )
+    yield pk
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION refuse CASCADE")
+
+
+def test_lif_04_a_row_that_cannot_be_deleted_stays_alone_and_is_shown(
+    clock: FixedClock, one_kind: None, refused: int
+) -> None:
+    for last in (False, True):
+        report = tick()
+        assert (report.changed, report.errors) == (0 if last else 49, 1)
+        assert [place.split()[-1] for place in report.detail["skipped"]] == [str(refused)]
+        assert JobReport.objects.get(job="old").pk == refused
+        cleanup = DataCleanup.objects.latest("day")
+        assert cleanup.ended_at is not None  # the date is over; the next one tries the row again
+        assert cleanup.steps.get().error == "1 rows skipped"
+        clock.advance(seconds=86_400)
+
+
+def test_lif_04_a_kind_of_which_no_row_goes_has_failed(
+    clock: FixedClock, one_kind: None, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning, "SKIPPED_MAX", 0)
+    report = tick()
+    assert (report.changed, report.errors, report.detail["failed"]) == (17, 1, {"job_reports": "IntegrityError"})
+    cleanup = DataCleanup.objects.get()
+    assert (cleanup.ended_at, cleanup.failures) == (None, 1)
+
+
 @pytest.mark.contract("LIF-03")
 def test_lif_04_once_a_date_and_again_on_the_next(clock: FixedClock, one_kind: None) -> None:
     old_reports(5)
