@@ -27,7 +27,7 @@ from django.db.models import QuerySet
 from redis.client import Pipeline
 
 from budget.redis import keys as money_keys
-from dpp_project.stores import redis
+from dpp_project.stores import advisory_lock, redis
 from dpp_project.stores.lua import LuaScript
 from runs.models import ConcurrencyLimit, RunTurn
 from tenants.models import Tenant
@@ -122,12 +122,7 @@ def take_number(taken: NumberTaken) -> bool:
 
 def lock_key(tenant_id: str, concurrency_key: str) -> None:
     """To the end of this transaction no other counts, parks or wakes the key's runs."""
-    _lock(f"runs at work {tenant_id} {concurrency_key}")
-
-
-def _lock(name: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+    advisory_lock.lock_name_until_commit(f"runs at work {tenant_id} {concurrency_key}")
 
 
 def room_of(tenant_id: str, concurrency_key: str) -> int:
@@ -199,7 +194,7 @@ def keys_to_wake() -> Sequence[tuple[str, str]]:
 
 def lock_tenant(tenant_id: str) -> None:
     """To the end of this transaction no other counts or keeps back the tenant's runs. Before the lock of a key."""
-    _lock(f"runs at work {tenant_id}")
+    advisory_lock.lock_name_until_commit(f"runs at work {tenant_id}")
 
 
 def room_of_tenant(tenant_id: str) -> int:

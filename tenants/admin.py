@@ -10,14 +10,13 @@ from django.db.models import Exists, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from unfold.admin import TabularInline
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from dpp_project import actors, clock
 from dpp_project.console import confirm
-from dpp_project.console.row_admin import KeptAdmin, WrittenOnceAdmin
+from dpp_project.console.row_admin import KeptAdmin, ReadOnlyInline, WrittenOnceAdmin
 from dpp_project.refusals import Refusal
 from tenants import key_page, services
 from tenants.forms import NewKeyForm, RotateForm, TenantForm, WhyForm
@@ -65,24 +64,16 @@ class _ManagedAdmin(KeptAdmin):
         )
 
 
-class KeysOfTenant(TabularInline):  # type: ignore[misc]  # unfold has no types
+class KeysOfTenant(ReadOnlyInline):
     model = ApiKey
     fields = readonly_fields = ("label", "scopes", "state", "expires_at", "last_used_at")
     verbose_name_plural = "Keys"
-    extra = 0
-    can_delete = False
     show_change_link = True
     tab = False
 
     @display(description="state", label=STATE_COLORS)  # type: ignore[untyped-decorator]
     def state(self, key: ApiKey) -> str:
         return services.state_of(key, clock.now())
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(Tenant)

@@ -7,7 +7,7 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.functional import cached_property
-from unfold.admin import ModelAdmin
+from unfold.admin import ModelAdmin, TabularInline
 
 from dpp_project.refusals import Refusal
 
@@ -50,6 +50,19 @@ class ReadOnlyAdmin(WrittenOnceAdmin):
     """Rows are read, and no more."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+class ReadOnlyInline(TabularInline):  # type: ignore[misc]  # unfold has no types
+    """Rows of another model on a row's page; they are read there, and no more."""
+
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
 

@@ -18,6 +18,7 @@ HELD_IDLE_SECONDS: Final = 45
 _LOCK: Final = "SELECT pg_advisory_lock(%s, %s), set_config('idle_session_timeout', %s, false)"
 _UNLOCK: Final = "SELECT pg_advisory_unlock(%s, %s), set_config('idle_session_timeout', '0', false)"
 _LOCK_TRANSACTION: Final = "SELECT pg_advisory_xact_lock(%s, %s)"
+_LOCK_NAME: Final = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 
 
 @contextmanager
@@ -35,6 +36,12 @@ def lock_until_commit(key: Key) -> None:
     """Waited for, inside the caller's transaction, and given back at its end."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_TRANSACTION, key)
+
+
+def lock_name_until_commit(name: str) -> None:
+    """The same for a lock that is named by a text: of a tenant, or of a key of a tenant's."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK_NAME, [name])
 
 
 def _unlock(key: Key) -> None:

@@ -12,14 +12,13 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from unfold.admin import TabularInline
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from dpp_project import actors, clock
 from dpp_project.console import confirm
-from dpp_project.console.row_admin import ActedUponAdmin
+from dpp_project.console.row_admin import ActedUponAdmin, ReadOnlyInline
 from ops.workspaces import board, explaining, services
 from ops.workspaces.models import Workspace, WorkspaceArchive, WorkspaceDriver, WorkspaceEvent, WorkspaceVolume
 from ops.workspaces.states import ArchiveState, DesiredState, VolumeState
@@ -63,17 +62,9 @@ class RecoveryForm(forms.Form):
         ]
 
 
-class _Rows(TabularInline):  # type: ignore[misc]  # unfold has no types
-    extra = 0
-    can_delete = False
+class _Rows(ReadOnlyInline):
     tab = True
     per_page = ROWS_SHOWN
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 class TimelineRows(_Rows):

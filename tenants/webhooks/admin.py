@@ -12,14 +12,13 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from unfold.admin import TabularInline
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from dpp_project import actors, clock
 from dpp_project.console import confirm
-from dpp_project.console.row_admin import ActedUponAdmin
+from dpp_project.console.row_admin import ActedUponAdmin, ReadOnlyInline
 from dpp_project.refusals import Refusal
 from tenants.webhooks import registration, services
 from tenants.webhooks.models import EndpointStatus, WebhookAttempt, WebhookDelivery, WebhookEndpoint
@@ -120,20 +119,12 @@ class WebhookEndpointAdmin(ActedUponAdmin):
         return _confirmed(self, request, endpoint, title=title, text=text, act=act)
 
 
-class TriesOfDelivery(TabularInline):  # type: ignore[misc]  # unfold has no types
+class TriesOfDelivery(ReadOnlyInline):
     model = WebhookAttempt
     fields = readonly_fields = ("at", "status_code", "ms", "error")
     verbose_name_plural = "Tries"
-    extra = 0
-    can_delete = False
     tab = False
     per_page = 50  # one that its owner sent again and again has thousands
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(WebhookDelivery)

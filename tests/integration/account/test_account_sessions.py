@@ -9,8 +9,9 @@ from django.test import Client
 from dpp_project import clock
 from dpp_project.audit.models import AuditEntry
 from dpp_project.clock import FixedClock
+from dpp_project.lifecycle import cleaning
 from dpp_project.signin import attempts
-from tenants import authentication, jobs, rate_limits, services
+from tenants import authentication, rate_limits, services
 from tenants.account import sessions
 from tenants.models import ApiKey
 from tests.gear.builders.account import AccountVisitor, a_visitor
@@ -189,10 +190,9 @@ def test_dpp_84_sessions_that_are_over_are_deleted_and_no_others(shop: Shop) -> 
     a_visitor(shop.issued)
     over = Session.objects.order_by("pk").first()
     assert over is not None
-    Session.objects.filter(pk=over.pk).update(expire_date=clock.now() - timedelta(seconds=1))
-    assert jobs.preview_ended_sessions(now=clock.now(), limit=10).changed == 1
-    assert jobs.delete_ended_sessions(now=clock.now(), limit=10).changed == 1
-    assert jobs.delete_ended_sessions(now=clock.now(), limit=10).changed == 0
+    Session.objects.filter(pk=over.pk).update(expire_date=clock.now() - timedelta(days=1, seconds=1))
+    for changed in (1, 0):
+        assert cleaning.clean_now(now=clock.now(), limit=10, only="sessions").changed == changed
     assert Session.objects.count() == 1
 
 
