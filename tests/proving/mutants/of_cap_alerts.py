@@ -149,8 +149,8 @@ MUTANTS: Final = (
     Mutant(
         "a pass that ends early begins anew, and what lies behind is never looked at",
         ALERTS,
-        "    after = _left_at()\n",
-        "    after = None\n",
+        "    after, skipped = _left_at(), SkippedRows(JOB)\n",
+        "    after, skipped = None, SkippedRows(JOB)\n",
         alerts("test_cap_11_a_pass_that_could_not_reach_all_is_followed_by_one_that_goes_on_behind"),
     ),
     Mutant(

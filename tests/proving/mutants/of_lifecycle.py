@@ -37,6 +37,13 @@ MUTANTS: Final = (
         cleanup("test_lif_04_a_pass_ends_at_its_deadline_or_limit_and_the_next_goes_on"),
     ),
     Mutant(
+        "a row that cannot be deleted stops its kind",
+        CLEANING,
+        "            if size > 1:\n",
+        "            if size > 1:\n                raise\n            if size > 1:\n",
+        cleanup("test_lif_04_a_row_that_cannot_be_deleted_stays_alone_and_is_shown"),
+    ),
+    Mutant(
         "a kind that fails ends the cleanup of all",
         CLEANING,
         "        running.failed[kind.name] = type(error).__name__\n",

@@ -410,6 +410,13 @@ MUTANTS: Final = (
         ends("test_dpp_42_the_receipt_decides_what_was_taken"),
     ),
     Mutant(
+        "one credit that cannot be applied keeps the others from their balances",
+        "dpp_project/jobs/skipped_rows.py",
+        "            self.errors += 1\n",
+        "            raise\n            self.errors += 1\n",
+        entries("test_dpp_57_a_credit_that_cannot_be_applied_keeps_no_other_from_its_balance"),
+    ),
+    Mutant(
         "a used reference is entered again",
         "budget/entries.py",
         "    if written is not None:\n",

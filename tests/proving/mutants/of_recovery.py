@@ -211,8 +211,8 @@ MUTANTS: Final = (
     Mutant(
         "a row that failed comes first again",
         DRIVER,
-        "            if run.run_id in failed:\n",
-        "            if run.run_id is None:\n",
+        "            if row.pk in failed:\n",
+        "            if row.pk is None:\n",
         loops("test_dpp_46_rows_that_failed_come_after_the_others_and_are_tried_again"),
     ),
     Mutant(
@@ -239,7 +239,7 @@ MUTANTS: Final = (
     Mutant(
         "rows of one instant are left out between two batches",
         DUE,
-        " | Q(run_id__gt=last.run_id))",
+        " | Q(pk__gt=last.pk))",
         ")",
         backlogs("test_dpp_40_a_backlog_is_drained_in_one_pass_batch_by_batch"),
     ),

@@ -104,10 +104,19 @@ MUTANTS: Final = (
         upkeep("test_wsp_08_a_pin_that_commits_while_it_is_collected_keeps_the_archive"),
     ),
     Mutant(
+        "one refused archive counts as a bucket that is away",
+        "ops/workspaces/upkeep/bucket_outages.py",
+        "        if isinstance(answer, ClientError) and not outages.is_of_every_object(answer):\n",
+        "        if answer is None:\n",
+        (
+            "tests/integration/workspaces/test_workspace_upkeep_poison.py::test_wsp_08_what_s3_refuses_is_one_rows_alone_and_shown",
+        ),
+    ),
+    Mutant(
         "an archive is collected by the books alone",
         COLLECTING,
-        "            if not _is_replaced(store, row):\n",
-        "            if False:\n",
+        "        if not _is_replaced(store, row):\n",
+        "        if False:\n",
         upkeep("test_wsp_08_only_what_a_newer_archive_replaced_two_hours_ago_is_collected"),
     ),
     Mutant(
@@ -120,8 +129,8 @@ MUTANTS: Final = (
     Mutant(
         "an object that is newer than its row is deleted",
         ORPHANS,
-        "            if one.written_at > row.deleted_at:\n",
-        "            if False:\n",
+        "        if one.written_at > row.deleted_at:\n",
+        "        if False:\n",
         upkeep("test_wsp_08_what_no_row_accounts_for_is_set_aside_or_told_and_never_deleted"),
     ),
     Mutant(
@@ -134,8 +143,8 @@ MUTANTS: Final = (
     Mutant(
         "a workspace is purged though the bucket holds what came after these rows",
         PURGING,
-        "            if unknown := _unknown(store, workspace_id):\n",
-        "            if unknown := []:\n",
+        "    if unknown := _unknown(store, workspace_id):\n",
+        "    if unknown := []:\n",
         upkeep("test_wsp_08_a_deletion_that_an_older_database_brings_back_purges_nothing_that_came_since"),
     ),
     Mutant(
@@ -176,7 +185,7 @@ MUTANTS: Final = (
     Mutant(
         "an archive that was missed once is missed for good",
         ORPHANS,
-        "        _look_again(objects, found)\n",
+        "        _look_again(tally, listed.objects, found)\n",
         "",
         upkeep("test_wsp_08_an_archive_that_was_missed_once_is_looked_at_anew_where_it_lies"),
     ),
