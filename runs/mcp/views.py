@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from runs.mcp.exchange import McpExchange, Outcome, ToolCall
 
 _PARSE_ERROR: Final = -32_700
+_INVALID_REQUEST: Final = -32_600
 _PASSED_ON: Final = ("Accept", "Content-Type", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name")
+
+
+class NoMessage(Problem):
+    """JSON that is no message of the protocol. The SDK would answer it with two thousand characters about itself."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(ReasonCode.MALFORMED_REQUEST, detail)
 
 
 class McpView(MeteredView):
@@ -137,15 +145,23 @@ def _read(body: bytes) -> dict[str, Any]:
         raise Problem(ReasonCode.PAYLOAD_TOO_LARGE, f"The body is larger than {MAX_BODY_BYTES} bytes.")
     message = parse_json(body)
     if not isinstance(message, dict):
-        raise Problem(ReasonCode.MALFORMED_REQUEST, "A body is one JSON-RPC message; batches are not taken.")
+        raise NoMessage("A body is one JSON-RPC message; batches are not taken.")
     if isinstance(message.get("id", 0), bool) or not isinstance(message.get("id", 0), str | int):
-        raise Problem(ReasonCode.MALFORMED_REQUEST, "The id of a message is a string or an integer.")
+        raise NoMessage("The id of a message is a string or an integer.")
+    if message.get("jsonrpc") != "2.0":
+        raise NoMessage('A message says "jsonrpc": "2.0".')
+    is_an_answer = "method" not in message and not {"result", "error"}.isdisjoint(message)
+    if not is_an_answer and not isinstance(message.get("method"), str):
+        raise NoMessage("A message names its method, such as tools/list, in a string.")
+    if not isinstance(message.get("params", {}), dict | None):
+        raise NoMessage("The params of a message are an object.")
     return message
 
 
 def _unread(problem: Problem) -> HttpResponse:
     said = "; ".join(f"{one.field}: {one.detail}" for one in problem.errors) or problem.detail
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": _PARSE_ERROR, "message": said}}
+    code = _INVALID_REQUEST if isinstance(problem, NoMessage) else _PARSE_ERROR
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": said}}
     return _own(json.dumps(error).encode(), status=problem.status)
 
 
