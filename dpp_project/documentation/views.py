@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
@@ -42,6 +42,15 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         before=order[at - 1] if at else None,
         after=order[at + 1] if at + 1 < len(order) else None,
     )
+
+
+@require_safe
+def page_by_its_file(_request: HttpRequest, name: str) -> HttpResponse:
+    """Pages of the repository name each other by file, as people do who come from there; some leave the slash out."""
+    chapter = chapters.chapters().get(name.removesuffix(".md"))
+    if chapter is None:
+        raise Http404
+    return redirect("docs-page", name=chapter.name)
 
 
 @require_safe

@@ -69,6 +69,20 @@ def test_dpp_71_nothing_is_loaded_from_elsewhere(client: Client) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("asked", "page"),
+    [
+        ("/docs", "/docs/"),
+        ("/docs/quickstart", "/docs/quickstart/"),
+        ("/docs/quickstart.md", "/docs/quickstart/"),
+        ("/docs/packs/ocr.md", "/docs/packs/ocr/"),
+    ],
+)
+def test_dpp_71_a_page_is_found_by_its_files_name_too(client: Client, asked: str, page: str) -> None:
+    answer = client.get(asked)
+    assert (answer.status_code, answer.headers["Location"]) == (302, page)
+
+
 def test_dpp_71_a_page_that_is_not_there_is_a_404_and_no_file_is_read_outside(client: Client) -> None:
     for path in (
         "/docs/nothing/",
