@@ -1,6 +1,8 @@
 """Money on the console's first page."""
 
+from collections.abc import Mapping
 from datetime import UTC, timedelta
+from typing import Any
 
 from django.urls import reverse
 from django.utils.html import format_html
@@ -22,17 +24,17 @@ from dpp_project.jobs.models import JobReport
 DAYS = 30
 WEEK = 7
 TENANTS_SHOWN = 8
+NO_DRIFT = "$0.00"
+NEVER = "never verified"
 
 
 @panel(title="Money", order=20, permission="budget.view_account")
 def money_panel() -> Panel:
     sums = ledger.sums().values()
-    pending = PendingCredit.objects.count()
+    pending, accounts = PendingCredit.objects.count(), reverse("admin:budget_account_changelist")
     proof = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
     last = proof.order_by("-started_at").first()
-    drift = "never verified" if last is None else str(last.detail.get("drift_usd_micros", "unknown"))
-    if last is not None and (unproved := last.detail.get("unproved")):
-        drift += f", and {unproved} tenants unproved"
+    drift = NEVER if last is None else _drift(last.detail)
     today = clock.now().astimezone(UTC).date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
     # In the far east it is tomorrow already; that day's charges are shown when it has come here.
@@ -41,9 +43,19 @@ def money_panel() -> Panel:
         title="Money",
         description=f"Charges of the last {DAYS} days, each on its tenant's date.",
         figures=[
-            Figure(label="Gate", value=(gate := _gate()), is_bad=gate != "open"),
-            Figure(label="Owed to tenants", value=f"${format_plain_usd(sum(each.total_micros for each in sums))}"),
-            Figure(label="Drift, in micros", value=drift, note=_age(last), is_bad=drift not in {"0", "never verified"}),
+            Figure(label="Gate", value=(gate := _gate()), is_bad=gate != "open", link=accounts),
+            Figure(
+                label="Owed to tenants",
+                value=f"${format_plain_usd(sum(each.total_micros for each in sums))}",
+                link=accounts,
+            ),
+            Figure(
+                label="Drift",
+                value=drift,
+                note=_age(last),
+                link=f"{reverse('admin:jobs_jobreport_changelist')}?job__exact=money_verify",
+                is_bad=drift not in {NO_DRIFT, NEVER},
+            ),
             Figure(
                 label="Pending credits",
                 value=str(pending),
@@ -55,7 +67,7 @@ def money_panel() -> Panel:
             series={"charged, USD": [format_plain_usd(charged.get(day, 0)) for day in days]},
             unit="USD",
         ),
-        link=reverse("admin:budget_account_changelist"),
+        link=accounts,
         link_text="All accounts",
     )
 
@@ -95,6 +107,12 @@ def revenue_by_pack_panel() -> Panel:
 
 def _account_link(tenant_id: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', reverse("admin:budget_account_change", args=[tenant_id]), tenant_id)
+
+
+def _drift(detail: Mapping[str, Any]) -> str:
+    micros, unproved = detail.get("drift_usd_micros"), detail.get("unproved")
+    said = "unknown" if micros is None else f"{'-' if micros < 0 else ''}${format_plain_usd(abs(micros))}"
+    return f"{said}, and {unproved} tenants unproved" if unproved else said
 
 
 def _age(last: JobReport | None) -> str:

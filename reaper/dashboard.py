@@ -12,24 +12,40 @@ from reaper.models import DeadLetter
 from runs.reads import for_recovery
 
 COUNTED_MAX: Final = 1_000
+CLAIMED: Final = "finalize_stage__exact=CLAIMED"
 
 
 @panel(title="Recovery", order=70, permission="reaper.view_deadletter", is_live=True)
 def recovery_panel() -> Panel:
     letters = DeadLetter.objects.filter(redriven_at__isnull=True)
+    queued = "status__exact=QUEUED"
     waiting = (
-        ("Expired leases", for_recovery.lease_expired(), "The reaper ends them within 30 s."),
-        ("Queued for over an hour", for_recovery.never_started(), "The sweeper returns their holds."),
-        ("Unfinished claims", for_recovery.claimed_too_long(), "The reconciler carries them out."),
-        ("Messages due again", for_recovery.send_due(), "Sent again, unless the queue is merely full."),
-        ("Abandoned submits", for_recovery.abandoned(), "The auditor ends them."),
+        (
+            "Expired leases",
+            for_recovery.lease_expired(),
+            "The reaper ends them within 30 s.",
+            "status__exact=PROCESSING",
+        ),
+        ("Queued for over an hour", for_recovery.never_started(), "The sweeper returns their holds.", queued),
+        ("Unfinished claims", for_recovery.claimed_too_long(), "The reconciler carries them out.", CLAIMED),
+        ("Messages due again", for_recovery.send_due(), "Sent again, unless the queue is merely full.", queued),
+        ("Abandoned submits", for_recovery.abandoned(), "The auditor ends them.", f"{queued}&money_state__exact=NONE"),
     )
+    runs = reverse("admin:runs_run_changelist")
     return Panel(
         title="Recovery",
         description="Counted just now; each loop processes its rows at its next pass.",
         figures=[
-            *(Figure(label=label, value=_counted(rows), note=note) for label, rows, note in waiting),
-            Figure(label="Wrong money not mended", value=_not_mended(), note="By the auditor's last pass."),
+            *(
+                Figure(label=label, value=_counted(rows), note=note, link=f"{runs}?{among}")
+                for label, rows, note, among in waiting
+            ),
+            Figure(
+                label="Wrong money not mended",
+                value=_not_mended(),
+                note="By the auditor's last pass.",
+                link=f"{reverse('admin:jobs_jobreport_changelist')}?job__exact=hold_auditor",
+            ),
             Figure(
                 label="Dead letters not sent again",
                 value=_counted(letters),

@@ -77,7 +77,11 @@ def runs_panel() -> Panel:
             ),
             Figure(label="Processing", value=str(counts["working"]), link=f"{changelist}?status__exact=PROCESSING"),
             Figure(label="Finishing", value=str(counts["claimed"]), link=f"{changelist}?finalize_stage__exact=CLAIMED"),
-            Figure(label="Being accepted", value=str(counts["accepted"])),
+            Figure(
+                label="Being accepted",
+                value=str(counts["accepted"]),
+                link=f"{changelist}?status__exact=QUEUED&money_state__exact=NONE",
+            ),
             Figure(
                 label="In dispute",
                 value=str(disputed.count()),
@@ -110,20 +114,26 @@ def queue_panel() -> Panel:
     dead, _ = queue_depth.depth(ENV.DPP_DLQ_URL)
     waited = for_recovery.waited_for_a_worker(now=clock.now())
     late = waited is not None and waited > LATE
+    runs = reverse("admin:runs_run_changelist")
     return Panel(
         title="Queue",
         description="Messages that wake workers, as far as SQS can say.",
         figures=[
-            Figure(label="Waiting", value=f"{waiting:,}"),
-            Figure(label="In workers' hands", value=f"{in_hand:,}"),
+            Figure(label="Waiting", value=f"{waiting:,}", link=f"{runs}?status__exact=QUEUED"),
+            Figure(label="In workers' hands", value=f"{in_hand:,}", link=f"{runs}?status__exact=PROCESSING"),
             Figure(
                 label="Oldest run waits",
                 value="none waits" if waited is None else durations.span(waited),
                 note=f"Longer than {durations.span(LATE)}: are workers alive?" if late else "",
-                link=f"{reverse('admin:runs_run_changelist')}?status__exact=QUEUED",
+                link=f"{runs}?status__exact=QUEUED",
                 is_bad=late,
             ),
-            Figure(label="Dead letters in the queue", value=f"{dead:,}", is_bad=dead > 0),
+            Figure(
+                label="Dead letters in the queue",
+                value=f"{dead:,}",
+                link=reverse("admin:reaper_deadletter_changelist"),
+                is_bad=dead > 0,
+            ),
         ],
     )
 
@@ -141,15 +151,16 @@ def latency_panel() -> Panel:
     with connection.cursor() as cursor:
         cursor.execute(_ENDED, [MEASURED_MAX])
         lengths, count = cursor.fetchone()
+    ended = f"{reverse('admin:runs_run_changelist')}?finalize_stage__exact=COMMITTED"
     return Panel(
         title="From submit to end",
         description=f"Runs that ended within the hour, the latest {MEASURED_MAX:,} at most.",
         figures=[
             *(
-                Figure(label=f"{percent} % took at most", value=durations.short_span(length))
+                Figure(label=f"{percent} % took at most", value=durations.short_span(length), link=ended)
                 for percent, length in zip((50, 95, 99), lengths or (), strict=False)
             ),
-            Figure(label="Ended", value=f"{count:,}"),
+            Figure(label="Ended", value=f"{count:,}", link=ended),
         ]
         if count
         else [],

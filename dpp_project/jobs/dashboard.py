@@ -33,22 +33,24 @@ def jobs_panel() -> Panel:
     failing = [one for one in standing if one.fault and not one.is_overdue]
     overdue = sorted((one for one in standing if one.is_overdue), key=lambda one: one.started == "never")
     shown = [*overdue[:OVERDUE_SHOWN], *failing]
+    reports = reverse("admin:jobs_jobreport_changelist")
     return Panel(
         title="Loops",
         description="Periodic jobs, each by its own schedule; they recover what died, and they expire what is old.",
         figures=[
-            Figure(label="Jobs", value=str(len(standing))),
+            Figure(label="Jobs", value=str(len(standing)), link=reports),
             Figure(
                 label="Overdue",
                 value=str(len(overdue)),
                 note="Beat does not run, or hangs: start it, docs/operations.md#recovery."
                 if overdue
                 else "All in time.",
+                link=reports,
                 is_bad=bool(overdue),
             ),
-            Figure(label="With errors", value=str(len(failing)), is_bad=bool(failing)),
+            Figure(label="With errors", value=str(len(failing)), link=f"{reports}?errors__gt=0", is_bad=bool(failing)),
         ],
-        link=reverse("admin:jobs_jobreport_changelist"),
+        link=reports,
         link_text="All reports",
         headers=["Job", "Schedule", "Last start", "What is wrong"] if shown else (),
         rows=[[one.name, one.schedule, one.started, {"content": one.fault, "class": "dpp-bad"}] for one in shown],

@@ -21,6 +21,7 @@ def auth_errors_panel() -> Panel:
     opened = reads.roots().filter(status=ClusterStatus.OPEN)
     errors = ClusterDay.objects.filter(day=today).aggregate(count=Sum("occurrences"))["count"] or 0
     before = ClusterDay.objects.filter(day=today - timedelta(days=1)).aggregate(count=Sum("occurrences"))["count"] or 0
+    errors_list = reverse("admin:auth_errors_autherror_changelist")
     return Panel(
         title="Auth errors",
         description="Failed sign-ins that tenants report, and our own, by fault.",
@@ -32,7 +33,7 @@ def auth_errors_panel() -> Panel:
                 note="Resolved once, and met again since.",
                 link=place,
             ),
-            Figure(label="Errors today", value=str(errors), note=f"{before} yesterday (UTC)."),
+            Figure(label="Errors today", value=str(errors), note=f"{before} yesterday (UTC).", link=errors_list),
         ],
     )
 

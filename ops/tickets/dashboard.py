@@ -34,6 +34,11 @@ def operations_panel() -> Panel:
                 note="The cycle takes them within a minute.",
                 link=f"{tickets}?status__exact=OPEN",
             ),
-            Figure(label="Stale", value=str(selectors.stale_by_setting().count()), note="The next cycle ends them."),
+            Figure(
+                label="Stale",
+                value=str(selectors.stale_by_setting().count()),
+                note="The next cycle ends them.",
+                link=f"{tickets}?status__exact=IN_PROGRESS",
+            ),
         ],
     )

@@ -29,7 +29,10 @@ def workspaces_panel() -> Panel:
                 for phase in shown
             ),
             Figure(
-                label="At work", value=str(rows.exclude(operation=Operation.NONE).count()), note="Operations under way."
+                label="At work",
+                value=str(rows.exclude(operation=Operation.NONE).count()),
+                note="Operations under way.",
+                link=reverse("admin:workspaces_workspace_board"),
             ),
             Figure(
                 label="Frozen drivers",

@@ -130,7 +130,9 @@ def _converged(workspace: Workspace, _driver: WorkspaceDriver | None, _now: date
     if rests_at is None:
         return NextStep(f"It is {workspace.phase}, as asked for.", Actor.NOBODY)
     lower = DesiredState.STANDBY if workspace.phase == Phase.RUNNING else DesiredState.ARCHIVED
-    said = f"It is {workspace.phase}, as asked for. Unused until then, it is asked to be {lower}."
+    said = (
+        f"It is {workspace.phase}, as asked for. Unused until {rests_at:%Y-%m-%d %H:%M} UTC, it is asked to be {lower}."
+    )
     return NextStep(said, Actor.TTL, rests_at)
 
 

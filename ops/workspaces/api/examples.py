@@ -47,7 +47,7 @@ _RUNNING: Final[dict[str, Any]] = {
     "error_reason": "",
     "driver_id": None,
     "next": {
-        "said": "It is RUNNING, as asked for. Unused until then, it is asked to be STANDBY.",
+        "said": "It is RUNNING, as asked for. Unused until 2026-03-01 13:05 UTC, it is asked to be STANDBY.",
         "actor": "ttl",
         "at": "2026-03-01T13:05:00Z",
     },

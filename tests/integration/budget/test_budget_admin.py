@@ -169,7 +169,7 @@ def test_the_first_page_shows_the_money(console: Client, tenant_id: str, valkey:
     shown = page(console, "/admin/")
     assert "Owed to tenants" in shown
     figures = {figure.label: figure.value for figure in dashboard.money_panel().figures}
-    assert figures["Drift, in micros"] == "4"
+    assert figures["Drift"] == "$0.000004"
     assert figures["Gate"] == "open"
 
 

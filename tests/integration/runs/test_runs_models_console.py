@@ -149,6 +149,22 @@ def test_dpp_75_the_first_page_counts_runs_by_state(console: Client) -> None:
     assert "Runs per hour" in page(console, "/admin/")
 
 
+@pytest.mark.contract("DPP-75")
+def test_dpp_75_every_number_of_the_first_page_leads_to_its_list(console: Client) -> None:
+    """But of services, which are states: there is no list of them."""
+    gear.committed()
+    numbers = [
+        (panel.title, figure)
+        for panel in dashboard.panels(User(is_active=True, is_superuser=True))
+        for figure in panel.figures
+        if panel.title != "Services"
+    ]
+    assert len(numbers) > 40
+    assert [f"{title}: {figure.label}" for title, figure in numbers if not figure.link] == []
+    for link in sorted({figure.link for _, figure in numbers}):
+        assert console.get(link).status_code == 200, link  # a filter that the list does not know is sent back (302)
+
+
 def samples(name: str) -> dict[tuple[str, ...], float]:
     return {
         tuple(sample.labels.values()): sample.value

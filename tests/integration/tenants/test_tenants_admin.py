@@ -11,8 +11,10 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
 
+from dpp_project import clock
 from dpp_project.clock import FixedClock
 from tenants import services
+from tenants.dashboard import tenants_and_keys_panel
 from tenants.models import ApiKey, Tenant
 from tests.gear.builders.console import page
 from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key
@@ -226,3 +228,15 @@ def test_tenants_admin_first_page_counts_tenants_and_keys(console: Client) -> No
     shown = page(console, "/admin/")
     assert "Tenants and keys" in shown
     assert "Valid keys" in shown
+
+
+def test_tenants_admin_a_key_made_today_is_no_candidate_to_revoke(tenant: Tenant) -> None:
+    def idle() -> str:
+        return next(figure.value for figure in tenants_and_keys_panel().figures if "Not used" in figure.label)
+
+    fresh, old = a_key(tenant).key, a_key(tenant).key
+    assert (fresh.last_used_at, idle()) == (None, "0")
+    ApiKey.objects.filter(pk=old.pk).update(created_at=clock.now() - timedelta(days=91))
+    assert idle() == "1"
+    ApiKey.objects.filter(pk=old.pk).update(last_used_at=clock.now())
+    assert idle() == "0"
