@@ -19,6 +19,7 @@ from tenants.account import menu, sessions, signing_in
 from tenants.account.menu import MenuItem
 from tenants.account.page import AccountPage, private
 from tenants.account.signing_in import KeyRefused
+from tenants.account.trail_words import changed_facts
 from tenants.audit_api import NUMBER_MAX, AuditLine
 from tenants.permissions import ANY_KEY, PUBLIC
 
@@ -86,7 +87,7 @@ class ActivityPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         page = reads.read_trail_of(self.tenant_id, below=_number(request.GET.get("before")), limit=LINES)
-        lines = [AuditLine.of(one) for one in page.entries]
+        lines = [(AuditLine.of(one), changed_facts(one.before, one.after)) for one in page.entries]
         return self.show("account/activity.html", {"lines": lines, "next": page.next})
 
 

@@ -48,6 +48,18 @@ def test_dpp_84_a_filter_that_no_column_takes_is_no_fault_of_ours(shop: Shop, qu
     assert a_visitor(shop.issued).get("runs/", **query).status_code in {200, 400, 404, 422}
 
 
+def test_dpp_84_the_activity_says_what_changed_in_words(shop: Shop) -> None:
+    visitor = a_visitor(shop.issued)
+    visitor.post("keys/", label="night", scopes=["runs:read", "runs:write"])
+    visitor.post("caps/", act="caps", day_usd="1.2500")
+    visitor.post("caps/", act="caps", day_usd="2.5000")
+    page = visitor.text("activity/")
+    for said in ("label: night", "scopes: runs:read, runs:write", "day: none → $1.25", "day: $1.25 → $2.50"):
+        assert f"<div>{said}</div>" in page
+    for literal in ("None", "[&#x27;", "micros", "True", "False"):
+        assert literal not in page
+
+
 def test_dpp_84_a_run_is_seen_with_its_life_money_and_receipt(shop: Shop) -> None:
     run_id = shop.submit().json()["run_id"]
     visitor = a_visitor(shop.issued)
