@@ -70,8 +70,10 @@ def test_dpp_83_the_command_does_nothing_without_being_told_how(
         assert ended.value.code == command.WRONG_USE
     assert command.main(["submit", "probe", "{}", "--max-cost", "0.00001"]) == command.WRONG_USE
     assert command.main(["submit", "probe", "{}", "--max-cost", "1", "--metadata", "x"]) == command.WRONG_USE
-    assert command.main(["upload", "not_there.png"]) == command.WRONG_USE
     capsys.readouterr()
+    for file in ("not_there.png", "not_there"):
+        assert command.main(["upload", file]) == command.WRONG_USE
+        assert capsys.readouterr().err == f"dpp: {file}: No such file or directory\n"
     assert command.main(["upload", str(ROOT / "Makefile")]) == command.WRONG_USE
     assert capsys.readouterr().err.startswith("dpp: --content-type: give one, or a file that ends in one of .png")
     with pytest.raises(SystemExit):
@@ -79,7 +81,7 @@ def test_dpp_83_the_command_does_nothing_without_being_told_how(
     assert "argument INPUTS: a JSON object; line 1 column 15: Expecting ',' delimiter" in capsys.readouterr().err
     assert command.main(["submit", "probe", '{"sleep": 1}', "--max-cost", "1"]) == command.REFUSED
     said = capsys.readouterr().err
-    assert "inputs.sleep" in said
+    assert said.startswith("dpp: 422 VALIDATION_FAILED: inputs.sleep: ")
     assert "trace_id" in said
     assert command.main(["get", "01980f6e-7a51-7c2e-9d0b-0f5a3c1b2d4e"]) == command.REFUSED
     monkeypatch.setenv("DPP_API_KEY", "")
@@ -104,6 +106,10 @@ def test_dpp_83_a_run_from_a_terminal_to_its_result(
     assert command.main(["upload", str(ROOT / "LICENSE"), "--content-type", "text/plain"]) == command.DONE
     assert capsys.readouterr().out.startswith("uploads/")
     assert command.main(["download", run["run_id"], "-o", str(tmp_path / "a.json")]) == command.DONE
+    capsys.readouterr()
+    for path, why in ((tmp_path / "none" / "a", "No such file or directory"), (tmp_path, "Is a directory")):
+        assert command.main(["download", run["run_id"], "-o", str(path)]) == command.WRONG_USE
+        assert capsys.readouterr().err == f"dpp: {path}: {why}\n"
     assert json.loads((tmp_path / "a.json").read_bytes())["run_id"] == run["run_id"]
     assert command.main(["cancel", run["run_id"]]) == command.REFUSED
     capsys.readouterr()

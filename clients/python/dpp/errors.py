@@ -80,8 +80,8 @@ class ApiError(DppError):
         idempotency_key: str | None = None,
         document: Mapping[str, Any] | None = None,
     ) -> None:
-        fields = "".join(f"; {wrong.field}: {wrong.detail}" for wrong in errors)
-        super().__init__(f"{status} {reason_code}: {detail}{fields}")
+        fields = "; ".join(f"{wrong.field}: {wrong.detail}" for wrong in errors)
+        super().__init__(f"{status} {reason_code}: {fields or detail}")
         self.status = status
         self.reason_code = reason_code
         self.detail = detail
@@ -164,7 +164,7 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes, *, idempoten
     return kind(
         status,
         str(document.get("reason_code", f"HTTP_{status}")),
-        str(document.get("detail", "The answer is no problem document of DPP.")),
+        str(document.get("detail", "This is not how DPP answers: is DPP_API_URL its address?")),
         errors=errors,
         trace_id=document.get("trace_id") or headers.get("x-trace-id"),
         run_id=document.get("run_id"),

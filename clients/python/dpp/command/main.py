@@ -158,6 +158,8 @@ def _list(client: Client, asked: argparse.Namespace) -> int:
     else:
         for one in found:
             screen.show_run(one)
+        if not found:
+            screen.tell("no run" if asked.status is asked.pack is None and not asked.metadata else "no such run")
     return DONE
 
 
@@ -168,12 +170,15 @@ def _download(client: Client, asked: argparse.Namespace) -> int:
     elif asked.output is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
+        if sys.stdout.isatty():  # so that the prompt does not stand behind it
+            screen.say("")
     else:
         screen.tell(f"{asked.output}: {len(content)} bytes")
     return DONE
 
 
 def _upload(client: Client, asked: argparse.Namespace) -> int:
+    asked.file.stat()  # that it is missing is said first
     if asked.content_type is None and asked.file.suffix.lower() not in CONTENT_TYPES:
         raise ValueError(f"--content-type: give one, or a file that ends in one of {', '.join(CONTENT_TYPES)}")
     key = client.upload(asked.file, content_type=asked.content_type)
