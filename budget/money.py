@@ -15,7 +15,7 @@ MAX_MICROS: Final = 9_007_199_254_740_991  # 2**53 - 1: the last integer a Lua n
 USD_PATTERN: Final = r"^(0|[1-9][0-9]{0,9})\.[0-9]{4}$"
 """An amount as documents describe it; `parse_usd` also knows the limits."""
 
-_FOUR_DECIMALS = re.compile(r"(0|[1-9][0-9]{0,9})\.([0-9]{4})", re.ASCII)
+_FOUR_DECIMALS = re.compile(r"(0|[1-9][0-9]{0,29})\.([0-9]{4})", re.ASCII)  # more digits than fit: the limits are named
 
 
 class AmountInvalid(ValueError):  # noqa: N818  a refusal is named for what was refused

@@ -72,6 +72,12 @@ def test_six_decimals_are_exact(micros: int) -> None:
     assert Decimal(format_exact_usd(micros)) * 1_000_000 == micros
 
 
+@pytest.mark.parametrize("too_much", ["9007199254.7410", "99999999999.0000", "9" * 23 + ".0000"])
+def test_an_amount_that_is_too_large_is_told_the_limits(too_much: str) -> None:
+    with pytest.raises(AmountInvalid, match=r'lies between "0\.0001" and "9007199254\.7409"'):
+        parse_usd(too_much)
+
+
 @pytest.mark.parametrize(
     ("micros", "remains", "entry"),
     [
