@@ -18,7 +18,7 @@ ARGS ?=
 .PHONY: help setup setup-ocr setup-model setup-workspaces setup-browser setup-deploy setup-docker docker-test setup-image image-test base demo up down status logs lint format test locks check contract bench bench-ocr prove fuzz mutants clean reset
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make the virtual environments, tools for testing included
 	@sh dpp_project/devstack/bootstrap.sh dev
