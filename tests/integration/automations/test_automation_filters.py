@@ -14,6 +14,7 @@ from ops.automations.models import AutomationEvent
 from ops.automations.rules import filter_worker, filtering
 from ops.automations.rules.filtering import FilterWorker
 from ops.automations.tasks import dispatching
+from runs.packs.compliance import limited_child
 from tenants.models import Tenant
 from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop
 from tests.gear.builders.recovery import tenant
@@ -58,6 +59,26 @@ def test_lif_12_a_filter_that_a_stranger_makes_slow_is_stopped(worker: FilterWor
     began = time.process_time()
     assert worker.ask([SLOW, "event.labels[0] == 1"], HOSTILE) == ["TOO_SLOW", True]
     assert time.process_time() - began < 0.5, "none of it is this process's time"
+
+
+def test_lif_12_an_events_filters_share_a_child_as_long_as_none_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child costs tens of milliseconds, a plain filter one."""
+    children: list[float] = []
+    run = limited_child.run_in_limited_child
+
+    def counted(rule: Any, *, seconds: float) -> Any:
+        children.append(seconds)
+        return run(rule, seconds=seconds)
+
+    monkeypatch.setattr(limited_child, "run_in_limited_child", counted)
+    plain = [f"event.labels[{number}] == 2" for number in range(8)]
+    assert list(filter_worker.answers([*plain, "event.gone", "true", "false"], HOSTILE)) == [False] * 8 + [
+        "NOT_FOUND",
+        True,
+    ]
+    assert len(children) == 1
+    assert list(filter_worker.answers(["false", SLOW, "true"], HOSTILE)) == [False, "TOO_SLOW", True]
+    assert len(children) == 1 + 4
 
 
 def test_lif_12_a_filter_that_hoards_is_stopped(worker: FilterWorker) -> None:

@@ -262,6 +262,13 @@ MUTANTS: Final = (
         filters("test_lif_12_a_filter_that_a_stranger_makes_slow_is_stopped"),
     ),
     Mutant(
+        "each filter has a child of its own",
+        "ops/automations/rules/filter_worker.py",
+        "if len(filters) > 1 and",
+        "if len(filters) > 99 and",
+        filters("test_lif_12_an_events_filters_share_a_child_as_long_as_none_is_stopped"),
+    ),
+    Mutant(
         "a filter that is stopped is not said",
         "ops/automations/tasks/dispatching.py",
         "        if answer in filtering.STOPPED:\n",
