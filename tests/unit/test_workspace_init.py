@@ -91,6 +91,7 @@ def test_a_command_that_ends_at_once_is_started_ever_later(monkeypatch: pytest.M
     assert [ran(9.9, 1) for _ in range(8)] == [
         (1, 1), (2, 2), (4, 3), (8, 4), (16, 5), (32, 6), (60, 7), (60, 8)
     ]  # fmt: skip
+    assert [ran(0, 1) for _ in range(2_000)][-1] == (60, 2_008), "a day of crashes does not end the init"
     assert ran(10, 3) == (1, 0)
     assert ran(0, 0) == (1, 1)
     assert command.told() == {"restarts": 0, "crashes_in_a_row": 1, "command_exit_code": 0}

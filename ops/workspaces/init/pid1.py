@@ -50,6 +50,7 @@ SWEEP_SECONDS = 0.005
 SWEEP_GIVES_UP_SECONDS = 2.0
 STATE_BYTES = 256
 NICENESS = 10
+DOUBLINGS_MAX = 16  # of the pause before a restart; a thousand of them are more than a float holds
 
 _LENGTH = struct.Struct(">I")
 
@@ -713,7 +714,7 @@ class Command:
         self.exit_code = code
         crashed = time.monotonic() - self._begun < config.crash_seconds
         self.crashes_in_a_row = self.crashes_in_a_row + 1 if crashed else 0
-        wait = config.restart_seconds * 2 ** max(self.crashes_in_a_row - 1, 0)
+        wait = config.restart_seconds * 2 ** min(max(self.crashes_in_a_row - 1, 0), DOUBLINGS_MAX)
         self._init.save_state()
         self._init.after(min(wait, config.restart_seconds_max), self._again)
 
