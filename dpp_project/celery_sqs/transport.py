@@ -74,6 +74,8 @@ four slots and short runs each of them would else ask alone, and a run would cos
 by the request: docs/dependencies.md has the figures."""
 BACKOFF_FIRST_SECONDS = 0.25
 BACKOFF_MAX_SECONDS = 3.0
+BACKOFF_DOUBLINGS_MAX = 16
+"""After a thousand failures, an hour's worth, the number were more than a float holds."""
 
 HOLD_SHARE = 0.5
 """Of a message's first visibility: so long an express message waits inside for a place."""
@@ -229,7 +231,8 @@ class Channel(SQS.Channel):  # type: ignore[misc]
 
     def _pause(self, queue: str, error: Exception) -> None:
         self._failures[queue] += 1
-        seconds = min(BACKOFF_MAX_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** (self._failures[queue] - 1))
+        doublings = min(self._failures[queue] - 1, BACKOFF_DOUBLINGS_MAX)
+        seconds = min(BACKOFF_MAX_SECONDS, BACKOFF_FIRST_SECONDS * 2**doublings)
         log.warning("queue %s does not answer, asking again in %.2f s", queue, seconds, exc_info=error)
         self.hub.call_later(seconds, self._schedule_queue, queue)
 

@@ -4,12 +4,13 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from dpp_project.celery_sqs.lanes import Lanes
-from dpp_project.celery_sqs.transport import COMPANY_SECONDS, COMPANY_SHARE, Channel
+from dpp_project.celery_sqs.transport import BACKOFF_MAX_SECONDS, COMPANY_SECONDS, COMPANY_SHARE, Channel
 
 
 @dataclass
@@ -28,8 +29,8 @@ class Loop:
     def __init__(self) -> None:
         self.timers: list[Timer] = []
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        self.timers.append(Timer(seconds, call))
+    def call_later(self, seconds: float, call: Callable[..., None], *given: Any) -> Timer:
+        self.timers.append(Timer(seconds, partial(call, *given)))
         return self.timers[-1]
 
     def waiting(self) -> list[float]:
@@ -79,3 +80,13 @@ def test_sqs_without_a_backlog_a_free_slot_asks_at_once(monkeypatch: pytest.Monk
     channel, loop = a_channel(monkeypatch, took_seconds=1.0, backlog=False, given=3)
     channel.basic_ack("0")
     assert loop.waiting() == [0.0]
+
+
+def test_sqs_a_queue_that_is_away_for_hours_is_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, loop = a_channel(monkeypatch, took_seconds=0.0, backlog=False, given=0)
+    channel._failures = defaultdict(int)
+    for _ in range(2_000):
+        channel._pause("runs", ConnectionError())
+    pauses = loop.waiting()
+    assert pauses[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert set(pauses[4:]) == {BACKOFF_MAX_SECONDS}
