@@ -156,7 +156,7 @@ class Watcher(Generic[Mark]):
             with self._changed:
                 is_idle = not self._watched
             if is_idle:
-                self._rest()
+                self._rest_if_possible()
                 with self._changed:
                     while not self._watched:
                         self._changed.wait()
@@ -175,13 +175,18 @@ class Watcher(Generic[Mark]):
             if self._failing_since is None or not isinstance(error, self._away):
                 log.warning("not looked for those who wait, trying again", watcher=self._name, exc_info=error)
             self._failing_since = self._failing_since or time.monotonic()
-            with suppress(Exception):
-                self._rest()
+            self._rest_if_possible()
             return False
         if self._failing_since is not None:
             log.info("looked again for those who wait", watcher=self._name, after_seconds=round(self._failing_for(), 1))
             self._failing_since = None
         return True
+
+    def _rest_if_possible(self) -> None:
+        try:
+            self._rest()
+        except Exception as error:  # the thread must go on, as above
+            log.warning("a watcher's connections are not given back", watcher=self._name, exc_info=error)
 
     def _failing_for(self) -> float:
         return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since

@@ -158,6 +158,29 @@ def test_where_nobody_waits_nothing_is_asked_and_the_connection_is_given_back() 
     on_a_loop(act)
 
 
+def test_a_connection_that_cannot_be_given_back_ends_no_watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story()
+    rest = story.rest
+
+    def refused() -> None:
+        rest()
+        raise AwayError
+
+    monkeypatch.setattr(story, "rest", refused)
+    watcher = story.watcher()
+
+    async def act() -> None:
+        with watcher.watching(Waiter(), "run", seen=0):
+            await asyncio.to_thread(wait_until, lambda: story.looks)
+        await asyncio.to_thread(wait_until, lambda: story.rests)
+        story.versions["run"] = 1
+        waiter = Waiter()
+        with watcher.watching(waiter, "run", seen=0):
+            assert [news.mark for news in await waiter.news(seconds=5)] == [1]
+
+    on_a_loop(act)
+
+
 def test_a_service_that_is_away_ends_no_wait_and_its_return_brings_what_happened_meanwhile() -> None:
     story = Story()
     story.away = True
