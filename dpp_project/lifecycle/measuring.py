@@ -8,7 +8,7 @@ import shutil
 import socket
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
 from django.db import connection
+from django.db.models import Max
 from django.db.models.functions import Now
 
 from dpp_project import retention
@@ -95,14 +96,18 @@ def note(day: date, *, host: str, disk: str, used: int, total: int | None) -> No
 
 def outlooks() -> dict[tuple[str, str], DiskOutlook]:
     """Of each disk that was measured within a week: how full it is, and when it will be."""
+    newest: date | None = DiskUse.objects.aggregate(newest=Max("day"))["newest"]
+    if newest is None:
+        return {}
     points: dict[tuple[str, str], list[DiskUse]] = defaultdict(list)
-    for use in DiskUse.objects.order_by("day").iterator():
+    # Of a disk whose last point is a week old the line needs no more; hosts that come and go leave rows for a quarter.
+    oldest = newest - timedelta(days=projecting.DAYS + projecting.SOON_DAYS)
+    for use in DiskUse.objects.filter(day__gt=oldest).order_by("day"):
         points[use.host, use.disk].append(use)
-    newest = max((uses[-1].day for uses in points.values()), default=None)
     return {
         place: projecting.outlook([(use.day, use.used_bytes) for use in uses], uses[-1].total_bytes)
         for place, uses in sorted(points.items())
-        if newest is not None and (newest - uses[-1].day).days < projecting.SOON_DAYS
+        if (newest - uses[-1].day).days < projecting.SOON_DAYS
     }
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dpp_project.clock import FixedClock
 from dpp_project.lifecycle import alarming, measuring, projecting
 from dpp_project.lifecycle.metrics import collect_disks
 from dpp_project.lifecycle.models import DataSize, DiskUse
+from dpp_project.lifecycle.projecting import DiskOutlook
 from dpp_project.process_env import ENV
 from runs.bucket import storage
 from tests.gear.builders.shop import Shop
@@ -121,6 +123,23 @@ def test_lif_10_a_host_that_is_gone_for_a_week_raises_no_alarm() -> None:
         DiskUse.objects.filter(pk=use.pk).update(day=use.day - timedelta(days=30))
     measuring.note(TODAY, host="here", disk="/", used=1, total=100)
     assert list(measuring.outlooks()) == [("here", "/")]
+
+
+def test_lif_10_what_lies_before_a_disks_line_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for by each scrape and each look for alarms, of all hosts that there were within a quarter."""
+    for back in range(60):
+        measuring.note(TODAY - timedelta(days=back), host="one", disk="/", used=(60 - back) * GB, total=100 * GB)
+    read: list[int] = []
+    outlook = projecting.outlook
+
+    def noted(points: Sequence[tuple[date, int]], total_bytes: int | None) -> DiskOutlook:
+        read.append(len(points))
+        return outlook(points, total_bytes)
+
+    monkeypatch.setattr(projecting, "outlook", noted)
+    (found,) = measuring.outlooks().values()
+    assert found.bytes_a_day == pytest.approx(GB)
+    assert read == [21]
 
 
 def test_lif_10_the_command_says_room_and_end(clock: FixedClock) -> None:
