@@ -46,6 +46,13 @@ def test_lif_06_each_date_of_every_zone_is_due_once(at: time) -> None:
         assert found == [found[0] + timedelta(days=number) for number in range(len(found))], name
 
 
+def test_a_date_that_ends_before_its_time_is_due_as_it_ends() -> None:
+    """Nuuk's clocks jump from 23:00 to midnight."""
+    nuuk = ZoneInfo("America/Nuuk")
+    assert daily.first_instant(date(2026, 3, 28), at=time(23, 30), zone=nuuk) == utc("2026-03-29T01:00")
+    assert daily.latest(utc("2026-03-29T01:00"), at=time(23, 30), zone=nuuk).date == date(2026, 3, 28)
+
+
 def test_what_was_missed_for_days_is_due_once() -> None:
     before = daily.latest(utc("2026-03-01T12:00"), at=time(9, 0), zone=BERLIN)
     after = daily.latest(utc("2026-03-04T12:00"), at=time(9, 0), zone=BERLIN)

@@ -6,8 +6,10 @@ one that shows it twice, the first. What is due is always the latest instant tha
 """
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
+
+from dpp_project.lifecycle import days
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +44,8 @@ def following(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
 
 
 def first_instant(day: date, *, at: time, zone: ZoneInfo) -> datetime:
-    """The first instant of this local date whose clock shows `at` or later; of a date that a zone left out, the next.
-
-    `fold=0` is the earlier of two, and inside a gap it is read with the offset from before the jump: that instant lies
-    after the jump by as much as `at` lies behind its begin. The jump itself is found by halving.
-    """
-    wall = datetime.combine(day, at, tzinfo=zone)
-    instant = wall.astimezone(UTC)
-    if instant.astimezone(zone).replace(tzinfo=None) == wall.replace(tzinfo=None):
-        return instant
-    return _jump_before(instant, zone)
-
-
-def _jump_before(instant: datetime, zone: ZoneInfo) -> datetime:
-    """The last instant, of the 36 hours before, at which the zone's offset changed."""
-    offset = instant.astimezone(zone).utcoffset()
-    since_jump, before_jump = 0, 36 * 3_600  # seconds before `instant`
-    while before_jump - since_jump > 1:
-        middle = (since_jump + before_jump) // 2
-        if (instant - timedelta(seconds=middle)).astimezone(zone).utcoffset() == offset:
-            since_jump = middle
-        else:
-            before_jump = middle
-    return instant - timedelta(seconds=since_jump)
+    """The first instant of this local date whose clock shows `at` or later; where there is none, the next date's."""
+    found = days.first_instant(day, zone, at) or days.first_instant(day + timedelta(days=1), zone)
+    if found is None:
+        raise AssertionError("two dates without an instant")
+    return found
