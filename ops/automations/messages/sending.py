@@ -22,8 +22,8 @@ from django.db import connections, transaction
 
 from dpp_project import clock
 from dpp_project.refusals import Refusal
-from dpp_project.stores.postgres import AWAY_PAUSE_MAX_SECONDS, DATABASE_AWAY, database_now, make_room
-from ops.automations import metrics
+from dpp_project.stores.postgres import DATABASE_AWAY, database_now, make_room
+from ops.automations import metrics, turning
 from ops.automations.messages import message_steps, slack, webhook
 from ops.automations.messages.message_steps import MessageClaim
 from ops.automations.messages.outcomes import Arrived, NotSent, RefusedForGood, SendOutcome, ThreadGone, Unclear
@@ -67,16 +67,7 @@ class MessageSender:
 
     def run(self, stop: threading.Event) -> None:
         make_room(CONNECTIONS)
-        pause = TURN_SECONDS
-        while not stop.is_set():
-            try:
-                self.turn()
-                pause = TURN_SECONDS
-            except DATABASE_AWAY as error:
-                log.warning("Postgres is away, messages wait", seconds=pause, exc_info=error)
-                connections.close_all()
-                pause = min(pause * 2, AWAY_PAUSE_MAX_SECONDS)
-            stop.wait(pause)
+        turning.turn_until(stop, self.turn, pause_seconds=TURN_SECONDS, what="messages")
         self.end()
 
     def turn(self) -> None:

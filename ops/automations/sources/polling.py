@@ -8,15 +8,11 @@ import threading
 import time
 from typing import Final
 
-import structlog
-from django.db import connections
-
-from dpp_project.stores.postgres import AWAY_PAUSE_MAX_SECONDS, DATABASE_AWAY, make_room
+from dpp_project.stores.postgres import make_room
+from ops.automations import turning
 from ops.automations.reach import Outside
 from ops.automations.sources import looks, source_marks
 from ops.automations.sources.source_marks import SourceLook
-
-log = structlog.get_logger("dpp.automations")
 
 LOOKS_AT_ONCE: Final = 16
 CONNECTIONS: Final = 8
@@ -34,16 +30,7 @@ class SourcePoller:
 
     def run(self, stop: threading.Event) -> None:
         make_room(CONNECTIONS)
-        pause = TURN_SECONDS
-        while not stop.is_set():
-            try:
-                self.turn()
-                pause = TURN_SECONDS
-            except DATABASE_AWAY as error:
-                log.warning("Postgres is away, sources wait", seconds=pause, exc_info=error)
-                connections.close_all()
-                pause = min(pause * 2, AWAY_PAUSE_MAX_SECONDS)
-            stop.wait(pause)
+        turning.turn_until(stop, self.turn, pause_seconds=TURN_SECONDS, what="sources")
         self.end()
 
     def turn(self) -> None:
