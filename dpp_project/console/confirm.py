@@ -49,6 +49,20 @@ def page(
     )
 
 
+def plain_page(
+    model_admin: "ModelAdmin[Any]",
+    request: HttpRequest,
+    subject: Model,
+    *,
+    title: str,
+    text: str,
+    act: Callable[[forms.Form], HttpResponse],
+) -> HttpResponse:
+    """For an act that asks nothing more; its button says the first word of the title."""
+    submit = title.split(maxsplit=1)[0]
+    return page(model_admin, request, subject, title=title, text=text, submit=submit, form_class=forms.Form, act=act)
+
+
 def page_for_selected(
     model_admin: "ModelAdmin[Any]",
     request: HttpRequest,

@@ -4,7 +4,6 @@ Values of a tenant's environment are on no page.
 """
 
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 from django import forms
@@ -173,7 +172,7 @@ class WorkspaceAdmin(ActedUponAdmin):
             return self.done(request, workspace, answer, "It comes back, and rests in STANDBY.")
 
         text = "It comes back from its archive, or as it stands where it is not archived yet."
-        return _confirmed(self, request, workspace, title="Undelete it", text=text, act=act)
+        return confirm.plain_page(self, request, workspace, title="Undelete it", text=text, act=act)
 
     @action(description="Recover", icon="healing", permissions=["manage"])  # type: ignore[untyped-decorator]
     def recover(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -207,7 +206,7 @@ class WorkspaceAdmin(ActedUponAdmin):
             )
             return self.done(request, workspace, answer, f"{state} is asked for.")
 
-        return _confirmed(self, request, workspace, title=title, text=text, act=act)
+        return confirm.plain_page(self, request, workspace, title=title, text=text, act=act)
 
 
 @admin.register(WorkspaceDriver)
@@ -240,17 +239,4 @@ class WorkspaceDriverAdmin(ActedUponAdmin):
             "It was frozen because much vanished at once. Volumes that are still missing are lost to their workspaces"
             " from then on, which go into ERROR. Find the disk first."
         )
-        return _confirmed(self, request, driver, title="Release it", text=text, act=act)
-
-
-def _confirmed(
-    page: ActedUponAdmin,
-    request: HttpRequest,
-    subject: Any,
-    *,
-    title: str,
-    text: str,
-    act: Callable[[forms.Form], HttpResponse],
-) -> HttpResponse:
-    submit = title.split(maxsplit=1)[0]
-    return confirm.page(page, request, subject, title=title, text=text, submit=submit, form_class=forms.Form, act=act)
+        return confirm.plain_page(self, request, driver, title="Release it", text=text, act=act)

@@ -3,9 +3,8 @@
 URLs are shown without what follows the host: a token of their owner's may stand there. Secrets are on no page.
 """
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django import forms
@@ -116,7 +115,7 @@ class WebhookEndpointAdmin(ActedUponAdmin):
             )
             return self.done(request, endpoint, answer, said)
 
-        return _confirmed(self, request, endpoint, title=title, text=text, act=act)
+        return confirm.plain_page(self, request, endpoint, title=title, text=text, act=act)
 
 
 class TriesOfDelivery(ReadOnlyInline):
@@ -184,25 +183,4 @@ class WebhookDeliveryAdmin(ActedUponAdmin):
             return self.done(request, delivery, answer, "Sent again.")
 
         text = "It goes out anew with the same webhook-id, by which its receiver knows it again."
-        return _confirmed(self, request, delivery, title="Send delivery again", text=text, act=act)
-
-
-def _confirmed(
-    page: ActedUponAdmin,
-    request: HttpRequest,
-    subject: Any,
-    *,
-    title: str,
-    text: str,
-    act: Callable[[forms.Form], HttpResponse],
-) -> HttpResponse:
-    return confirm.page(
-        page,
-        request,
-        subject,
-        title=title,
-        text=text,
-        submit=title.split(maxsplit=1)[0],
-        form_class=forms.Form,
-        act=act,
-    )
+        return confirm.plain_page(self, request, delivery, title="Send delivery again", text=text, act=act)
