@@ -6,11 +6,13 @@ that is revoked, ended, or whose tenant is suspended, the session is over.
 """
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from django.conf import settings
+from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
@@ -37,13 +39,18 @@ class AccountSession:
     def say(self, text: str) -> None:
         """On the next page, once."""
         self.store[SAID] = text
-        self.store.save()
+        self._save()
 
     def said(self) -> str:
         text: str = self.store.pop(SAID, "")
         if text:
-            self.store.save()
+            self._save()
         return text
+
+    def _save(self) -> None:
+        """Unless she has signed out meanwhile, in another tab: what she did is done all the same."""
+        with suppress(UpdateError):
+            self.store.save()
 
 
 def start(request: HttpRequest, response: HttpResponse, principal: Principal) -> None:

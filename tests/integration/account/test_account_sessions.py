@@ -1,11 +1,13 @@
 """A session of the account pages: short, of one key, bounded, and never one of the console's (DPP-84)."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.test import Client
 
+from budget.caps import setting
 from dpp_project import clock
 from dpp_project.audit.models import AuditEntry
 from dpp_project.clock import FixedClock
@@ -13,7 +15,7 @@ from dpp_project.lifecycle import cleaning
 from dpp_project.signin import attempts
 from tenants import authentication, rate_limits, services
 from tenants.account import sessions
-from tenants.models import ApiKey
+from tenants.models import ApiKey, Tenant
 from tests.gear.builders.account import AccountVisitor, a_visitor
 from tests.gear.builders.shop import Shop
 from tests.gear.builders.tenants import a_key, an_operator_key
@@ -66,6 +68,22 @@ def test_dpp_84_a_session_ends_after_an_hour_however_busy(shop: Shop) -> None:
     answer = visitor.get()
     assert answer.headers["Location"].startswith(SIGN_IN)
     assert "ended=1" in answer.headers["Location"]
+
+
+def test_dpp_84_what_was_done_as_the_session_ended_elsewhere_is_no_fault(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = a_visitor(shop.issued)
+    change = setting.change_settings
+
+    def changed(**asked: Any) -> Any:
+        Session.objects.all().delete()  # signed out in another tab
+        return change(**asked)
+
+    monkeypatch.setattr(setting, "change_settings", changed)
+    assert visitor.post("caps/", act="settings", zone="Asia/Seoul").status_code == 302
+    assert Tenant.objects.get(pk=shop.tenant.pk).zone == "Asia/Seoul"
+    assert visitor.get().headers["Location"].startswith(SIGN_IN)
 
 
 def test_dpp_84_a_session_ends_with_its_key(shop: Shop) -> None:
