@@ -69,30 +69,3 @@ class MessageKind(StrEnum):
 
 FAILED_AGAIN: Final = frozenset({EventOutcome.FAILED, EventOutcome.LOOP})
 """What a person may emit again."""
-
-EVENT_EDGES: Final = frozenset(
-    {
-        (EventStatus.PENDING, EventStatus.DISPATCHED),
-        (EventStatus.PENDING, EventStatus.COMPLETED),
-        (EventStatus.DISPATCHED, EventStatus.COMPLETED),
-    }
-)
-TASK_EDGES: Final = frozenset(
-    {
-        (TaskStatus.PENDING, TaskStatus.IN_PROGRESS),
-        (TaskStatus.PENDING, TaskStatus.COMPLETED),
-        (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED),
-    }
-)
-ATTEMPT_EDGES: Final = frozenset(
-    {
-        (AttemptStatus.OPEN, AttemptStatus.RUNNING),
-        (AttemptStatus.OPEN, AttemptStatus.REFUSED),
-        (AttemptStatus.RUNNING, AttemptStatus.SUCCEEDED),
-        (AttemptStatus.RUNNING, AttemptStatus.FAILED),
-    }
-)
-MESSAGE_EDGES: Final = frozenset(
-    {(MessageStatus.PENDING, MessageStatus.SENT), (MessageStatus.PENDING, MessageStatus.FAILED)}
-)
-"""From, to. Beside them a row that stays where it is may be put off, claimed or given back."""

@@ -13,18 +13,7 @@ ATTEMPT_MAX: Final = 999_999_999
 """The longest that fits: `ws-`, 36, `-home-`, 8, `-` leave nine characters."""
 _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _CONTAINER: Final = re.compile(f"ws-({_UUID})")
-_VOLUME: Final = re.compile(f"ws-({_UUID})-home-([0-9a-f]{{8}})-([1-9][0-9]{{0,8}})")
 _ARCHIVE: Final = re.compile(f"({_UUID})/({_UUID})/home\\.tar\\.zst")
-
-
-@dataclass(frozen=True, slots=True)
-class NamedVolume:
-    """What a volume's name says of it."""
-
-    workspace_id: uuid.UUID
-    op_id_start: str
-    """The first eight characters of the operation that filled it."""
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +48,6 @@ def read_container_name(name: str) -> uuid.UUID | None:
     """Whose it is; None where the name is not one of ours."""
     found = _CONTAINER.fullmatch(name)
     return found and uuid.UUID(found[1])
-
-
-def read_volume_name(name: str) -> NamedVolume | None:
-    found = _VOLUME.fullmatch(name)
-    return found and NamedVolume(uuid.UUID(found[1]), found[2], int(found[3]))
 
 
 def read_archive_key(key: str) -> NamedArchive | None:

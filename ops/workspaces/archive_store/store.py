@@ -96,7 +96,7 @@ class ArchiveStore:
         with self._opened(key) as answer:
             if identity_in(answer["Metadata"]) != identity:
                 raise DriverCorrupt(f"another object lies at {key}", reason=KEY_TAKEN)
-            raw = _Raw(answer, key)
+            raw = _Raw(answer)
             walked = tar_walk.walk(_counted(frames.decompressed(raw.chunks()), progress))
         found = SentArchive(object_bytes=raw.bytes, tar_bytes=walked.bytes, sha256=raw.sha256)
         if sent is not None and found != sent:
@@ -111,7 +111,7 @@ class ArchiveStore:
         Raises DriverCorrupt (ArchiveNotFound, ArchiveCorrupted) and DriverUnavailable.
         """
         with self._opened(key) as answer:
-            raw, tar_bytes = _Raw(answer, key), 0
+            raw, tar_bytes = _Raw(answer), 0
             if answer["ContentLength"] != verified.object_bytes:
                 raise corrupted(f"{key} has {answer['ContentLength']} bytes, {verified.object_bytes} were verified")
             for plain in frames.decompressed(raw.chunks()):
@@ -187,10 +187,8 @@ class ArchiveStore:
 class _Raw:
     """An object's bytes as they come, hashed and counted."""
 
-    def __init__(self, answer: "GetObjectOutputTypeDef", key: str) -> None:
+    def __init__(self, answer: "GetObjectOutputTypeDef") -> None:
         self._body = answer["Body"]
-        self._bytes_said = answer["ContentLength"]
-        self._key = key
         self._digest = hashlib.sha256()
         self.bytes = 0
 

@@ -177,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a name with a line behind it is ours",
         NAMING,
-        "    found = _VOLUME.fullmatch(name)\n",
-        "    found = _VOLUME.match(name)\n",
+        "    found = _CONTAINER.fullmatch(name)\n",
+        "    found = _CONTAINER.match(name)\n",
         naming("test_a_name_that_is_not_ours_says_nothing"),
     ),
     Mutant(
