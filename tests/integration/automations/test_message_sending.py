@@ -400,9 +400,13 @@ def test_lif_11_two_senders_at_once_post_each_message_once(world: World, monkeyp
     for body in bodies:
         a_message(body=body)
     senders = [MessageSender(world.outside) for _ in range(3)]
-    for _ in range(3):
+
+    def all_are_sent() -> bool:
         for sender in senders:
             sender.turn()
+        return not AutomationMessage.objects.exclude(status=MessageStatus.SENT).exists()
+
+    wait_until(all_are_sent, seconds=60, what="24 messages to be sent")
     for sender in senders:
         sender.end()
     assert sorted(world.slack.texts()) == sorted(bodies)
