@@ -164,7 +164,14 @@ class WebhookSender:
         until = time.monotonic() + claims.LEASE_SECONDS - delivery.WHOLE_SECONDS
         found: list[tuple[ClaimedDelivery, SealedLetter, float]] = []
         for one in claimed:
-            letter = _letter(one)
+            try:
+                letter = _letter(one)
+            except Exception as error:  # one that cannot be made up holds up no other
+                if postgres.is_away(error):
+                    raise
+                log.exception("a webhook cannot be made up", delivery_id=str(one.delivery_id), exc_info=error)
+                _put_off(one)
+                continue
             if letter is not None:
                 found.append((one, letter, until))
         return found

@@ -471,9 +471,16 @@ def test_a_database_that_goes_away_counts_no_attempt_and_loses_no_mark(
     assert hooks.attempts(endpoint) == [(200, "")]
 
 
-def test_what_cannot_be_signed_is_put_off_and_counts_no_attempt(receivers: Receivers) -> None:
+@pytest.mark.parametrize("fault", ["its secret is unreadable", "a fault of ours"])
+def test_what_cannot_be_signed_is_put_off_and_counts_no_attempt(
+    fault: str, receivers: Receivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     endpoint, well = hooks.an_endpoint(url=url("mine")), hooks.an_endpoint(url=url("well"))
-    WebhookSecret.objects.filter(endpoint=endpoint).update(ciphertext=b"\x01" + base64.b64decode("A" * 80))
+    if fault == "a fault of ours":
+        one, live = endpoint.pk, signing_secrets.live
+        monkeypatch.setattr(signing_secrets, "live", lambda pk, *, now: 1 // (pk != one) and live(pk, now=now))
+    else:
+        WebhookSecret.objects.filter(endpoint=endpoint).update(ciphertext=b"\x01" + base64.b64decode("A" * 80))
     hooks.deliveries_due(endpoint)
     hooks.deliveries_due(well)
     with a_sender(a_world(receivers)):
