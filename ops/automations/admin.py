@@ -20,6 +20,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from budget.money import format_exact_usd, format_usd
 from dpp_project import actors
 from dpp_project.console import confirm
+from dpp_project.console.json_field import JsonDocumentField
 from dpp_project.console.row_admin import ActedUpon, ReadOnlyAdmin, WrittenOnceAdmin
 from dpp_project.refusals import Refusal
 from ops.automations import emitting, rehearsing
@@ -68,7 +69,7 @@ EXAMPLE: Final = {
 class RuleDocumentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
     """A rule as the API takes it."""
 
-    rule = forms.JSONField(
+    rule = JsonDocumentField(
         widget=UnfoldAdminTextareaWidget,
         help_text=format_html("For example <code>{}</code>", json.dumps(EXAMPLE, ensure_ascii=False)),
     )
@@ -95,7 +96,7 @@ class RuleDocumentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscr
 
 
 class ChangeForm(forms.Form):
-    change = forms.JSONField(
+    change = JsonDocumentField(
         widget=UnfoldAdminTextareaWidget, help_text='What shall differ, as in {"runs_per_hour": 5}.'
     )
 
@@ -108,7 +109,7 @@ class ChangeForm(forms.Form):
 
 
 class TrialForm(forms.Form):
-    event = forms.JSONField(widget=UnfoldAdminTextareaWidget, help_text="An event's payload, as JSON.")
+    event = JsonDocumentField(widget=UnfoldAdminTextareaWidget, help_text="An event's payload, as JSON.")
 
     def clean_event(self) -> dict[str, Any]:
         event = self.cleaned_data["event"]

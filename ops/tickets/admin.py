@@ -15,6 +15,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 
 from dpp_project import actors
 from dpp_project.console import confirm
+from dpp_project.console.json_field import JsonDocumentField
 from dpp_project.console.row_admin import ReadOnlyAdmin, WrittenOnceAdmin
 from dpp_project.refusals import Refusal
 from ops.tickets import emergency, services
@@ -32,20 +33,11 @@ def _examples() -> SafeString:
     return format_html_join("", "{}: <code>{}</code><br>", lines)
 
 
-class PayloadField(forms.JSONField):
-    """`{}` is a payload: every field of it may have a default."""
-
-    empty_values = (None, "")
-
-    def prepare_value(self, value: Any) -> Any:
-        return "" if value is None else super().prepare_value(value)
-
-
 class TicketForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
     request_type = forms.ChoiceField(
         choices=[("", "---------"), *((one.value, one.value) for one in RequestType)], widget=UnfoldAdminSelectWidget
     )
-    payload = PayloadField(widget=UnfoldAdminTextareaWidget, help_text=_examples())
+    payload = JsonDocumentField(widget=UnfoldAdminTextareaWidget, help_text=_examples())
 
     class Meta:
         model = Ticket

@@ -41,6 +41,15 @@ def test_pages_without_a_row_are_pages(console: Client) -> None:
     assert page(console, f"{PLACE}rule/add/")
 
 
+def test_forms_for_documents_begin_empty(console: Client, shop: AutomationShop) -> None:
+    """`null` stood in them, which nobody asks for."""
+    pk = shop.rule().pk
+    for path in ("add/", f"{pk}/change_it/", f"{pk}/try_it/"):
+        answer = console.get(f"/admin/automations/automationrule/{path}")
+        assert answer.status_code == 200, path
+        assert "null</textarea>" not in answer.content.decode(), path
+
+
 def test_every_row_has_a_page_that_leads_to_the_others(console: Client, shop: AutomationShop) -> None:
     rule = shop.rule()
     event = shop.event(payload={"action": "<b>opened</b>"})
