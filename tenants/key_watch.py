@@ -3,6 +3,8 @@
 A request is asked for its key when it comes in. One that waits a minute, or a stream of ten, would outlive a key that
 is revoked, expires, or whose tenant is suspended. So while any wait, one statement for all of their keys is asked twice
 a second; with the seconds for which a key is remembered that is below five (principals.py).
+
+For 2,000 keys, a process's most, a look takes 1.4 ms of Postgres and 13 ms of a core: 3 % of it at two a second.
 """
 
 from collections.abc import Iterator, Mapping
