@@ -1,6 +1,7 @@
 """From an event to its message: one task, one run for each attempt, one charge, one message."""
 
 import json
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -180,6 +181,26 @@ def test_lif_12_runs_an_hour_make_events_wait_and_are_said_once(shop: Automation
     assert Run.objects.count() == 4
 
 
+def begun_ago(minutes: int) -> None:
+    """The guard against changes stands aside for the clock alone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        AutomationAttempt.objects.update(began_at=Now() - timedelta(minutes=minutes))
+        cursor.execute("SET session_replication_role = DEFAULT")
+
+
+@pytest.mark.contract("LIF-12")
+def test_lif_12_the_hour_has_sixty_minutes_and_a_repeated_attempt_counts(shop: AutomationShop) -> None:
+    shop.rule(runs_per_hour=1, retries=1)
+    shop.event(payload={"fail": True})
+    shop.turn()
+    for minutes, runs in ((0, 1), (59, 1), (61, 2)):
+        begun_ago(minutes)
+        due_again()
+        shop.turn()
+        assert Run.objects.count() == runs, minutes
+
+
 def flooded_beside_another(shop: AutomationShop) -> tuple[AutomationRule, AutomationRule]:
     """A rule whose hour is over for eight events, and one whose hour is over for one; all of them are due."""
     flooded, other = (
@@ -343,6 +364,9 @@ def test_lif_08_an_answer_makes_a_task_that_resumes_and_mappings_go(shop: Automa
     task = AutomationTask.objects.exclude(pk=former.pk).get()
     assert (task.resumes_id, task.rule_id, task.thread) == (former.pk, former.rule_id, "issue-7")
     assert task.inputs == {"cost_usd": "0.0100", "sleep_ms": 2}
+    roots = dispatching.roots_of(AutomationEvent.objects.get(resumes_id=former.pk), task.rule)
+    assert (roots["event"], roots["answer"]["text"]) == ({"action": "opened"}, 2)
+    assert (roots["former"]["task"], roots["former"]["outcome"]) == (former.number, "SUCCEEDED")
     assert ThreadMapping.objects.get().thread == "171.1"
     shop.work()
     ending.end_due(limit=10)

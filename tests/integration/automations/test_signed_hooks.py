@@ -225,6 +225,10 @@ def test_what_people_write_to_slack_is_an_event_where_the_source_has_a_rule() ->
     by_slack(body)  # Slack repeats what was not answered within three seconds
     (event,) = events(source)
     assert (event.actor, event.payload["event"]["text"]) == ("UANN", "Open the door")
+    acts.pause(source=row(source), actor=ACTOR)
+    later = slack.an_answer("Close it", thread="1531420618.000100", event_id="Ev2", thread_ts=None)
+    assert by_slack(later).status_code == 409
+    assert len(events(source)) == 1
 
 
 @pytest.mark.parametrize(
