@@ -393,7 +393,7 @@ class DecisionRuleAdmin(ActedUpon, WrittenOnceAdmin):
         return () if obj is None else self.readonly_fields
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        is_active = object_id.isdigit() and DecisionRule.objects.filter(pk=object_id, ended_at__isnull=True).exists()
+        is_active = object_id.isdecimal() and DecisionRule.objects.filter(pk=object_id, ended_at__isnull=True).exists()
         return [one for one in super().get_actions_detail(request, object_id) if is_active or one.path != "end"]
 
     def save_model(self, request: HttpRequest, obj: DecisionRule, form: Any, change: bool) -> None:  # noqa: FBT001  Django's

@@ -125,7 +125,8 @@ def _rate_limited(answer: OutboundAnswer) -> float:
     if head.status not in {403, 429}:
         return 0.0
     asked = retry_after_seconds(head.first("retry-after"), now=clock.now())
-    if head.first("x-ratelimit-remaining") == "0" and (reset := head.first("x-ratelimit-reset")).isdigit():
+    reset = head.first("x-ratelimit-reset")
+    if head.first("x-ratelimit-remaining") == "0" and reset.isascii() and reset.isdigit():
         asked = max(asked, min(float(reset[:12]) - clock.now().timestamp(), 86_400.0))
     if asked > 0 or head.status == 429:
         return asked if asked > 0 else RATE_LIMIT_WAIT_SECONDS

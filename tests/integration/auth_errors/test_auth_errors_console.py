@@ -114,9 +114,12 @@ def test_aut_11_a_wrong_rule_is_told_beside_its_field(console: Client) -> None:
     assert f"{RULES}{rule.pk}/end/" not in page(console, f"{RULES}{rule.pk}/change/")
 
 
-@pytest.mark.parametrize("path", ["x/change/", "x/resolve/", "00000000-0000-0000-0000-000000000007/resolve/"])
+NOTHING = ["x/change/", "x/resolve/", "00000000-0000-0000-0000-000000000007/resolve/", "%C2%B2/change/"]
+
+
+@pytest.mark.parametrize("path", NOTHING)
 def test_aut_11_an_address_of_nothing_is_no_fault_of_the_server(console: Client, path: str) -> None:
-    for place in (CLUSTERS, ERRORS):
+    for place in (CLUSTERS, ERRORS, RULES):
         assert console.get(place + path).status_code in {302, 404}
 
 

@@ -272,6 +272,16 @@ def test_lif_06_a_rate_limit_is_waited_for(world: World) -> None:
     assert 1_150 < (failing.next_look_at - clock.now()).total_seconds() <= 1_201
 
 
+def test_lif_06_a_rate_limit_whose_end_is_no_number_is_one_all_the_same(world: World) -> None:
+    source = a_github()
+    look(world, source)
+    world.github.befalls(
+        refuses(429, {"message": "slow down"}, x_ratelimit_remaining="0", x_ratelimit_reset="\u00b2"),
+        at="/notifications",
+    )
+    assert look(world, source).last_error == "RATE_LIMITED 429"
+
+
 def test_lif_06_a_fine_grained_token_is_named_as_what_it_is(world: World) -> None:
     source = a_github(settings={"token_env": "AUTOMATION_SECRET_TEST"}, token="")
     with pytest.MonkeyPatch.context() as patch:
