@@ -199,7 +199,9 @@ def test_lif_04_days_count_from_the_end_and_not_from_the_begin() -> None:
     court = Court()
     task = court.task(gear.event(court.source, thread="slow"))
     message = court.message(task)
+    waited = gear.event(court.source, "no rule", thread="waited")
     age(31)
+    court.ended(waited, EventOutcome.NO_RULE)
     court.end(task)
     AutomationMessage.objects.filter(pk=message.pk).update(status="SENT", ended_at=Now(), version=1)
     age(1)
@@ -207,6 +209,7 @@ def test_lif_04_days_count_from_the_end_and_not_from_the_begin() -> None:
     found = left()
     kept = {name for name in found if found[name]}
     assert kept == {"events", "tasks", "results", "messages", "prompts", "session logs"}
+    assert found["events"] == {"slow": 1, "waited": 1}
     age(7)
     clear()
     assert {name for name, rows in left().items() if rows} == set()

@@ -1,6 +1,6 @@
 """GitHub's notifications: what is asked, what becomes an event, and what may go wrong on the way."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("LIF
 def notifications(world: World) -> list[dict[str, str]]:
     """The questions, each by its query and validators."""
     return [
-        one.query | ({"if-none-match": one.headers["if-none-match"]} if "if-none-match" in one.headers else {})
+        one.query | {name: one.headers[name] for name in ("if-none-match", "if-modified-since") if name in one.headers}
         for one in world.github.asked
         if one.path == "/notifications"
     ]
@@ -63,7 +63,7 @@ def test_lif_06_the_hint_costs_nothing_while_nothing_is_new(world: World) -> Non
     sweep, first, again = notifications(world)
     assert sweep["all"] == "true"
     assert "all" not in first
-    assert "if-none-match" in again
+    assert {"if-none-match", "if-modified-since"} <= set(again)
     assert len(events(source)) == 1
 
 
@@ -357,3 +357,13 @@ def test_lif_12_a_strangers_thousand_issues_buy_what_the_rule_allows_and_lose_no
     left = AutomationEvent.objects.filter(source=source).exclude(status=EventStatus.COMPLETED).count()
     assert left == 997  # they wait; a person hears of it, once
     assert AutomationMessage.objects.filter(kind=MessageKind.ALARM).count() == 1
+
+
+def test_lif_06_a_sweep_asks_again_for_the_hour_before_the_last_one(world: World) -> None:
+    source = passes(look(world, a_github()), hours=3)
+    source = passes(look(world, source), minutes=20)
+    look(world, source)
+    asked = [one for one in notifications(world) if one.get("all") == "true"]
+    since = datetime.fromisoformat(asked[-1]["since"])
+    before = datetime.fromisoformat(source.cursor) - timedelta(hours=1, seconds=1)
+    assert (len(asked), since) == (3, before.replace(microsecond=0))

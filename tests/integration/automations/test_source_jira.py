@@ -1,11 +1,14 @@
 """Jira's search: what is asked, what an index that lags hides, and what may go wrong on the way."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from dpp_project import clock
+from dpp_project.process_env import ENV
+from ops.automations.models import AutomationMessage
+from ops.automations.notify import telling
 from ops.automations.sources import jira
 from ops.automations.states import EventOutcome, EventStatus
 from tests.gear.builders.automation_world import (
@@ -119,7 +122,8 @@ def test_lif_06_a_search_longer_than_a_look_is_resumed_by_its_token(world: World
     passes(source, minutes=3)
     whole = look(world, source)
     assert len(events(source)) == 230
-    assert whole.cursor != ""
+    began = datetime.fromisoformat(whole.cursor)
+    assert began <= clock.now() - timedelta(minutes=3), "what was updated while it searched is asked for again"
     assert "search" not in whole.state
     assert len({str(one["jql"]) for one in searches(world)}) == 1  # a token belongs to its query
 
@@ -160,6 +164,18 @@ def test_lif_06_a_jira_that_answers_wrongly_is_told_and_asked_later(world: World
     assert events(source) == []
     look(world, source)
     assert len(events(source)) == 1
+
+
+def test_lif_06_a_source_that_goes_on_failing_is_said_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "ENV", ENV.model_copy(update={"DPP_AUTOMATIONS_NOTIFY": "slack:C09"}))
+    source = a_jira()
+    world.jira.befalls(*[refuses(503)] * 7)
+    said = []
+    for _ in range(7):
+        look(world, source)
+        said.append(AutomationMessage.objects.count())
+    assert said == [0, 0, 0, 0, 1, 1, 1]
+    assert AutomationMessage.objects.get().body.startswith("The source jira fails: SERVER_ERROR 503, not looked at")
 
 
 def test_lif_06_an_issue_too_large_to_be_kept_is_kept_by_its_name(world: World) -> None:

@@ -56,7 +56,9 @@ def test_lif_10_a_disk_is_full_where_the_line_through_its_days_ends(
     assert found.alarms == alarms
 
 
-def test_lif_10_each_kind_of_data_is_measured_once_a_date(shop: Shop, clock: FixedClock) -> None:
+def test_lif_10_each_kind_of_data_is_measured_once_a_date(
+    shop: Shop, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage.shared().client().put_object(
         Bucket=ENV.DPP_BUCKET, Key="dpp/t_x/2026/03/01/r/result.json", Body=b"x" * 1_234
     )
@@ -74,6 +76,9 @@ def test_lif_10_each_kind_of_data_is_measured_once_a_date(shop: Shop, clock: Fix
     stores = {use.disk: use for use in DiskUse.objects.all()}
     assert stores["Postgres"].used_bytes > 1_000_000
     assert (stores["Postgres"].total_bytes, stores["Redis"].host) == (None, "")
+    monkeypatch.setattr(measuring, "ENV", ENV.model_copy(update={"DPP_DATABASE_DISK_GB": 50}))
+    measuring.run_once(now=time_source.now(), limit=1)
+    assert DiskUse.objects.get(disk="Postgres").total_bytes == 50_000_000_000
 
 
 def test_lif_10_a_bucket_too_large_for_a_pass_is_at_least_so_much(

@@ -188,6 +188,9 @@ def test_a_killed_process_is_forgotten_by_the_next_on_its_host_and_a_living_one_
     known = identity(os.getpid())
     assert known is not None
     boot = known.partition("/")[0]
+    started = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    assert known == f"{machine}/{os.getpid()}/{started}"
     dead.wait()
     here = socket.gethostname()
     a_process(key="dead", host=here, pid=dead.pid, identity=f"{boot}/{dead.pid}/1")

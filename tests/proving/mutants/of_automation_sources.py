@@ -34,6 +34,13 @@ MUTANTS: Final = (
         github("test_lif_06_what_a_person_read_first_is_swept_all_the_same"),
     ),
     Mutant(
+        "a sweep begins where the last one did",
+        GITHUB,
+        "OVERLAP: Final = timedelta(hours=1)",
+        "OVERLAP: Final = timedelta(0)",
+        github("test_lif_06_a_sweep_asks_again_for_the_hour_before_the_last_one"),
+    ),
+    Mutant(
         "a 304 that sticks is never swept past",
         GITHUB,
         "    return not timedelta(0) <= ago < SWEEP_EVERY",
