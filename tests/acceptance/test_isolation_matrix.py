@@ -30,8 +30,8 @@ from tests.gear.builders.tenants import a_key, a_tenant, an_operator_key, bearer
 pytestmark = [pytest.mark.contract("DPP-11", "DPP-22", "DPP-24")]
 
 PUBLIC_ROUTES = {
-    *("healthz", "readyz", "metrics", "v1/openapi.json", "docs/", "docs/problems/"),
-    *("docs/reference/", "docs/search.json", "docs/adr/", "docs/<path:name>/"),
+    *("healthz", "readyz", "metrics", "v1/openapi.json", "docs", "docs/", "docs/problems/"),
+    *("docs/reference/", "docs/search.json", "docs/adr/", "docs/<path:name>/", "docs/<path:name>"),
     "api/automations/hooks/<str:source>",  # signed by its source, and no tenant's: test_signed_hooks
     *("", "admin", "admin/"),  # the admin has its own login, and its own tests
     *("admin/login/", "admin/password_change/", "admin/second-factor/", "admin/live/"),

@@ -42,7 +42,7 @@ def problem_of(response: Any, *, status: int, reason: ReasonCode, instance: str)
 
 UNKNOWN = (
     *("/nothing", "/v1/", "/v1/run/not-a-uuid", "/v1/한글", "/v1/%00", "/v1/%ff%fe", "/admin.php", "/.env"),
-    *("/docs", "/healthz/", "/v1/openapi.json/", "/v1//whoami", "/v1/whoami.xml", "/v1/" + "a" * 4_000),
+    *("/doc", "/healthz/", "/v1/openapi.json/", "/v1//whoami", "/v1/whoami.xml", "/v1/" + "a" * 4_000),
 )
 
 
