@@ -13,6 +13,7 @@ from dpp_project.reasons import ReasonCode
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_ERRORS = 20
+NUL = "\x00"
 NAME_LENGTH_MAX = 64
 LIKENESS = 0.75
 _PLAINLY = {
@@ -33,13 +34,20 @@ def document(request: Request) -> Any:
 
 
 def read_query(request: Request, model: type[Model]) -> Model:
-    """The query string as `model`; a name given twice is refused, not guessed at."""
+    """The query string as `model`; a name given twice is refused, not guessed at, and so is what no column holds."""
     twice = [name for name, values in request.query_params.lists() if len(values) > 1]
     if twice:
         raise Problem(
             ReasonCode.VALIDATION_FAILED,
             "A query parameter is given more than once.",
             errors=[FieldError(f"query.{printable(name)}", "give it once") for name in twice[:MAX_ERRORS]],
+        )
+    with_nul = [name for name, value in request.query_params.items() if NUL in value]
+    if with_nul:
+        raise Problem(
+            ReasonCode.VALIDATION_FAILED,
+            "A query parameter holds a character that cannot be looked for.",
+            errors=[FieldError(f"query.{printable(name)}", "leave out the NUL") for name in with_nul[:MAX_ERRORS]],
         )
     return validated(model, request.query_params.dict(), prefix="query.")
 

@@ -159,7 +159,8 @@ NEEDS_A_HOST: Final = {
     ("get", "/v1/workspaces/{workspace_id}/logs"),
     ("post", "/v1/workspaces/{workspace_id}/links"),
 }
-"""No workspace runs here and no proxy stands before them, so none is accepted: tests/integration/workspaces."""
+"""No workspace runs here and no proxy stands before them, so none is accepted: tests/integration/workspaces. A right
+request is answered 503, which the document has."""
 LIKELY: Final[dict[str, Callable[[], Any]]] = {
     "url": lambda: webhooks.URL,
     "since": lambda: clock.now().isoformat(),
@@ -307,7 +308,8 @@ def test_openapi_fuzz_no_answer_leaves_the_document(caller: Caller, method: str,
             aim(case, things)
         response = case.call(headers=caller.headers(method, path))
         counted[response.status_code] = counted.get(response.status_code, 0) + 1
-        case.validate_response(response, checks=CHECKS)
+        is_away = (method, path) in NEEDS_A_HOST and response.status_code == 503
+        case.validate_response(response, checks=[one for one in CHECKS if not (is_away and one is not_a_server_error)])
 
     chance = 0 if CASES == LEAST_CASES else random.SystemRandom().randrange(2**32)
     seed = int(os.environ.get("DPP_FUZZ_SEED") or chance)

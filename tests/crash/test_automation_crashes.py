@@ -23,7 +23,7 @@ from ops.automations.models import (
 from ops.automations.tasks import buying, dispatching, ending
 from runs.box.box import Box
 from runs.models import Run
-from tenants.models import Tenant
+from tenants.models import RATE_PER_MINUTE_MAX, Tenant
 from tests.gear.builders import automations as gear
 from tests.gear.builders import recovery
 from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop
@@ -72,6 +72,8 @@ every_stretch = pytest.mark.parametrize("stretch", STRETCHES, ids=lambda stretch
 
 @pytest.fixture
 def shop(tenant: Tenant, worker_here: Box) -> AutomationShop:
+    """On a quick machine the slow proof submits more in a minute than a tenant may by default."""
+    Tenant.objects.filter(pk=tenant.pk).update(submit_rate_per_minute=RATE_PER_MINUTE_MAX)
     made = an_automation_shop(tenant)
     made.rule(
         inputs={"cost_usd": "0.0010"}, max_cost_usd="0.0100", usd_per_day="1000.0000", runs_per_hour=10_000

@@ -136,7 +136,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="killed or cut at every request it sends, whatever it was doing, each run ends once, charged once",
         command=(*WAITING, "tests/crash/test_reaper_cutpoints.py", "tests/crash/test_caps_crashes.py"),
         least_cases=3_300,
-        measured_seconds=960,
+        measured_seconds=665,
     ),
     Proof(
         name="events",
@@ -177,7 +177,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="worker, reaper, reconciler and cancel over one run, every order of three preemptions, and not one wrong",
         command=(*PYTEST, "tests/race/test_reaper_schedules.py", "tests/race/test_turns_schedules.py"),
         least_cases=11_000,
-        measured_seconds=618,
+        measured_seconds=525,
     ),
     Proof(
         name="platform",

@@ -182,6 +182,7 @@ def test_dpp_91_a_row_whose_money_is_not_held_is_not_found(shop: Shop) -> None:
         ("metadata[a=1", "query.metadata[a"),
         ("meta[a]=1", "query.meta[a]"),
         ("metadata=x&metadata[a]=1", "query.metadata"),
+        ("metadata[a]=x%00", "query.metadata[a]"),
     ],
 )
 def test_dpp_91_a_wrong_filter_is_422_by_field(shop: Shop, query: str, field: str) -> None:
