@@ -100,7 +100,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="scripts and model agree, and not a micro is wrong, after every step of every schedule",
         command=(*PYTEST, "tests/stateful/test_budget_machine.py"),
         least_cases=200_000,
-        measured_seconds=130,
+        measured_seconds=200,
     ),
     Proof(
         name="caps",
@@ -129,7 +129,7 @@ PROOFS: tuple[Proof, ...] = (
             "tests/stateful/test_workspace_machine.py",
         ),
         least_cases=330,
-        measured_seconds=260,
+        measured_seconds=290,
     ),
     Proof(
         name="crash",
@@ -153,7 +153,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="20,000 runs of dead workers end in one pass of the reaper, each at its fee, not a micro wrong",
         command=(*PYTEST, "tests/integration/reaper/test_recovery_backlog.py"),
         least_cases=20_000,
-        measured_seconds=60,
+        measured_seconds=65,
     ),
     Proof(
         name="automations",
@@ -201,7 +201,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="under load, with all of it killed, cut, stopped, flushed and rolled back, no run and no micro is lost",
         command=(sys.executable, "-m", "tests.proving.chaos", "--seconds", "150", "--drain", "420"),
         least_cases=200,
-        measured_seconds=320,
+        measured_seconds=300,
     ),
     Proof(
         name="restart",
@@ -215,7 +215,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="over a real Postgres from the past no money moves, and once it is accepted not a micro is wrong",
         command=(sys.executable, "-m", "tests.proving.rollback"),
         least_cases=7,
-        measured_seconds=75,
+        measured_seconds=85,
     ),
     Proof(
         name="restore",
@@ -251,7 +251,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="10,000 calls of tools, right and wrong, of both eras of MCP, leave no memory and no open file behind",
         command=(*PYTEST, "tests/integration/mcp/test_mcp_memory.py"),
         least_cases=10_000,
-        measured_seconds=70,
+        measured_seconds=150,
     ),
     Proof(
         name="fuzz",
@@ -279,7 +279,7 @@ PROOFS: tuple[Proof, ...] = (
         shows="eight processes write on while their files are renamed twenty times, and each line stands once",
         command=(*PYTEST, "-m", "slow", "tests/integration/lifecycle"),
         least_cases=800_000,
-        measured_seconds=120,
+        measured_seconds=60,
     ),
     Proof(
         name="mutants",
