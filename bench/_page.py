@@ -120,6 +120,7 @@ GROWS: Final[Mapping[str, str]] = {
     "account: overview": "with the tenant's open holds",
     "account: runs/?status=FAILED": _OPEN_OF_TENANT,
     "account: runs/?pack=eval": _OPEN_OF_TENANT,
+    "account: statement/": "with how far apart the tenant's entries lie, up to a page of Postgres for each of its lines",
     "account: usage/": "with the tenant's charges since the last daily sums",
     "metrics: runs": "with the open runs, which it counts by state",
 }
