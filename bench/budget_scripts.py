@@ -18,13 +18,13 @@ One run on two cores:
     without EXPIRE, pairs/s          12,947    10,946    0.85
     saturated, pairs/s               61,232    44,192    0.72
 
-Another, on two cores with much else to do; so the costs are the processor's, and those of another run differ by 0.03:
+Another, on the same two with nothing else to do:
 
     cost of caps                    us/pair    cost x   saturated   in turn
-    before caps                       25.77      1.00        1.00      1.00
-    no caps                           27.86      1.08        1.17      1.17
-    one scope                         38.13      1.47        1.81      1.39
-    two scopes                        43.31      1.71        1.88      1.58
+    before caps                       24.96      1.00        1.00      1.00
+    no caps                           26.41      1.05        1.04      1.06
+    one scope                         35.92      1.44        1.46      1.14
+    two scopes                        41.64      1.67        1.68      1.17
 
 While every hold and end went through the functions of counters.lua these were 1.12, 1.80 and 2.16: a server makes the
 functions and tables of a script at each call, which cost as much as the reading and writing of the counters.

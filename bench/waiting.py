@@ -6,6 +6,9 @@ Memory is the server's, waiting minus not waiting. CPU is that of the server and
 all, in hundredths of a core. "commit to answer" is from the commit of a run's end to its answer's arrival at the
 client, each 50 ms one, beside all that wait on; the load of the client itself, in this process, is in it. Submits are
 measured in turns, with nobody waiting and with all: the ratio is that of the medians. `--rows` runs stand in the table.
+
+Three runs on two cores with nothing else to do: 93 MB more; the server 3 to 6 %, the looks 5 % of a core; submits 0.96
+to 1.06 of without; p95 52 ms in two of them and 1.3 s in one, whose cause is not known.
 """
 
 import argparse
