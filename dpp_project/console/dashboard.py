@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from dpp_project import discovery
 
@@ -74,6 +76,11 @@ class Plot:
                 },
             }
         )
+
+
+def bad(text: str) -> SafeString:
+    """A table's cell in red: someone has to look."""
+    return format_html('<span class="dpp-bad">{}</span>', text)
 
 
 @dataclass(frozen=True, kw_only=True)

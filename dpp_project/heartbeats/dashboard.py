@@ -3,7 +3,7 @@
 from django.urls import reverse
 
 from dpp_project import clock, durations
-from dpp_project.console.dashboard import Panel, panel
+from dpp_project.console.dashboard import Panel, bad, panel
 from dpp_project.heartbeats import processes
 from dpp_project.heartbeats.pulse import STALE_SECONDS, STILL_SECONDS
 
@@ -15,7 +15,7 @@ def processes_panel() -> Panel:
     now = clock.now()
     rows = [
         [
-            "alive" if process.state == "alive" else {"content": process.state, "class": "dpp-bad"},
+            "alive" if process.state == "alive" else bad(process.state),
             process.row.service,
             f"{process.row.host}, {process.row.pid}",
             process.row.release,

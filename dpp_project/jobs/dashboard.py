@@ -9,7 +9,7 @@ from django.db.models.functions import TruncHour
 from django.urls import reverse
 
 from dpp_project import clock, durations
-from dpp_project.console.dashboard import Figure, Panel, Plot, panel
+from dpp_project.console.dashboard import Figure, Panel, Plot, bad, panel
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job
@@ -53,7 +53,7 @@ def jobs_panel() -> Panel:
         link=reports,
         link_text="All reports",
         headers=["Job", "Schedule", "Last start", "What is wrong"] if shown else (),
-        rows=[[one.name, one.schedule, one.started, {"content": one.fault, "class": "dpp-bad"}] for one in shown],
+        rows=[[one.name, one.schedule, one.started, bad(one.fault)] for one in shown],
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from dpp_project import clock
-from dpp_project.console.dashboard import Panel
+from dpp_project.console.dashboard import Panel, bad
 from dpp_project.jobs import dashboard as jobs_dashboard
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
@@ -56,11 +56,10 @@ def test_loops_that_do_not_run_are_named_in_red_and_in_words() -> None:
     assert (figures(panel)["Overdue"], figures(panel)["With errors"]) == ("1", "1")
     assert [figure.is_bad for figure in panel.figures] == [False, True, True]
     said = {row[0]: row[3] for row in panel.rows}
-    assert said[late.name]["content"].startswith("overdue by ")
-    assert said[late.name]["class"] == "dpp-bad"
-    assert said[jobs[1].name]["content"] == "2 errors"
+    assert said[late.name].startswith('<span class="dpp-bad">overdue by ')
+    assert said[jobs[1].name] == bad("2 errors")
     JobReport.objects.filter(job=late.name).delete()
-    assert {row[0]: row[3]["content"] for row in jobs_dashboard.jobs_panel().rows}[late.name] == "never ran"
+    assert {row[0]: row[3] for row in jobs_dashboard.jobs_panel().rows}[late.name] == bad("never ran")
     JobReport.objects.exclude(job=jobs[1].name).delete()
     panel = jobs_dashboard.jobs_panel()
     assert len(panel.rows) == jobs_dashboard.OVERDUE_SHOWN + 1 < len(jobs)
