@@ -1,5 +1,10 @@
 "use strict";
 const SCROLLS = ".overflow-x-auto, .overflow-auto, .simplebar-content-wrapper, [data-simplebar], .dpp-steps, .dpp-preview, .dpp-board";
+// Unfold on Python 3.11 makes of each box that scrolls a region, all of one name: the menu's stays, the browser scrolls the rest.
+function scrolls_plainly() {
+  for (const box of document.querySelectorAll("[data-simplebar]:not(#nav-sidebar-apps)")) box.removeAttribute("data-simplebar");
+}
+document.addEventListener("DOMContentLoaded", scrolls_plainly); // before simplebar.js, which stands at the page's end
 // What Unfold's pages lack for people who read them with a keyboard or a screen reader.
 function completes() {
   const main = document.getElementById("main") || document.getElementById("page");
