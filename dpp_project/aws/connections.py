@@ -6,7 +6,6 @@ Where a proxy stands between, urllib3 is used all the same. The proxy is the one
 
 import http.client
 import select
-import ssl
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
@@ -16,6 +15,8 @@ import botocore.session
 import urllib3
 from botocore.httpsession import ProxyConfiguration, get_cert_path
 from botocore.utils import get_environ_proxies
+
+from dpp_project.outbound import client_tls
 
 POOL: Final = 32
 
@@ -28,7 +29,7 @@ class Connections:
         self._host, self._port = str(parts.hostname), parts.port
         self._timeout_seconds = timeout_seconds
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._tls = ssl.create_default_context(cafile=_authorities()) if parts.scheme == "https" else None
+        self._tls = client_tls.trusting_alone(_authorities()) if parts.scheme == "https" else None
         self._idle: deque[http.client.HTTPConnection] = deque()
         self._proxy = _proxy_to(url)
 

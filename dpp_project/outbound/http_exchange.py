@@ -15,6 +15,8 @@ from typing import Final
 import certifi
 import h11
 
+from dpp_project.outbound import client_tls
+
 CHUNK: Final = 65_536
 INTERIM_ANSWERS_MAX: Final = 8
 PIECES_MAX: Final = 20_000
@@ -100,7 +102,7 @@ def _text(value: bytes) -> str:
 @cache
 def trusting(ca_file: str | None = None) -> ssl.SSLContext:
     """Trusts the public authorities, and the one in this file. Made once: it takes milliseconds."""
-    tls = ssl.create_default_context(cafile=certifi.where())
+    tls = client_tls.trusting_alone(certifi.where())
     if ca_file is not None:
         tls.load_verify_locations(cafile=ca_file)
     tls.set_alpn_protocols(["http/1.1"])

@@ -88,6 +88,7 @@ def test_our_connections_trust_the_authorities_that_boto3_trusts(
     made = Connections("https://queues.invalid", timeout_seconds=1)._tls
     assert isinstance(made, ssl.SSLContext)
     assert len(made.get_ca_certs()) == 1
+    assert made.minimum_version >= ssl.TLSVersion.TLSv1_2
     monkeypatch.delenv("AWS_CA_BUNDLE")
     assert connections._authorities() != str(bundle)
 
