@@ -258,9 +258,9 @@ def browser() -> Iterator[webdriver.Chrome]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The API as the product starts it, with its static files; its origin."""
+    """The API as the product starts it, with its static files; its origin. Its heartbeats end with the module."""
     call_command("collectstatic", interactive=False, verbosity=0)
     with an_api(tmp_path_factory.mktemp("served"), threads=4) as api:
         yield f"http://127.0.0.1:{api.port}"
