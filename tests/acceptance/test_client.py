@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.contract("DPP-83"), pytest.mark.django_db(transaction=
 
 @pytest.fixture(scope="module")
 def api(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with an_api(tmp_path_factory.mktemp("client"), threads=2) as found:
+    with an_api(tmp_path_factory.mktemp("client"), threads=2, limits={}) as found:
         yield found
 
 

@@ -43,7 +43,7 @@ MESSAGES = [
 
 @pytest.fixture(scope="module")
 def api(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with an_api(tmp_path_factory.mktemp("command"), threads=2) as found:
+    with an_api(tmp_path_factory.mktemp("command"), threads=2, limits={}) as found:
         yield found
 
 

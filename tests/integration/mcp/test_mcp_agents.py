@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def api(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def one_thread(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with an_api(tmp_path_factory.mktemp("one"), threads=1) as found:
+    with an_api(tmp_path_factory.mktemp("one"), threads=1, limits={}) as found:
         yield found
 
 
@@ -179,18 +180,17 @@ def test_dpp_82_who_leaves_while_waiting_leaves_nothing_open(shop: Shop, one_thr
         f"Authorization: Bearer {shop.issued.plaintext}\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode()
 
-    def leave_once() -> None:
+    def leave(count: int) -> None:
         waits, gone = begun(one_thread), left(one_thread)
-        with one_thread.connect() as client:
-            client.send(head + body)
-            wait_until(lambda: begun(one_thread) > waits)
-        wait_until(lambda: left(one_thread) > gone)
+        with ExitStack() as connected:
+            for client in [connected.enter_context(one_thread.connect()) for _ in range(count)]:
+                client.send(head + body)
+            wait_until(lambda: begun(one_thread) == waits + count)
+        wait_until(lambda: left(one_thread) == gone + count)
 
-    for _ in range(3):
-        leave_once()
+    leave(3)
     before = one_thread.open_files()
-    for _ in range(10):
-        leave_once()
+    leave(10)
     wait_until(lambda: one_thread.open_files() < before + 5, what="less than a file for each second that left")
 
 

@@ -36,7 +36,7 @@ ENDS = pytest.mark.parametrize("ends", [revoke, expire, suspend], ids=lambda end
 
 @pytest.fixture(scope="module")
 def api(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with an_api(tmp_path_factory.mktemp("keys"), threads=1) as api:
+    with an_api(tmp_path_factory.mktemp("keys"), threads=1, limits={}) as api:
         yield api
 
 

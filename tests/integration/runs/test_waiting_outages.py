@@ -33,7 +33,7 @@ def postgres(transactional_db: None) -> Iterator[Proxy]:
 @pytest.fixture
 def api(postgres: Proxy, tmp_path: Path) -> Iterator[Api]:
     url = database_url(host="127.0.0.1", port=postgres.port)
-    with an_api(tmp_path, threads=2, environ={"DATABASE_URL": url}) as api:
+    with an_api(tmp_path, threads=2, limits={}, environ={"DATABASE_URL": url}) as api:
         yield api
 
 
