@@ -24,11 +24,20 @@ from tests.gear.builders.box import results_fit
 from tests.gear.builders.console import console
 from tests.gear.builders.recovery import tenant
 from tests.gear.builders.shop import shop
-from tests.gear.builders.work import session_box, worker_here
+from tests.gear.builders.work import products_box_ends, session_box, worker_here
 from tests.gear.faults.deaths import children_die
 from tests.gear.truncation import empty_tables
 
-__all__ = ["children_die", "console", "results_fit", "session_box", "shop", "tenant", "worker_here"]
+__all__ = [
+    "children_die",
+    "console",
+    "products_box_ends",
+    "results_fit",
+    "session_box",
+    "shop",
+    "tenant",
+    "worker_here",
+]
 
 PBKDF2PasswordHasher.iterations = 1_000
 """A password costs a fifth of a second in earnest, each time that one is set or tried."""
@@ -56,12 +65,23 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_modify_db_settings: None) -> None:
+def django_db_setup(
+    django_db_setup: None, django_db_modify_db_settings: None, django_db_blocker: Any
+) -> Iterator[None]:
     """A disk that takes nothing for ten seconds while the database is made would fail every test of the process. From
     then on connections are waited for as in the product.
+
+    At the end a process that was killed may still be about to close its connection: Postgres drops no database that
+    has one, and whichever test came last would fail.
     """
     database: Any = connections["default"]
     database.settings_dict["OPTIONS"]["pool"]["timeout"] = database.pool.timeout = PRODUCTS_TIMEOUT
+    yield
+    with django_db_blocker.unblock(), database.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture

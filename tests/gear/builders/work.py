@@ -29,6 +29,14 @@ def session_box() -> Iterator[Box]:
     box.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def products_box_ends() -> Iterator[None]:
+    """The box of a worker, which some test made by the product's own way, ends no process of tests with a nursery."""
+    yield
+    if (left := execution.box.forget()) is not None:
+        left.close()
+
+
 @pytest.fixture
 def worker_here(session_box: Box, monkeypatch: pytest.MonkeyPatch) -> Box:
     """This process is a worker: one box for the whole session, since a zygote takes a moment to come up."""
