@@ -7,7 +7,8 @@ Redis remembers the newest commits it heard of, a thousand of them in `budget:ev
     end:{run_id}        the row is claimed          left by the settle or refund that the claim decided
     entry:{entry_id}    the entry is in the ledger  left by its credit
 
-Each is left after its commit, and none of these facts is ever undone, so one that Postgres does not know was lost. What
+Each is left after its commit, and none of these facts is ever undone, so one that Postgres does not know was lost. Of
+anything else in the list, as a later release might leave it, nothing can be asked: it is passed over and logged. What
 a rollback loses is the end of the order of commits; of that end the thousand newest are more than can have overtaken
 each other. Redis lagging behind, or older, is no fault: what it forgot is not asked for.
 
@@ -17,6 +18,7 @@ Where anything is missing all money is closed, and stays closed: nothing is rebu
 has brought the right Postgres back, or accepted the loss (budget/ledger_loss.py).
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +37,7 @@ from budget.redis.gate import LEDGER_BEHIND, GateClosed
 log = structlog.get_logger("dpp.budget")
 
 SHOWN_MAX: Final = 20
+_READABLE: Final = re.compile(r"(run|end|entry):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SERVER: Final = "SELECT pg_postmaster_start_time()::text || ' ' || coalesce(inet_server_port(), 0)"
 _ENTRIES: Final = "SELECT entry_id::text FROM ledger_entries WHERE entry_id = ANY(%s::uuid[])"
 
@@ -72,8 +75,12 @@ def heard_commits(client: redis.Redis) -> list[str]:
 
 def missing_commits(ask: Ask, evidence: Sequence[str]) -> list[str]:
     """Of this evidence, what Postgres does not know."""
+    read = [each for each in evidence if _READABLE.fullmatch(each)]
+    if len(read) < len(evidence):
+        strange = [each for each in evidence if not _READABLE.fullmatch(each)]
+        log.warning("evidence of commits that cannot be read", count=len(strange), newest=strange[:SHOWN_MAX])
     named: dict[str, list[str]] = {"run": [], "end": [], "entry": []}
-    for each in evidence:
+    for each in read:
         kind, _, name = each.partition(":")
         named[kind].append(name)
     run_ids = sorted({*named["run"], *named["end"]})
@@ -81,10 +88,10 @@ def missing_commits(ask: Ask, evidence: Sequence[str]) -> list[str]:
         runs = ports.open_runs().standing(ask, run_ids) if run_ids else {}
         entries = {row[0] for row in ask(_ENTRIES, [named["entry"]])} if named["entry"] else set()
     except errors.UndefinedTable:
-        return list(evidence)  # a Postgres without our tables has lost all of it
+        return read  # a Postgres without our tables has lost all of it
     known = {f"run:{run_id}" for run_id in runs} | {f"entry:{entry_id}" for entry_id in entries}
     known |= {f"end:{run_id}" for run_id, is_claimed in runs.items() if is_claimed}
-    return [each for each in evidence if each not in known]
+    return [each for each in read if each not in known]
 
 
 def lost_commits(client: redis.Redis) -> list[str]:

@@ -7,11 +7,12 @@ import io
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import pytest
 import redis
+import structlog
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection, connections, transaction
@@ -244,6 +245,38 @@ def test_hrd_06_a_connection_to_the_server_that_knew_all_of_it_is_asked_no_more(
     a_new_connection()
     assert not is_behind(), "a running server cannot go back; the watch would find it all the same"
     assert watch(limit=10).failed == 1
+
+
+STRANGE: Final = (
+    "run:7",
+    "entry:",
+    "end:{}",
+    "",
+    "refund:0197b4a5-0000-7000-8000-000000000000",
+    "한글",
+    "run:0197b4a5",
+)
+
+
+def test_hrd_06_evidence_that_cannot_be_read_keeps_no_connection_from_being_made(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis
+) -> None:
+    """As a later release, or a person, might leave it: it would keep every process from Postgres for good."""
+    settled_run(runs, tenant_id)
+    epoch = scripts.shared().gate.renewed()
+    valkey.lpush(keys.EVIDENCE, *STRANGE)
+    valkey.delete(keys.POSTGRES)
+    with structlog.testing.capture_logs() as logs:
+        a_new_connection()
+    assert connection.is_usable()
+    assert scripts.shared().gate.renewed() == epoch
+    assert [line["count"] for line in logs if "cannot be read" in line["event"]] == [len(STRANGE)]
+    assert isinstance(rebuild.rebuild_all(), Rebuilt)
+    lost = lose_run(runs, tenant_id)
+    valkey.delete(keys.POSTGRES)
+    a_new_connection()
+    assert is_behind()
+    assert evidence.lost_commits(valkey) == [lost]
 
 
 def test_hrd_06_a_postgres_without_our_tables_has_lost_all_of_it(runs: RunsTable, tenant_id: str) -> None:

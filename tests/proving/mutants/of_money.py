@@ -488,6 +488,13 @@ MUTANTS: Final = (
         behind("test_hrd_06_nothing_is_rebuilt_from_a_ledger_that_lost_entries"),
     ),
     Mutant(
+        "evidence that cannot be read keeps every connection from being made",
+        EVIDENCE,
+        "read = [each for each in evidence if _READABLE.fullmatch(each)]",
+        "read = list(evidence)",
+        behind("test_hrd_06_evidence_that_cannot_be_read_keeps_no_connection_from_being_made"),
+    ),
+    Mutant(
         "a rebuild of one tenant does not ask what Postgres knows",
         "budget/rebuild/rebuild.py",
         "        evidence.require_commits(client)\n        token",
