@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(stalls.Plugin(), "stalls")
     if os.environ.get("PYTEST_XDIST_WORKER_COUNT"):  # a test process beside others; one that plants faults is alone
         config.pluginmanager.register(first_imports.Plugin(), "first-imports")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Modules in an order without meaning, the same each time; pytest-django then puts those first whose database is
+    rolled back: others leave tables without the rows that migrations made.
+
+    By name, those that wait (for processes, timeouts, a browser) come one after the other, and so do those that
+    calculate: all test processes wait at once, and later all want the processor.
+    """
+    items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
+    return (yield)
 
 
 @pytest.hookimpl(trylast=True)

@@ -13,7 +13,6 @@ from dpp_project.asgi import django
 from dpp_project.observe import metrics
 from dpp_project.settings import ENV
 
-
 metrics.FRESH_SECONDS = 0.05
 
 

@@ -70,7 +70,8 @@ def allowed() -> dict[str, set[str]]:
         "queue": {"runs", "events", "dead_letters"},
         "job": set(jobs.jobs()),
         "loop": {"reaper", "sweeper", "reconciler", "requeuer", "auditor", "dead-letters", "retention"}
-        | {loop.name for module in discovery.modules("events") for loop in getattr(module, "LOOPS", ())},
+        | {loop.name for module in discovery.modules("events") for loop in getattr(module, "LOOPS", ())}
+        | set(jobs.jobs()),
         "name": set(metrics._collectors),
         "request_type": {kind.value for kind in RequestType},
         "scope": {"all", "one", "tenant"},
