@@ -89,7 +89,8 @@ def start(
 def _answers_as(pid: int, port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=0.5) as connection:
-            connection.sendall(b"INFO server\r\n")
-            return f"\r\nprocess_id:{pid}\r\n".encode() in connection.recv(65_536)
+            connection.sendall(b"INFO server persistence\r\n")  # answered while it still loads, as PING is not
+            said = connection.recv(65_536)
+            return f"\r\nprocess_id:{pid}\r\n".encode() in said and b"\r\nloading:0\r\n" in said
     except OSError:
         return False
