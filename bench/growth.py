@@ -16,6 +16,7 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from bench._figures import tell
@@ -163,14 +164,19 @@ def loops(rows: int) -> None:
     for what, due in scans.items():
         measured(what, lambda due=due: next(for_recovery.batches(due())), rows)  # type: ignore[misc]
     previews = {
-        "reaper, counted": lease_reaper,
-        "sweeper, counted": reservation_sweeper,
-        "requeuer, counted": requeuer,
-        "reconciler, counted": claim_reconciler,
+        "reaper, counted": lease_reaper.preview_reaping_leases,
+        "sweeper, counted": reservation_sweeper.preview_sweeping_reservations,
+        "requeuer, counted": requeuer.preview_requeuing_runs,
+        "reconciler, counted": claim_reconciler.preview_reconciling_claims,
     }
-    for what, loop in previews.items():
-        measured(what, lambda loop=loop: loop.preview(now=clock.now(), limit=1_000), rows)  # type: ignore[misc]
-    measured("hold auditor, all tenants", lambda: hold_auditor.preview(now=clock.now(), limit=1_000), rows, times=1)
+    for what, preview in previews.items():
+        measured(what, partial(preview, now=clock.now(), limit=1_000), rows)
+    measured(
+        "hold auditor, all tenants",
+        lambda: hold_auditor.preview_auditing_holds(now=clock.now(), limit=1_000),
+        rows,
+        times=1,
+    )
     measured(
         "next of the line", lambda: for_worker.next_in_line(uuid.uuid4(), packs=registry.packs(), own_too=True), rows
     )

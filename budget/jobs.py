@@ -58,14 +58,14 @@ JOBS = (
         name="low_balances",
         summary="Tells the webhooks of tenants whose balance has fallen below their own line.",
         every_seconds=30,
-        run_once=low_balances.run_once,
+        run_once=low_balances.tell_low_balances,
         limit=100_000,
     ),
     Job(
         name=alerts.JOB,
         summary="Tells the webhooks of tenants where half and four fifths of a spend cap are used.",
         every_seconds=30,
-        run_once=alerts.run_once,
+        run_once=alerts.raise_cap_alerts,
         limit=1_000_000,
     ),
     Job(

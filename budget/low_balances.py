@@ -20,7 +20,7 @@ from tenants.webhooks.low_balance import BalanceLine
 AT_ONCE: Final = 500
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def tell_low_balances(*, now: datetime, limit: int) -> PassReport:
     """Two at once: one of them tells of each crossing."""
     del now
     seen = changed = unknown = 0

@@ -1,1 +1,1 @@
-"""What happens after a crash: one file for each loop of recovery, each `run_once` to be read from top to bottom."""
+"""What happens after a crash: one file for each loop of recovery, each pass to be read from top to bottom."""

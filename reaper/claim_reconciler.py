@@ -33,7 +33,7 @@ from runs.states import Status
 ACTOR: Final = "reconciler"
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def reconcile_claims(*, now: datetime, limit: int) -> PassReport:
     del now  # a claim's age is measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
     driver.finish_each(
@@ -45,7 +45,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_reconciling_claims(*, now: datetime, limit: int) -> PassReport:
     del now
     due = for_recovery.claimed_too_long()[:limit].count()
     return PassReport(seen=due, changed=due)

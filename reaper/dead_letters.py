@@ -51,7 +51,7 @@ CLOCKS_DIFFER: Final = timedelta(seconds=60)
 """At most, the queue's clock and the database's; what dies of three receives was sent longer before."""
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def consume_dead_letters(*, now: datetime, limit: int) -> PassReport:
     del now
     tally = Tally(ACTOR, limit=limit)
     while tally.goes_on():
@@ -70,7 +70,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_consuming_dead_letters(*, now: datetime, limit: int) -> PassReport:
     """How many there are; to look at one is to receive it, which is a change."""
     del now
     visible, _ = queue_depth.depth(ENV.DPP_DLQ_URL)

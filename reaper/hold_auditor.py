@@ -51,7 +51,7 @@ class _Turn:
     after = ""
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def audit_holds(*, now: datetime, limit: int) -> PassReport:
     """`limit` runs, and as many tenants. Ages are the database's."""
     del now
     tally = Tally(ACTOR, limit=limit)
@@ -63,7 +63,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_auditing_holds(*, now: datetime, limit: int) -> PassReport:
     """Counts what would be ended, and compares tenants without rebuilding any."""
     del now
     tally = Tally(ACTOR)

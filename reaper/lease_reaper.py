@@ -24,14 +24,14 @@ from runs.reads import for_recovery
 ACTOR: Final = "reaper"
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def reap_leases(*, now: datetime, limit: int) -> PassReport:
     del now  # leases are measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
     driver.finish_each(tally, _claimed, for_recovery.lease_expired())
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_reaping_leases(*, now: datetime, limit: int) -> PassReport:
     del now
     due = for_recovery.lease_expired()[:limit].count()
     return PassReport(seen=due, changed=due)

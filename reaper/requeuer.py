@@ -50,7 +50,7 @@ WAKING_SECONDS: Final = 10.0
 """Of a pass: a tenant names as many keys as it likes, and the lost messages of all wait behind them."""
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def requeue_runs(*, now: datetime, limit: int) -> PassReport:
     del now  # due is what the database's clock says
     tally = Tally(LOOP, limit=limit)
     if woken := _woken(until=monotonic() + WAKING_SECONDS):
@@ -69,7 +69,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_requeuing_runs(*, now: datetime, limit: int) -> PassReport:
     del now
     due = sum(due[:limit].count() for due in _to_send())
     return PassReport(seen=min(due, limit), changed=min(due, limit))

@@ -23,14 +23,14 @@ from runs.reads import for_recovery
 ACTOR: Final = "sweeper"
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def sweep_reservations(*, now: datetime, limit: int) -> PassReport:
     del now  # the hour is measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
     driver.finish_each(tally, _claimed, for_recovery.never_started())
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_sweeping_reservations(*, now: datetime, limit: int) -> PassReport:
     del now
     due = for_recovery.never_started()[:limit].count()
     return PassReport(seen=due, changed=due)

@@ -50,7 +50,7 @@ KINDS = (
 )
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def expire_runs(*, now: datetime, limit: int) -> PassReport:
     """`now` ages dead letters; runs are past their retention when the database's clock says so.
 
     What needs no S3 comes first, so that it goes while S3 is away.
@@ -79,7 +79,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_expiring_runs(*, now: datetime, limit: int) -> PassReport:
     due = sum(
         rows.count()
         for rows in (

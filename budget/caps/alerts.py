@@ -113,7 +113,7 @@ def _tell_full(scope: CappedScope | None, reached: CapReached) -> None:
         )
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def raise_cap_alerts(*, now: datetime, limit: int) -> PassReport:
     """Looks at every scope with limits, and begins where the last pass had to end. Two at once write one message."""
     del now
     seen = changed = unknown = 0

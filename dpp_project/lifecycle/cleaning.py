@@ -96,7 +96,7 @@ class _Pass:
         self.skipped.setdefault(kind, {})[" ".join(place)] = type(error).__name__
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def clean_due_data(*, now: datetime, limit: int) -> PassReport:
     """What is left of the latest due date's cleanup, if anything. Two at once share the rows."""
     at = moment(now)
     day, due_at = days.latest_due(at, ZoneInfo(settings.REPORT_TIME_ZONE))
@@ -127,7 +127,7 @@ def clean_now(*, now: datetime, limit: int, only: str | None = None) -> PassRepo
     return running.report()
 
 
-def preview(*, now: datetime, limit: int, only: str | None = None) -> PassReport:
+def preview_cleaning(*, now: datetime, limit: int, only: str | None = None) -> PassReport:
     found = due(now=now, limit=limit, only=only)
     total = min(limit, sum(found.values()))
     return PassReport(seen=total, changed=total, detail={"rows": {name: rows for name, rows in found.items() if rows}})

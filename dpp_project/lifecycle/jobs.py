@@ -16,8 +16,8 @@ CLEANUP: Final = Job(
     name="data_cleanup",
     summary="Deletes what is past its period, once a day from 03:00 on, in batches.",
     every_seconds=60,
-    run_once=cleaning.run_once,
-    preview=cleaning.preview,
+    run_once=cleaning.clean_due_data,
+    preview=cleaning.preview_cleaning,
 )
 JOBS: Final = (
     CLEANUP,
@@ -31,6 +31,6 @@ JOBS: Final = (
         name="data_sizes",
         summary="Measures how much room each kind of data takes, and how full Postgres and Redis are.",
         every_seconds=21_600,
-        run_once=measuring.run_once,
+        run_once=measuring.measure_disks,
     ),
 )

@@ -41,7 +41,7 @@ def local_date(at: datetime) -> date:
     return at.astimezone(ZoneInfo(settings.REPORT_TIME_ZONE)).date()
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def measure_disks(*, now: datetime, limit: int) -> PassReport:
     """Once a date is enough, and again does no harm: the last measuring of a date stands."""
     del limit
     day = local_date(moment(now))

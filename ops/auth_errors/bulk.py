@@ -110,7 +110,7 @@ def _says_it(latest: ClusterDecision, decision: DecisionType, cluster: Cluster, 
     return latest.finished_at is None or not _waiting(cluster.pk, after=NOTHING_BEFORE, upto=upto, limit=1)
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def carry_on_bulk_decisions(*, now: datetime, limit: int) -> PassReport:
     """Go on with each decision that is not finished, oldest first."""
     del now
     seen = changed = errors = 0
@@ -125,7 +125,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=seen, changed=changed, errors=errors)
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_bulk_decisions(*, now: datetime, limit: int) -> PassReport:
     del now
     count = len(_unfinished(limit))
     return PassReport(seen=count, changed=count)

@@ -75,7 +75,7 @@ _DELETE_CLUSTERS: Final = (
 )
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def delete_old_auth_errors(*, now: datetime, limit: int) -> PassReport:
     oldest = retention.cutoff(KIND, now=now)
     errors = clusters = 0
     while errors < limit and not deadline.is_over():
@@ -92,7 +92,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=changed, changed=changed, detail={"errors": errors, "clusters": clusters})
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_deleting_auth_errors(*, now: datetime, limit: int) -> PassReport:
     oldest = retention.cutoff(KIND, now=now)
     with connection.cursor() as cursor:
         cursor.execute(_ERRORS, [uuid7.first_at(oldest), oldest, limit])

@@ -8,6 +8,6 @@ JOBS = (
         name="automations_report",
         summary="Says once a day what automations did; and what stands too long, and alarms, once each.",
         every_seconds=60,
-        run_once=reporting.run_once,
+        run_once=reporting.report_automations,
     ),
 )

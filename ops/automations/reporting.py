@@ -43,7 +43,7 @@ ALARM_OVER_FOR: Final = timedelta(days=1)
 _FOR_EVER: Final = timedelta(days=36_500)
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def report_automations(*, now: datetime, limit: int) -> PassReport:
     del limit
     made = report_due(now=now)
     stale = warn_of_stale(now=now)

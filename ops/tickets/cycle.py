@@ -35,7 +35,7 @@ STOPPED: Final = "STOPPED"
 SHOWN_MAX: Final = 20
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def run_ticket_cycle(*, now: datetime, limit: int) -> PassReport:
     receipt = run_cycle(now=now, limit=limit)
     document = receipt.document
     reaped = document["ticket_reaper"] or {}
@@ -49,7 +49,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     )
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_ticket_cycle(*, now: datetime, limit: int) -> PassReport:
     """What a cycle would take up now; with the emergency stop on, nothing."""
     del now
     if emergency.is_on():

@@ -9,8 +9,8 @@ JOBS = (
         name="ops_cycle",
         summary="Looks at the emergency stop, reaps stale tickets, works on open ones.",
         every_seconds=RECOVERY_INTERVAL_SECONDS,
-        run_once=cycle.run_once,
-        preview=cycle.preview,
+        run_once=cycle.run_ticket_cycle,
+        preview=cycle.preview_ticket_cycle,
         limit=500,
     ),
 )

@@ -18,7 +18,7 @@ from tenants.webhooks import transitions
 from tenants.webhooks.models import EndpointStatus, WebhookDelivery, WebhookEndpoint
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def release_held_webhooks(*, now: datetime, limit: int) -> PassReport:
     skipped = SkippedRows("webhook_release")
     released = _all_of(_releasing(), _release, skipped, now=now, limit=limit)
     ended = _all_of(_deleted_with_some_waiting(), _end, skipped, now=now, limit=limit - released)
@@ -27,7 +27,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=changed, changed=changed, errors=skipped.errors, detail=detail)
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_releasing_webhooks(*, now: datetime, limit: int) -> PassReport:
     """How many webhooks it would see to."""
     del now
     seen = min(limit, _releasing().count() + _deleted_with_some_waiting().count())

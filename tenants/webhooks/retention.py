@@ -59,7 +59,7 @@ KINDS = (
 )
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def forget_old_webhooks(*, now: datetime, limit: int) -> PassReport:
     left, detail = limit, {}
     for kind, delete in _STEPS.items():
         detail[kind] = _all_of(delete, now=now, limit=left)
@@ -67,7 +67,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=limit - left, changed=limit - left, detail=detail)
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_forgetting_webhooks(*, now: datetime, limit: int) -> PassReport:
     old = (_ended_secrets(now), _old_deliveries(now), _old_messages(now), _old_endpoints(now))
     seen = min(limit, sum(rows.order_by()[:limit].count() for rows in old))
     return PassReport(seen=seen, changed=seen)

@@ -169,9 +169,9 @@ def spans_here(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterato
 RECOVERIES = pytest.mark.parametrize(
     ("left_behind", "run_once", "finisher"),
     [
-        (recovery.lease_ran_out, lease_reaper.run_once, "reaper"),
-        (recovery.waited_an_hour, reservation_sweeper.run_once, "sweeper"),
-        (recovery.left_claimed, claim_reconciler.run_once, "reconciler"),
+        (recovery.lease_ran_out, lease_reaper.reap_leases, "reaper"),
+        (recovery.waited_an_hour, reservation_sweeper.sweep_reservations, "sweeper"),
+        (recovery.left_claimed, claim_reconciler.reconcile_claims, "reconciler"),
     ],
     ids=["reaper", "sweeper", "reconciler"],
 )

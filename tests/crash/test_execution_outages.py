@@ -173,7 +173,7 @@ def test_dpp_39_postgres_that_stays_away_at_the_claim_leaves_the_run_to_the_reap
         assert work.execute(run) is End.UNCLAIMED
     _reconnect()
     gear.aged(run, lease_expires_at=1)
-    recovery.run_loop(lease_reaper.run_once)
+    recovery.run_loop(lease_reaper.reap_leases)
     found = gear.row(run.run_id)
     assert (found.status, found.last_error_reason_code) == (Status.FAILED, ReasonCode.WORKER_TIMEOUT)
     charged_once(run, tenant, FEE)
@@ -189,7 +189,7 @@ def test_dpp_39_postgres_that_stays_away_at_the_commit_leaves_the_claim_to_the_r
     _reconnect()
     assert gear.row(run.run_id).finalize_stage == Stage.CLAIMED
     gear.aged(run, finalize_claimed_at=301)
-    recovery.run_loop(claim_reconciler.run_once)
+    recovery.run_loop(claim_reconciler.reconcile_claims)
     completed(run, tenant)
 
 
@@ -240,7 +240,7 @@ def test_dpp_39_redis_that_stays_away_leaves_the_claim_to_the_reconciler(
     assert (found.finalize_stage, found.intent_charge_usd_micros) == (Stage.CLAIMED, COST)
     assert recovery.charges(run) == []
     gear.aged(run, finalize_claimed_at=301)
-    recovery.run_loop(claim_reconciler.run_once)
+    recovery.run_loop(claim_reconciler.reconcile_claims)
     completed(run, tenant)
 
 
@@ -290,7 +290,7 @@ def test_dpp_39_money_closed_at_the_settle_is_waited_for(
         assert gear.row(run.run_id).finalize_stage == Stage.CLAIMED
         rebuild.rebuild_all()
         gear.aged(run, finalize_claimed_at=301)
-        recovery.run_loop(claim_reconciler.run_once)
+        recovery.run_loop(claim_reconciler.reconcile_claims)
     completed(run, tenant)
 
 

@@ -106,7 +106,7 @@ def test_dpp_40_a_worker_killed_at_work_leaves_nothing_running_and_its_run_to_th
         wait_until(queue_is_empty, seconds=30, what="the repeated message to be done with")
         assert (gear.row(run.run_id).status, starts(run)) == (Status.PROCESSING, 1)
         gear.aged(run, lease_expires_at=1)
-        recovery.run_loop(lease_reaper.run_once)
+        recovery.run_loop(lease_reaper.reap_leases)
     found = gear.row(run.run_id)
     assert (found.status, found.last_error_reason_code) == (Status.FAILED, ReasonCode.WORKER_TIMEOUT)
     assert recovery.charges(run) == [-gear.FEE_MICROS]

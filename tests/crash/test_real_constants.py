@@ -90,8 +90,10 @@ def test_dpp_42_under_the_real_constants_each_run_ends_once_and_in_time(
         some_lived, some_died = everywhere_killed(forge, situation)
         lived, died = lived + some_lived, died + some_died
     deaths = len(died)
-    deaths += killed_at_work(forge, hold_auditor.run_once, due=for_recovery.abandoned, seconds=ABANDONED_AFTER_SECONDS)
-    deaths += killed_at_work(forge, lease_reaper.run_once, due=for_recovery.lease_expired, seconds=LEASE_TTL_SECONDS)
+    deaths += killed_at_work(
+        forge, hold_auditor.audit_holds, due=for_recovery.abandoned, seconds=ABANDONED_AFTER_SECONDS
+    )
+    deaths += killed_at_work(forge, lease_reaper.reap_leases, due=for_recovery.lease_expired, seconds=LEASE_TTL_SECONDS)
     with a_beat(tmp_path), a_worker(tmp_path):
         wait_until(
             lambda: not open_runs() and not PendingCredit.objects.exists(),

@@ -104,7 +104,7 @@ def orders_after(fault: Fault, *, at: int) -> list[int]:
 
 def test_a_reconciler_that_does_nothing_is_found(shop: Shop, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
     cancel = next(situation for situation in SITUATIONS if situation.name == "cancel at work")
-    monkeypatch.setattr(claim_reconciler, "run_once", lambda **_: PassReport())
+    monkeypatch.setattr(claim_reconciler, "reconcile_claims", lambda **_: PassReport())
     count = undisturbed(cancel, shop, forge)
     stuck = 0
     for at in range(count):

@@ -116,7 +116,7 @@ def test_submit_a_retry_goes_on_where_the_dead_one_stopped(shop: Shop, a_death: 
     if window.leaves == "unsent":
         assert messages() == []
         minutes_pass(run)
-        recovery.run_loop(requeuer.run_once)
+        recovery.run_loop(requeuer.requeue_runs)
     assert [message["run_id"] for message in messages()] == [str(run.run_id)]
     again = shop.submit(key=key)
     assert again.content == answer.content
@@ -130,8 +130,8 @@ def test_submit_recovery_mends_it_when_nobody_retries(shop: Shop, a_death: Death
     lock_lapses(shop)
     for run in shop.runs():
         minutes_pass(run)
-    recovery.run_loop(hold_auditor.run_once)
-    recovery.run_loop(requeuer.run_once)
+    recovery.run_loop(hold_auditor.audit_holds)
+    recovery.run_loop(requeuer.requeue_runs)
     recovery.law_holds(shop.tenant)
     if window.leaves == "nothing":
         shop.nothing_happened()
@@ -184,7 +184,7 @@ def test_dpp_09_death_while_taking_back_leaves_the_intent_to_the_reconciler(
         assert (retry.status_code, retry.json()["reason_code"]) == (409, "IDEMPOTENCY_IN_PROGRESS")
         lock_lapses(shop)
         recovery.minutes_pass(run)
-        recovery.run_loop(claim_reconciler.run_once)
+        recovery.run_loop(claim_reconciler.reconcile_claims)
     ended = gear.row(run.run_id)
     assert (ended.status, ended.money_state) == ("FAILED", "REFUNDED")
     assert ended.last_error_reason_code == "QUEUE_ENQUEUE_FAILED"

@@ -24,14 +24,14 @@ from tests.gear.servers.live_processes import a_worker
 from tests.gear.waiting import wait_until
 from tests.proving import proofs
 
-DEAD_LETTERS: dict[str, RunOnce] = {"dead_letters": dead_letters.run_once}
+DEAD_LETTERS: dict[str, RunOnce] = {"dead_letters": dead_letters.consume_dead_letters}
 """It waits a second for the queue, so it goes round by itself and holds nobody up."""
 LOOPS: dict[str, RunOnce] = {
-    "lease_reaper": lease_reaper.run_once,
-    "reservation_sweeper": reservation_sweeper.run_once,
-    "claim_reconciler": claim_reconciler.run_once,
-    "requeuer": requeuer.run_once,
-    "hold_auditor": hold_auditor.run_once,
+    "lease_reaper": lease_reaper.reap_leases,
+    "reservation_sweeper": reservation_sweeper.sweep_reservations,
+    "claim_reconciler": claim_reconciler.reconcile_claims,
+    "requeuer": requeuer.requeue_runs,
+    "hold_auditor": hold_auditor.audit_holds,
 }
 
 

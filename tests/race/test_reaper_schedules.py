@@ -44,15 +44,15 @@ def worker(run: Run) -> object:
 
 
 def reaper(_run: Run) -> object:
-    return recovery.run_loop(lease_reaper.run_once)
+    return recovery.run_loop(lease_reaper.reap_leases)
 
 
 def reconciler(_run: Run) -> object:
-    return recovery.run_loop(claim_reconciler.run_once)
+    return recovery.run_loop(claim_reconciler.reconcile_claims)
 
 
 def sweeper(_run: Run) -> object:
-    return recovery.run_loop(reservation_sweeper.run_once)
+    return recovery.run_loop(reservation_sweeper.sweep_reservations)
 
 
 def canceler(run: Run) -> object:

@@ -162,7 +162,7 @@ def test_dpp_53_a_submit_that_slept_through_its_sweep_holds_nothing_any_more(sho
     def sweep() -> None:
         (run,) = shop.runs()
         gear.aged(run, updated_at=61)
-        recovery.run_loop(hold_auditor.run_once)
+        recovery.run_loop(hold_auditor.audit_holds)
 
     let_in("hold", sweep)
     key = a_request_key()
@@ -179,7 +179,7 @@ def test_dpp_53_a_sweep_after_the_hold_gives_it_back(shop: Shop, let_in: LetIn) 
     def sweep() -> None:
         (run,) = shop.runs()
         gear.aged(run, updated_at=61)
-        recovery.run_loop(hold_auditor.run_once)
+        recovery.run_loop(hold_auditor.audit_holds)
 
     let_in("hold", sweep, after=True)
     answer = shop.submit()

@@ -67,7 +67,7 @@ def _due(limit: int, kind: str | None) -> CommandAnswer:
 def _clean(limit: int | None, kind: str | None, *, dry_run: bool) -> CommandAnswer:
     """Under the daily job's own lease, with its report, and entered into the audit trail."""
     job = replace(
-        CLEANUP, run_once=partial(cleaning.clean_now, only=kind), preview=partial(cleaning.preview, only=kind)
+        CLEANUP, run_once=partial(cleaning.clean_now, only=kind), preview=partial(cleaning.preview_cleaning, only=kind)
     )
     return answer_of(job, limit=limit, dry_run=dry_run)
 

@@ -33,7 +33,7 @@ class NewerIsMissing(Exception):  # noqa: N818  a finding
     """The bucket does not hold what replaced this archive, as it was read back: the older one stays, for a person."""
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def collect_archives(*, now: datetime, limit: int) -> PassReport:
     """Ages go by the database's clock. An archive that S3 refuses to delete is its row's alone, and comes last."""
     del now
     tally = Tally(LOOP, limit=limit)
@@ -46,7 +46,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_collecting_archives(*, now: datetime, limit: int) -> PassReport:
     del now
     count = min(limit, due()[:limit].count() + archives.being_collected()[:limit].count())
     return PassReport(seen=count, changed=count)

@@ -24,7 +24,7 @@ DELETE FROM workspace_events WHERE id IN (SELECT id FROM workspace_events WHERE 
 """
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def forget_timelines(*, now: datetime, limit: int) -> PassReport:
     tally = Tally("workspace_retention", limit=limit)
     for batch in _purged(now):
         if not tally.goes_on():
@@ -34,7 +34,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_forgetting_timelines(*, now: datetime, limit: int) -> PassReport:
     count = sum(WorkspaceEvent.objects.filter(workspace_id__in=batch).count() for batch in _purged(now))
     return PassReport(seen=min(limit, count), changed=min(limit, count))
 

@@ -59,7 +59,7 @@ class _Found:
         return facts | {"unknown": self.unknown[:TOLD_MAX], "newer_than_its_row": self.newer[:TOLD_MAX]}
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def look_for_orphans(*, now: datetime, limit: int) -> PassReport:
     """What is listed is compared with rows read after it: an upload's row is older than its first byte.
 
     What S3 refuses is that row's alone. Rows that failed before come last, as in the driver of the other loops.

@@ -35,7 +35,7 @@ class ArchivesAreUnknown(Exception):  # noqa: N818  a finding
     """The bucket holds archives of the workspace that no row of ours has made: it is kept, for a person."""
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def purge_workspaces(*, now: datetime, limit: int) -> PassReport:
     """Ages go by the database's clock. A workspace that is kept, or that S3 refuses, is one row, and comes last."""
     del now
     tally, store = Tally(LOOP, limit=limit), configured.shared()
@@ -45,7 +45,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_purging_workspaces(*, now: datetime, limit: int) -> PassReport:
     del now
     count = _due()[:limit].count()
     return PassReport(seen=count, changed=count)

@@ -24,7 +24,7 @@ RESTS: Final = {
 }
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def rest_idle_workspaces(*, now: datetime, limit: int) -> PassReport:
     """Ages go by the database's clock."""
     del now
     tally = Tally(LOOP, limit=limit)
@@ -37,7 +37,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_resting_workspaces(*, now: datetime, limit: int) -> PassReport:
     del now
     count = min(limit, sum(_idle(state, ttl)[:limit].count() for state, (_, ttl) in RESTS.items()))
     return PassReport(seen=count, changed=count)

@@ -30,7 +30,7 @@ ACTOR: Final = "scrub"
 LOOP: Final = "workspace_scrub"
 
 
-def run_once(*, now: datetime, limit: int) -> PassReport:
+def scrub_archives(*, now: datetime, limit: int) -> PassReport:
     tally, store = Tally(LOOP, limit=limit), configured.shared()
     wrong: list[str] = []
     for row in archives.oldest_scrubbed(limit=min(SAMPLE, limit), last=tally.failed_before()):
@@ -48,7 +48,7 @@ def run_once(*, now: datetime, limit: int) -> PassReport:
     return replace(report, detail={**report.detail, "wrong": wrong})
 
 
-def preview(*, now: datetime, limit: int) -> PassReport:
+def preview_scrubbing_archives(*, now: datetime, limit: int) -> PassReport:
     del now
     count = len(archives.oldest_scrubbed(limit=min(SAMPLE, limit)))
     return PassReport(seen=count, changed=0)

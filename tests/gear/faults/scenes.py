@@ -228,15 +228,15 @@ SITUATIONS: Final = (
     Situation("cancel at work under a key", at_work_under_a_key, cancel),
     Situation("cancel while queued", queued_and_sent, cancel),
     Situation("cancel at work", at_work, cancel),
-    Situation("reaper", lease_ran_out, loop(lease_reaper.run_once)),
-    Situation("sweeper", waited_an_hour, loop(reservation_sweeper.run_once)),
-    Situation("reconciler", left_claimed, loop(claim_reconciler.run_once)),
-    Situation("reconciler after a settle", left_settled, loop(claim_reconciler.run_once)),
-    Situation("reconciler without the result", settled_and_result_lost, loop(claim_reconciler.run_once)),
-    Situation("requeuer", unsent, loop(requeuer.run_once)),
-    Situation("auditor", abandoned, loop(hold_auditor.run_once)),
-    Situation("first dead letter", died_once, loop(dead_letters.run_once)),
-    Situation("second dead letter", died_twice, loop(dead_letters.run_once)),
+    Situation("reaper", lease_ran_out, loop(lease_reaper.reap_leases)),
+    Situation("sweeper", waited_an_hour, loop(reservation_sweeper.sweep_reservations)),
+    Situation("reconciler", left_claimed, loop(claim_reconciler.reconcile_claims)),
+    Situation("reconciler after a settle", left_settled, loop(claim_reconciler.reconcile_claims)),
+    Situation("reconciler without the result", settled_and_result_lost, loop(claim_reconciler.reconcile_claims)),
+    Situation("requeuer", unsent, loop(requeuer.requeue_runs)),
+    Situation("auditor", abandoned, loop(hold_auditor.audit_holds)),
+    Situation("first dead letter", died_once, loop(dead_letters.consume_dead_letters)),
+    Situation("second dead letter", died_twice, loop(dead_letters.consume_dead_letters)),
     Situation("top-up", nothing, top_up),
 )
 
@@ -263,32 +263,32 @@ def _work(_scene: Scene) -> None:
 
 def _reap(scene: Scene) -> None:
     _open(scene).filter(status=Status.PROCESSING, finalize_stage=None).update(lease_expires_at=_ago(1))
-    recovery.run_loop(lease_reaper.run_once)
+    recovery.run_loop(lease_reaper.reap_leases)
 
 
 def _reconcile(scene: Scene) -> None:
     _open(scene).filter(finalize_stage=Stage.CLAIMED).update(finalize_claimed_at=_ago(301))
-    recovery.run_loop(claim_reconciler.run_once)
+    recovery.run_loop(claim_reconciler.reconcile_claims)
 
 
 def _requeue(scene: Scene) -> None:
     _open(scene).filter(next_send_at__isnull=False).update(next_send_at=_ago(901))
-    recovery.run_loop(requeuer.run_once)
+    recovery.run_loop(requeuer.requeue_runs)
 
 
 def _audit(scene: Scene) -> None:
     _open(scene).update(updated_at=_ago(61))
-    recovery.run_loop(hold_auditor.run_once)
+    recovery.run_loop(hold_auditor.audit_holds)
 
 
 def _read_letters(_scene: Scene) -> None:
     if any(queue_depth.depth(ENV.DPP_DLQ_URL)):
-        recovery.run_loop(dead_letters.run_once)
+        recovery.run_loop(dead_letters.consume_dead_letters)
 
 
 def _an_hour_passes(scene: Scene) -> None:
     _open(scene).update(created_at=_ago(3_601))
-    recovery.run_loop(reservation_sweeper.run_once)
+    recovery.run_loop(reservation_sweeper.sweep_reservations)
 
 
 def _retry(scene: Scene) -> None:

@@ -65,13 +65,13 @@ from tests.gear.builders.tenants import a_key
 from tests.gear.faults.interruption import Interruption, beside, interrupted
 
 LOOPS: Final[dict[str, RunOnce]] = {
-    "lease_reaper": lease_reaper.run_once,
-    "reservation_sweeper": reservation_sweeper.run_once,
-    "claim_reconciler": claim_reconciler.run_once,
-    "requeuer": requeuer.run_once,
-    "hold_auditor": hold_auditor.run_once,
-    "dead_letters": dead_letters.run_once,
-    "retention": retention.run_once,
+    "lease_reaper": lease_reaper.reap_leases,
+    "reservation_sweeper": reservation_sweeper.sweep_reservations,
+    "claim_reconciler": claim_reconciler.reconcile_claims,
+    "requeuer": requeuer.requeue_runs,
+    "hold_auditor": hold_auditor.audit_holds,
+    "dead_letters": dead_letters.consume_dead_letters,
+    "retention": retention.expire_runs,
 }
 IN_PROGRESS: Final = {(409, "IDEMPOTENCY_IN_PROGRESS")}
 LATER: Final = IN_PROGRESS | {(503, "BUDGET_UNAVAILABLE"), (503, "QUEUE_ENQUEUE_FAILED")}

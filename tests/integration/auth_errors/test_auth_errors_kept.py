@@ -34,13 +34,13 @@ def test_aut_11_after_90_days_an_error_goes_with_its_fault() -> None:
     deciding.decide(auth_error_id=old.pk, decision=DecisionType.IGNORE, by="operator:ada")
     aged(old, days=91)
     aged(kept, days=89)
-    assert retention.preview(now=clock.now(), limit=100).changed == 1
-    report = retention.run_once(now=clock.now(), limit=100)
+    assert retention.preview_deleting_auth_errors(now=clock.now(), limit=100).changed == 1
+    report = retention.delete_old_auth_errors(now=clock.now(), limit=100)
     assert (report.changed, report.detail) == (2, {"errors": 1, "clusters": 1})
     assert AuthError.objects.get().exception_class == "com.acme.auth.Kept"
     assert Cluster.objects.get().pk == kept.cluster_id
     assert (ClusterMember.objects.count(), ClusterDay.objects.count(), ErrorDecision.objects.count()) == (1, 1, 0)
-    assert retention.run_once(now=clock.now(), limit=100).changed == 0
+    assert retention.delete_old_auth_errors(now=clock.now(), limit=100).changed == 0
 
 
 def test_aut_11_a_fault_that_a_rule_or_a_merge_names_is_kept() -> None:
@@ -59,7 +59,7 @@ def test_aut_11_a_fault_that_a_rule_or_a_merge_names_is_kept() -> None:
     clusters.merge(source_id=merged.cluster_id, into_id=into.cluster_id, by="operator:ada")
     for place, error in enumerate((ruled, merged, into)):
         aged(error, days=91 + place)
-    assert retention.run_once(now=clock.now(), limit=100).detail == {"errors": 3, "clusters": 0}
+    assert retention.delete_old_auth_errors(now=clock.now(), limit=100).detail == {"errors": 3, "clusters": 0}
     assert Cluster.objects.count() == 3
 
 
@@ -70,8 +70,8 @@ def test_aut_11_an_error_that_a_process_with_a_wrong_clock_recorded_is_kept(cloc
     clock.advance(seconds=-400 * 86_400)
     error = gear.recorded()
     assert error.pk < uuid7.first_at(now - timedelta(days=200))
-    assert retention.preview(now=now, limit=100).changed == 0
-    assert retention.run_once(now=now, limit=100).changed == 0
+    assert retention.preview_deleting_auth_errors(now=now, limit=100).changed == 0
+    assert retention.delete_old_auth_errors(now=now, limit=100).changed == 0
     assert AuthError.objects.get().pk == error.pk
 
 

@@ -153,7 +153,7 @@ def test_aut_11_a_large_cluster_is_decided_batch_by_batch(monkeypatch: pytest.Mo
     answer = decide_cluster(cluster_of(errors[0]), DecisionType.IGNORE)
     assert (answer.decision.decided, answer.decision.finished_at) == (2, None)
     late = gear.analyzed()
-    assert bulk.preview(now=now(), limit=5).changed == 1
+    assert bulk.preview_bulk_decisions(now=now(), limit=5).changed == 1
     with monkeypatch.context() as patched:
 
         def dies(*_args: Any, **_values: Any) -> Any:
@@ -161,14 +161,14 @@ def test_aut_11_a_large_cluster_is_decided_batch_by_batch(monkeypatch: pytest.Mo
 
         patched.setattr(ErrorDecision.objects, "bulk_create", dies)
         with pytest.raises(KeyboardInterrupt):
-            bulk.run_once(now=now(), limit=5)
+            bulk.carry_on_bulk_decisions(now=now(), limit=5)
     assert AuthError.objects.filter(status="IGNORED").count() == 2
-    assert bulk.run_once(now=now(), limit=5).changed == 3
+    assert bulk.carry_on_bulk_decisions(now=now(), limit=5).changed == 3
     finished = ClusterDecision.objects.get()
     assert (finished.decided, finished.finished_at is not None) == (5, True)
     assert gear.row(late.pk).status == "ANALYSIS_COMPLETED"
     assert ErrorDecision.objects.count() == 5
-    assert bulk.run_once(now=now(), limit=5).seen == 0
+    assert bulk.carry_on_bulk_decisions(now=now(), limit=5).seen == 0
 
 
 @pytest.mark.contract("AUT-11")
@@ -188,10 +188,10 @@ def test_aut_11_a_decision_that_cannot_go_on_holds_up_no_other(monkeypatch: pyte
 
     with monkeypatch.context() as patched:
         patched.setattr(bulk, "_decide_all", refuses)
-        report = bulk.run_once(now=now(), limit=5)
+        report = bulk.carry_on_bulk_decisions(now=now(), limit=5)
     assert (report.seen, report.changed, report.errors) == (2, 2, 1)
     assert ClusterDecision.objects.get(pk=well.pk).finished_at is not None
-    assert bulk.run_once(now=now(), limit=5).changed == 2
+    assert bulk.carry_on_bulk_decisions(now=now(), limit=5).changed == 2
     assert not ClusterDecision.objects.filter(finished_at__isnull=True).exists()
 
 

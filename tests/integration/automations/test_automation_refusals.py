@@ -246,7 +246,7 @@ def test_lif_02_a_run_whose_key_went_with_its_data_is_not_bought_twice(
     assert isinstance(
         data_deletion.delete_run_data(tenant_id=run.tenant_id, run_id=run.pk, actor="owner"), data_deletion.DataDeleted
     )
-    retention.run_once(now=clock.now(), limit=10)
+    retention.expire_runs(now=clock.now(), limit=10)
     run.refresh_from_db()
     assert (run.status, run.idempotency_key) == ("EXPIRED", None)
     charged = shop.charged_micros()
@@ -273,11 +273,11 @@ def test_lif_02_a_run_of_a_submit_that_failed_is_bought_again(
         shop.buy()
     monkeypatch.undo()
     run = runs_gear.aged(Run.objects.get(), updated_at=3_700)
-    hold_auditor.run_once(now=clock.now(), limit=10)
+    hold_auditor.audit_holds(now=clock.now(), limit=10)
     run.refresh_from_db()
     assert (run.idempotency_key, run.last_error_reason_code) == (None, "SUBMIT_ABANDONED")
     runs_gear.aged(run, retention_until=1)
-    retention.run_once(now=clock.now(), limit=10)
+    retention.expire_runs(now=clock.now(), limit=10)
     run.refresh_from_db()
     assert run.status == Status.EXPIRED, "a tombstone, as that of a run that was bought"
     AutomationAttempt.objects.update(lease_until=gear.AT)

@@ -60,7 +60,7 @@ def test_lif_10_an_alarm_is_said_when_it_is_found_and_when_it_is_over(monkeypatc
     Alarm.objects.filter(pk=missed.pk).update(ended_at=Now())
     with monkeypatch.context() as without:
         without.setattr(telling, "ENV", ENV.model_copy(update={"DPP_AUTOMATIONS_NOTIFY": None}))
-        assert reporting.run_once(now=NINE_IN_SEOUL - timedelta(hours=1), limit=10).detail["alarms"] == 0
+        assert reporting.report_automations(now=NINE_IN_SEOUL - timedelta(hours=1), limit=10).detail["alarms"] == 0
     assert [reporting.tell_of_alarms() for _ in range(2)] == [1, 0]
     Alarm.objects.filter(pk=alarm.pk).update(ended_at=Now())
     assert [reporting.tell_of_alarms() for _ in range(2)] == [1, 0]

@@ -114,7 +114,7 @@ def spender(valkey: redis_library.Redis) -> Iterator[Spender]:
 
 
 def look() -> PassReport:
-    return alerts.run_once(now=clock.now(), limit=1_000)
+    return alerts.raise_cap_alerts(now=clock.now(), limit=1_000)
 
 
 def told() -> list[str]:
@@ -414,7 +414,7 @@ def test_cap_11_messages_that_are_deleted_by_retention_are_not_told_again(spende
     spender.spend(500)
     spender.tell(spender.refused(501))
     assert look().changed == 1
-    retention.run_once(now=clock.now() + timedelta(days=31), limit=100)
+    retention.forget_old_webhooks(now=clock.now() + timedelta(days=31), limit=100)
     assert told() == []
     alerts.told_lately.forget()
     spender.tell(spender.refused(501))

@@ -45,7 +45,7 @@ def left() -> int:
 
 
 def tick(limit: int = 10**6) -> Any:
-    return cleaning.run_once(now=time_source.now(), limit=limit)
+    return cleaning.clean_due_data(now=time_source.now(), limit=limit)
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_lif_04_two_at_once_delete_each_row_once_and_count_it_once(clock: FixedC
 
     def both() -> int:
         with time_source.use(FixedClock(at)):
-            return int(cleaning.run_once(now=at, limit=10**6).changed)
+            return int(cleaning.clean_due_data(now=at, limit=10**6).changed)
 
     changed = [int(str(one)) for one in recovery.at_once(both, both)]
     tick()
@@ -237,7 +237,7 @@ def test_lif_04_a_row_in_another_sessions_hands_is_left_for_the_next_day(clock: 
 
     session = beside()
     next(session)
-    found: list[object] = recovery.at_once(lambda: cleaning.run_once(now=NOON, limit=100).changed)
+    found: list[object] = recovery.at_once(lambda: cleaning.clean_due_data(now=NOON, limit=100).changed)
     next(session, None)
     assert (found, list(JobReport.objects.filter(job="old").values_list("pk", flat=True))) == ([2], [held])
     clock.advance(seconds=86_400)

@@ -62,7 +62,7 @@ def test_lif_10_each_kind_of_data_is_measured_once_a_date(
     storage.shared().client().put_object(
         Bucket=ENV.DPP_BUCKET, Key="dpp/t_x/2026/03/01/r/result.json", Body=b"x" * 1_234
     )
-    report = measuring.run_once(now=time_source.now(), limit=1)
+    report = measuring.measure_disks(now=time_source.now(), limit=1)
     assert report.errors == 0
     found = {size.kind: size for size in measuring.sizes()}
     assert found["ledger"].bytes > 8_000
@@ -71,13 +71,13 @@ def test_lif_10_each_kind_of_data_is_measured_once_a_date(
     assert (found["runs"].day, found["runs"].is_whole) == (TODAY, True)
     assert found["runs"].objects_count >= 1
     count = DataSize.objects.count()
-    measuring.run_once(now=time_source.now(), limit=1)
+    measuring.measure_disks(now=time_source.now(), limit=1)
     assert DataSize.objects.count() == count
     stores = {use.disk: use for use in DiskUse.objects.all()}
     assert stores["Postgres"].used_bytes > 1_000_000
     assert (stores["Postgres"].total_bytes, stores["Redis"].host) == (None, "")
     monkeypatch.setattr(measuring, "ENV", ENV.model_copy(update={"DPP_DATABASE_DISK_GB": 50}))
-    measuring.run_once(now=time_source.now(), limit=1)
+    measuring.measure_disks(now=time_source.now(), limit=1)
     assert DiskUse.objects.get(disk="Postgres").total_bytes == 50_000_000_000
 
 
@@ -86,7 +86,7 @@ def test_lif_10_a_bucket_too_large_for_a_pass_is_at_least_so_much(
 ) -> None:
     storage.shared().client().put_object(Bucket=ENV.DPP_BUCKET, Key="dpp/t_x/2026/03/01/r/other.json", Body=b"x")
     monkeypatch.setattr(measuring, "PAGES_MAX", 1)
-    measuring.run_once(now=time_source.now(), limit=1)
+    measuring.measure_disks(now=time_source.now(), limit=1)
     assert DataSize.objects.get(kind="runs").is_whole is False
 
 
@@ -177,7 +177,7 @@ def test_lif_10_a_bucket_that_is_away_is_an_error_and_the_rest_is_measured(
         raise EndpointConnectionError(endpoint_url="x")
 
     monkeypatch.setattr(measuring, "_objects", away)
-    report = measuring.run_once(now=time_source.now(), limit=1)
+    report = measuring.measure_disks(now=time_source.now(), limit=1)
     assert (report.errors, report.detail["failed"]) == (
         2,
         {"results": "EndpointConnectionError", "archives": "EndpointConnectionError"},

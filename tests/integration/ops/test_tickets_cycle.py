@@ -373,7 +373,7 @@ def test_tkt_07_the_emergency_stop_keeps_everything_from_running(shop: Shop) -> 
     assert (stop["on"], stop["actor"], stop["reason"]) == (True, "operator:ada", "wrong prices")
     assert stop["at"].endswith("+09:00")
     assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (TicketStatus.IN_PROGRESS, TicketStatus.OPEN)
-    assert cycle.preview(now=clock.now(), limit=9).changed == 0
+    assert cycle.preview_ticket_cycle(now=clock.now(), limit=9).changed == 0
     emergency.turn_emergency_stop(on=False, actor="operator:ada", reason="mended")
     assert gear.run_cycle().document["decision"] == "RAN"
     assert (gear.row(old.pk).status, gear.row(waiting.pk).status) == (TicketStatus.FAILED, TicketStatus.DONE)

@@ -292,7 +292,7 @@ def test_tkt_01_a_redrive_resumed_after_its_run_has_started_is_done(shop: Shop) 
 def test_tkt_07_a_preview_counts_each_ticket_once(shop: Shop) -> None:
     stale, waiting = gear.stale(), gear.opened()
     assert (stale.attempts, waiting.status) == (1, TicketStatus.OPEN)
-    seen = cycle.preview(now=clock.now(), limit=9)
+    seen = cycle.preview_ticket_cycle(now=clock.now(), limit=9)
     assert (seen.seen, seen.changed) == (2, 2)
 
 

@@ -41,7 +41,7 @@ def dead(body: str) -> str:
 
 
 def consume(*, limit: int = 100) -> tuple[int, int, int]:
-    report = recovery.run_loop(dead_letters.run_once, limit=limit)
+    report = recovery.run_loop(dead_letters.consume_dead_letters, limit=limit)
     return report.seen, report.changed, report.errors
 
 
@@ -63,7 +63,7 @@ def test_dpp_45_the_first_letter_of_a_queued_run_sends_it_once_more(tenant: Tena
     assert (waiting(ENV.DPP_QUEUE_URL), waiting(ENV.DPP_DLQ_URL)) == (1, 0)
     after = gear.row(run.run_id)
     assert (after.status, after.version, after.dead_lettered_at is not None) == ("QUEUED", run.version, True)
-    assert recovery.run_loop(requeuer.run_once).seen == 0
+    assert recovery.run_loop(requeuer.requeue_runs).seen == 0
     gear.won(transitions.start(run_id=run.run_id, version=run.version, lease_token="lease", actor="worker"))
 
 
@@ -256,7 +256,7 @@ def test_dpp_45_a_consumer_that_dies_after_its_claim_leaves_it_to_the_reconciler
     assert consume() == (1, 1, 0)
     assert (gear.row(run.run_id).finalize_stage, outcomes(run)) == ("CLAIMED", ["REFUNDED"])
     recovery.minutes_pass(run)
-    assert recovery.run_loop(claim_reconciler.run_once).changed == 1
+    assert recovery.run_loop(claim_reconciler.reconcile_claims).changed == 1
     assert gear.row(run.run_id).last_error_reason_code == "DEAD_LETTERED"
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
 

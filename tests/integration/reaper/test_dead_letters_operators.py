@@ -32,14 +32,14 @@ LETTERS = "/admin/reaper/deadletter/"
 
 def letter_of(run: Run) -> DeadLetter:
     clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
-    recovery.run_loop(dead_letters.run_once)
+    recovery.run_loop(dead_letters.consume_dead_letters)
     clients.sqs().purge_queue(QueueUrl=ENV.DPP_QUEUE_URL)
     return DeadLetter.objects.get(run_id=run.run_id)
 
 
 def poison(body: str) -> DeadLetter:
     clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)
-    recovery.run_loop(dead_letters.run_once)
+    recovery.run_loop(dead_letters.consume_dead_letters)
     return DeadLetter.objects.get(outcome="POISON")
 
 
@@ -180,7 +180,7 @@ def test_dpp_45_a_run_redriven_in_vain_is_ended_and_refunded(tenant: Tenant) -> 
     run = recovery.queued(tenant)
     assert redrive.redrive(letter_of(run), actor="test") is None
     clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
-    assert recovery.run_loop(dead_letters.run_once).changed == 1
+    assert recovery.run_loop(dead_letters.consume_dead_letters).changed == 1
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
 
 

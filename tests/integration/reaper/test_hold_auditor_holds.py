@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP
 def test_dpp_44_an_abandoned_submit_ends_and_its_hold_goes_back(tenant: Tenant) -> None:
     run = recovery.abandoned(tenant)
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     ended = gear.row(run.run_id)
     assert (ended.status, ended.money_state, ended.actual_cost_usd_micros) == ("FAILED", "REFUNDED", 0)
     assert (ended.last_error_reason_code, ended.idempotency_key) == ("SUBMIT_ABANDONED", None)
@@ -50,7 +50,7 @@ def test_dpp_44_an_abandoned_submit_ends_and_its_hold_goes_back(tenant: Tenant) 
 
 def test_dpp_44_a_submit_that_comes_back_too_late_can_neither_hold_nor_go_on(tenant: Tenant) -> None:
     run = gear.aged(gear.accepted(tenant_id=tenant.tenant_id), updated_at=61)
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     late = services.hold(
         tenant_id=tenant.tenant_id,
         run_id=str(run.run_id),
@@ -74,7 +74,7 @@ def test_dpp_44_a_submit_that_marks_its_money_at_the_last_moment_keeps_its_hold(
         return claim(**values)
 
     monkeypatch.setattr(transitions, "claim_abandoned", at_the_last_moment)
-    report = recovery.run_loop(hold_auditor.run_once)
+    report = recovery.run_loop(hold_auditor.audit_holds)
     assert (report.seen, report.changed, report.errors) == (1, 0, 0)
     assert dict(report.detail) == {"lost": 1, "tenants compared": 1}
     assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
@@ -100,7 +100,7 @@ def a_minute_not_over(tenant: Tenant) -> Run:
 def test_dpp_44_what_fits_is_not_touched(kept: Callable[[Tenant], Run], tenant: Tenant) -> None:
     run = kept(tenant)
     before = gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)
-    report = recovery.run_loop(hold_auditor.run_once)
+    report = recovery.run_loop(hold_auditor.audit_holds)
     assert (report.changed, report.errors) == (0, 0)
     assert (gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)) == before
 
@@ -140,7 +140,7 @@ def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Te
     fault(tenant)
     mended = metrics.HOLDS_MENDED._value.get()
     assert verify.verify(tenant.tenant_id).verdict is Verdict.DIFFERS
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     recovery.law_holds(tenant)
     open_runs = Run.objects.filter(tenant=tenant, money_state="RESERVED")
     assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS for run in open_runs}
@@ -149,7 +149,7 @@ def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Te
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS + charged - held
     assert str(fine.run_id) in recovery.held_micros(tenant)
     assert metrics.HOLDS_MENDED._value.get() == mended + 1
-    assert recovery.run_loop(hold_auditor.run_once).changed == 0
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
 
 
 def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) -> None:
@@ -157,7 +157,7 @@ def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) 
     recovery.queued(other)
     before = scripts.shared().client.get(keys.seq(other.tenant_id))
     hold_gone(tenant)
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     assert scripts.shared().client.get(keys.seq(other.tenant_id)) == before
 
 
@@ -167,7 +167,7 @@ def test_hrd_04_a_balance_that_alone_is_wrong_is_made_right(wrong_by: int, tenan
     recovery.queued(tenant)
     scripts.shared().client.incrby(keys.balance(tenant.tenant_id), wrong_by)
     mended, holds_mended = metrics.BALANCES_MENDED._value.get(), metrics.HOLDS_MENDED._value.get()
-    report = recovery.run_loop(hold_auditor.run_once)
+    report = recovery.run_loop(hold_auditor.audit_holds)
     assert (report.changed, report.errors) == (1, 0)
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
     recovery.law_holds(tenant)
@@ -177,7 +177,7 @@ def test_hrd_04_a_balance_that_alone_is_wrong_is_made_right(wrong_by: int, tenan
 @pytest.mark.contract("HRD-04")
 def test_hrd_04_an_orphan_hold_of_a_tenant_without_runs_is_given_back(tenant: Tenant) -> None:
     hold_of_no_run(tenant)
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     assert (recovery.held_micros(tenant), recovery.balance_micros(tenant)) == ({}, recovery.FUNDS_MICROS)
 
 
@@ -185,10 +185,10 @@ def test_hrd_04_an_orphan_hold_of_a_tenant_without_runs_is_given_back(tenant: Te
 def test_hrd_04_a_tenant_without_runs_and_holds_is_repaired_when_the_proof_named_it(tenant: Tenant) -> None:
     recovery.queued(recovery.funded())
     scripts.shared().client.incrby(keys.balance(tenant.tenant_id), 5)
-    assert recovery.run_loop(hold_auditor.run_once).changed == 0
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
     (proof,) = [job for job in budget_jobs.JOBS if job.name == "money_verify"]
     assert runner.run(proof).outcome is PassOutcome.DONE
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
 
 
@@ -214,14 +214,14 @@ def test_hrd_04_what_cannot_be_made_right_is_said_loudly(
     assert metrics.NOT_MENDED.labels(why)._value.get() == before + 1
     assert [it.value for it in recovery_panel().figures if it.label == "Wrong money not mended"] == [f"1 ({why})"]
     assert verify.verify(tenant.tenant_id).verdict is Verdict.DIFFERS
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
 
 
 def test_dpp_44_a_tenant_whose_gate_is_closed_waits(tenant: Tenant) -> None:
     hold_gone(tenant)
     money = scripts.shared()
     money.gate.close_tenant(money.client, tenant.tenant_id)
-    assert recovery.run_loop(hold_auditor.run_once).changed == 0
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
     rebuild.rebuild_tenant(tenant.tenant_id)
     recovery.law_holds(tenant)
 
@@ -243,7 +243,7 @@ def test_dpp_44_under_load_it_sees_no_fault_where_there_is_none(tenant: Tenant) 
     for worker in workers:
         worker.start()
     try:
-        reports = [recovery.run_loop(hold_auditor.run_once) for _ in range(15)]
+        reports = [recovery.run_loop(hold_auditor.audit_holds) for _ in range(15)]
     finally:
         stop.set()
         for worker in workers:
@@ -260,7 +260,7 @@ def test_dpp_44_more_tenants_than_one_pass_takes_have_their_turn(tenant: Tenant)
         hold_gone(each)
     minute = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
     for passed in range(3):
-        report = hold_auditor.run_once(now=minute + timedelta(minutes=passed), limit=1)
+        report = hold_auditor.audit_holds(now=minute + timedelta(minutes=passed), limit=1)
         assert (report.seen, report.changed, report.detail["tenants compared"]) == (1, 1, 1)
     for each in tenants:
         recovery.law_holds(each)
@@ -268,7 +268,7 @@ def test_dpp_44_more_tenants_than_one_pass_takes_have_their_turn(tenant: Tenant)
 
 def test_dpp_44_a_tenant_without_runs_and_holds_costs_nothing(tenant: Tenant) -> None:
     recovery.queued(recovery.funded())
-    assert recovery.run_loop(hold_auditor.run_once).detail == {"tenants compared": 1}
+    assert recovery.run_loop(hold_auditor.audit_holds).detail == {"tenants compared": 1}
 
 
 def an_unmarked_submit(tenant: Tenant) -> Run:

@@ -27,7 +27,7 @@ def lose_hold(run: Run, *, tombstone: bool = False) -> None:
 
 def swept(run: Run) -> None:
     gear.aged(run, created_at=3_601)
-    assert recovery.run_loop(reservation_sweeper.run_once).changed == 1
+    assert recovery.run_loop(reservation_sweeper.sweep_reservations).changed == 1
 
 
 def canceled(run: Run) -> None:
@@ -40,7 +40,7 @@ def reconciled(run: Run) -> None:
     """Its owner's cancel died after the claim."""
     gear.won(transitions.claim_canceled(run=run, intent=gear.REFUND, actor="owner"))
     recovery.minutes_pass(run)
-    assert recovery.run_loop(claim_reconciler.run_once).changed == 1
+    assert recovery.run_loop(claim_reconciler.reconcile_claims).changed == 1
 
 
 @pytest.mark.parametrize("tombstone", [False, True], ids=["gone", "tombstone"])
@@ -64,7 +64,7 @@ def test_hrd_04_a_submit_that_never_held_still_leaves_its_tombstone(tenant: Tena
     """Only the row's word tells the two apart: here it says NONE, and no tenant is rebuilt for it."""
     run = gear.aged(gear.accepted(tenant_id=tenant.tenant_id), updated_at=61)
     seq = scripts.shared().client.get(keys.seq(tenant.tenant_id))
-    assert recovery.run_loop(hold_auditor.run_once).changed == 1
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     assert gear.row(run.run_id).money_state == "REFUNDED"
     assert scripts.shared().client.get(keys.receipt(str(run.run_id))) == (
         f"0 0 {recovery.FUNDS_MICROS} {tenant.tenant_id}"

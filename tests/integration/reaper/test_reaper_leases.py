@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP
 def test_dpp_40_a_dead_workers_run_fails_at_the_minimum_fee(tenant: Tenant) -> None:
     run = recovery.lease_ran_out(tenant)
     expired = metrics.LEASES_EXPIRED._value.get()
-    report = recovery.run_loop(lease_reaper.run_once)
+    report = recovery.run_loop(lease_reaper.reap_leases)
     assert (report.seen, report.changed, report.errors) == (1, 1, 0)
     ended = gear.row(run.run_id)
     assert (ended.status, ended.money_state, ended.finalize_stage) == ("FAILED", "SETTLED", "COMMITTED")
@@ -53,7 +53,7 @@ def ended_with_an_old_lease(tenant: Tenant) -> Run:
 def test_dpp_40_what_is_not_a_dead_workers_is_not_touched(kept: Callable[[Tenant], Run], tenant: Tenant) -> None:
     run = kept(tenant)
     before = gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)
-    report = recovery.run_loop(lease_reaper.run_once)
+    report = recovery.run_loop(lease_reaper.reap_leases)
     assert (report.seen, report.changed, report.errors) == (0, 0, 0)
     assert (gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)) == before
 
@@ -61,10 +61,10 @@ def test_dpp_40_what_is_not_a_dead_workers_is_not_touched(kept: Callable[[Tenant
 def test_dpp_40_the_machines_own_clock_ends_nobody(clock: FixedClock, tenant: Tenant) -> None:
     run = lease_lives(tenant)
     clock.advance(seconds=3_600)
-    assert recovery.run_loop(lease_reaper.run_once).seen == 0
+    assert recovery.run_loop(lease_reaper.reap_leases).seen == 0
     clock.advance(seconds=-7_200)
     gear.aged(run, lease_expires_at=1)
-    assert recovery.run_loop(lease_reaper.run_once).changed == 1
+    assert recovery.run_loop(lease_reaper.reap_leases).changed == 1
 
 
 def test_dpp_40_the_worker_that_claims_first_keeps_its_result(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_dpp_40_the_worker_that_claims_first_keeps_its_result(tenant: Tenant, mo
         return edge(**values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(transitions, "claim_lease_expired", worker_first)
-    report = recovery.run_loop(lease_reaper.run_once)
+    report = recovery.run_loop(lease_reaper.reap_leases)
     assert (report.changed, report.errors, report.detail) == (0, 0, {"lost": 1})
     kept = gear.row(run.run_id)
     assert (kept.finalize_token, kept.intent_status) == (gear.TOKEN, "COMPLETED")
@@ -97,7 +97,7 @@ def test_dpp_40_the_worker_that_claims_first_keeps_its_result(tenant: Tenant, mo
 def test_dpp_31_a_worker_that_comes_back_late_can_neither_renew_nor_claim(tenant: Tenant) -> None:
     run = recovery.lease_ran_out(tenant)
     intent = recovery.completed(run)
-    assert recovery.run_loop(lease_reaper.run_once).changed == 1
+    assert recovery.run_loop(lease_reaper.reap_leases).changed == 1
     before = gear.everything(run.run_id)
     assert transitions.renew(leases=[Lease(run.run_id, gear.LEASE_TOKEN)]) == set()
     late = transitions.claim_worked(
@@ -114,7 +114,7 @@ def test_dpp_31_a_worker_that_comes_back_late_can_neither_renew_nor_claim(tenant
 def test_dpp_40_the_longest_dead_come_first(tenant: Tenant) -> None:
     newer = gear.aged(recovery.lease_ran_out(tenant), lease_expires_at=5)
     older = gear.aged(recovery.lease_ran_out(tenant), lease_expires_at=500)
-    assert recovery.run_loop(lease_reaper.run_once, limit=1).changed == 1
+    assert recovery.run_loop(lease_reaper.reap_leases, limit=1).changed == 1
     assert (gear.row(older.run_id).status, gear.row(newer.run_id).status) == ("FAILED", "PROCESSING")
 
 

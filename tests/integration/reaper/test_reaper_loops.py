@@ -41,12 +41,18 @@ class Loop:
 
 
 LOOPS = (
-    Loop("lease_reaper", "reap", lease_reaper.run_once, recovery.lease_ran_out, "claim_lease_expired"),
-    Loop("reservation_sweeper", "sweep", reservation_sweeper.run_once, recovery.waited_an_hour, "claim_never_started"),
-    Loop("claim_reconciler", "reconcile", claim_reconciler.run_once, recovery.left_claimed, "retake"),
-    Loop("hold_auditor", "audit_holds", hold_auditor.run_once, recovery.abandoned, "claim_abandoned"),
-    Loop("requeuer", "requeue", requeuer.run_once, recovery.unsent, "postpone_send", moves_money=False),
-    Loop("run_retention", "expire_runs", retention.run_once, recovery.past_retention, "expire", moves_money=False),
+    Loop("lease_reaper", "reap", lease_reaper.reap_leases, recovery.lease_ran_out, "claim_lease_expired"),
+    Loop(
+        "reservation_sweeper",
+        "sweep",
+        reservation_sweeper.sweep_reservations,
+        recovery.waited_an_hour,
+        "claim_never_started",
+    ),
+    Loop("claim_reconciler", "reconcile", claim_reconciler.reconcile_claims, recovery.left_claimed, "retake"),
+    Loop("hold_auditor", "audit_holds", hold_auditor.audit_holds, recovery.abandoned, "claim_abandoned"),
+    Loop("requeuer", "requeue", requeuer.requeue_runs, recovery.unsent, "postpone_send", moves_money=False),
+    Loop("run_retention", "expire_runs", retention.expire_runs, recovery.past_retention, "expire", moves_money=False),
 )
 every_loop = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.job)
 money_loops = pytest.mark.parametrize("loop", [one for one in LOOPS if one.moves_money], ids=lambda loop: loop.job)
@@ -304,7 +310,7 @@ def test_dpp_42_what_a_death_leaves_the_reconciler_finishes(
     if dies != "after the commit":
         assert gear.row(run.run_id).version == left.version
         recovery.minutes_pass(run)
-        assert recovery.run_loop(claim_reconciler.run_once).changed == 1
+        assert recovery.run_loop(claim_reconciler.reconcile_claims).changed == 1
     ended = gear.row(run.run_id)
     assert (ended.status, ended.money_state) == (left.intent_status, left.intent_money_state)
     assert recovery.charges(run) == ([-(left.intent_charge_usd_micros or 0)] if left.intent_charge_usd_micros else [])
@@ -334,7 +340,7 @@ def test_dpp_39_redis_gone_between_claim_and_settle_leaves_the_intent_and_the_re
         assert [(gear.row(run.run_id).finalize_stage, recovery.charges(run)) for run in moved] == [("CLAIMED", [])]
         proxy.set(Mode.PASS)
         recovery.minutes_pass(moved[0])
-        recovery.run_loop(claim_reconciler.run_once)
+        recovery.run_loop(claim_reconciler.reconcile_claims)
         recovery.run_loop(loop.run_once)
     assert {gear.row(run.run_id).finalize_stage for run in runs} == {"COMMITTED"}
     recovery.law_holds(tenant)

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP
 
 
 def reconcile() -> tuple[int, int, int]:
-    report = recovery.run_loop(claim_reconciler.run_once)
+    report = recovery.run_loop(claim_reconciler.reconcile_claims)
     return report.seen, report.changed, report.errors
 
 
@@ -137,7 +137,7 @@ def test_dpp_42_while_s3_does_not_say_the_row_waits_and_the_others_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(storage.RunStorage, "head", head)
-        report = recovery.run_loop(claim_reconciler.run_once)
+        report = recovery.run_loop(claim_reconciler.reconcile_claims)
     assert (report.seen, report.changed, report.errors, report.detail["waiting"]) == (2, 1, 0, 1)
     assert gear.everything(waits.run_id) == before
     assert gear.row(goes.run_id).finalize_stage == "COMMITTED"
@@ -156,7 +156,7 @@ def test_dpp_42_a_refusal_of_one_object_is_its_rows_alone(tenant: Tenant, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(storage.RunStorage, "head", refuses_one)
-        report = recovery.run_loop(claim_reconciler.run_once)
+        report = recovery.run_loop(claim_reconciler.reconcile_claims)
     assert (report.seen, report.changed, report.errors) == (2, 1, 1)
     assert report.detail == {"skipped": {str(refused.run_id): "S3 answered 403"}}
     assert (gear.everything(refused.run_id), gear.row(goes.run_id).status) == (before, "COMPLETED")
@@ -187,7 +187,7 @@ def test_dpp_42_a_missing_bucket_is_no_lost_result(tenant: Tenant, monkeypatch: 
     run = recovery.left_claimed(tenant)
     with monkeypatch.context() as patch:
         patch.setattr(storage.shared(), "bucket_name", "no-such-bucket")
-        report = recovery.run_loop(claim_reconciler.run_once)
+        report = recovery.run_loop(claim_reconciler.reconcile_claims)
     assert (report.changed, report.errors, report.detail["waiting"]) == (0, 0, 1)
     assert gear.row(run.run_id).intent_status == "COMPLETED"
 
@@ -312,7 +312,7 @@ def test_dpp_55_a_claim_older_than_a_flush_is_finished_after_the_rebuild(settled
     if settled == "settled before":
         settled_before(run)
     scripts.shared().client.flushall()
-    assert recovery.run_loop(claim_reconciler.run_once).detail == {"waits_for": "money"}
+    assert recovery.run_loop(claim_reconciler.reconcile_claims).detail == {"waits_for": "money"}
     assert gear.row(run.run_id).finalize_stage == "CLAIMED"
     rebuild.rebuild_all()
     assert reconcile() == (1, 1, 0)
@@ -336,7 +336,7 @@ def test_dpp_55_a_rebuild_between_settle_and_commit_is_followed_and_charged_once
 
     with monkeypatch.context() as patch:
         patch.setattr(transitions, "commit", rebuilt_before)
-        finished = recovery.run_loop(claim_reconciler.run_once)
+        finished = recovery.run_loop(claim_reconciler.reconcile_claims)
     if times == finalization.TURNS:
         assert (finished.changed, finished.detail["waiting"]) == (0, 1)
         recovery.law_holds(tenant)
@@ -366,7 +366,7 @@ def test_dpp_42_a_claim_taken_over_in_this_pass_is_not_taken_over_again_in_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(finalization, "finish", cannot_move)
-        report = recovery.run_loop(claim_reconciler.run_once)
+        report = recovery.run_loop(claim_reconciler.reconcile_claims)
     assert (report.seen, report.changed, report.errors, report.detail) == (3, 0, 0, {"waiting": 3})
 
 

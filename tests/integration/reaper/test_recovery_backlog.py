@@ -99,9 +99,9 @@ def test_dpp_23_one_refused_object_keeps_no_other_run_from_expiring(
         assert remarks_of("run_retention") == [f"skipped {poison.run_id}: {why}"]
         client.force_login(User.objects.create_superuser("ada"))
         assert str(poison.run_id) in client.get("/admin/").content.decode()
-        assert found(recovery.run_loop(retention.run_once)) == (1, 0, 1)
+        assert found(recovery.run_loop(retention.expire_runs)) == (1, 0, 1)
     assert scripted_s3.refused == 2
-    assert found(recovery.run_loop(retention.run_once)) == (1, 1, 0)
+    assert found(recovery.run_loop(retention.expire_runs)) == (1, 1, 0)
     assert gear.row(poison.run_id).status == "EXPIRED"
 
 
@@ -110,11 +110,11 @@ def test_dpp_23_s3_in_a_black_hole_is_asked_once_in_a_pass(tenant: Tenant, s3_th
     runs = [recovery.past_retention(tenant) for _ in range(5)]
     before, connections = [gear.everything(run.run_id) for run in runs], s3_through_proxy.connections
     with s3_through_proxy.outage(Mode.BLACK_HOLE):
-        report = recovery.run_loop(retention.run_once)
+        report = recovery.run_loop(retention.expire_runs)
     assert (*found(report), report.detail) == (1, 0, 0, {"waiting": 1, "waits_for": "S3"})
     assert s3_through_proxy.connections - connections <= 2  # one question, and boto3's own second attempt
     assert [gear.everything(run.run_id) for run in runs] == before
-    assert found(recovery.run_loop(retention.run_once)) == (5, 5, 0)
+    assert found(recovery.run_loop(retention.expire_runs)) == (5, 5, 0)
 
 
 def an_old_upload(tenant: Tenant) -> UploadRoom:
@@ -133,16 +133,16 @@ def test_hrd_20_a_run_or_an_upload_that_s3_never_answers_for_keeps_no_other_uplo
     run, rooms = recovery.past_retention(tenant), [an_old_upload(tenant) for _ in range(3)]
     with scripted_s3.answering(503, only="GET", holding=str(run.run_id).encode()):
         for changed in (0, 3):
-            report = recovery.run_loop(retention.run_once)
+            report = recovery.run_loop(retention.expire_runs)
             assert (report.changed, report.errors, report.detail["waits_for"]) == (changed, 0, "S3")
     assert UploadRoom.objects.count() == 0
     rooms = [an_old_upload(tenant) for _ in range(3)]
     with scripted_s3.answering(503, only="GET", holding=rooms[0].key.split("/")[2].encode()):
         for changed in (1, 2):  # the run first
-            report = recovery.run_loop(retention.run_once)
+            report = recovery.run_loop(retention.expire_runs)
             assert (report.changed, report.errors, report.detail["waits_for"]) == (changed, 0, "S3")
     assert UploadRoom.objects.get() == rooms[0]
-    assert found(recovery.run_loop(retention.run_once)) == (1, 1, 0)
+    assert found(recovery.run_loop(retention.expire_runs)) == (1, 1, 0)
 
 
 # S3 away, and claims that need it beside claims that do not.
@@ -156,12 +156,12 @@ def test_dpp_42_600_claims_with_s3_in_a_black_hole_and_those_that_need_no_s3_end
     fails = recovery.many_claimed(tenant, 200, ends="FAILED")
     before, connections = versions(delivers), s3_through_proxy.connections
     with s3_through_proxy.outage(Mode.BLACK_HOLE):
-        report = recovery.run_loop(claim_reconciler.run_once, limit=1_000)
+        report = recovery.run_loop(claim_reconciler.reconcile_claims, limit=1_000)
     assert (*found(report), report.detail) == (201, 200, 0, {"waiting": 1, "waits_for": "S3"})
     assert s3_through_proxy.connections - connections <= 2
     assert stages(fails) == {"COMMITTED"}
     assert (stages(delivers), versions(delivers)) == ({"CLAIMED"}, before)
-    assert found(recovery.run_loop(claim_reconciler.run_once, limit=1_000)) == (400, 400, 0)
+    assert found(recovery.run_loop(claim_reconciler.reconcile_claims, limit=1_000)) == (400, 400, 0)
     assert stages(delivers) == {"COMMITTED"}
     recovery.law_holds(tenant)
 
@@ -195,7 +195,7 @@ def test_dpp_40_20_000_expired_leases_are_drained_in_one_pass(tenant: Tenant) ->
 
 def drained_in_one_pass(tenant: Tenant, count: int) -> None:
     run_ids = recovery.many_at_work(tenant, count)
-    report = recovery.run_loop(lease_reaper.run_once, limit=registry.job("lease_reaper").limit)
+    report = recovery.run_loop(lease_reaper.reap_leases, limit=registry.job("lease_reaper").limit)
     assert (*found(report), report.detail) == (count, count, 0, {})
     assert stages(run_ids) == {"COMMITTED"}
     assert recovery.held_micros(tenant) == {}
@@ -226,14 +226,14 @@ def test_dpp_42_claims_that_failed_keep_no_claim_with_a_result_waiting(
     slow = _Slow(transitions.retake, bad)
     with monkeypatch.context() as patch:
         patch.setattr(transitions, "retake", slow)
-        assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 0, 3)
+        assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (3, 0, 3)
         delivers = recovery.left_claimed(tenant)
         slow.seconds = 0.0
         patch.setattr(deadline, "monotonic", lambda: slow.seconds)
         with deadline.within(deadline.Pass(seconds=10)):
-            assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 1, 2)
+            assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (3, 1, 2)
     assert gear.row(delivers.run_id).finalize_stage == "COMMITTED"
-    assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 3, 0)
+    assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (3, 3, 0)
     recovery.law_holds(tenant)
 
 
@@ -245,9 +245,9 @@ def test_dpp_46_rows_that_fail_again_take_a_bounded_part_of_a_pass(
     monkeypatch.setattr(driver, "FAILED_AGAIN_MAX", 2)
     with monkeypatch.context() as patch:
         patch.setattr(transitions, "retake", _Slow(transitions.retake, bad))
-        assert found(recovery.run_loop(claim_reconciler.run_once)) == (5, 0, 5)
-        assert found(recovery.run_loop(claim_reconciler.run_once)) == (2, 0, 2)
-    assert found(recovery.run_loop(claim_reconciler.run_once)) == (5, 5, 0)
+        assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (5, 0, 5)
+        assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (2, 0, 2)
+    assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (5, 5, 0)
 
 
 @pytest.mark.contract("DPP-42")
@@ -257,33 +257,33 @@ def test_dpp_42_claims_that_failed_and_need_no_s3_end_while_s3_is_away(
     failed = recovery.many_claimed(tenant, 3, ends="FAILED")
     with monkeypatch.context() as patch:
         patch.setattr(transitions, "retake", _Slow(transitions.retake, failed))
-        assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 0, 3)
+        assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (3, 0, 3)
     delivers = recovery.many_claimed(tenant, 3, ends="COMPLETED")
     with monkeypatch.context() as patch:
         patch.setattr(storage.RunStorage, "head", _away)
-        report = recovery.run_loop(claim_reconciler.run_once)
+        report = recovery.run_loop(claim_reconciler.reconcile_claims)
     assert (*found(report), report.detail) == (4, 3, 0, {"waiting": 1, "waits_for": "S3"})
     assert (stages(failed), stages(delivers)) == ({"COMMITTED"}, {"CLAIMED"})
-    assert found(recovery.run_loop(claim_reconciler.run_once)) == (3, 3, 0)
+    assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (3, 3, 0)
 
 
 @pytest.mark.contract("DPP-23")
 def test_dpp_23_tombstones_that_stay_keep_no_run_from_expiring(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     tombstones = [recovery.past_retention(tenant) for _ in range(3)]
-    assert found(recovery.run_loop(retention.run_once)) == (3, 3, 0)
+    assert found(recovery.run_loop(retention.expire_runs)) == (3, 3, 0)
     for run in tombstones:
         gear.aged(run, retention_until=400 * 86_400)
     slow = _Slow(transitions.forget, [run.run_id for run in tombstones])
     with monkeypatch.context() as patch:
         patch.setattr(transitions, "forget", slow)
-        assert found(recovery.run_loop(retention.run_once)) == (3, 0, 3)
+        assert found(recovery.run_loop(retention.expire_runs)) == (3, 0, 3)
         due = recovery.past_retention(tenant)
         slow.seconds = 0.0
         patch.setattr(deadline, "monotonic", lambda: slow.seconds)
         with deadline.within(deadline.Pass(seconds=6)):
-            assert found(recovery.run_loop(retention.run_once)) == (3, 1, 2)
+            assert found(recovery.run_loop(retention.expire_runs)) == (3, 1, 2)
     assert gear.row(due.run_id).status == "EXPIRED"
-    assert found(recovery.run_loop(retention.run_once)) == (3, 3, 0)
+    assert found(recovery.run_loop(retention.expire_runs)) == (3, 3, 0)
 
 
 def _away(*_: object) -> Any:

@@ -47,7 +47,7 @@ def due_in(run: Run, *, seconds: int) -> bool:
 
 def test_dpp_43_a_due_run_is_sent_again_and_its_version_stays(tenant: Tenant) -> None:
     run = recovery.unsent(tenant)
-    report = recovery.run_loop(requeuer.run_once)
+    report = recovery.run_loop(requeuer.requeue_runs)
     assert (report.seen, report.changed, report.errors) == (1, 1, 0)
     (kwargs,) = messages()
     assert set(kwargs) == {"run_id", "tenant_id", "pack_type", "enqueued_at", "schema_version"}
@@ -63,7 +63,7 @@ def test_dpp_43_the_first_is_due_150_s_after_the_hold_then_after_5_10_and_20_min
     for seconds in (300, 600, 1_200, 1_200):
         gear.aged(run, next_send_at=1)
         recovery.empty_queues()
-        assert recovery.run_loop(requeuer.run_once).changed == 1
+        assert recovery.run_loop(requeuer.requeue_runs).changed == 1
         assert due_in(run, seconds=seconds)
 
 
@@ -99,7 +99,7 @@ def ended(tenant: Tenant) -> Run:
 def test_dpp_43_what_needs_no_message_gets_none(kept: Callable[[Tenant], Run], tenant: Tenant) -> None:
     run = kept(tenant)
     before = gear.everything(run.run_id)
-    assert recovery.run_loop(requeuer.run_once).seen == 0
+    assert recovery.run_loop(requeuer.requeue_runs).seen == 0
     assert (gear.everything(run.run_id), messages()) == (before, [])
 
 
@@ -108,7 +108,7 @@ def test_dpp_43_a_backlog_is_not_sent_again_unless_15_minutes_late(tenant: Tenan
     merely_due = [gear.aged(recovery.queued(tenant), next_send_at=890) for _ in range(2)]
     for _ in range(3):
         sqs_sender.shared().send(sqs_sender.QueueMessage("a message that waits"))
-    report = recovery.run_loop(requeuer.run_once)
+    report = recovery.run_loop(requeuer.requeue_runs)
     assert (report.seen, report.changed) == (1, 1)
     assert gear.row(late.run_id).send_count == 1
     assert [gear.row(run.run_id).send_count for run in merely_due] == [0, 0]
@@ -118,7 +118,7 @@ def test_dpp_43_one_message_too_few_and_all_due_are_sent(tenant: Tenant) -> None
     runs = [recovery.unsent(tenant) for _ in range(3)]
     for _ in range(2):
         sqs_sender.shared().send(sqs_sender.QueueMessage("a message that waits"))
-    assert recovery.run_loop(requeuer.run_once).changed == 3
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 3
     assert [gear.row(run.run_id).send_count for run in runs] == [1, 1, 1]
 
 
@@ -134,7 +134,7 @@ def test_dpp_39_while_sqs_is_away_rows_keep_and_the_job_says_so(
         patch.setattr(clients, "sqs", lambda: gone)
         assert runner.run(registry.job("requeuer")).outcome is runner.PassOutcome.FAILED
     assert gear.everything(run.run_id) == before
-    assert recovery.run_loop(requeuer.run_once).changed == 1
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 1
 
 
 def _refused(**_: object) -> None:
@@ -151,13 +151,13 @@ def test_dpp_43_a_queue_that_takes_nothing_postpones_ten_rows_and_no_more(
 
     with monkeypatch.context() as patch:
         patch.setattr(wake_worker, "send_many", refuse)
-        report = recovery.run_loop(requeuer.run_once)
+        report = recovery.run_loop(requeuer.requeue_runs)
     assert (report.seen, report.changed, report.errors) == (10, 0, 10)
     assert sorted(gear.row(run.run_id).send_count for run in runs) == [0] * 3 + [1] * 10
-    assert recovery.run_loop(requeuer.run_once).changed == 3
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 3
     Run.objects.filter(send_count=1).update(next_send_at=F("next_send_at") - timedelta(seconds=301))
     recovery.empty_queues()
-    assert recovery.run_loop(requeuer.run_once).changed == 13
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 13
 
 
 @pytest.mark.contract("HRD-08")
@@ -170,7 +170,7 @@ def test_dpp_43_one_message_that_is_refused_keeps_no_other_waiting(
         return {wakeup.run_id: Unreachable("no answer") for wakeup in wakeups if wakeup.run_id == runs[0].run_id}
 
     monkeypatch.setattr(wake_worker, "send_many", refuse_one)
-    report = recovery.run_loop(requeuer.run_once)
+    report = recovery.run_loop(requeuer.requeue_runs)
     assert (report.seen, report.changed, report.errors) == (13, 12, 1)
     assert "waits_for" not in report.detail
     assert {gear.row(run.run_id).send_count for run in runs} == {1}
@@ -187,11 +187,11 @@ def test_dpp_43_a_death_before_the_sending_leaves_the_run_due_again(
     with monkeypatch.context() as patch:
         patch.setattr(wake_worker, "send_many", die)
         with pytest.raises(recovery.Died):
-            recovery.run_loop(requeuer.run_once)
+            recovery.run_loop(requeuer.requeue_runs)
     assert messages() == []
     assert due_in(run, seconds=300)
     gear.aged(run, next_send_at=1)
-    assert recovery.run_loop(requeuer.run_once).changed == 1
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 1
     assert len(messages()) == 1
 
 
@@ -209,9 +209,9 @@ def test_dpp_45_a_letters_run_that_was_kept_back_and_woken_is_the_requeuers_agai
     assert start(first.run_id) is not None
     a_letter_of(dead)
     gear.aged(dead, next_send_at=1)
-    assert (stands(dead), recovery.run_loop(requeuer.run_once).changed, messages()) == ("PARKED", 0, [])
+    assert (stands(dead), recovery.run_loop(requeuer.requeue_runs).changed, messages()) == ("PARKED", 0, [])
     assert turns.back_in_line(dead.run_id, fair_pass=1)
-    assert recovery.run_loop(requeuer.run_once).changed == 1
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 1
     assert [kwargs["run_id"] for kwargs in messages()] == [str(dead.run_id)]
     assert due_in(dead, seconds=300)
 

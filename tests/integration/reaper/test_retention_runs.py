@@ -39,7 +39,7 @@ def objects(run: Run) -> int:
 
 
 def expire() -> tuple[int, int, int]:
-    report = recovery.run_loop(retention.run_once)
+    report = recovery.run_loop(retention.expire_runs)
     return report.seen, report.changed, report.errors
 
 
@@ -47,7 +47,7 @@ def test_dpp_23_result_inputs_and_history_go_and_the_money_stays(tenant: Tenant)
     run, neighbour = recovery.past_retention(tenant), gear.aged(recovery.past_retention(tenant), retention_until=-60)
     storage.shared().put(prefix(run) + "artifacts/page.md", b"# page", content_type="text/markdown")
     assert objects(run) == 2
-    report = recovery.run_loop(retention.run_once)
+    report = recovery.run_loop(retention.expire_runs)
     assert (report.seen, report.changed, report.errors) == (1, 1, 0)
     assert report.detail == {"expired": 1, "objects deleted": 2}
     stone = gear.row(run.run_id)
@@ -95,7 +95,7 @@ def test_dpp_23_while_s3_is_away_nothing_expires_and_letters_still_go(
 
     with monkeypatch.context() as patch:
         patch.setattr(storage.RunStorage, "delete_prefix", away)
-        report = recovery.run_loop(retention.run_once)
+        report = recovery.run_loop(retention.expire_runs)
     assert (report.seen, report.changed, report.errors) == (2, 1, 0)
     assert report.detail == {"waiting": 1, "waits_for": "S3"}
     assert (gear.everything(run.run_id), DeadLetter.objects.count()) == (before, 0)

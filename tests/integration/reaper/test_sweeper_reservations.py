@@ -22,7 +22,7 @@ def test_dpp_41_everything_goes_back_though_the_reserve_key_is_gone(reserve_key:
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
     if reserve_key == "has expired":
         assert scripts.shared().client.delete(keys.reserve(str(run.run_id))) == 1
-    report = recovery.run_loop(reservation_sweeper.run_once)
+    report = recovery.run_loop(reservation_sweeper.sweep_reservations)
     assert (report.seen, report.changed, report.errors) == (1, 1, 0)
     ended = gear.row(run.run_id)
     assert (ended.status, ended.money_state, ended.actual_cost_usd_micros) == ("FAILED", "REFUNDED", 0)
@@ -63,7 +63,7 @@ def ended_long_ago(tenant: Tenant) -> Run:
 def test_dpp_41_what_is_under_way_or_ended_is_not_touched(kept: Callable[[Tenant], Run], tenant: Tenant) -> None:
     run = kept(tenant)
     before = gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)
-    report = recovery.run_loop(reservation_sweeper.run_once)
+    report = recovery.run_loop(reservation_sweeper.sweep_reservations)
     assert (report.seen, report.changed, report.errors) == (0, 0, 0)
     assert (gear.everything(run.run_id), recovery.held_micros(tenant), recovery.balance_micros(tenant)) == before
 
@@ -78,7 +78,7 @@ def test_dpp_41_a_worker_that_starts_first_keeps_the_run(tenant: Tenant, monkeyp
         return edge(**values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(transitions, "claim_never_started", worker_first)
-    report = recovery.run_loop(reservation_sweeper.run_once)
+    report = recovery.run_loop(reservation_sweeper.sweep_reservations)
     assert (report.changed, report.detail) == (0, {"lost": 1})
     assert gear.row(run.run_id).status == "PROCESSING"
     assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
@@ -86,7 +86,7 @@ def test_dpp_41_a_worker_that_starts_first_keeps_the_run(tenant: Tenant, monkeyp
 
 def test_dpp_41_a_message_that_comes_later_starts_nothing(tenant: Tenant) -> None:
     run = recovery.waited_an_hour(tenant)
-    assert recovery.run_loop(reservation_sweeper.run_once).changed == 1
+    assert recovery.run_loop(reservation_sweeper.sweep_reservations).changed == 1
     for version in (run.version, gear.row(run.run_id).version):
         late = transitions.start(run_id=run.run_id, version=version, lease_token="late", actor="worker")
         assert late is LOST
@@ -95,7 +95,7 @@ def test_dpp_41_a_message_that_comes_later_starts_nothing(tenant: Tenant) -> Non
 def test_dpp_41_a_dead_lettered_run_is_swept_like_any_other(tenant: Tenant) -> None:
     run = recovery.waited_an_hour(tenant)
     gear.won(transitions.mark_dead_lettered(run_id=run.run_id))
-    assert recovery.run_loop(reservation_sweeper.run_once).changed == 1
+    assert recovery.run_loop(reservation_sweeper.sweep_reservations).changed == 1
     assert gear.row(run.run_id).money_state == "REFUNDED"
 
 

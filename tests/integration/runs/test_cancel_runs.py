@@ -193,7 +193,7 @@ def test_dpp_27_while_money_is_closed_the_claim_stands_and_the_reconciler_pays(s
     assert (claimed.finalize_stage, claimed.intent_reason_code) == ("CLAIMED", "CANCELED_BY_OWNER")
     rebuild.rebuild_all()
     recovery.minutes_pass(claimed)
-    recovery.run_loop(claim_reconciler.run_once)
+    recovery.run_loop(claim_reconciler.reconcile_claims)
     costs_nothing(shop, run)
 
 
@@ -223,7 +223,7 @@ def test_dpp_27_death_between_claim_and_end_is_mended(shop: Shop, step: str, mon
         with pytest.raises(recovery.Died):
             cancel(shop, run)
     recovery.minutes_pass(gear.row(run.run_id))
-    recovery.run_loop(claim_reconciler.run_once)
+    recovery.run_loop(claim_reconciler.reconcile_claims)
     costs_the_fee(shop, run)
 
 

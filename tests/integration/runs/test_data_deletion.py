@@ -71,7 +71,7 @@ def test_dpp_92_the_data_go_and_the_money_stays(shop: Shop) -> None:
     assert (now.version, now.status, now.money_state) == (before.version, "COMPLETED", "SETTLED")
     assert [one["status"] for one in shop.get(RUNS).json()["runs"]] == ["EXPIRED"]
 
-    report = recovery.run_loop(retention.run_once)
+    report = recovery.run_loop(retention.expire_runs)
     assert (report.seen, report.changed, report.errors) == (1, 1, 0)
     stone = gear.row(run.run_id)
     assert (stone.status, stone.actual_cost_usd_micros, stone.result_key) == ("EXPIRED", 50_000, None)
@@ -85,7 +85,7 @@ def test_dpp_92_a_failed_run_has_its_data_deleted_too(shop: Shop) -> None:
     run = failed(shop)
     assert delete(shop, run).status_code == 204
     assert shop.get(f"{RUNS}/{run.run_id}").status_code == 410
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert gear.row(run.run_id).status == "EXPIRED"
 
 
@@ -122,7 +122,7 @@ def test_dpp_92_asked_twice_it_answers_the_same_and_is_entered_once(shop: Shop) 
     second = delete(shop, run)
     assert (first.status_code, first.content) == (second.status_code, second.content) == (204, b"")
     assert gear.row(run.run_id).retention_until == until
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert delete(shop, run).status_code == 204
     (entry,) = AuditEntry.objects.filter(act="run data deleted")
     assert (entry.subject, entry.tenant_id) == (f"run {run.run_id}", shop.tenant.tenant_id)
@@ -136,7 +136,7 @@ def test_dpp_92_asked_twice_it_answers_the_same_and_is_entered_once(shop: Shop) 
 
 def test_dpp_92_metadata_of_a_tombstone_goes_when_its_owner_says_so(shop: Shop) -> None:
     run = gear.aged(completed(shop, metadata={"person": "Ada"}), retention_until=1)
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert RunMetadata.objects.filter(run_id=run.run_id).count() == 1
     until = gear.row(run.run_id).retention_until
     assert delete(shop, run).status_code == 204
@@ -173,7 +173,7 @@ def test_dpp_92_it_is_gone_at_once_by_either_clock(shop: Shop, seconds: int) -> 
     with clock_module.use(wrong):
         assert delete(shop, run).status_code == 204
         assert shop.get(f"{RUNS}/{run.run_id}").status_code == 410
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert gear.row(run.run_id).status == "EXPIRED"
 
 
@@ -184,7 +184,7 @@ def test_dpp_92_where_the_bucket_is_away_the_retention_deletes(shop: Shop, monke
         assert delete(shop, run).status_code == 204
     assert shop.get(f"{RUNS}/{run.run_id}").status_code == 410
     assert objects(run) == 1
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert objects(run) == 0
 
 
@@ -209,7 +209,7 @@ def test_dpp_92_a_death_behind_the_statement_leaves_it_to_the_retention(
     assert AuditEntry.objects.filter(act="run data deleted").count() == 1
     assert not RunMetadata.objects.filter(run_id=run.run_id).exists()
     assert shop.get(f"{RUNS}/{run.run_id}").status_code == 410
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert (objects(run), gear.row(run.run_id).status) == (0, "EXPIRED")
 
 
@@ -241,7 +241,7 @@ def test_dpp_92_a_key_whose_run_is_deleted_is_answered_410_until_it_is_free(shop
     assert shop.cancel(str(run.run_id)).status_code == 200
     assert delete(shop, run).status_code == 204
     assert shop.submit(a_body(), key="order-2026-0001").status_code == 410
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     again = shop.submit(a_body(), key="order-2026-0001")
     assert again.status_code == 202
     assert again.json()["run_id"] != str(run.run_id)

@@ -35,7 +35,7 @@ def given_back(tenant: Tenant) -> Tenant:
 
 def reaped(tenant: Tenant) -> Run:
     run = recovery.lease_ran_out(tenant)
-    assert recovery.run_loop(lease_reaper.run_once).changed == 1
+    assert recovery.run_loop(lease_reaper.reap_leases).changed == 1
     return gear.row(run.run_id)
 
 

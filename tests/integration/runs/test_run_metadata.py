@@ -267,11 +267,11 @@ def _tell(run: Run, **metadata: str) -> None:
 def test_dpp_91_it_stays_with_the_tombstone_and_goes_with_its_row(tenant: Tenant) -> None:
     run = recovery.past_retention(tenant)
     _tell(run, project="apollo")
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert gear.row(run.run_id).status == "EXPIRED"
     assert rows(str(run.run_id)) == {"project": "apollo"}
     gear.aged(run, retention_until=366 * 86_400)
-    recovery.run_loop(retention.run_once)
+    recovery.run_loop(retention.expire_runs)
     assert not Run.objects.filter(run_id=run.run_id).exists()
     assert rows(str(run.run_id)) == {}
 

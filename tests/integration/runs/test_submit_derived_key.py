@@ -233,7 +233,7 @@ def test_dpp_82_an_abandoned_purchase_gives_its_key_back(shop: Shop, monkeypatch
     lock_lapses()
     (abandoned,) = shop.runs()
     gear.aged(abandoned, created_at=200, updated_at=200)
-    recovery.run_loop(hold_auditor.run_once)
+    recovery.run_loop(hold_auditor.audit_holds)
     assert gear.row(abandoned.run_id).last_error_reason_code == "SUBMIT_ABANDONED"
     again = buy(shop)
     assert (generation(again), shop_run(again) != abandoned) == (1, True)

@@ -64,7 +64,7 @@ def test_dpp_43_a_lost_message_is_sent_again_where_its_tenants_runs_wait(shop: S
     quiet = recovery.unsent(shop.tenant)
     greedy = recovery.funded()
     flood = [recovery.unsent(greedy) for _ in range(EXPRESS_BELOW + 1)]
-    assert recovery.run_loop(requeuer.run_once).changed == 1 + len(flood)
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 1 + len(flood)
     assert waiting(express) == (1, len(flood))
     assert {gear.row(run.run_id).send_count for run in [quiet, *flood]} == {1}
 

@@ -208,7 +208,7 @@ def test_dpp_98_one_of_a_key_is_at_work_and_its_end_wakes_the_next(tenant: Tenan
     assert start(second.run_id) is None
     assert [stands(run) for run in (first, second, third)] == ["AT_WORK", "PARKED", "PARKED"]
     other = in_line(recovery.funded())
-    assert recovery.run_loop(requeuer.run_once).changed == 0
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 0
     assert [explain_run.explain(gear.row(run.run_id), now=clock.now()).waits_for for run in (second, other)] == [
         f"a place of its concurrency key {KEY}, of which 1 are at work.",
         "its turn in the queue of runs: 0 are before it; by priority another of its tenant's may go first.",
@@ -231,7 +231,7 @@ def ended_by_its_owner(run: Run) -> None:
 def ended_and_woke_nobody(run: Run) -> None:
     """By the reaper, behind a dead worker."""
     gear.aged(gear.row(run.run_id), lease_expires_at=1)
-    assert recovery.run_loop(lease_reaper.run_once).changed == 1
+    assert recovery.run_loop(lease_reaper.reap_leases).changed == 1
 
 
 @pytest.mark.contract("DPP-98")
@@ -268,7 +268,7 @@ def test_dpp_98_a_worker_that_died_gives_the_place_back_with_its_run(tenant: Ten
     start()
     assert start(parked.run_id) is None
     ended_and_woke_nobody(dead)
-    report = recovery.run_loop(requeuer.run_once)
+    report = recovery.run_loop(requeuer.requeue_runs)
     assert report.detail["woken"] == 1
     started = start(parked.run_id)
     assert started is not None
@@ -295,7 +295,7 @@ def test_dpp_98_who_dies_waking_the_next_leaves_it_to_the_requeuer(
             next_of_key.wake_next(tenant.tenant_id, KEY)
     assert (stands(parked), messages()) == ("WAITING", [])
     gear.aged(gear.row(parked.run_id), next_send_at=1)
-    assert recovery.run_loop(requeuer.run_once).changed == 1
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 1
     assert [one["run_id"] for one in messages()] == [str(parked.run_id)]
     started = start(parked.run_id)
     assert started is not None

@@ -214,7 +214,7 @@ def test_dpp_43_an_express_runs_lost_message_waits_for_nobody_elses_backlog(tena
     for run in runs[:2]:
         gear.aged(run, next_send_at=1)
     lost = recovery.unsent(quiet)
-    assert recovery.run_loop(requeuer.run_once).changed == 1
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 1
     assert (gear.row(lost.run_id).send_count, express.counts(express.express_url)[0]) == (1, 1)
     assert queue_depth.depth(ENV.DPP_QUEUE_URL)[0] == len(runs)
 
@@ -228,4 +228,4 @@ def test_dpp_98_the_requeuer_wakes_all_that_a_raised_limit_has_room_for(
     start()
     assert start() is None
     ConcurrencyLimit.objects.create(tenant_id=tenant.tenant_id, key=KEY, most_at_work=1_000)
-    assert recovery.run_loop(requeuer.run_once).detail["woken"] == 5
+    assert recovery.run_loop(requeuer.requeue_runs).detail["woken"] == 5

@@ -133,7 +133,7 @@ def test_dpp_87_an_express_run_and_one_whose_message_died_are_kept_back_as_well(
         gear.won(transitions.mark_dead_lettered(run_id=bare.run_id))
     assert starting.started(bare.run_id, lease_token="a-token", in_turn=died) is None
     assert (stands(bare), gear.row(bare.run_id).status) == ("LIMITED", "QUEUED")
-    assert recovery.run_loop(requeuer.run_once).changed == 0
+    assert recovery.run_loop(requeuer.requeue_runs).changed == 0
     ended(at_work)
     assert (stands(bare), [one["run_id"] for one in messages()]) == ("WAITING", [str(bare.run_id)])
     begun = start(bare.run_id)
@@ -148,7 +148,7 @@ def test_dpp_87_a_run_that_ends_while_it_is_kept_back_leaves_no_turn_behind(tena
     assert Counter(RunTurn.objects.values_list("stands", flat=True)) == {"LIMITED": 2}
     ended(bare)
     gear.aged(gear.row(aged.run_id), created_at=3_601)
-    assert recovery.run_loop(reservation_sweeper.run_once).changed == 1
+    assert recovery.run_loop(reservation_sweeper.sweep_reservations).changed == 1
     assert not RunTurn.objects.exists()
     assert len(recovery.held_micros(tenant)) == 1
 
@@ -171,11 +171,11 @@ def test_dpp_87_a_dead_workers_place_is_free_with_its_run_and_a_raised_limit_wit
     runs = [in_line(limited_to(tenant, 1)) for _ in range(3)]
     starts(3)
     gear.aged(gear.row(runs[0].run_id), lease_expires_at=1)
-    assert recovery.run_loop(lease_reaper.run_once).changed == 1
-    assert recovery.run_loop(requeuer.run_once).detail["woken"] == 1
+    assert recovery.run_loop(lease_reaper.reap_leases).changed == 1
+    assert recovery.run_loop(requeuer.requeue_runs).detail["woken"] == 1
     assert starts(3) == {tenant.tenant_id: 1}
     limited_to(tenant, None)
-    assert recovery.run_loop(requeuer.run_once).detail["woken"] == 1
+    assert recovery.run_loop(requeuer.requeue_runs).detail["woken"] == 1
     assert starts(3) == {tenant.tenant_id: 1}
     assert not RunTurn.objects.exists()
 

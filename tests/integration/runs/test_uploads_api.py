@@ -174,7 +174,7 @@ def older(seconds: int) -> None:
 
 
 def looked(**detail: int) -> None:
-    report = recovery.run_loop(retention.run_once)
+    report = recovery.run_loop(retention.expire_runs)
     assert (report.errors, report.detail) == (0, detail)
 
 
@@ -217,6 +217,6 @@ def test_hrd_20_where_s3_is_away_no_room_is_given_back(shop: Shop, monkeypatch: 
         raise EndpointConnectionError(endpoint_url=key)
 
     monkeypatch.setattr(storage.RunStorage, "head", away)
-    report = recovery.run_loop(retention.run_once)
+    report = recovery.run_loop(retention.expire_runs)
     assert (report.errors, report.detail) == (0, {"waiting": 1, "waits_for": "S3"})
     assert UploadRoom.objects.count() == 2

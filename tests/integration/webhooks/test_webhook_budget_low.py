@@ -47,7 +47,7 @@ def hold(tenant: Tenant, micros: int, run_id: str = "a-run") -> None:
 
 
 def look() -> int:
-    return low_balances.run_once(now=clock.now(), limit=1_000).changed
+    return low_balances.tell_low_balances(now=clock.now(), limit=1_000).changed
 
 
 def told() -> list[str]:
@@ -105,7 +105,7 @@ def test_hook_01_a_tenant_whose_balance_cannot_be_judged_keeps_no_other_from_bei
         return judge(line, **more)
 
     monkeypatch.setattr(low_balance, "judge", fails)
-    report = low_balances.run_once(now=clock.now(), limit=10)
+    report = low_balances.tell_low_balances(now=clock.now(), limit=10)
     assert (report.seen, report.changed, report.errors) == (2, 1, 1)
     assert report.detail == {"unknown": 0, "skipped": {poison.pk: "ValueError"}}
     assert len(told()) == 1
@@ -114,7 +114,7 @@ def test_hook_01_a_tenant_whose_balance_cannot_be_judged_keeps_no_other_from_bei
 def test_hook_01_without_a_line_or_an_endpoint_that_wants_it_nothing_is_told(tenant: Tenant) -> None:
     draw(tenant, None)
     hold(tenant, FUNDS)
-    assert low_balances.run_once(now=clock.now(), limit=10).seen == 0
+    assert low_balances.tell_low_balances(now=clock.now(), limit=10).seen == 0
     deaf = a_tenant()
     hooks.an_endpoint(deaf, events=["run.failed"])
     draw(deaf, LINE)
@@ -135,7 +135,7 @@ def test_hook_01_a_line_that_is_taken_away_and_drawn_anew_tells_anew(tenant: Ten
 
 def test_hook_01_an_unknown_balance_is_neither_low_nor_high(tenant: Tenant, valkey: redis_library.Redis) -> None:
     valkey.delete(keys.balance(tenant.pk))
-    report = low_balances.run_once(now=clock.now(), limit=10)
+    report = low_balances.tell_low_balances(now=clock.now(), limit=10)
     assert (report.seen, report.changed, report.detail) == (1, 0, {"unknown": 1})
     assert told() == []
 

@@ -262,8 +262,8 @@ def test_hook_05_retention_keeps_what_may_still_be_sent_and_lets_the_rest_go(clo
             WebhookDelivery.objects.filter(pk=made.pk).update(created_at=at)
             WebhookAttempt.objects.create(delivery=made, status_code=500, ms=1)
     unwanted, fresh = a_message("t_a", at=old), a_message("t_a", at=now)
-    due = webhook_retention.preview(now=now, limit=1_000)
-    report = webhook_retention.run_once(now=now, limit=1_000)
+    due = webhook_retention.preview_forgetting_webhooks(now=now, limit=1_000)
+    report = webhook_retention.forget_old_webhooks(now=now, limit=1_000)
     assert report.detail == {"secrets": 0, "deliveries": 7, "messages": 8, "webhooks": 0}
     assert (due.changed, report.changed) == (8, 15)  # the messages are free when their deliveries have gone
     kept = {("old", DeliveryStatus.PENDING), *(("young", status) for status in DeliveryStatus)}
@@ -272,7 +272,7 @@ def test_hook_05_retention_keeps_what_may_still_be_sent_and_lets_the_rest_go(clo
     assert WebhookAttempt.objects.count() == len(kept)
     assert not WebhookMessage.objects.filter(pk=unwanted.pk).exists()
     assert WebhookMessage.objects.filter(pk=fresh.pk).exists()
-    assert webhook_retention.run_once(now=now, limit=1_000).changed == 0
+    assert webhook_retention.forget_old_webhooks(now=now, limit=1_000).changed == 0
 
 
 def test_hook_07_deleted_webhooks_and_ended_secrets_go_and_live_ones_stay(clock: FixedClock) -> None:
@@ -283,11 +283,11 @@ def test_hook_07_deleted_webhooks_and_ended_secrets_go_and_live_ones_stay(clock:
     assert isinstance(second, services.Registered)
     services.delete(**ids, endpoint_id=gone.endpoint.pk)
     clock.advance(seconds=DAY.total_seconds())
-    report = webhook_retention.run_once(now=clock.now(), limit=1_000)
+    report = webhook_retention.forget_old_webhooks(now=clock.now(), limit=1_000)
     assert report.detail == {"secrets": 1, "deliveries": 0, "messages": 0, "webhooks": 0}
     assert signing_secrets.live(lives.endpoint.pk, now=clock.now()) == [second.secret]
     clock.advance(seconds=(29 * DAY).total_seconds() + 1)
-    report = webhook_retention.run_once(now=clock.now(), limit=1_000)
+    report = webhook_retention.forget_old_webhooks(now=clock.now(), limit=1_000)
     assert report.detail["webhooks"] == 1
     assert list(WebhookEndpoint.objects.values_list("pk", flat=True)) == [lives.endpoint.pk]
 
@@ -298,7 +298,7 @@ def test_hook_07_retention_goes_no_further_than_it_may(clock: FixedClock) -> Non
         WebhookDelivery.objects.filter(pk=a_delivery(endpoint, FAILED, at=clock.now() - 31 * DAY).pk).update(
             created_at=clock.now() - 31 * DAY
         )
-    assert webhook_retention.run_once(now=clock.now(), limit=3).changed == 3
+    assert webhook_retention.forget_old_webhooks(now=clock.now(), limit=3).changed == 3
     assert WebhookDelivery.objects.count() == 2
     assert retention.days_of("webhook_deliveries") == retention.days_of("deleted_webhooks") == 30
 
@@ -371,6 +371,6 @@ def test_hook_07_the_tries_of_a_delivery_go_in_batches_too(clock: FixedClock, mo
     assert webhook_retention._delete_deliveries(clock.now(), 10) == 3
     assert WebhookAttempt.objects.count() == 7
     assert WebhookDelivery.objects.exists()
-    webhook_retention.run_once(now=clock.now(), limit=100)
+    webhook_retention.forget_old_webhooks(now=clock.now(), limit=100)
     assert not WebhookAttempt.objects.exists()
     assert not WebhookDelivery.objects.exists()

@@ -70,12 +70,12 @@ def test_hook_05_a_resume_lets_go_of_the_first_and_the_job_of_the_rest(clock: Fi
     services.change(**of(endpoint), status=EndpointStatus.ENABLED)
     assert states(endpoint).get("PENDING", 0) == min(count, 2)
     assert is_releasing(endpoint) is (count >= 2)
-    assert releasing.run_once(now=clock.now(), limit=1_000).changed == max(0, count - 2)
+    assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == max(0, count - 2)
     assert states(endpoint) == ({"PENDING": count} if count else {})
     assert not is_releasing(endpoint)
     assert set(WebhookDelivery.objects.filter(endpoint=endpoint).values_list("attempts", flat=True)) <= {3}
     assert states(other) == {"HELD": 1}
-    assert releasing.run_once(now=clock.now(), limit=1_000).changed == 0
+    assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == 0
 
 
 def test_hook_05_a_pause_in_between_ends_the_release(clock: FixedClock) -> None:
@@ -83,10 +83,10 @@ def test_hook_05_a_pause_in_between_ends_the_release(clock: FixedClock) -> None:
     services.change(**of(endpoint), status=EndpointStatus.ENABLED)
     services.change(**of(endpoint), status=EndpointStatus.PAUSED)
     assert not is_releasing(endpoint)
-    assert releasing.run_once(now=clock.now(), limit=1_000).changed == 0
+    assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == 0
     assert states(endpoint) == {"HELD": 7}
     services.change(**of(endpoint), status=EndpointStatus.ENABLED)
-    releasing.run_once(now=clock.now(), limit=1_000)
+    releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert states(endpoint) == {"PENDING": 7}
 
 
@@ -102,7 +102,7 @@ def test_hook_05_a_recovery_lets_go_once_of_what_had_failed_by_then(clock: Fixed
     first = WebhookDelivery.objects.filter(endpoint=endpoint, status="PENDING")
     clock.advance(seconds=60)
     first.update(status="FAILED", next_attempt_at=None, ended_at=clock.now())
-    report = releasing.run_once(now=clock.now(), limit=1_000)
+    report = releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert report.detail == {"released": 4, "ended": 0}
     assert states(endpoint) == {"FAILED": 5, "HELD": 3, "PENDING": 4}
     assert set(WebhookDelivery.objects.filter(status="PENDING").values_list("attempts", flat=True)) == {0}
@@ -114,7 +114,7 @@ def test_hook_05_a_recovery_during_a_resume_leaves_nothing_behind(clock: FixedCl
     WebhookDelivery.objects.all()[0].message.__class__.objects.update(at=clock.now() - 9 * DAY)
     services.change(**of(endpoint), status=EndpointStatus.ENABLED)
     services.recover(**of(endpoint), since=clock.now() - DAY)
-    releasing.run_once(now=clock.now(), limit=1_000)
+    releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert states(endpoint) == {"PENDING": 3}
 
 
@@ -133,11 +133,11 @@ def test_hook_05_a_webhook_whose_release_fails_keeps_no_other_waiting(
 
     with monkeypatch.context() as patched:
         patched.setattr(transitions, "release_some", fails)
-        report = releasing.run_once(now=clock.now(), limit=1_000)
+        report = releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert (report.changed, report.errors) == (1, 1)
     assert report.detail["skipped"] == {str(poison.pk): "ValueError"}
     assert (states(other), is_releasing(poison)) == ({"PENDING": 3}, True)
-    assert releasing.run_once(now=clock.now(), limit=1_000).changed == 1
+    assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == 1
 
 
 def test_hook_07_what_a_deletion_left_is_ended(clock: FixedClock) -> None:
@@ -145,8 +145,8 @@ def test_hook_07_what_a_deletion_left_is_ended(clock: FixedClock) -> None:
     a_delivery(endpoint)
     services.delete(**of(endpoint))
     assert states(endpoint)["FAILED"] == 2
-    assert releasing.preview(now=clock.now(), limit=10).changed == 1
-    assert releasing.run_once(now=clock.now(), limit=1_000).detail == {"released": 0, "ended": 2}
+    assert releasing.preview_releasing_webhooks(now=clock.now(), limit=10).changed == 1
+    assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).detail == {"released": 0, "ended": 2}
     assert states(endpoint) == {"FAILED": 4}
     assert set(WebhookDelivery.objects.values_list("reason", flat=True)) == {"endpoint deleted"}
 
@@ -158,5 +158,5 @@ def test_hook_05_what_a_pause_did_not_move_waits_and_goes_with_the_resume(clock:
     services.change(**of(endpoint), status=EndpointStatus.PAUSED)
     assert states(endpoint) == {"HELD": 2, "PENDING": 3}  # no claim takes those of a webhook that is paused
     services.change(**of(endpoint), status=EndpointStatus.ENABLED)
-    releasing.run_once(now=clock.now(), limit=1_000)
+    releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert states(endpoint) == {"PENDING": 5}

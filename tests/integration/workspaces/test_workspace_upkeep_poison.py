@@ -78,10 +78,10 @@ def count_taken_in() -> int:
 JOBS = pytest.mark.parametrize(
     ("run_once", "method", "made", "count_done"),
     [
-        (collecting.run_once, "DELETE", to_collect, count_collected),
-        (purging.run_once, "GET", to_purge, count_purged),
-        (scrubbing.run_once, "GET", to_scrub, count_scrubbed),
-        (orphans.run_once, "HEAD", left_over, count_taken_in),
+        (collecting.collect_archives, "DELETE", to_collect, count_collected),
+        (purging.purge_workspaces, "GET", to_purge, count_purged),
+        (scrubbing.scrub_archives, "GET", to_scrub, count_scrubbed),
+        (orphans.look_for_orphans, "HEAD", left_over, count_taken_in),
     ],
     ids=["collect", "purge", "scrub", "orphans"],
 )
@@ -147,7 +147,7 @@ def test_wsp_12_a_workspace_that_cannot_be_put_to_rest_keeps_no_other_awake(
 
     with monkeypatch.context() as patched:
         patched.setattr(services, "rest", rests)
-        report = passed(resting.run_once)
+        report = passed(resting.rest_idle_workspaces)
     assert (report.seen, report.changed, report.errors) == (3, 2, 1)
     assert report.detail["skipped"] == {str(poison.pk): "ValueError"}
-    assert passed(resting.run_once).changed == 1
+    assert passed(resting.rest_idle_workspaces).changed == 1

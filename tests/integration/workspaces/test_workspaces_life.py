@@ -39,7 +39,7 @@ def test_wsp_12_a_life_from_its_creation_over_rests_and_wakes_to_its_purge(world
     for seconds, phase in ((61, Phase.STANDBY), (121, Phase.ARCHIVED)):
         world.settles(one, Phase(world.row(one).phase))
         unused(world.row(one), seconds=seconds)
-        assert resting.run_once(now=clock.now(), limit=10).changed == 1
+        assert resting.rest_idle_workspaces(now=clock.now(), limit=10).changed == 1
         world.settles(one, phase)
     assert next_actor(world.row(one)) is Actor.NOBODY
     (archive,) = selectors.archives_of(world.row(one), limit=5)
@@ -55,7 +55,7 @@ def test_wsp_12_a_life_from_its_creation_over_rests_and_wakes_to_its_purge(world
     services.delete(workspace_id=one, actor=ME)
     world.settles(one, Phase.DELETED)
     written(world.row(one), Writer.API, delete_requested_at=clock.now() - timedelta(days=7))
-    assert purging.run_once(now=clock.now(), limit=10).changed == 1
+    assert purging.purge_workspaces(now=clock.now(), limit=10).changed == 1
     assert selectors.workspace_of(None, one) is None
     world.turn()
     assert world.row(one).purged_at is not None

@@ -117,8 +117,8 @@ def test_wsp_12_what_is_unused_goes_down_one_level_and_no_other(tenant: Tenant) 
         unused(workspace, seconds=HOUR + 60)
     unused(used, seconds=HOUR - 60)
     unused(resting_long, seconds=2 * HOUR + 60)
-    assert passed(resting.preview).changed == 2
-    report = passed(resting.run_once, hours=-1_000)
+    assert passed(resting.preview_resting_workspaces).changed == 2
+    report = passed(resting.rest_idle_workspaces, hours=-1_000)
     assert (report.seen, report.changed) == (2, 2)
     wanted = {idle.pk: "STANDBY", resting_long.pk: "ARCHIVED", resting_short.pk: "STANDBY"}
     for workspace in Workspace.objects.all():
@@ -154,14 +154,14 @@ def test_wsp_08_only_what_a_newer_archive_replaced_two_hours_ago_is_collected(
     let_go, _ = superseded(store, tenant)
     archives.pin(let_go.pk, op_id=uuid.uuid4())
     before = keys(store)
-    report = passed(collecting.run_once)
+    report = passed(collecting.collect_archives)
     assert before - keys(store) == {goes.pk, let_go.pk}
     assert {key for key, state in states().items() if state == "DELETED"} == {goes.pk, let_go.pk}
     assert (report.changed, report.errors) == (2, 1)
     assert report.detail["skipped"] == {lost.pk: "NewerIsMissing"}
     told = WorkspaceEvent.objects.filter(kind="ArchiveCollected")
     assert {one.detail["archive_key"] for one in told} == {goes.pk, let_go.pk}
-    assert passed(collecting.run_once).changed == 0
+    assert passed(collecting.collect_archives).changed == 0
 
 
 def test_wsp_08_a_purged_workspace_keeps_nothing(tenant: Tenant, store: ArchiveStore) -> None:
@@ -169,9 +169,9 @@ def test_wsp_08_a_purged_workspace_keeps_nothing(tenant: Tenant, store: ArchiveS
     kept(store, workspace, ArchiveState.QUARANTINED)
     seen(workspace, Phase.ERROR)
     worked_on(workspace, deleted_at=clock.now())
-    assert passed(collecting.run_once).changed == 0
+    assert passed(collecting.collect_archives).changed == 0
     worked_on(workspace, purged_at=clock.now(), archive_key=None)
-    assert passed(collecting.run_once).changed == 3
+    assert passed(collecting.collect_archives).changed == 3
     assert keys(store) == set()
     assert set(states().values()) == {"DELETED"}
 
@@ -189,12 +189,12 @@ def test_wsp_08_a_death_beside_the_delete_leaves_it_to_the_next_pass(
         with monkeypatch.context() as patch:
             patch.setattr(module, place, dies)
             with pytest.raises(SystemExit):
-                passed(collecting.run_once)
+                passed(collecting.collect_archives)
         row = WorkspaceArchive.objects.get(pk=older.pk)
         assert (row.state, row.deleted_at) == ("DELETED", None)
         assert not archives.pin(older.pk, op_id=uuid.uuid4())
         assert (older.pk in keys(store)) is (place == "delete")
-    assert passed(collecting.run_once).changed == 1
+    assert passed(collecting.collect_archives).changed == 1
     assert WorkspaceArchive.objects.get(pk=older.pk).deleted_at is not None
 
 
@@ -231,7 +231,7 @@ def test_wsp_08_what_no_row_accounts_for_is_set_aside_or_told_and_never_deleted(
     WorkspaceArchive.objects.filter(pk=reborn.pk).update(deleted_at=clock.now() - timedelta(hours=1))
     dead = kept(store, workspace, ArchiveState.DELETED)
     WorkspaceArchive.objects.filter(pk=dead.pk).update(deleted_at=clock.now() + timedelta(hours=1))
-    report = passed(orphans.run_once, hours=1_000)
+    report = passed(orphans.look_for_orphans, hours=1_000)
     assert keys(store) == {known.pk, found, strange, "notes.txt", reborn.pk}
     assert states()[found] == "QUARANTINED"
     assert states()[known.pk] == "VERIFIED"
@@ -239,7 +239,7 @@ def test_wsp_08_what_no_row_accounts_for_is_set_aside_or_told_and_never_deleted(
     assert report.detail["newer_than_its_row"] == [reborn.pk]
     assert (report.detail["quarantined"], report.detail["deleted"], report.errors) == (1, 1, 3)
     assert WorkspaceEvent.objects.get(kind="ArchiveQuarantined").detail == {"archive_key": found}
-    again = passed(orphans.run_once, hours=1_000)
+    again = passed(orphans.look_for_orphans, hours=1_000)
     assert (again.changed, again.errors) == (0, 3)
 
 
@@ -257,7 +257,7 @@ def test_wsp_08_an_archive_that_was_missed_once_is_looked_at_anew_where_it_lies(
         not_there = {"status": False, "reason": "ArchiveNotFound", "message": "", "last_transition_time": ""}
         written(one, Writer.MONITOR, conditions={"storage.archive_ready": not_there}, phase=Phase.ERROR)
     revs = dict(Workspace.objects.values_list("pk", "rev"))
-    report = passed(orphans.run_once)
+    report = passed(orphans.look_for_orphans)
     assert (report.detail["seen_again"], report.changed) == (1, 1)
     again = dict(Workspace.objects.values_list("pk", "rev"))
     assert {one: again[one] - revs[one] for one in again} == {missed.pk: 1, other.pk: 0, gone.pk: 0}
@@ -287,15 +287,15 @@ def test_wsp_08_uploads_whose_operation_is_over_are_ended_and_those_under_way_ar
     lease = {"op_started_at": clock.now(), "op_lease_until": clock.now(), "op_attempt": 1}
     worked_on(busy, operation="ARCHIVING", op_id=at_work.op_id, **lease)
     worked_on(workspace, op_id=left.op_id)
-    assert passed(orphans.run_once, hours=0.9).changed == 0
-    report = passed(orphans.run_once, hours=1.1)
+    assert passed(orphans.look_for_orphans, hours=0.9).changed == 0
+    report = passed(orphans.look_for_orphans, hours=1.1)
     assert {one.key for one in store.list_uploads()} == {at_work.pk}
     assert states() == {left.pk: "DELETED", written_whole.pk: "QUARANTINED", at_work.pk: "UPLOADING"}
     assert keys(store) == {written_whole.pk}
     assert (report.detail["aborted"], report.detail["given_up"], report.detail["quarantined"]) == (1, 1, 1)
     s3.create_multipart_upload(Bucket=store.bucket, Key=gear.new_key())
-    assert passed(orphans.run_once, hours=23).changed == 0
-    assert passed(orphans.run_once, hours=25).detail["aborted"] == 1
+    assert passed(orphans.look_for_orphans, hours=23).changed == 0
+    assert passed(orphans.look_for_orphans, hours=25).detail["aborted"] == 1
 
 
 @pytest.mark.contract("WSP-10")
@@ -307,12 +307,12 @@ def test_wsp_10_a_deleted_workspace_is_let_go_after_seven_days_and_not_before_it
         written(workspace, Writer.API, delete_requested_at=asked_at)
     for workspace in (old, young):
         worked_on(workspace, deleted_at=clock.now(), archive_key=an_archive(workspace).pk)
-    assert passed(purging.preview).changed == 1
-    assert passed(purging.run_once, hours=-1_000).changed == 1
+    assert passed(purging.preview_purging_workspaces).changed == 1
+    assert passed(purging.purge_workspaces, hours=-1_000).changed == 1
     purged = Workspace.objects.filter(purged_at__isnull=False)
     assert [(one.pk, one.archive_key) for one in purged] == [(old.pk, None)]
     assert isinstance(services.undelete(workspace_id=old.pk, actor="owner:dpp_test"), Refusal)
-    assert passed(purging.run_once).seen == 0
+    assert passed(purging.purge_workspaces).seen == 0
 
 
 @pytest.mark.contract("WSP-08", "WSP-10")
@@ -333,21 +333,21 @@ def test_wsp_08_a_deletion_that_an_older_database_brings_back_purges_nothing_tha
     written(workspace, Writer.API, delete_requested_at=long_ago)
     newer, _ = put(store, workspace)
     if is_found_before:
-        passed(orphans.run_once)
+        passed(orphans.look_for_orphans)
         assert states()[newer] == "QUARANTINED"
-    report = passed(purging.run_once)
+    report = passed(purging.purge_workspaces)
     assert (report.changed, report.errors) == (0, 1)
     assert report.detail == {"skipped": {str(workspace.pk): "ArchivesAreUnknown"}}
-    passed(collecting.run_once)
+    passed(collecting.collect_archives)
     assert keys(store) == {known, newer}
     away = ArchiveStore(clients.new_s3("http://127.0.0.1:1"), store.bucket)
     with monkeypatch.context() as patched:
         patched.setattr("ops.workspaces.archive_store.configured.shared", lambda: away)
-        assert passed(purging.run_once).detail == {"waiting": 1, "waits_for": "S3"}
+        assert passed(purging.purge_workspaces).detail == {"waiting": 1, "waits_for": "S3"}
     # A person gives what the copy calls deleted its seven days anew, as the runbook says; or lets the unknown one go.
     store.delete(newer)
-    assert passed(purging.run_once).changed == 1
-    passed(collecting.run_once)
+    assert passed(purging.purge_workspaces).changed == 1
+    passed(collecting.collect_archives)
     assert keys(store) == set()
 
 
@@ -358,13 +358,13 @@ def test_wsp_10_what_a_copy_calls_deleted_is_given_its_seven_days_anew(tenant: T
     services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
     worked_on(workspace, deleted_at=clock.now(), archive_key=an_archive(workspace).pk)
     written(workspace, Writer.API, delete_requested_at=clock.now() - timedelta(days=9))
-    assert passed(purging.preview).changed == 1
+    assert passed(purging.preview_purging_workspaces).changed == 1
     page = (REPOSITORY / "docs/workspaces_operating.md").read_text(encoding="utf-8")
     (statement,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     with connection.cursor() as cursor:
         for one in filter(str.strip, statement.split(";")):
             cursor.execute(one)
-    assert passed(purging.preview).changed == 0
+    assert passed(purging.preview_purging_workspaces).changed == 0
     assert isinstance(services.undelete(workspace_id=workspace.pk, actor="owner:dpp_test"), Workspace)
 
 
@@ -379,12 +379,12 @@ def test_wsp_10_a_timeline_is_kept_as_long_as_its_workspace_and_thirty_days(
         worked_on(workspace, deleted_at=at, purged_at=at)
     lines = WorkspaceEvent.objects.count()
     assert lines == 7
-    assert passed(forgetting.preview).changed == 4
+    assert passed(forgetting.preview_forgetting_timelines).changed == 4
     monkeypatch.setattr(forgetting, "WORKSPACES_AT_ONCE", 1)
     monkeypatch.setattr(forgetting, "LINES_AT_ONCE", 1)
-    assert forgetting.run_once(now=clock.now(), limit=3).changed == 3
-    assert passed(forgetting.run_once).changed == 1
-    assert passed(forgetting.run_once).changed == 0
+    assert forgetting.forget_timelines(now=clock.now(), limit=3).changed == 3
+    assert passed(forgetting.forget_timelines).changed == 1
+    assert passed(forgetting.forget_timelines).changed == 0
     kept = set(WorkspaceEvent.objects.values_list("workspace_id", flat=True))
     assert (kept, WorkspaceEvent.objects.count()) == ({young.pk, there.pk}, 3)
     assert Workspace.objects.count() == 4, "rows stay for the books"
@@ -468,7 +468,7 @@ def test_wsp_07_a_scrub_finds_what_the_bucket_changed_or_lost(tenant: Tenant, st
     body = was["Body"].read()
     s3.put_object(Bucket=store.bucket, Key=changed.pk, Body=body[:-1] + bytes([body[-1] ^ 1]), Metadata=was["Metadata"])
     store.delete(lost.pk)
-    report = passed(scrubbing.run_once)
+    report = passed(scrubbing.scrub_archives)
     assert states() == {whole.pk: "VERIFIED", changed.pk: "QUARANTINED", lost.pk: "QUARANTINED"}
     assert (report.seen, report.changed, report.errors) == (3, 2, 2)
     reasons = {one.detail["archive_key"]: one.detail["reason"] for one in WorkspaceEvent.objects.filter(actor="scrub")}
@@ -484,9 +484,9 @@ def test_wsp_08_a_bucket_that_is_away_changes_no_row(
     left = an_archive(workspace, ArchiveState.UPLOADING, sha256=None, verified_at=None)
     before = list(WorkspaceArchive.objects.order_by("pk").values())
     away = ArchiveStore(clients.new_s3("http://127.0.0.1:1"), store.bucket)
-    for module in (collecting, orphans, scrubbing):
-        monkeypatch.setattr(module.configured, "shared", lambda: away)
-        report = passed(module.run_once, hours=50)
+    monkeypatch.setattr("ops.workspaces.archive_store.configured.shared", lambda: away)
+    for run_once in (collecting.collect_archives, orphans.look_for_orphans, scrubbing.scrub_archives):
+        report = passed(run_once, hours=50)
         assert (report.changed, report.errors, report.detail["waits_for"]) == (0, 0, "S3")
     assert list(WorkspaceArchive.objects.order_by("pk").values()) == before
     assert {older.pk, left.pk} <= set(states())

@@ -56,7 +56,7 @@ from ops.workspaces.host import hosting, sweeping
 from ops.workspaces.upkeep import orphans
 from dpp_project.process_env import ENV
 print("unknown at the driver:", sweeping.sweep_once(hosting.driver(), driver_id=ENV.DPP_WORKSPACES_DRIVER_ID).unknown)
-print("in the bucket:", orphans.run_once(now=clock.now(), limit=1000))
+print("in the bucket:", orphans.look_for_orphans(now=clock.now(), limit=1000))
 """
 
 
