@@ -56,7 +56,11 @@ def stage(*, sqs_latency_ms: float = 0.0, folder: Path = REPOSITORY) -> Iterator
     """`folder` is the checkout whose code prepares the database."""
     named = urlsplit(os.environ["DATABASE_URL"])
     name = f"dpp_bench_{os.getpid()}_{next(_numbers)}"
-    with tempfile.TemporaryDirectory() as state, valkey.running(Path(state)) as redis, _sqs(sqs_latency_ms) as sqs:
+    with (
+        tempfile.TemporaryDirectory() as state,
+        valkey.running_valkey(Path(state)) as redis,
+        _sqs(sqs_latency_ms) as sqs,
+    ):
         with psycopg.connect(urlunsplit(named), autocommit=True) as postgres:
             postgres.execute(f'CREATE DATABASE "{name}"')
         environ = os.environ | {

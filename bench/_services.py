@@ -32,7 +32,7 @@ def own_services() -> Iterator[None]:
     with (
         own_database() as database_url,
         tempfile.TemporaryDirectory() as folder,
-        valkey.running(Path(folder)) as server,
+        valkey.running_valkey(Path(folder)) as server,
     ):
         os.environ |= {"DATABASE_URL": database_url, "REDIS_URL": server.url}
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")

@@ -153,7 +153,7 @@ class Side:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, valkey.running(Path(folder)) as server:
+    with tempfile.TemporaryDirectory() as folder, valkey.running_valkey(Path(folder)) as server:
         client = redis.Redis.from_url(server.url, decode_responses=True)
         sides = [Side(client, kind) for kind in KINDS]
         found: dict[tuple[str, Kind], list[float]] = defaultdict(list)

@@ -66,7 +66,7 @@ def waits(*, flooded: bool, express: bool) -> list[float]:
         run = recovery.queued(
             tenant, pack_type="probe", inputs={"sleep_ms": sleep_ms}, timebox_sec=60, reserved_micros=10_000
         )
-        wake_worker.send(Wakeup.of(run, lane=Lane.of(open_runs)))
+        wake_worker.send_wakeup(Wakeup.of(run, lane=Lane.of(open_runs)))
         return run
 
     def started(run: Run) -> bool:

@@ -38,7 +38,7 @@ def shares() -> None:
     for tenant in (plain, heavy):
         for _ in range(RUNS):
             values = {"inputs": {"sleep_ms": SLEEP_MS}, "timebox_sec": 60, "reserved_micros": 10_000}
-            wake_worker.send(Wakeup.of(turns.in_line(tenant, **values)))
+            wake_worker.send_wakeup(Wakeup.of(turns.in_line(tenant, **values)))
     started = Run.objects.filter(tenant_id__in=names).exclude(status=Status.QUEUED)
     with a_worker(express=False):
         until = time.monotonic() + MOST_SECONDS

@@ -50,7 +50,7 @@ def main() -> None:
         "all of a report": lambda: stack_hash(clean_report(fields, key=b"k").frames),
         "plain text": lambda: plain_text(fields["stacktrace"]),
         "masking": lambda: masked(text),
-        "frames": lambda: frames.read(text, GOLDEN_4K.exception_class, None),
+        "frames": lambda: frames.read_trace(text, GOLDEN_4K.exception_class, None),
         "hash": lambda: stack_hash(trace),
     }
     print(f"a trace of {len(text):,} characters")

@@ -79,7 +79,7 @@ def take_apart(parts: Parts) -> None:
     parts.time(services, "hold", "hold: a trip to Redis")
     parts.time(transitions, "reserve", "reserve: a statement")
     parts.time(key_lock, "write_mapping", "mapping: a trip to Redis")
-    parts.time(wake_worker, "send", "message: a request to SQS")
+    parts.time(wake_worker, "send_wakeup", "message: a request to SQS")
     parts.time(views, "_accepted", "receipt and headers")
     parts.time(Token, "take", "rate and balance: a trip to Redis")
     parts.time(for_tenant, "run_of_tenant_with_inputs", "the run: a statement")
@@ -126,20 +126,20 @@ def in_the_stage() -> None:
     from django.core.wsgi import get_wsgi_application
 
     django = get_wsgi_application()
-    from dpp_project.api_server.django_threads import ask
+    from dpp_project.api_server.django_threads import ask_django
 
     parts, body, made = Parts(), json.dumps(BODY).encode(), [""]
     take_apart(parts)
 
     def submit() -> None:
         key = f"parts-{time.monotonic_ns()}"
-        response, status, _ = ask(django, environ_of("POST", "/v1/runs", body, idempotency_key=key))
+        response, status, _ = ask_django(django, environ_of("POST", "/v1/runs", body, idempotency_key=key))
         assert status == 202, response.content
         made[0] = json.loads(response.content)["run_id"]
         response.close()
 
     def poll() -> None:
-        response, status, _ = ask(django, environ_of("GET", f"/v1/runs/{made[0]}"))
+        response, status, _ = ask_django(django, environ_of("GET", f"/v1/runs/{made[0]}"))
         assert status == 200, response.content
         response.close()
 

@@ -132,8 +132,12 @@ def measure() -> None:
     for group in (None, *UsageGroup):
         name = "usage of a month" + ("" if group is None else f" by {group.value}")
         said(name, lambda group=group: documents.usage_document(month, UsagePeriod.DAY, group), limit_ms=300)  # type: ignore[misc]
-    said("usage of a month as CSV", lambda: list(csv_rows.rows(month, UsagePeriod.DAY, UsageGroup.PACK)), limit_ms=300)
-    said("usage of a month as FOCUS", lambda: list(focus_rows.rows(month, UsagePeriod.DAY)), limit_ms=300)
+    said(
+        "usage of a month as CSV",
+        lambda: list(csv_rows.usage_csv_rows(month, UsagePeriod.DAY, UsageGroup.PACK)),
+        limit_ms=300,
+    )
+    said("usage of a month as FOCUS", lambda: list(focus_rows.usage_focus_rows(month, UsagePeriod.DAY)), limit_ms=300)
 
 
 if __name__ == "__main__":

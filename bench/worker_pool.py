@@ -54,7 +54,7 @@ def on_sqs(pool: str, *, latency_ms: float, count: int, slots: int) -> float:
 
 
 def on_redis(*, count: int, slots: int) -> float:
-    with tempfile.TemporaryDirectory() as folder, valkey.running(Path(folder)) as server:
+    with tempfile.TemporaryDirectory() as folder, valkey.running_valkey(Path(folder)) as server:
         return _peers.rate("celery_redis", broker=server.url, tasks=count, slots=slots)
 
 

@@ -55,7 +55,7 @@ STATEMENTS_SHOWN = 6
 KIND_COLORS = {"TOPUP": "success", "CHARGE": "info", "ADJUST": "warning"}
 
 
-key_page.register(caps_page.KEY_PANEL)
+key_page.register_key_panel(caps_page.KEY_PANEL)
 
 
 @admin.register(Account)
@@ -112,7 +112,9 @@ class AccountAdmin(ReadOnlyAdmin):
         try:
             month = months.asked_month(request, account.tenant_id)
             return csv_file(
-                account.tenant_id, f"statement-{month.text}", csv_answer.rows(account.tenant_id, month.period())
+                account.tenant_id,
+                f"statement-{month.text}",
+                csv_answer.statement_csv_rows(account.tenant_id, month.period()),
             )
         except Problem as problem:
             self.message_user(request, problem.detail, messages.ERROR)
@@ -152,7 +154,7 @@ class AccountAdmin(ReadOnlyAdmin):
                 request, account, messages.SUCCESS, f"The caps are in force (revision {answer.revision})."
             )
 
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             account if key is None else key,
@@ -169,7 +171,7 @@ class AccountAdmin(ReadOnlyAdmin):
     def prove(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
         account = self._found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             account,
@@ -184,7 +186,7 @@ class AccountAdmin(ReadOnlyAdmin):
     def rebuild(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
         account = self._found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             account,
@@ -219,7 +221,7 @@ class AccountAdmin(ReadOnlyAdmin):
             said = "Entered" if answer.is_new else "Was entered before"
             return self._tell(request, account, messages.SUCCESS, f"{said}: {answer.entry}.")
 
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             account,
@@ -336,7 +338,7 @@ def _statements_of(tenant_id: str) -> list[tuple[str, str]]:
 
 def _proof(tenant_id: str) -> tuple[int, str]:
     try:
-        proof = verify.verify(tenant_id)
+        proof = verify.verify_tenant_money(tenant_id)
     except (RedisError, Error) as error:
         return messages.ERROR, f"A service does not answer ({type(error).__name__})."
     if proof.verdict is verify.Verdict.DIFFERS:

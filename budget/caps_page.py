@@ -73,7 +73,7 @@ class CapCard:
 
 def of_account(tenant_id: str) -> dict[str, Any]:
     """The tenant's own card first, then each key that has a cap; `known` is False while nobody can say."""
-    stand = reading.standing(tenant_id)
+    stand = reading.caps_standing(tenant_id)
     seen = reading.counted(stand)
     if isinstance(seen, Unavailable):
         return {"known": False, "cards": [], "zone": stand.zone}

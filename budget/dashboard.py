@@ -123,10 +123,10 @@ def _age(last: JobReport | None) -> str:
 
 def _gate() -> str:
     try:
-        scripts.shared().gate.renewed()
+        scripts.shared_scripts().gate.renewed()
     except GateClosed as closed:
         if closed.ledger_is_behind:
-            lost = MissingCommits.of(evidence.lost_commits(scripts.shared().client))
+            lost = MissingCommits.of(evidence.lost_commits(scripts.shared_scripts().client))
             return f"closed: Postgres went back in time, it lacks at least {lost}; see docs/operations.md"
         return "closed: being rebuilt"
     except RedisError:

@@ -233,7 +233,7 @@ def _text_fault(wanted: _Wanted) -> Refusal | None:
 def open_epoch() -> str | None:
     """The epoch money is open under, or None: then the rebuild that opens it counts the entry we are about to write."""
     try:
-        return scripts.shared().gate.renewed()
+        return scripts.shared_scripts().gate.renewed()
     except (GateClosed, redis.RedisError):
         return None
 
@@ -251,7 +251,7 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
         return _count_by_rebuild(pending)
     if epoch is None:
         return None
-    outcome = scripts.shared().credit(
+    outcome = scripts.shared_scripts().credit(
         tenant_id=pending.tenant_id,
         entry_id=str(pending.entry_id),
         amount_micros=pending.amount_usd_micros,
@@ -273,7 +273,7 @@ def _count_by_rebuild(pending: PendingCredit) -> int | None:
     """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
     if not rebuild.try_rebuild_tenant(pending.tenant_id):
         return None
-    scripts.shared().tell(f"entry:{pending.entry_id}")
+    scripts.shared_scripts().tell(f"entry:{pending.entry_id}")
     _has_arrived(pending)
     now = balance(tenant_id=pending.tenant_id)
     return now.balance_micros if isinstance(now, Available) else None
@@ -283,7 +283,7 @@ def _has_arrived(pending: PendingCredit) -> None:
     """First the row goes, then its receipt may."""
     entry_id = str(pending.entry_id)
     PendingCredit.objects.filter(pk=pending.pk).delete()
-    scripts.shared().let_credit_expire(entry_id)
+    scripts.shared_scripts().let_credit_expire(entry_id)
 
 
 @dataclass(frozen=True, slots=True)

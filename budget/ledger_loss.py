@@ -69,7 +69,7 @@ def accept_ledger_loss(
     """See the module. Key: what is missing. Raises RedisError or the database's Error; money stays closed then."""
     if not reason.strip():
         return invalid("reason", "say why the loss is accepted")
-    client = scripts.shared().client
+    client = scripts.shared_scripts().client
     missing = evidence.lost_commits(client)
     if not missing:
         return Refusal(ReasonCode.CONFLICT, "Postgres knows all that Redis heard of: no loss to accept", "ledger")
@@ -132,14 +132,14 @@ def _tenant_ids() -> list[str]:
 
 def _compared(client: redis.Redis, tenant_id: str) -> TenantLoss | None:
     """As `verify` does it, on money that stands still because it is closed."""
-    seen = view.look(client, tenant_id)
+    seen = view.look_at_money(client, tenant_id)
     stands: Any = client.get(keys.balance(tenant_id))  # `look` answers none while all money is closed
     money = SeenMoney(seen.mark, stored_micros(stands), seen.holds)
     books = verify.read_books(tenant_id)
     without_hold = [run_id for run_id in books.open_runs if run_id not in money.holds]
     applied = view.applied(client, [credit.entry_id for credit in books.pending])
     sighting = Sighting(money, view.receipts(client, without_hold), frozenset(applied))
-    found = list(verify.differences(books, sighting))
+    found = list(verify.money_differences(books, sighting))
     if not found:
         return None
     lost = any(it.kind is DifferenceKind.BALANCE_LOST for it in found)

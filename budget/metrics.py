@@ -58,7 +58,7 @@ def _drift(last: JobReport) -> Any:
 def _gate() -> tuple[bool, bool]:
     """Whether it is open; whether it waits for an operator."""
     try:
-        scripts.shared().gate.renewed()
+        scripts.shared_scripts().gate.renewed()
     except GateClosed as closed:
         return False, closed.ledger_is_behind
     except redis.RedisError:

@@ -126,7 +126,7 @@ class NoRuns:
 _registered: list[OpenRuns] = []
 
 
-def register(open_runs: OpenRuns) -> None:
+def register_open_runs(open_runs: OpenRuns) -> None:
     _registered[:] = [open_runs]
 
 

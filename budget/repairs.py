@@ -44,7 +44,7 @@ def _too_much(tenant_id: str | None) -> Refusal | None:
     tenants = Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True).iterator()
     moved_micros = 0
     for each in tenants if tenant_id is None else (tenant_id,):
-        moved_micros += _differing_micros(verify.verify(each))
+        moved_micros += _differing_micros(verify.verify_tenant_money(each))
         found = solo_limit.solo_limit_fault(
             moved_micros, field="tenant", ticket_type="BUDGET_REBUILD", approved_by=None
         )

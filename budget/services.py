@@ -62,7 +62,7 @@ def hold(
     """
     answer = _counted(
         "hold",
-        lambda: scripts.shared().reserve(
+        lambda: scripts.shared_scripts().reserve(
             tenant_id=tenant_id,
             run_id=run_id,
             reserved_micros=reserved_micros,
@@ -86,7 +86,7 @@ def settle(*, tenant_id: str, run_id: str, charge_micros: int, counted: Counted 
     """
     answer = _counted(
         "settle",
-        lambda: scripts.shared().settle(
+        lambda: scripts.shared_scripts().settle(
             tenant_id=tenant_id, run_id=run_id, charge_micros=charge_micros, counted=counted
         ),
     )
@@ -103,7 +103,9 @@ def refund(*, tenant_id: str, run_id: str, was_held: bool = False, counted: Coun
     """
     answer = _counted(
         "refund",
-        lambda: scripts.shared().refund_full(tenant_id=tenant_id, run_id=run_id, was_held=was_held, counted=counted),
+        lambda: scripts.shared_scripts().refund_full(
+            tenant_id=tenant_id, run_id=run_id, was_held=was_held, counted=counted
+        ),
     )
     if isinstance(answer, NoHold) or answer == BALANCE_LOST:
         return _rebuilt(tenant_id)
@@ -145,7 +147,7 @@ def balance(*, tenant_id: str) -> Available | Unavailable:
 
 
 def _balance(tenant_id: str) -> Available | Unavailable:
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     try:
         epoch = money.gate.epoch()
         seen = view.look_at_balance(money.client, tenant_id)

@@ -41,10 +41,10 @@ def overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Overview 
     A tenant that was only just made has no balance yet: the first look brings it there. With `capped`, what is counted
     under those caps is of the same moment; a scope that Redis has lost is brought back first.
     """
-    client = scripts.shared().client
+    client = scripts.shared_scripts().client
     try:
         for _ in range(TRIES):
-            seen = view.look(client, tenant_id, [] if capped is None else capped.scopes)
+            seen = view.look_at_money(client, tenant_id, [] if capped is None else capped.scopes)
             if not seen.mark.is_open():
                 return Unavailable(Closed.EPOCH)
             if seen.balance_micros is None:

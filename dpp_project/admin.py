@@ -101,7 +101,7 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg]
         user: User | None = self.get_object(request, unquote(object_id))
         if user is None:
             raise Http404
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             user,

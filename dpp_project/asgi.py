@@ -25,7 +25,7 @@ with without_collections():
     from dpp_project.observe import spans
     from dpp_project.settings import ENV
 
-    spans.start("api")
+    spans.start_span_export("api")
 
 application = ApiHost(
     django,

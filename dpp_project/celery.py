@@ -132,7 +132,7 @@ def configure_logging(**_: Any) -> None:
 @signals.worker_init.connect
 @signals.beat_init.connect
 def start_spans(**_: Any) -> None:
-    spans.start(ENV.DPP_SERVICE)
+    spans.start_span_export(ENV.DPP_SERVICE)
 
 
 @signals.worker_ready.connect
@@ -178,14 +178,14 @@ def bound_the_shutdown(**_: Any) -> None:
 @signals.task_prerun.connect
 def begin_task(task: Any, **_: Any) -> None:
     task.request.dpp_started = time.monotonic()
-    tracing.bind(tracing.sanitise(task.request.get("trace_id")))
+    tracing.bind_trace_id(tracing.sanitise_trace_id(task.request.get("trace_id")))
 
 
 @signals.task_postrun.connect
 def end_task(task_id: str, task: Any, state: str | None = None, **_: Any) -> None:
     started = task.request.get("dpp_started") or time.monotonic()
     log.info("task", task=task.name, task_id=task_id, state=state, ms=round((time.monotonic() - started) * 1_000, 1))
-    tracing.bind(None)
+    tracing.bind_trace_id(None)
     connections.close_all()  # back to the pool
 
 

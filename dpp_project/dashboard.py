@@ -16,6 +16,6 @@ def services_panel() -> Panel:
                 note=f"{result['ms']} ms {result.get('error', '')}",
                 is_bad=result["state"] != "up",
             )
-            for name, result in health.latest().items()
+            for name, result in health.latest_probes().items()
         ],
     )

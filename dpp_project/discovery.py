@@ -13,12 +13,12 @@ import dpp_project
 
 def modules(name: str) -> Iterator[ModuleType]:
     """The module of this name in every installed app and in every folder of `dpp_project`, imported, each once."""
-    for place in places():
+    for place in discovery_places():
         if module_has_submodule(import_module(place), name):
             yield import_module(f"{place}.{name}")
 
 
-def places() -> list[str]:
+def discovery_places() -> list[str]:
     installed = [config.name for config in apps.get_app_configs()]
     folders = [f"dpp_project.{found.name}" for found in pkgutil.iter_modules(dpp_project.__path__) if found.ispkg]
     return [*installed, *sorted(set(folders) - set(installed))]

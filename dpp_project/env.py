@@ -387,7 +387,7 @@ class Environment(BaseModel):
     )
 
 
-def read(environ: Mapping[str, str] = os.environ) -> Environment:
+def read_environment(environ: Mapping[str, str] = os.environ) -> Environment:
     """The environment as settings, or a refusal that names every wrong variable at once.
 
     A wrong value is never repeated in the message: it may be a secret.
@@ -404,8 +404,8 @@ def read(environ: Mapping[str, str] = os.environ) -> Environment:
         raise _invalid(lines) from None
 
 
-def refuse(name: str, said: str) -> NoReturn:
-    """Stop the start as `read` does, for a check that only an app can make."""
+def refuse_environment(name: str, said: str) -> NoReturn:
+    """Stop the start as `read_environment` does, for a check that only an app can make."""
     raise _invalid([f"  {name}: {said}. {Environment.model_fields[name].description}"])
 
 

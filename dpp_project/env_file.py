@@ -8,7 +8,7 @@ from pathlib import Path
 _SAFE = frozenset(string.ascii_letters + string.digits + "-_.,:/@%+=")
 
 
-def read(path: Path) -> dict[str, str]:
+def read_env_file(path: Path) -> dict[str, str]:
     """KEY=VALUE lines; the values are written so that a shell reads the same."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -18,7 +18,7 @@ def read(path: Path) -> dict[str, str]:
     return {name: value for name, value in pairs if name}
 
 
-def write(path: Path, values: Mapping[str, str]) -> None:
+def write_env_file(path: Path, values: Mapping[str, str]) -> None:
     """Readable by the owner only: the file holds keys and passwords."""
     for name, value in values.items():
         if not set(value) <= _SAFE:

@@ -28,12 +28,12 @@ _NOWHERE: Final = Origin(PLATFORM)
 _here: ContextVar[Origin] = ContextVar("dpp_origin", default=_NOWHERE)
 
 
-def current() -> Origin:
+def current_origin() -> Origin:
     return _here.get()
 
 
 @contextmanager
-def use(source: str, place: str) -> Iterator[None]:
+def use_origin(source: str, place: str) -> Iterator[None]:
     """What is done inside the block is done from there."""
     token = _here.set(Origin(source, place))
     try:

@@ -8,4 +8,4 @@ from typing import Final
 from dpp_project import env
 from dpp_project.env import Environment
 
-ENV: Final[Environment] = env.read()
+ENV: Final[Environment] = env.read_environment()

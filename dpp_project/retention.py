@@ -73,7 +73,7 @@ class DataKind:
     clearing: Clearing | None = None
 
     def __post_init__(self) -> None:
-        if not places(self):
+        if not places_of_kind(self):
             raise ValueError(f"{self.name}: say where it lies")
         if self.days is not None and self.setting:
             raise ValueError(f"{self.name}: its days are a number or a setting, not both")
@@ -99,7 +99,7 @@ def kinds() -> Mapping[str, DataKind]:
             if kind.name in found:
                 raise ValueError(f"two kinds of data are called {kind.name}")
             found[kind.name] = kind
-            for place in places(kind):
+            for place in places_of_kind(kind):
                 if (other := owners.setdefault(place, kind.name)) != kind.name:
                     raise ValueError(f"{place[0]} {place[1]} is declared by {other} and by {kind.name}")
     return found
@@ -108,7 +108,7 @@ def kinds() -> Mapping[str, DataKind]:
 PLACES: Final = ("tables", "columns", "results", "archives", "redis", "queues", "files")
 
 
-def places(kind: DataKind) -> list[tuple[str, str]]:
+def places_of_kind(kind: DataKind) -> list[tuple[str, str]]:
     return [(where, name) for where in PLACES for name in getattr(kind, where)]
 
 

@@ -15,7 +15,7 @@ def seal(purpose: bytes, content: bytes) -> str:
     return _seal(ENV.DPP_SECRET_KEY, purpose, content)
 
 
-def holds(found: str, purpose: bytes, content: bytes) -> bool:
+def seal_holds(found: str, purpose: bytes, content: bytes) -> bool:
     said = found.encode("utf-8", "surrogatepass")
     secrets = (ENV.DPP_SECRET_KEY, *ENV.DPP_SECRET_KEY_FALLBACKS)
     return any(hmac.compare_digest(said, _seal(secret, purpose, content).encode()) for secret in secrets)

@@ -28,7 +28,7 @@ API_MEMORY_SECONDS = 5
 STATIC_FOLDER = "staticfiles"
 
 
-def api(values: Environment) -> list[str]:
+def api_command(values: Environment) -> list[str]:
     return [
         *(sys.executable, "-m", "granian", "--interface", "asgi", "--http", "1", "--no-ws", "--no-access-log"),
         *("--loop", "asyncio", "--runtime-mode", "st"),
@@ -44,21 +44,21 @@ def api(values: Environment) -> list[str]:
     ]
 
 
-def worker(_values: Environment) -> list[str]:
+def worker_command(_values: Environment) -> list[str]:
     # As root Celery prints a paragraph about that at each start; every line of ours is JSON.
     quiet = ("-W", "ignore:You're running the worker")
     return [sys.executable, *quiet, "-m", "celery", "-A", "dpp_project.celery", "--quiet", "worker"]
 
 
-def beat(_values: Environment) -> list[str]:
+def beat_command(_values: Environment) -> list[str]:
     return [sys.executable, "-m", "celery", "-A", "dpp_project.celery", "--quiet", "beat"]
 
 
-def events(_values: Environment) -> list[str]:
+def events_command(_values: Environment) -> list[str]:
     return [sys.executable, "-m", "dpp_project.loops_server", "events"]
 
 
-def workspaces(_values: Environment) -> list[str]:
+def workspaces_command(_values: Environment) -> list[str]:
     return [sys.executable, "-m", "dpp_project.loops_server", "workspaces"]
 
 
@@ -71,7 +71,7 @@ def json_formatter() -> logging.Formatter:
 
 def line_handler() -> logging.Handler:
     """Where our log lines go, for the server's own, by granian.json."""
-    values = env.read()
+    values = env.read_environment()
     lines = dpp_logging.configuration(service="api", level="INFO", folder=values.DPP_LOG_DIR)["handlers"]["lines"]
     return logging.StreamHandler(sys.stdout) if "()" not in lines else LogFiles(lines["folder"])
 
@@ -92,11 +92,11 @@ def _bound_memory(megabytes: int) -> None:
 
 
 PARTS: dict[str, Callable[[Environment], list[str]]] = {
-    "api": api,
-    "worker": worker,
-    "beat": beat,
-    "events": events,
-    "workspaces": workspaces,
+    "api": api_command,
+    "worker": worker_command,
+    "beat": beat_command,
+    "events": events_command,
+    "workspaces": workspaces_command,
 }
 
 # Beat's process runs the recovery jobs; the logs call it by what it does (DPP-73).
@@ -109,7 +109,7 @@ def main() -> None:
     part = sys.argv[1]
     os.environ.setdefault("DPP_SERVICE", SERVICE_NAMES[part])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dpp_project.settings")
-    values = env.read()
+    values = env.read_environment()
     command = PARTS[part](values)
     from dpp_project import checks
     from dpp_project.observe import metrics  # these read the settings, which only a whole environment allows

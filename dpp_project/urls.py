@@ -14,7 +14,7 @@ from runs.mcp.views import McpView
 
 handler400 = "dpp_project.http.handlers.bad_request"
 handler403 = "dpp_project.http.handlers.permission_denied"
-handler404 = "dpp_project.http.handlers.not_found"
+handler404 = "dpp_project.http.handlers.answer_not_found"
 handler500 = "dpp_project.http.handlers.server_error"
 
 # Judging a form reads it, files and all: Django does so under /admin/ and /account/ alone.
@@ -44,7 +44,7 @@ urlpatterns = [
     path("docs/problems/", csrf_exempt(documentation.problems_page), name="problem-list"),
     path("docs/search.json", csrf_exempt(documentation.search_index), name="docs-search"),
     path("docs/adr/", csrf_exempt(documentation.decisions_page), name="docs-decisions"),
-    path("docs/<path:name>/", csrf_exempt(documentation.page), name="docs-page"),
+    path("docs/<path:name>/", csrf_exempt(documentation.show_documentation_page), name="docs-page"),
     path("docs/<path:name>", csrf_exempt(documentation.page_by_its_file)),
     path("admin", csrf_exempt(RedirectView.as_view(pattern_name="admin:index"))),
     path("admin/login/", signin.login),

@@ -71,4 +71,4 @@ def _result_is_lost(run: Run) -> bool:
     if run.intent_status != Status.COMPLETED or run.result_key is None:
         return False
     with outages.outages_told_apart():
-        return storage.shared().head(run.result_key) is None
+        return storage.shared_run_storage().head(run.result_key) is None

@@ -66,7 +66,7 @@ def consume_dead_letters(*, now: datetime, limit: int) -> PassReport:
                 tally.noted[outcome.lower()] += 1
                 tally.changed += 1
                 done.append(message["ReceiptHandle"])
-        receipt_handles.delete(ENV.DPP_DLQ_URL, done)
+        receipt_handles.delete_receipts(ENV.DPP_DLQ_URL, done)
     return tally.report()
 
 
@@ -91,16 +91,16 @@ def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
 
 def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
     body = message["Body"]
-    letter = message_parser.read(body)
+    letter = message_parser.parse_message(body)
     if letter is None:
         _store(message, DeadLetter.Outcome.POISON, raw=body.encode("utf-8", "surrogatepass")[:RAW_BYTES_MAX])
         return DeadLetter.Outcome.POISON
     run = Run.objects.filter(run_id=letter.run_id).first()
     stored, claim = _decide(message, letter, run)
     if stored.outcome == DeadLetter.Outcome.REQUEUED and run is not None and run.waits_for_worker:
-        wake_worker.send(Wakeup.of(run))
+        wake_worker.send_wakeup(Wakeup.of(run))
     if claim is not None:
-        finished = finalization.finish(claim)
+        finished = finalization.finish_claim(claim)
         if not isinstance(finished, Committed):
             tally.noted[finished.value] += 1
     return stored.outcome

@@ -84,7 +84,7 @@ def finish_each(tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: Que
             if claimed is LOST:
                 tally.lost()
                 continue
-            finished = finalization.finish(claimed.claim)
+            finished = finalization.finish_claim(claimed.claim)
             tally.count(finished)
             if finished is Unfinished.WAITING and money_is_closed():
                 tally.wait_for("money")
@@ -93,7 +93,7 @@ def finish_each(tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: Que
 def money_is_closed() -> bool:
     """No charge and no refund is possible now."""
     try:
-        scripts.shared().gate.renewed()
+        scripts.shared_scripts().gate.renewed()
     except (GateClosed, redis.RedisError):
         return True
     return False

@@ -73,7 +73,7 @@ def preview_auditing_holds(*, now: datetime, limit: int) -> PassReport:
     tally.seen = for_recovery.abandoned()[:limit].count()
     for tenant_id in _tenants()[:limit]:
         with tally.each(tenant_id, seen=0):
-            tally.seen += verify.verify(tenant_id).verdict is Verdict.DIFFERS
+            tally.seen += verify.verify_tenant_money(tenant_id).verdict is Verdict.DIFFERS
     tally.changed = tally.seen
     return tally.report()
 
@@ -94,7 +94,7 @@ def _compare_tenants(tally: Tally, limit: int) -> None:
         _Turn.after = tenant_id
         errors = tally.errors
         with tally.each(tenant_id, seen=0):
-            proof = verify.verify(tenant_id)
+            proof = verify.verify_tenant_money(tenant_id)
             tally.noted["tenants compared"] += 1
             if proof.verdict is Verdict.DIFFERS:
                 _make_right(tally, proof)
@@ -159,7 +159,7 @@ def _found_to_differ() -> Iterable[str]:
 
 def _with_holds() -> list[str]:
     tenant_ids = list(Tenant.objects.values_list("tenant_id", flat=True))
-    with scripts.shared().client.pipeline(transaction=False) as pipe:
+    with scripts.shared_scripts().client.pipeline(transaction=False) as pipe:
         for tenant_id in tenant_ids:
             pipe.hlen(keys.holds(tenant_id))
         counts = pipe.execute()

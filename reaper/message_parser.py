@@ -23,13 +23,13 @@ class Letter:
     kwargs: dict[str, str]
 
 
-def read(body: str) -> Letter | None:
+def parse_message(body: str) -> Letter | None:
     """The letter, or None for poison: anything but exactly a message of ours, under our seal.
 
     A letter decides over its run (it is sent again once, then refunded), so that a forged one would cancel runs.
     """
     try:
-        obeyed = celery_message.read(body)
+        obeyed = celery_message.read_celery_message(body)
         run_id = uuid.UUID(obeyed.kwargs["run_id"])
     except (NotOurs, ValueError, KeyError, TypeError, AttributeError):
         return None

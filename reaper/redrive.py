@@ -28,9 +28,9 @@ def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
         return refusal
     try:
         if letter.run_id is None:
-            sqs_sender.shared().send(QueueMessage(bytes(letter.raw or b"").decode("utf-8", "surrogatepass")))
+            sqs_sender.shared_sender().send(QueueMessage(bytes(letter.raw or b"").decode("utf-8", "surrogatepass")))
         else:
-            wake_worker.send(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
+            wake_worker.send_wakeup(Wakeup.of(Run.objects.get(run_id=letter.run_id)))
     except SendFailed as error:
         return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again", "letter")
     with transaction.atomic():

@@ -59,7 +59,7 @@ def requeue_runs(*, now: datetime, limit: int) -> PassReport:
     while some := list(islice(due, tally.room(BATCH))):
         lanes = _lanes(some)
         wakeups = [Wakeup.of(run, lane=lanes[run.tenant_id]) for run in some if _postponed(tally, run)]
-        failed = wake_worker.send_many(wakeups)
+        failed = wake_worker.send_wakeups(wakeups)
         tally.changed += len(wakeups) - len(failed)
         for run_id, error in failed.items():
             tally.skip(run_id, why=type(error).__name__)

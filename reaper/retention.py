@@ -113,7 +113,7 @@ def _forget(tally: Tally, tombstone: Run) -> None:
 
 def _expire(tally: Tally, run: Run) -> None:
     with outages.outages_told_apart():
-        objects = storage.shared().delete_prefix(_prefix(run))
+        objects = storage.shared_run_storage().delete_prefix(_prefix(run))
     if transitions.expire(run_id=run.run_id, version=run.version, actor=ACTOR) is LOST:
         tally.lost()
         return

@@ -266,7 +266,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
                 self.message_user(request, done, messages.SUCCESS)
             return HttpResponseRedirect(reverse("admin:runs_run_change", args=[run.pk]))
 
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             run,

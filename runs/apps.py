@@ -9,5 +9,5 @@ class RunsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("runs.checks")
-        import_module("runs.reads.for_budget").register()
-        import_module("runs.reads.for_audit").register()
+        import_module("runs.reads.for_budget").register_runs_for_budget()
+        import_module("runs.reads.for_audit").register_runs_for_audit()

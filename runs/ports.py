@@ -46,11 +46,11 @@ class NoWorkspaces:
 _registered: list[Workspaces] = []
 
 
-def register(workspaces: Workspaces) -> None:
+def register_workspaces(workspaces: Workspaces) -> None:
     _registered[:] = [workspaces]
 
 
-def workspaces() -> Workspaces:
+def registered_workspaces() -> Workspaces:
     return _registered[0] if _registered else NoWorkspaces()
 
 

@@ -37,7 +37,7 @@ def preview_of(run: Run) -> str:
     if run.result_key is None:
         return "It has no result."
     try:
-        text = storage.shared().read(run.result_key, max_bytes=ENVELOPE_BYTES).decode("utf-8", "replace")
+        text = storage.shared_run_storage().read(run.result_key, max_bytes=ENVELOPE_BYTES).decode("utf-8", "replace")
     except storage.ObjectTooLarge:
         return f"{CANNOT}: it is larger than 1 MB."
     except storage.ObjectMissing:

@@ -33,7 +33,7 @@ def make_what_the_slots_share(**_: object) -> None:
     """Before they start: the first runs come all at once, and each would make an S3 client of 6 MB."""
     execution.box().warm()
     leases.keeper()
-    storage.shared().warm()
+    storage.shared_run_storage().warm()
     clients.sqs()
     redis.client()
     gc.collect()

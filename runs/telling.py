@@ -14,7 +14,7 @@ COLUMNS: Final = (
 """What a statement RETURNS of a run that it moved."""
 
 
-def listed(reasons: Iterable[ReasonCode]) -> str:
+def listed_reasons(reasons: Iterable[ReasonCode]) -> str:
     return ", ".join(f"'{reason.value}'" for reason in reasons)
 
 
@@ -23,7 +23,7 @@ def ended(*, untold: Iterable[ReasonCode]) -> str:
     return messages.of_runs(
         rows="ended",
         event=(
-            f"CASE WHEN reason IN ({listed(untold)}) THEN NULL WHEN status = 'COMPLETED' THEN 'run.completed' "
+            f"CASE WHEN reason IN ({listed_reasons(untold)}) THEN NULL WHEN status = 'COMPLETED' THEN 'run.completed' "
             "WHEN money_state = 'SETTLED' THEN 'run.failed' ELSE 'run.refunded' END"
         ),
         refunded=ledger.GIVEN_BACK,

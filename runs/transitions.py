@@ -408,7 +408,7 @@ _COMMIT: Final = CompiledUpdate(
 )
 _ENDED: Final = (
     f"RETURNING {telling.COLUMNS}, intent_charge_usd_micros AS due_micros, last_actor AS actor, lineage_id, spend_day, "
-    f"CASE WHEN last_error_reason_code IN ({telling.listed(OWN_FAILURES)}) "
+    f"CASE WHEN last_error_reason_code IN ({telling.listed_reasons(OWN_FAILURES)}) "
     "THEN last_error_reason_code END AS own_failure"
 )
 _TELL_ENDED: Final = telling.ended(untold=FREES_ITS_KEY)

@@ -185,7 +185,7 @@ class TenantAdmin(_ManagedAdmin):
             )
             return self.report(request, tenant, answer, "Submits are stopped." if stop else "Submits are taken again.")
 
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             tenant,
@@ -208,7 +208,7 @@ class TenantAdmin(_ManagedAdmin):
             )
             return HttpResponseRedirect(back)
 
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             operator,
@@ -223,7 +223,7 @@ class TenantAdmin(_ManagedAdmin):
     @action(description="Suspend", icon="block", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
     def suspend(self, request: HttpRequest, object_id: str) -> HttpResponse:
         tenant = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             tenant,
@@ -242,7 +242,7 @@ class TenantAdmin(_ManagedAdmin):
     @action(description="Resume", icon="play_arrow", permissions=["manage"])  # type: ignore[untyped-decorator]
     def resume(self, request: HttpRequest, object_id: str) -> HttpResponse:
         tenant = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             tenant,
@@ -288,7 +288,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         key = self.get_object(request, unquote(object_id))
-        shown = [] if key is None else [it for it in key_page.panels() if request.user.has_perm(it.permission)]
+        shown = [] if key is None else [it for it in key_page.key_panels() if request.user.has_perm(it.permission)]
         context = {"key_panels": [(it.template, it.build(key)) for it in shown]} | (extra_context or {})
         answer: HttpResponse = super().change_view(request, object_id, form_url, context)
         return answer
@@ -357,7 +357,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
             ends_at = ApiKey.objects.values_list("expires_at", flat=True).get(pk=key.pk)
             return self._show_once(request, answer, remark=f"{key} ends at {ends_at:%Y-%m-%d %H:%M:%S} UTC.")
 
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             key,
@@ -371,7 +371,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
     @action(description="Revoke", icon="block", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
     def revoke(self, request: HttpRequest, object_id: str) -> HttpResponse:
         key = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             key,

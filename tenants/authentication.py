@@ -73,22 +73,22 @@ def authenticate_header(header: str) -> Principal:
     """Return the principal of `Bearer <key>`, or raise a Problem: 401, or 503 if the database is needed and away."""
     presented = keys.presented_in(header)
     if presented is None:
-        refuse(RefusedKey.MALFORMED)
+        refuse_key(RefusedKey.MALFORMED)
     prefix, plaintext = presented
     key_hash = keys.hash_of(plaintext)
     finding = memory.find(key_hash)
     if finding is None:
         finding = _look_up(prefix, key_hash)
     if isinstance(finding, RefusedKey):
-        refuse(finding)
+        refuse_key(finding)
     now = clock.now()
     if finding.has_expired(now):
-        refuse(RefusedKey.EXPIRED)
+        refuse_key(RefusedKey.EXPIRED)
     last_used.note(finding.key_id, now)
     return finding
 
 
-def refuse(kind: RefusedKey) -> NoReturn:
+def refuse_key(kind: RefusedKey) -> NoReturn:
     metrics.AUTH_FAILURES.labels(kind.value).inc()
     raise Problem(ReasonCode.AUTH_INVALID, _DETAILS.get(kind, _NO_VALID_KEY), headers={"WWW-Authenticate": CHALLENGE})
 
@@ -132,7 +132,7 @@ def _keys() -> QuerySet[ApiKey]:
 
 
 def _judge(row: Any, key_hash: str) -> Finding:
-    if not keys.matches(key_hash, None if row is None else row.key_hash):
+    if not keys.api_key_matches(key_hash, None if row is None else row.key_hash):
         return RefusedKey.UNKNOWN if row is None else RefusedKey.WRONG_SECRET
     assert row is not None  # noqa: S101  no row matches nothing
     return _standing(row)

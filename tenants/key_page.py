@@ -19,9 +19,9 @@ class KeyPanel:
 _panels: list[KeyPanel] = []
 
 
-def register(panel: KeyPanel) -> None:
+def register_key_panel(panel: KeyPanel) -> None:
     _panels.append(panel)
 
 
-def panels() -> list[KeyPanel]:
+def key_panels() -> list[KeyPanel]:
     return list(_panels)

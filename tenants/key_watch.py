@@ -44,10 +44,10 @@ def keys_ended(watched: Mapping[str, int]) -> Iterator[News]:
 
 
 def watching(waiter: Waiter, key_id: UUID) -> AbstractContextManager[None]:
-    return watcher().watching(waiter, str(key_id), seen=STANDING)
+    return key_watcher().watching(waiter, str(key_id), seen=STANDING)
 
 
 @PerProcess
-def watcher() -> Watcher[int]:
+def key_watcher() -> Watcher[int]:
     """Where Postgres does not answer nobody's wait ends for it: there is no news then that a stranger could hear."""
     return Watcher("keys", keys_ended, every_seconds=LOOK_SECONDS, away=DATABASE_AWAY, rest=connections.close_all)

@@ -33,7 +33,7 @@ class NewKey:
         return f"NewKey(prefix={self.prefix!r})"
 
 
-def make() -> NewKey:
+def make_api_key() -> NewKey:
     prefix, secret = _random(PREFIX_LENGTH), _random(SECRET_LENGTH)
     plaintext = f"dpp_{prefix}_{secret}"
     return NewKey(plaintext=plaintext, prefix=prefix, key_hash=hash_of(plaintext))
@@ -65,7 +65,7 @@ def hash_of(plaintext: str) -> str:
     return hashlib.sha256(plaintext.encode("ascii")).hexdigest()
 
 
-def matches(presented_hash: str, stored_hash: str | None) -> bool:
+def api_key_matches(presented_hash: str, stored_hash: str | None) -> bool:
     """Compare the hashes in constant time, also when no row was found (None)."""
     same = hmac.compare_digest(presented_hash, _NO_ROW if stored_hash is None else stored_hash)
     return same and stored_hash is not None

@@ -78,7 +78,7 @@ def principal_of(request: Request) -> Principal:
     """The authenticated caller. Raises 401 without one: only a PUBLIC view is reached without a key."""
     principal: Any = request.user
     if not isinstance(principal, Principal):
-        authentication.refuse(RefusedKey.MISSING)
+        authentication.refuse_key(RefusedKey.MISSING)
     return principal
 
 

@@ -87,19 +87,19 @@ def limit_of(principal: Principal, bucket: Bucket) -> int:
     return principal.poll_rate_per_minute if bucket is Bucket.POLL else principal.submit_rate_per_minute
 
 
-def check(principal: Principal, bucket: Bucket) -> Decision:
+def check_rate_limit(principal: Principal, bucket: Bucket) -> Decision:
     """Take a token, in a round trip of its own. Raises RedisError."""
     limit = limit_of(principal, bucket)
     answer = TAKE_TOKEN(redis.client(), keys=[bucket_key(principal.tenant_id, bucket)], args=[limit])
-    return decide(answer, bucket=bucket, limit=limit)
+    return rate_limit_decision(answer, bucket=bucket, limit=limit)
 
 
 def queue_check(pipeline: Pipeline, principal: Principal, bucket: Bucket) -> None:
-    """Add the token\'s script to a pipeline with other commands; read its answer with `decide`."""
+    """Add the token\'s script to a pipeline with other commands; read its answer with `rate_limit_decision`."""
     TAKE_TOKEN.queue(pipeline, keys=[bucket_key(principal.tenant_id, bucket)], args=[limit_of(principal, bucket)])
 
 
-def decide(answer: Sequence[int], *, bucket: Bucket, limit: int) -> Decision:
+def rate_limit_decision(answer: Sequence[int], *, bucket: Bucket, limit: int) -> Decision:
     allowed, remaining, reset_seconds = answer
     return Decision(bucket, limit, bool(allowed), int(remaining), int(reset_seconds))
 
@@ -134,7 +134,7 @@ def pass_or_refuse_unmetered(error: Exception, *, bucket: Bucket) -> None:
         ) from None
 
 
-def enforce(request: Request, decision: Decision) -> None:
+def enforce_rate_limit(request: Request, decision: Decision) -> None:
     """Put the decision's headers on the answer, and raise 429 if the bucket was empty."""
     answers.promise(request._request, decision.headers())  # noqa: SLF001  DRF offers no public way to it
     if not decision.allowed:
@@ -159,11 +159,11 @@ class TenantRateThrottle(BaseThrottle):
         if isinstance(principal, Principal):
             bucket = bucket_of(view, request.method or "")
             try:
-                decision = check(principal, bucket)
+                decision = check_rate_limit(principal, bucket)
             except redis.RedisError as error:
                 pass_or_refuse_unmetered(error, bucket=bucket)
             else:
-                enforce(request, decision)
+                enforce_rate_limit(request, decision)
         return True
 
 

@@ -344,7 +344,7 @@ def _store_new_key(
 ) -> IssuedKey:
     """Store the key; if its prefix (one of 62^8) is taken already, make another."""
     for attempt in range(3):
-        new = keys.make()
+        new = keys.make_api_key()
         try:
             with transaction.atomic():
                 key = ApiKey.objects.create(

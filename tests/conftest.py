@@ -114,6 +114,6 @@ def aws() -> Iterator[str]:
     """This process's own queues and bucket, as `manage.py provision` makes them; answers the queue's URL."""
     provisioning.provision(dry_run=False)
     yield ENV.DPP_QUEUE_URL
-    if (sender := sqs_sender.shared.forget()) is not None:
+    if (sender := sqs_sender.shared_sender.forget()) is not None:
         sender.close()
-    storage.shared().close()
+    storage.shared_run_storage().close()

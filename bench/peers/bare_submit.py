@@ -16,7 +16,7 @@ import redis
 
 from bench.peers.statements import ACCEPT, MARK, values_of
 from bench.peers.statements import TENANT_ID as TENANT
-from dpp_project.aws.sqs_sender import QueueMessage, shared
+from dpp_project.aws.sqs_sender import QueueMessage, shared_sender
 
 POOL: Any = psycopg_pool.ConnectionPool(
     os.environ["DATABASE_URL"], min_size=8, max_size=8, kwargs={"autocommit": True, "prepare_threshold": 0}, open=True
@@ -53,7 +53,9 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     pipeline.expire(f"bench-idem:{key}", 2_592_000)
     pipeline.delete(f"bench-lock:{key}")
     pipeline.execute()
-    shared().send(QueueMessage(json.dumps({"run_id": str(run_id), "tenant_id": TENANT}) + " " * 1_100, group=TENANT))
+    shared_sender().send(
+        QueueMessage(json.dumps({"run_id": str(run_id), "tenant_id": TENANT}) + " " * 1_100, group=TENANT)
+    )
     answer = json.dumps({"run_id": str(run_id), "status": "QUEUED"}).encode()
     start_response("202 Accepted", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
     return [answer]

@@ -22,7 +22,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from bench.peers.statements import TENANT_ID
 from dpp_project import clock
-from dpp_project.aws.sqs_sender import QueueMessage, shared
+from dpp_project.aws.sqs_sender import QueueMessage, shared_sender
 
 ENGINE = create_async_engine(
     os.environ["DATABASE_URL"].replace("postgresql://", "postgresql+asyncpg://"), pool_size=16, max_overflow=0
@@ -126,6 +126,6 @@ async def submit(
         pipeline.delete(f"bench-lock:{idempotency_key}")
         await pipeline.execute()
     message = QueueMessage(json.dumps({"run_id": str(run_id), "tenant_id": TENANT_ID}) + " " * 1_100, group=TENANT_ID)
-    await asyncio.to_thread(shared().send, message)
+    await asyncio.to_thread(shared_sender().send, message)
     response.headers["Location"] = f"/v1/runs/{run_id}"
     return {"run_id": str(run_id), "status": "QUEUED", "reservation": body.reservation.model_dump()}

@@ -172,7 +172,7 @@ class CapsPage(AccountPage):
     def _page(
         self, *, form: forms.Form | None = None, settings_form: forms.Form | None = None, status: int = 200
     ) -> HttpResponse:
-        stand = reading.standing(self.tenant_id, [None])
+        stand = reading.caps_standing(self.tenant_id, [None])
         seen = reading.counted(stand)
         known = not isinstance(seen, Unavailable)
         low = stand.low_micros

@@ -28,7 +28,7 @@ LINES: Final = 50
 
 def money_part(principal: Principal) -> Mapping[str, Any]:
     """Balance and caps as of one moment; while they are rebuilt nobody can say."""
-    stand = cap_reading.standing(principal.tenant_id, [principal.lineage_id])
+    stand = cap_reading.caps_standing(principal.tenant_id, [principal.lineage_id])
     seen = statements.overview(principal.tenant_id, capped=stand)
     if isinstance(seen, Unavailable):
         return {"seen": None}
@@ -67,7 +67,9 @@ class StatementFile(AccountPage):
 
     def get(self, request: HttpRequest) -> StreamingHttpResponse:
         month = months.asked_month(request, self.tenant_id)
-        return csv_file(self.tenant_id, f"statement-{month.text}", csv_answer.rows(self.tenant_id, month.period()))
+        return csv_file(
+            self.tenant_id, f"statement-{month.text}", csv_answer.statement_csv_rows(self.tenant_id, month.period())
+        )
 
 
 class UsagePage(AccountPage):
@@ -98,12 +100,14 @@ class UsageFile(AccountPage):
         own = reading.alone_seen(self.principal)
         if request.GET.get("form") == "focus":
             return csv_file(
-                self.tenant_id, f"focus-{month.text}", focus_rows.rows(month.asked, UsagePeriod.DAY, own=own)
+                self.tenant_id,
+                f"focus-{month.text}",
+                focus_rows.usage_focus_rows(month.asked, UsagePeriod.DAY, own=own),
             )
         return csv_file(
             self.tenant_id,
             f"usage-{month.text}",
-            csv_rows.rows(month.asked, UsagePeriod.DAY, reading.UsageGroup.PACK, own=own),
+            csv_rows.usage_csv_rows(month.asked, UsagePeriod.DAY, reading.UsageGroup.PACK, own=own),
         )
 
 

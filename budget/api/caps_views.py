@@ -223,7 +223,7 @@ def _set_caps(request: Request, lineage_id: uuid.UUID | None, body: CapsChange) 
 
 def _refuse(refusal: Refusal, *, asked: str) -> NoReturn:
     if refusal.reason is ReasonCode.AUTH_INVALID:  # it ended since it was looked up
-        authentication.refuse(RefusedKey.REVOKED)
+        authentication.refuse_key(RefusedKey.REVOKED)
     if refusal.reason is ReasonCode.NOT_FOUND:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
     raise problems.refused(refusal, asked=asked, stands_for=asked)

@@ -13,7 +13,7 @@ HEADER: Final = (
 )
 
 
-def rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
+def statement_csv_rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]:
     """Opening + entries = closing, also while entries are added: closing is the sum of the entries written.
 
     Up to the moment before which no entry can appear any more: another statement of this period says the same.

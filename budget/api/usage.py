@@ -114,10 +114,12 @@ class UsageView(ApiView):
             case FocusCsvRenderer.format:
                 if query.group_by is not None:
                     _given(invalid("group_by", "leave it out: FOCUS rows are told apart by pack, key and reason"))
-                return _csv(asked, "focus", focus_rows.rows(asked, query.by, own=own, metadata_key=key))
+                return _csv(asked, "focus", focus_rows.usage_focus_rows(asked, query.by, own=own, metadata_key=key))
             case UsageCsvRenderer.format:
                 _given(key_fits(query.group_by, key))
-                return _csv(asked, "usage", csv_rows.rows(asked, query.by, query.group_by, own=own, metadata_key=key))
+                return _csv(
+                    asked, "usage", csv_rows.usage_csv_rows(asked, query.by, query.group_by, own=own, metadata_key=key)
+                )
         _given(key_fits(query.group_by, key))
         found = documents.usage_document(
             asked, query.by, query.group_by, own=own, metadata_key=key, most=documents.ROWS_MAX

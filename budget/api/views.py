@@ -54,7 +54,7 @@ class BudgetView(ApiView):
     def get(self, request: Request) -> Response:
         """The tenant's money as of one moment; it adds up to the micro. With it the caps that a run would meet."""
         principal = principal_of(request)
-        stand = reading.standing(principal.tenant_id, [principal.lineage_id])
+        stand = reading.caps_standing(principal.tenant_id, [principal.lineage_id])
         seen = statements.overview(principal.tenant_id, capped=stand)
         if isinstance(seen, Unavailable):
             raise unavailable()
@@ -79,7 +79,7 @@ class BudgetView(ApiView):
         )
         if isinstance(answer, Refusal):
             if answer.reason is ReasonCode.AUTH_INVALID:  # it ended since it was looked up
-                authentication.refuse(RefusedKey.REVOKED)
+                authentication.refuse_key(RefusedKey.REVOKED)
             raise problems.refused(answer, asked="change", stands_for="change")
         return Response(BudgetSettings.of(answer).model_dump(mode="json"))
 
@@ -154,7 +154,7 @@ class TopUpsView(ApiView):
 
         Safe to repeat with the same Idempotency-Key: it is entered once, and answered 200 from then on.
         """
-        key = idempotency_keys.read(request.headers.get(idempotency_keys.HEADER))
+        key = idempotency_keys.read_idempotency_key(request.headers.get(idempotency_keys.HEADER))
         body = read_body(request, TopUpRequest)
         if not Tenant.objects.filter(tenant_id=tenant_id).exists():
             raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
@@ -174,7 +174,7 @@ class TopUpsView(ApiView):
 
 def _csv(tenant_id: str, query: EntriesQuery) -> StreamingHttpResponse:
     return StreamingHttpResponse(
-        Stream(tenant_id, csv_answer.rows(tenant_id, query.period())),
+        Stream(tenant_id, csv_answer.statement_csv_rows(tenant_id, query.period())),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{tenant_id}-entries.csv"'},
     )

@@ -43,7 +43,7 @@ def _is_of_postgres(row: SpendCap) -> bool:
     """
     lineage_id = None if row.lineage_id is None else str(row.lineage_id)
     try:
-        seen = view.look_at_caps(scripts.shared().client, row.tenant_id, lineage_id)
+        seen = view.look_at_caps(scripts.shared_scripts().client, row.tenant_id, lineage_id)
     except RedisError:
         return False
     now = rows.row_of(row.tenant_id, row.lineage_id)
@@ -57,7 +57,7 @@ def _is_of_postgres(row: SpendCap) -> bool:
 
 def _put(row: SpendCap, *, new: bool) -> CapsAnswer:
     return services.asked_while_gated(
-        lambda: scripts.shared().put_caps(
+        lambda: scripts.shared_scripts().put_caps(
             tenant_id=row.tenant_id,
             lineage_id=None if row.lineage_id is None else str(row.lineage_id),
             revision=row.revision,

@@ -29,7 +29,7 @@ def spending_of(tenant_id: str, lineages: Collection[uuid.UUID]) -> dict[uuid.UU
 
     The two agree but for charges on their way from the one to the other, which takes milliseconds.
     """
-    stand = reading.standing(tenant_id, lineages)
+    stand = reading.caps_standing(tenant_id, lineages)
     counted = reading.counted(stand)
     if isinstance(counted, Unavailable):
         return counted

@@ -49,7 +49,7 @@ class CapsStanding:
         return list(self.revisions)
 
 
-def standing(tenant_id: str, lineages: Collection[uuid.UUID | None] | None = None) -> CapsStanding:
+def caps_standing(tenant_id: str, lineages: Collection[uuid.UUID | None] | None = None) -> CapsStanding:
     """Of the tenant's own scope and of these lineages; without any named, of all that ever had a cap."""
     named = [lineage_id for lineage_id in lineages or () if lineage_id is not None]
     values: dict[str, Any] = {"tenant_id": tenant_id, "all": lineages is None, "lineages": named}
@@ -83,7 +83,7 @@ def counted(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
     """Every scope that has caps, as of one moment."""
     if not stand.scopes:
         return {}
-    client = scripts.shared().client
+    client = scripts.shared_scripts().client
     try:
         for _ in range(TRIES):
             mark, seen = view.look_at_scopes(client, stand.tenant_id, stand.scopes)

@@ -131,7 +131,7 @@ def ask_new_connection(new: psycopg.Connection[Any]) -> None:
 
     ((server,),) = ask(_SERVER, ())
     try:
-        client = scripts.shared().client
+        client = scripts.shared_scripts().client
         if client.get(keys.POSTGRES) == server:
             return
         if gone := missing_commits(ask, heard_commits(client)):
@@ -149,7 +149,7 @@ def _ask_django(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def _close(client: redis.Redis, gone: Sequence[str]) -> None:
-    gate = scripts.shared().gate
+    gate = scripts.shared_scripts().gate
     try:
         gate.renewed()
     except GateClosed as closed:

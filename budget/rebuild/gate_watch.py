@@ -45,12 +45,12 @@ def watch(*, limit: int) -> Watched:
     """
     seen = Watched()
     try:
-        scripts.shared().gate.renewed()
+        scripts.shared_scripts().gate.renewed()
     except GateClosed:
         seen.count(rebuild.rebuild_all)
         return seen
     try:
-        evidence.require_commits(scripts.shared().client)
+        evidence.require_commits(scripts.shared_scripts().client)
     except LedgerBehind:
         log.exception("money stays closed")
         return Watched(found=1, failed=1)
@@ -64,7 +64,7 @@ def watch(*, limit: int) -> Watched:
 
 def _lost() -> Iterator[str]:
     """Tenants without a balance, and those whose gate a rebuild left closed when it died."""
-    client = scripts.shared().client
+    client = scripts.shared_scripts().client
     tenant_ids = list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True))
     for at in range(0, len(tenant_ids), CHUNK):
         chunk = tenant_ids[at : at + CHUNK]

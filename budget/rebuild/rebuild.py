@@ -76,7 +76,7 @@ def rebuild_all() -> Rebuilt | Busy:
 
     Raises RedisError, Django's database Error, RebuildFailed or LedgerBehind; money is closed then.
     """
-    with lease.rebuild_lease(scripts.shared().client) as mine:
+    with lease.rebuild_lease(scripts.shared_scripts().client) as mine:
         if mine is None:
             return Busy()
         for _ in range(ATTEMPTS):
@@ -90,7 +90,7 @@ def rebuild_all() -> Rebuilt | Busy:
 
 def rebuild_tenant(tenant_id: str) -> Rebuilt | Busy:
     """One tenant's money anew, behind its own gate; the others go on. Fails as `rebuild_all` does."""
-    with lease.rebuild_lease(scripts.shared().client) as mine:
+    with lease.rebuild_lease(scripts.shared_scripts().client) as mine:
         if mine is None:
             return Busy()
         for _ in range(ATTEMPTS):
@@ -118,14 +118,14 @@ def preview_rebuild(tenant_id: str | None) -> Rebuilt:
 
 def _all_is_closed() -> bool:
     try:
-        scripts.shared().gate.renewed()
+        scripts.shared_scripts().gate.renewed()
     except GateClosed:
         return True
     return False
 
 
 def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     # One connection for all steps: if the server goes away in between, the next step fails.
     with closing(one_connection(money.client)) as client:
         token = money.gate.close(client)
@@ -140,7 +140,7 @@ def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
 
 
 def _rebuild_tenant(tenant_id: str, mine: RebuildLease) -> Rebuilt | None:
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     with closing(one_connection(money.client)) as client:
         evidence.require_commits(client)
         token = money.gate.close_tenant(client, tenant_id)
@@ -208,7 +208,7 @@ def _written(client: redis.Redis, tenant_id: str | None, counted: _Counted, toke
     )
     left = rebuild_batches(counted.balances, chain(beside, scope_items(tenant_id)))
     while some := list(islice(left, BATCHES_AT_ONCE)):
-        outcome = scripts.shared().write(client=client, token=token, batches=some)
+        outcome = scripts.shared_scripts().write(client=client, token=token, batches=some)
         deadline.progressed()
         if isinstance(outcome, Superseded) or not mine.renewed():
             log.warning("rebuild superseded", tenant_id=tenant_id)

@@ -221,7 +221,7 @@ def _moved(tenant_id: str, counted: Counted) -> list[str]:
 
 
 @PerProcess
-def shared() -> Scripts:
+def shared_scripts() -> Scripts:
     """This process's scripts, on its guarded connections."""
     client = connection.client()
     return Scripts(client, Gate(client))
@@ -229,5 +229,5 @@ def shared() -> Scripts:
 
 def forget() -> None:
     """Drop connections, scripts and the known epoch: after a fork, or when the server has moved."""
-    shared.forget()
+    shared_scripts.forget()
     connection.disconnect()

@@ -133,7 +133,7 @@ def look_at_balance(client: redis.Redis, tenant_id: str) -> SeenBalance:
     return seen_balance(found)
 
 
-def look(client: redis.Redis, tenant_id: str, scopes: Sequence[ScopeId] = ()) -> SeenMoney:
+def look_at_money(client: redis.Redis, tenant_id: str, scopes: Sequence[ScopeId] = ()) -> SeenMoney:
     """Balance and holds, and what is counted in these scopes, in one step of the server."""
     with client.pipeline(transaction=True) as pipe:
         queue_balance(pipe, tenant_id)

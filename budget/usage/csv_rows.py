@@ -17,7 +17,7 @@ HEADER: Final = (
 )
 
 
-def rows(
+def usage_csv_rows(
     asked: UsageRange,
     period: UsagePeriod,
     group: UsageGroup | None,
@@ -31,7 +31,7 @@ def rows(
     total = UsageTotals.of(())
     yield csv_lines.line(HEADER)
     for month in asked.months():
-        found = reading.rows(month, period, groups, until=until, own=own, metadata_key=metadata_key)
+        found = reading.read_usage_rows(month, period, groups, until=until, own=own, metadata_key=metadata_key)
         keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
             key = None if row.lineage_id is None else keys.get(row.lineage_id)

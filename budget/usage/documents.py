@@ -114,7 +114,9 @@ def usage_document(
     """Refused if it has more than `most` rows."""
     groups = () if group is None else (group,)
     limit = None if most is None else most + 1
-    found: Sequence[UsageRow] = reading.rows(asked, period, groups, own=own, metadata_key=metadata_key, limit=limit)
+    found: Sequence[UsageRow] = reading.read_usage_rows(
+        asked, period, groups, own=own, metadata_key=metadata_key, limit=limit
+    )
     if most is not None and len(found) > most:
         return invalid("from", f"more than {most} rows; ask for fewer days, for by=month, or for CSV, which has no end")
     keys = reading.newest_keys(asked.tenant_id, found)
@@ -126,7 +128,7 @@ def usage_document(
         by=period,
         group_by=group,
         metadata_key=metadata_key,
-        begins=reading.begins(asked.tenant_id),
+        begins=reading.usage_begins(asked.tenant_id),
         rows=[UsageLine.of(row, period, keys) for row in found],
         totals=UsageAmounts(**UsageAmounts.amounts(UsageTotals.of(found))),
     )

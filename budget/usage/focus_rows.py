@@ -31,7 +31,7 @@ _EVERYTHING: Final = tuple(UsageGroup)
 _RUNS: Final = "Runs"
 
 
-def rows(
+def usage_focus_rows(
     asked: UsageRange, period: UsagePeriod, *, own: uuid.UUID | None = None, metadata_key: str | None = None
 ) -> Iterator[str]:
     """By pack, key and reason at once, and by the value of one key of metadata, which is then the line's tag; as of
@@ -41,7 +41,7 @@ def rows(
     account = Tenant.objects.values_list("display_name", flat=True).get(tenant_id=asked.tenant_id)
     yield csv_lines.line(COLUMNS)
     for month in asked.months():
-        found = reading.rows(month, period, _EVERYTHING, until=until, own=own, metadata_key=metadata_key)
+        found = reading.read_usage_rows(month, period, _EVERYTHING, until=until, own=own, metadata_key=metadata_key)
         keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
             for line in _lines(asked, period, row, keys):

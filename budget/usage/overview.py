@@ -31,13 +31,13 @@ class UsageOverview:
 def usage_overview(tenant_id: str, *, month: date | None = None, own: uuid.UUID | None = None) -> UsageOverview | None:
     """The running month, or that of a date, of one view; None where there is no such tenant.
 
-    `own`: told apart by key only this lineage is, as in `reading.rows`.
+    `own`: told apart by key only this lineage is, as in `reading.read_usage_rows`.
     """
     first = None if month is None else month.replace(day=1)
     asked = ranges.usage_range(tenant_id, start=first, end=None if first is None else ranges.next_month(first))
     if not isinstance(asked, UsageRange):
         return None
-    found = reading.rows(asked, UsagePeriod.DAY, (UsageGroup.PACK, UsageGroup.KEY), own=own)
+    found = reading.read_usage_rows(asked, UsagePeriod.DAY, (UsageGroup.PACK, UsageGroup.KEY), own=own)
     days = dict(_summed(found, lambda row: row.first))
     names = {
         lineage_id: f"{key.prefix} {key.label}" if key.label else key.prefix
@@ -46,7 +46,7 @@ def usage_overview(tenant_id: str, *, month: date | None = None, own: uuid.UUID 
     every_day = [asked.start + timedelta(days=after) for after in range((asked.end - asked.start).days)]
     return UsageOverview(
         asked,
-        reading.begins(tenant_id),
+        reading.usage_begins(tenant_id),
         [(day, days.get(day, UsageTotals.of(()))) for day in every_day],
         _dearest(found, lambda row: row.pack_type or UNKNOWN_PACK),
         _dearest(found, lambda row: _key_name(row.lineage_id, names)),

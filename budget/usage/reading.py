@@ -130,7 +130,7 @@ _TOLD: Final = """
 read or not, the groups add up to the whole. An entry is no older than its date but for a clock set back."""
 
 
-def rows(
+def read_usage_rows(
     asked: UsageRange,
     period: UsagePeriod,
     groups: Collection[UsageGroup] = (),
@@ -172,7 +172,7 @@ SELECT least((SELECT min(spend_day) FROM spend_days WHERE tenant_id = %(tenant_i
 """
 
 
-def begins(tenant_id: str) -> date | None:
+def usage_begins(tenant_id: str) -> date | None:
     """The first date that has usage: runs that were accepted before dates were kept count on none."""
     with connection.cursor() as cursor:
         cursor.execute(_BEGINS.format(since=_SINCE), {"tenant_id": tenant_id})

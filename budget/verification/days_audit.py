@@ -134,7 +134,7 @@ def wrong_usage(tenant_id: str) -> Iterator[Difference]:
     asked = ranges.usage_range(tenant_id)
     if not isinstance(asked, UsageRange):  # the tenant is gone
         return
-    told = UsageTotals.of(reading.rows(asked, UsagePeriod.MONTH))
+    told = UsageTotals.of(reading.read_usage_rows(asked, UsagePeriod.MONTH))
     entries = LedgerEntry.objects.filter(
         tenant_id=tenant_id,
         spend_day__gte=asked.start,

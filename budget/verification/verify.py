@@ -112,7 +112,7 @@ class Sighting:
     caps: SeenScopes = field(default_factory=dict)
 
 
-def verify(tenant_id: str) -> Proof:
+def verify_tenant_money(tenant_id: str) -> Proof:
     """Raises RedisError or DatabaseError where a service does not answer.
 
     A tenant with very many scopes is compared in turns, each an instant of its own with the whole law in it: all of
@@ -130,7 +130,7 @@ def verify(tenant_id: str) -> Proof:
 
 
 def _verify(tenant_id: str, scopes: Sequence[str | None]) -> Proof:
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     for _ in range(TRIES):
         proof = _attempt(money.client, tenant_id, scopes, gate=None, gated=False)
         if proof is not None:
@@ -152,12 +152,12 @@ def _attempt(
     client: redis.Redis, tenant_id: str, scopes: Sequence[str | None], *, gate: str | None, gated: bool
 ) -> Proof | None:
     """A proof, or None when something moved while it was counted."""
-    seen = view.look(client, tenant_id)
+    seen = view.look_at_money(client, tenant_id)
     if not seen.mark.is_open():
         return Proof(tenant_id, Verdict.CLOSED)
     if seen.mark.gate != gate:
         return None
-    caps = verify_caps.look(client, tenant_id, scopes)
+    caps = verify_caps.look_at_cap_scopes(client, tenant_id, scopes)
     books = read_books(tenant_id, caps)
     without_hold = [run_id for run_id, run in books.open_runs.items() if run.claimed and run_id not in seen.holds]
     sighting = Sighting(
@@ -168,7 +168,7 @@ def _attempt(
     )
     if view.look_at_balance(client, tenant_id).mark != seen.mark:
         return None
-    found = tuple(differences(books, sighting))
+    found = tuple(money_differences(books, sighting))
     return Proof(tenant_id, Verdict.DIFFERS if found else Verdict.PROVED, found, gated=gated)
 
 
@@ -187,11 +187,11 @@ def read_books(tenant_id: str, caps: SeenScopes = NOT_LOOKED_AT) -> Books:
                 Credit(tenant_id, str(entry_id), micros, counted=Counted(None if it is None else str(it), day))
                 for entry_id, micros, it, day in rows
             ),
-            tuple(verify_caps.read(tenant_id, caps)),
+            tuple(verify_caps.read_cap_books(tenant_id, caps)),
         )
 
 
-def differences(books: Books, seen: Sighting) -> Iterable[Difference]:
+def money_differences(books: Books, seen: Sighting) -> Iterable[Difference]:
     """Pure: what does not fit between one view of Postgres and one of Redis."""
     money = seen.money
     if money.balance_micros is None:

@@ -75,7 +75,7 @@ def scopes_in_turns(tenant_id: str) -> list[list[str | None]]:
     return [names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)] or [[]]
 
 
-def look(client: redis.Redis, tenant_id: str, names: Sequence[str | None]) -> SeenScopes:
+def look_at_cap_scopes(client: redis.Redis, tenant_id: str, names: Sequence[str | None]) -> SeenScopes:
     """These scopes, as they stand."""
     if not names:
         return NOT_LOOKED_AT
@@ -85,7 +85,7 @@ def look(client: redis.Redis, tenant_id: str, names: Sequence[str | None]) -> Se
         return dict(zip(names, map(view.seen_caps, pipe.execute()), strict=True))
 
 
-def read(tenant_id: str, caps: SeenScopes) -> Iterator[CapBooks]:
+def read_cap_books(tenant_id: str, caps: SeenScopes) -> Iterator[CapBooks]:
     """Of the scopes that were looked at. One that has counted nothing yet has no date, and nothing is charged on it."""
     if not caps:
         return

@@ -130,7 +130,7 @@ def _prove(current: _Pass, tenant_ids: Sequence[str], *, after: str, limit: int)
         after = tenant_id
         current.compared += 1
         try:
-            current.take(verify.verify(tenant_id))
+            current.take(verify.verify_tenant_money(tenant_id))
         except Exception as error:  # a store is away, or this one tenant is too much for it: others have their turn
             log.warning("tenant's money could not be compared", tenant_id=tenant_id, exc_info=error)
             current.fail(tenant_id)

@@ -39,7 +39,7 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body if is_measured else b""})
 
 
-def ask(django: Django, environ: Environ) -> tuple[Any, int, list[tuple[bytes, bytes]]]:
+def ask_django(django: Django, environ: Environ) -> tuple[Any, int, list[tuple[bytes, bytes]]]:
     """Django's response with its status and headers. The caller takes the body and closes the response."""
     heads: list[tuple[str, list[tuple[str, str]]]] = []
     response = django(environ, lambda status, headers, _exc_info=None: heads.append((status, headers)))
@@ -93,7 +93,7 @@ class DjangoThreads:
         environ[ON_A_LOOP] = True
         answered: asyncio.Future[_FromDjango] = loop.create_future()
         stream = _Stream(loop, self._limits, receive, send, cut)
-        self._threads.run(source, lambda: self._run(answered, stream, lambda: ask(self._django, environ)))
+        self._threads.run(source, lambda: self._run(answered, stream, lambda: ask_django(self._django, environ)))
         answer = await answered
         if isinstance(answer, AnsweredLater):
             return await self._answer_later(answer, source, stream, receive)

@@ -16,7 +16,7 @@ import structlog
 
 from dpp_project.api_server import body_rules, wsgi_environ
 from dpp_project.api_server.connections import ConnectionLimits, ConnectionWatch
-from dpp_project.api_server.django_threads import Answer, Django, DjangoThreads, Send, StreamLimits, ask
+from dpp_project.api_server.django_threads import Answer, Django, DjangoThreads, Send, StreamLimits, ask_django
 from dpp_project.api_server.fair_threads import TooManyWaiting
 from dpp_project.api_server.request_bodies import BodyLimits, Receive, RequestBodies
 from dpp_project.api_server.strangers import KnownKeys, StrangerLimits, Strangers
@@ -205,7 +205,7 @@ class ApiHost:
 
     def _here(self, environ: Environ) -> Answer:
         bodyless = environ | {"wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
-        response, status, headers = ask(self._django, bodyless)
+        response, status, headers = ask_django(self._django, bodyless)
         try:
             return Answer(status, headers, b"".join(response))
         finally:
@@ -240,7 +240,7 @@ class ApiHost:
                     self.pulse.stop()
                 if self.care is not None:
                     self.care.stop()
-                await asyncio.to_thread(spans.stop)
+                await asyncio.to_thread(spans.stop_span_export)
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return

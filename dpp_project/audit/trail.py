@@ -36,7 +36,7 @@ def record(
     """Enter an act. `before` and `after` hold what differs and never a secret; `tenant_id` is whom it concerns."""
     if not connection.in_atomic_block:
         raise OutsideTransaction(act)
-    here = origins.current()
+    here = origins.current_origin()
     AuditEntry.objects.create(
         actor=actor,
         source=here.source,
@@ -47,7 +47,7 @@ def record(
         before=None if before is None else _plain(before),
         after=None if after is None else _plain(after),
         reason=reason,
-        trace_id=tracing.current() or "",
+        trace_id=tracing.current_trace_id() or "",
     )
 
 

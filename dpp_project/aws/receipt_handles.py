@@ -19,7 +19,7 @@ log = logging.getLogger("dpp.sqs")
 BATCH = 10
 
 
-def delete(url: str, receipts: Sequence[str]) -> None:
+def delete_receipts(url: str, receipts: Sequence[str]) -> None:
     """Finished for good. A delete that fails repeats the message after its visibility timeout."""
     for some in _batches(receipts):
         try:
@@ -32,12 +32,12 @@ def delete(url: str, receipts: Sequence[str]) -> None:
             _log_failed("deleted", answer.get("Failed", []))
 
 
-def release(url: str, receipts: Sequence[str]) -> None:
+def release_receipts(url: str, receipts: Sequence[str]) -> None:
     """Visible again at once, for any worker. One that fails is visible after its visibility timeout."""
     _make_visible_in(0, url, receipts, what="returned")
 
 
-def keep(url: str, receipts: Sequence[str], *, seconds: int) -> None:
+def keep_receipts(url: str, receipts: Sequence[str], *, seconds: int) -> None:
     """Still ours: invisible for as long again. Another worker may receive one that fails, and finds the run started."""
     _make_visible_in(seconds, url, receipts, what="kept")
 

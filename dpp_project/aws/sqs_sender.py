@@ -143,7 +143,7 @@ def _failure(code: str, text: str, *, is_refused: bool) -> SendFailed:
 
 
 @PerProcess
-def shared() -> Sender:
+def shared_sender() -> Sender:
     """This process's sender to the queue of runs."""
     return to(ENV.DPP_QUEUE_URL)
 

@@ -41,10 +41,10 @@ class Obeyed:
 
 def pack(*, task: str, kwargs: Mapping[str, str], queue: str, trace_id: str | None) -> str:
     """The text to send; each call is a message of its own, with an id of its own."""
-    return write(Obeyed(str(task), str(uuid.uuid4()), trace_id, dict(kwargs)), queue=queue)
+    return write_celery_message(Obeyed(str(task), str(uuid.uuid4()), trace_id, dict(kwargs)), queue=queue)
 
 
-def read(text: str) -> Obeyed:
+def read_celery_message(text: str) -> Obeyed:
     """Raises NotOurs. One without a seal is of a sender before 0.2, and taken only while DPP_QUEUE_UNSEALED says so."""
     try:
         document = json.loads(base64.b64decode(text, validate=True))
@@ -57,7 +57,8 @@ def read(text: str) -> Obeyed:
     if found is None and ENV.DPP_QUEUE_UNSEALED == "refuse":
         raise NotOurs("not sealed")
     if found is not None and not (
-        isinstance(found, str) and message_seal.holds(found, task=task, task_id=task_id, trace_id=trace_id, body=body)
+        isinstance(found, str)
+        and message_seal.message_seal_holds(found, task=task, task_id=task_id, trace_id=trace_id, body=body)
     ):
         raise NotOurs("the seal does not hold")
     if not (isinstance(task, str) and _is_id(task_id) and arguments == [] and isinstance(kwargs, dict)):
@@ -74,7 +75,7 @@ def _is_id(value: object) -> bool:
         return False
 
 
-def write(obeyed: Obeyed, *, queue: str) -> str:
+def write_celery_message(obeyed: Obeyed, *, queue: str) -> str:
     """The message as it is sent, and as a worker writes one anew that it has read."""
     task_id, body = obeyed.task_id, _base64(_compact([[], obeyed.kwargs, _EMBED]))
     document = {
@@ -97,7 +98,7 @@ def write(obeyed: Obeyed, *, queue: str) -> str:
             "argsrepr": "",
             "kwargsrepr": "",
             "trace_id": obeyed.trace_id,
-            message_seal.HEADER: message_seal.seal(
+            message_seal.HEADER: message_seal.seal_message(
                 task=obeyed.task, task_id=task_id, trace_id=obeyed.trace_id, body=body
             ),
         },

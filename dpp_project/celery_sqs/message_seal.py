@@ -9,12 +9,12 @@ HEADER: Final = "dpp_seal"
 _PURPOSE: Final = b"dpp queue message 1"
 
 
-def seal(*, task: Any, task_id: Any, trace_id: Any, body: Any) -> str:
+def seal_message(*, task: Any, task_id: Any, trace_id: Any, body: Any) -> str:
     return seals.seal(_PURPOSE, _content(task, task_id, trace_id, body))
 
 
-def holds(found: str, *, task: Any, task_id: Any, trace_id: Any, body: Any) -> bool:
-    return seals.holds(found, _PURPOSE, _content(task, task_id, trace_id, body))
+def message_seal_holds(found: str, *, task: Any, task_id: Any, trace_id: Any, body: Any) -> bool:
+    return seals.seal_holds(found, _PURPOSE, _content(task, task_id, trace_id, body))
 
 
 def _content(*sealed: Any) -> bytes:

@@ -210,7 +210,7 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         if wanted:
             self.hub.call_soon(self._open_letterbox)
         elif isinstance(found, list):
-            receipt_handles.release(url, [message["ReceiptHandle"] for message in found])
+            receipt_handles.release_receipts(url, [message["ReceiptHandle"] for message in found])
 
     def _open_letterbox(self) -> None:
         while self._letterbox:
@@ -254,13 +254,13 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         """False: it has no place now."""
         tag = message["ReceiptHandle"]
         try:
-            obeyed = celery_message.read(message["Body"])
+            obeyed = celery_message.read_celery_message(message["Body"])
             tenant_id = str(obeyed.kwargs.get("tenant_id", ""))
             if not self._lanes.take(queue, tag=tag, tenant_id=tenant_id, promised=sum(self._asked[lanes.RUNS])):
                 return False
             self._given[tag] = time.monotonic()
             # Celery and kombu see what we have written anew, never what was sent.
-            ours = message | {"Body": celery_message.write(obeyed, queue=queue)}
+            ours = message | {"Body": celery_message.write_celery_message(obeyed, queue=queue)}
             callback(self._message_to_python(ours, queue, url))
         except celery_message.NotOurs as refused:
             log.error("message %s is left to redrive: %s", message.get("MessageId"), refused)  # noqa: TRY400  no stack
@@ -368,11 +368,11 @@ class Channel(SQS.Channel):  # type: ignore[misc]
         finished, self._finished = self._finished, defaultdict(list)
         for url, delivery_tags in finished.items():
             if self._courier is not None:
-                self._courier.submit(receipt_handles.delete, url, delivery_tags)
+                self._courier.submit(receipt_handles.delete_receipts, url, delivery_tags)
 
     def _release(self, url: str, delivery_tags: list[str]) -> None:
         if delivery_tags and self._courier is not None:
-            self._courier.submit(receipt_handles.release, url, delivery_tags)
+            self._courier.submit(receipt_handles.release_receipts, url, delivery_tags)
 
     # Ending
 
@@ -415,14 +415,14 @@ class Channel(SQS.Channel):  # type: ignore[misc]
 def _send_again_in_thread(held: _Held, *, delay_seconds: int = 0) -> None:
     """As a new message first: a failure leaves the old one, which is visible again before long."""
     try:
-        obeyed = celery_message.read(held.message["Body"])
+        obeyed = celery_message.read_celery_message(held.message["Body"])
         group = str(obeyed.kwargs.get("tenant_id", "")) if ENV.DPP_SQS_GROUP_BY == "tenant" else None
         with closing(sqs_sender.to(held.url)) as sender:
             sender.send(sqs_sender.QueueMessage(held.message["Body"], group=group or None, delay_seconds=delay_seconds))
     except (celery_message.NotOurs, sqs_sender.SendFailed) as error:
         log.warning("a message was not sent again and comes back by itself", exc_info=error)
     else:
-        receipt_handles.delete(held.url, [held.message["ReceiptHandle"]])
+        receipt_handles.delete_receipts(held.url, [held.message["ReceiptHandle"]])
         log.info("a message found no place and was sent again")
 
 

@@ -24,7 +24,7 @@ AnyForm = TypeVar("AnyForm", bound=forms.Form)
 CONFIRMED: Final = "confirmed"
 
 
-def page(
+def confirm_page(
     model_admin: "ModelAdmin[Any]",
     request: HttpRequest,
     subject: Model,
@@ -60,7 +60,9 @@ def plain_page(
 ) -> HttpResponse:
     """For an act that asks nothing more; its button says the first word of the title."""
     submit = title.split(maxsplit=1)[0]
-    return page(model_admin, request, subject, title=title, text=text, submit=submit, form_class=forms.Form, act=act)
+    return confirm_page(
+        model_admin, request, subject, title=title, text=text, submit=submit, form_class=forms.Form, act=act
+    )
 
 
 def page_for_selected(

@@ -44,7 +44,7 @@ class LetterAdmin(ReadOnlyAdmin):
                 self.message_user(request, f"Nothing was sent: {refusal.detail}.", messages.ERROR)
             return HttpResponseRedirect(reverse(admin_urlname(self.opts, "change"), args=[letter.pk]))  # type: ignore[arg-type]
 
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             letter,

@@ -14,13 +14,13 @@ SETTLES_SECONDS = 2.0
 
 def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_folder: Path) -> list[Program]:
     """They start once the services they need answer, restart when they die, and survive a service's outage."""
-    values = env.read(environ)
+    values = env.read_environment(environ)
     shared = {"DPP_METRICS_DIR": values.DPP_METRICS_DIR or str(metrics_folder)}
     found = [
         Program(
             name="api",
             command=_serve("api"),
-            ready=lambda: http.answers(f"http://127.0.0.1:{values.DPP_API_PORT}/readyz"),
+            ready=lambda: http.url_answers(f"http://127.0.0.1:{values.DPP_API_PORT}/readyz"),
             environ={**shared, "DPP_SERVICE": serve.SERVICE_NAMES["api"]},
             port=values.DPP_API_PORT,
             needs=needs,

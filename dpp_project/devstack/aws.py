@@ -45,4 +45,4 @@ class Aws:
         )
 
     def ready(self) -> bool:
-        return http.answers(f"{self.url}/_ministack/health", seconds=1)
+        return http.url_answers(f"{self.url}/_ministack/health", seconds=1)

@@ -172,7 +172,7 @@ _send, _receive = sqs._act_send_message, sqs._act_receive_message
 _moves: dict[str, list[AwsAnswer]] = {}
 
 
-def send(data: AwsAnswer, queue_url: str) -> AwsAnswer:
+def send_message(data: AwsAnswer, queue_url: str) -> AwsAnswer:
     answer: AwsAnswer = _send(data, queue_url)
     queue = sqs._get_q(data.get("QueueUrl", queue_url))
     for message in reversed(queue["messages"]):
@@ -183,7 +183,7 @@ def send(data: AwsAnswer, queue_url: str) -> AwsAnswer:
     return answer
 
 
-async def receive(data: AwsAnswer, queue_url: str) -> AwsAnswer:
+async def receive_message(data: AwsAnswer, queue_url: str) -> AwsAnswer:
     queue = sqs._get_q(data.get("QueueUrl", queue_url))
     asked = data.get("WaitTimeSeconds")
     wait = int(asked if asked is not None else queue["attributes"].get("ReceiveMessageWaitTimeSeconds", "0"))
@@ -280,10 +280,10 @@ def list_moves(data: AwsAnswer, _queue_url: str) -> AwsAnswer:
     return {"Results": _moves.get(data["SourceArn"], [])[: int(data.get("MaxResults", 1))]}
 
 
-def install() -> None:
-    sqs._act_send_message = send  # SendMessageBatch calls it by this name
+def install_aws_handlers() -> None:
+    sqs._act_send_message = send_message  # SendMessageBatch calls it by this name
     handlers = sqs._HANDLERS
-    handlers.update(SendMessage=send, ReceiveMessage=receive)
+    handlers.update(SendMessage=send_message, ReceiveMessage=receive_message)
     handlers.update(
         ListDeadLetterSourceQueues=list_sources, StartMessageMoveTask=start_move, ListMessageMoveTasks=list_moves
     )
@@ -297,7 +297,7 @@ def install() -> None:
 
 async def main() -> None:
     store.load()
-    install()
+    install_aws_handlers()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _up(options: argparse.Namespace) -> int:
     folder = _folder(options)
     up(folder)
-    values = env_file.read(folder.env)
+    values = env_file.read_env_file(folder.env)
     print(f"DPP is up at {values['DPP_API_URL']} (docs at /docs/); keys and addresses are in {folder.env}")
     return 0
 
@@ -49,7 +49,7 @@ def _down(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     folder = _folder(options)
     up(folder)
-    values = env_file.read(folder.env)
+    values = env_file.read_env_file(folder.env)
     dependencies = http.fetch(f"{values['DPP_API_URL']}/readyz").get("dependencies", {})
     print("\nIt answers, and so does what it needs:")
     for name, answer in dependencies.items():
@@ -75,7 +75,7 @@ def _status(options: argparse.Namespace) -> int:
         state = row["state"] if alive else "down"
         pid = row["pid"] if alive and row["pid"] else "-"
         print(f"{name:<10} {pid:>8}  {state:<10} {row['port'] or '-':>6} {row['restarts']:>9}")
-    for name in env_file.read(folder.env).get("DEVSTACK_GIVEN", "").split(","):
+    for name in env_file.read_env_file(folder.env).get("DEVSTACK_GIVEN", "").split(","):
         if name:
             print(f"{name} was given from outside and is not ours to run")
     for name, states in _heard_of(folder).items():
@@ -89,7 +89,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _heard_of(folder: Folder) -> dict[str, dict[str, int]]:
     """How many processes of each service the platform itself knows, alive and stale."""
-    url = env_file.read(folder.env).get("DPP_API_URL")
+    url = env_file.read_env_file(folder.env).get("DPP_API_URL")
     found: dict[str, dict[str, int]] = http.fetch(f"{url}/readyz").get("processes", {}) if url else {}
     return found
 

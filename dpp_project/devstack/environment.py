@@ -69,7 +69,7 @@ def services(
     folder: Folder, environ: Mapping[str, str], *, durable: bool = True, names: tuple[str, ...] = ()
 ) -> tuple[Services, dict[str, str]]:
     """The services to run, and the environment for programs that use them. `names` are further ports to keep."""
-    told = env_file.read(folder.env)
+    told = env_file.read_env_file(folder.env)
     given = named_outside(environ, told)
     own_aws = "SQS_ENDPOINT_URL" not in given or "S3_ENDPOINT_URL" not in given
     fixed = {"api": int(environ["DPP_API_PORT"])} if environ.get("DPP_API_PORT") and "api" in names else {}

@@ -11,7 +11,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 LOOPBACK = "127.0.0.1,localhost"
 
 
-def answers(url: str, *, seconds: float = 2.0) -> bool:
+def url_answers(url: str, *, seconds: float = 2.0) -> bool:
     """Whether the address answers 2xx."""
     try:
         with _direct.open(url, timeout=seconds):

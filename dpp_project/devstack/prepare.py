@@ -78,10 +78,10 @@ def main() -> None:
     _step("database", lambda: call_command("migrate", interactive=False, verbosity=0))
     _step("queues and bucket", lambda: call_command("provision", stdout=io.StringIO()))
     _step("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
-    values = env_file.read(folder.env)
+    values = env_file.read_env_file(folder.env)
     began = time.monotonic()
     values |= demo_seed.seed(values)
-    env_file.write(folder.env, values)
+    env_file.write_env_file(folder.env, values)
     _say("tenant, keys and admin", began)
     write_whole(folder.root / "prepared", fingerprint(values))
 

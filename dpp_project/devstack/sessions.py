@@ -27,7 +27,7 @@ def with_services(folder: Folder, command: Sequence[str]) -> int:
         end_leftovers(folder)
         services, values = environment.services(folder, os.environ, durable=False)
         services.create_missing()
-        env_file.write(folder.env, values)
+        env_file.write_env_file(folder.env, values)
         supervisor = Supervisor(folder, os.environ)
         try:
             supervisor.add(services.programs())

@@ -48,7 +48,7 @@ def supervise(folder: Folder) -> int:
             (folder.root / "prepared").unlink(missing_ok=True)
             services.create_missing()
             progress.say("made the database cluster")
-        env_file.write(folder.env, values)
+        env_file.write_env_file(folder.env, values)
         supervisor = Supervisor(folder, environment.for_programs(os.environ, values))
         try:
             return _run(supervisor, services, values, progress)

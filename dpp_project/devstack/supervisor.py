@@ -186,7 +186,7 @@ class Supervisor:
         with self.folder.log(program.name).open("ab") as output:
             unit.process = spawn(
                 program.command,
-                environ={**self.environ, **program.environ, **env_file.read(self.folder.drill(program.name))},
+                environ={**self.environ, **program.environ, **env_file.read_env_file(self.folder.drill(program.name))},
                 output=output,
                 privilege=program.privilege,
             )

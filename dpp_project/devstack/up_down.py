@@ -45,7 +45,7 @@ def up(folder: Folder) -> None:
 
 def _await_money(folder: Folder) -> None:
     """Wait for the rebuild: balances in a restarted Redis count only after beat has rebuilt them from the ledger."""
-    values = env_file.read(folder.env)
+    values = env_file.read_env_file(folder.env)
     end = time.monotonic() + MONEY_SECONDS
     while time.monotonic() < end:
         with suppress(OSError):

@@ -52,19 +52,21 @@ class Valkey:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, port: int | None = None, options: Mapping[str, str] | None = None) -> Iterator[Valkey]:
+def running_valkey(
+    folder: Path, *, port: int | None = None, options: Mapping[str, str] | None = None
+) -> Iterator[Valkey]:
     """Run a Valkey on a free port for the length of a block; it is killed at the end, its folder stays."""
     with contextlib.ExitStack() as stack:
-        server, process = start(folder, port=port, options=options)
+        server, process = start_valkey(folder, port=port, options=options)
         stack.callback(process.wait)
         stack.callback(process.kill)
         yield server
 
 
-def start(
+def start_valkey(
     folder: Path, *, port: int | None = None, options: Mapping[str, str] | None = None, seconds: float = 10.0
 ) -> tuple[Valkey, subprocess.Popen[bytes]]:
-    """Start one and wait until it answers. Kill the process yourself, or use `running`.
+    """Start one and wait until it answers. Kill the process yourself, or use `running_valkey`.
 
     A port that was free may be another's a moment later, and the server there may be a Valkey too: each would empty the
     other's keys. So it counts as started when it says that it is this process; on a port of its own choice it is

@@ -45,7 +45,7 @@ class Page:
 
 
 @cache
-def page(name: str) -> Page:
+def render_documentation_page(name: str) -> Page:
     tokens = _parser().parse(chapters()[name].text)
     headings = _give_anchors(tokens)
     folder = posixpath.dirname(name)

@@ -25,7 +25,7 @@ def start_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def page(request: HttpRequest, name: str) -> HttpResponse:
+def show_documentation_page(request: HttpRequest, name: str) -> HttpResponse:
     chapter = chapters.chapters().get(name)
     if chapter is None:
         raise Http404
@@ -37,7 +37,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         request,
         "docs/page.html",
         chapter=chapter,
-        page=rendering.page(name),
+        page=rendering.render_documentation_page(name),
         is_decision=chapters.is_decision(name),
         before=order[at - 1] if at else None,
         after=order[at + 1] if at + 1 < len(order) else None,
@@ -105,7 +105,7 @@ def _pages() -> Iterator[dict[str, str]]:
         if chapter.part == chapters.REST:
             yield _entry(chapter.title, chapter.part, chapter.title, address, "")
             continue
-        for section in rendering.page(chapter.name).sections:
+        for section in rendering.render_documentation_page(chapter.name).sections:
             anchor = "" if section.heading.level == 1 else f"#{section.heading.anchor}"
             yield _entry(chapter.title, chapter.part, section.heading.text, address + anchor, section.text)
 

@@ -29,12 +29,12 @@ def answered_when(
 
     def render(came: Any) -> HttpResponse:
         if isinstance(came, Exception):
-            return handlers.answer(request, came)
+            return handlers.answer_error(request, came)
         try:
             answers.note(request, wait=came.value)
             return asked.tell(_rendered(came, ended, known), heeded=came is not WaitEnd.NO_PLACE)
         except Exception as error:  # noqa: BLE001  every exception has its problem document
-            return handlers.answer(request, error)
+            return handlers.answer_error(request, error)
 
     return AnsweredLater(wait, render, asked_for=True)
 

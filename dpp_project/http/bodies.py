@@ -24,10 +24,10 @@ _PLAINLY = {
 
 def read_body(request: Request, model: type[Model]) -> Model:
     """The JSON body as `model`."""
-    return validated(model, document(request))
+    return validated(model, read_json_document(request))
 
 
-def document(request: Request) -> Any:
+def read_json_document(request: Request) -> Any:
     """The JSON body. An absent one counts as an empty object, so that the missing fields are named."""
     data = request.data
     return {} if isinstance(data, QueryDict) else data

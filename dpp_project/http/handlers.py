@@ -24,10 +24,10 @@ RETRY_AFTER_SECONDS = 2
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse:
     """DRF's hook. It always answers, so that no exception of a view reaches Django's own pages."""
-    return answer(context["request"]._request, error)  # noqa: SLF001  DRF offers no public way to the HttpRequest
+    return answer_error(context["request"]._request, error)  # noqa: SLF001  DRF offers no public way to the HttpRequest
 
 
-def answer(request: HttpRequest, error: BaseException) -> HttpResponse:
+def answer_error(request: HttpRequest, error: BaseException) -> HttpResponse:
     problem = to_problem(error)
     if problem.status >= 500:
         log.error("request failed", reason_code=problem.reason.value, exc_info=error)
@@ -103,21 +103,21 @@ def for_browsers(request: HttpRequest) -> bool:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return defaults.bad_request(request, exception) if for_browsers(request) else answer(request, exception)
+    return defaults.bad_request(request, exception) if for_browsers(request) else answer_error(request, exception)
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return defaults.permission_denied(request, exception) if for_browsers(request) else answer(request, exception)
+    return defaults.permission_denied(request, exception) if for_browsers(request) else answer_error(request, exception)
 
 
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return defaults.page_not_found(request, exception) if for_browsers(request) else answer(request, exception)
+def answer_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return defaults.page_not_found(request, exception) if for_browsers(request) else answer_error(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django calls this while it handles the exception, which is how the cause is known here."""
     error = sys.exc_info()[1] or RuntimeError("no exception is being handled")
-    problem_answer = answer(request, error)
+    problem_answer = answer_error(request, error)
     return defaults.server_error(request) if for_browsers(request) else problem_answer
 
 

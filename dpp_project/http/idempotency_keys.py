@@ -16,7 +16,7 @@ DERIVED_HINT: Final = "DPP-Derived-Key-Hint"
 _FORM: Final = re.compile(r"[\x21-\x7e]{8,64}")
 
 
-def read(value: str | None) -> str:
+def read_idempotency_key(value: str | None) -> str:
     """What the header holds, or a Problem: 8 to 64 characters of visible ASCII."""
     if value is None or _FORM.fullmatch(value) is None:
         said = "send it; " if value is None else ""
@@ -32,7 +32,7 @@ def read_or_derive(headers: Mapping[str, str]) -> str | None:
     """The caller's key; None where it asks for one that is derived of what it sends."""
     asked, given = headers.get(DERIVE), headers.get(HEADER)
     if asked is None:
-        return read(given)
+        return read_idempotency_key(given)
     if asked != "1" or given is not None:
         said = "send 1, or leave it out" if asked != "1" else f"send it or {HEADER}, not both"
         raise Problem(

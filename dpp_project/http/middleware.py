@@ -53,14 +53,14 @@ class RequestMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         started = time.perf_counter()
         structlog.contextvars.clear_contextvars()
-        trace_id = tracing.from_headers(request.headers) or tracing.make()
-        tracing.bind(trace_id)
+        trace_id = tracing.from_headers(request.headers) or tracing.make_trace_id()
+        tracing.bind_trace_id(trace_id)
         opened = None
         if request.path.startswith(TRACED):
-            opened = spans.answering(trace_id, tracing.parent_span(request.headers, trace_id))
-        with spans.here(opened):
+            opened = spans.answering_span(trace_id, tracing.parent_span(request.headers, trace_id))
+        with spans.answering_span_here(opened):
             response = self._answer(request)
-        trace_id = tracing.current() or trace_id  # a submit's body may name another
+        trace_id = tracing.current_trace_id() or trace_id  # a submit's body may name another
         if isinstance(response, AnsweredLater):
             later = response
 
@@ -75,7 +75,7 @@ class RequestMiddleware:
     def _begin_later(self, trace_id: str) -> None:
         """In another thread than the view's."""
         structlog.contextvars.clear_contextvars()
-        tracing.bind(trace_id)
+        tracing.bind_trace_id(trace_id)
 
     def _finished(
         self,
@@ -88,7 +88,7 @@ class RequestMiddleware:
         opened: "Answering | None" = None,
     ) -> HttpResponseBase:
         response = _as_problem(request, response)
-        response.headers["X-Trace-Id"] = tracing.current() or trace_id
+        response.headers["X-Trace-Id"] = tracing.current_trace_id() or trace_id
         promised = getattr(request, "dpp_response_headers", {})
         if answers.tells_costs(request):
             promised = answers.COSTS_UNKNOWN | promised
@@ -123,7 +123,7 @@ class RequestMiddleware:
         if request.path.startswith(WITHOUT_ORIGIN) and request.method != "DELETE":
             return self.get_response(request)
         source = origins.CONSOLE if request.path.startswith("/admin/") else origins.API
-        with origins.use(source, request.META.get("REMOTE_ADDR", "")):
+        with origins.use_origin(source, request.META.get("REMOTE_ADDR", "")):
             return self.get_response(request)
 
     def _account(self, request: HttpRequest, response: HttpResponseBase, started: float, asked_to_wait: float) -> None:

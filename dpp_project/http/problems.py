@@ -75,7 +75,7 @@ def refused(refusal: Refusal, *, asked: str, stands_for: str, places: Mapping[st
     )
 
 
-def document(problem: Problem, *, instance: str) -> dict[str, Any]:
+def problem_document(problem: Problem, *, instance: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "type": type_uri(problem.reason),
         "title": REASONS[problem.reason].title,
@@ -83,7 +83,7 @@ def document(problem: Problem, *, instance: str) -> dict[str, Any]:
         "detail": problem.detail,
         "instance": instance,
         "reason_code": problem.reason.value,
-        "trace_id": tracing.current() or "",
+        "trace_id": tracing.current_trace_id() or "",
     }
     if problem.run_id is not None:
         body["run_id"] = problem.run_id
@@ -93,7 +93,7 @@ def document(problem: Problem, *, instance: str) -> dict[str, Any]:
 
 
 def response(request: HttpRequest, problem: Problem) -> HttpResponse:
-    body = json.dumps(document(problem, instance=request.path), ensure_ascii=False, separators=(",", ":"))
+    body = json.dumps(problem_document(problem, instance=request.path), ensure_ascii=False, separators=(",", ":"))
     return HttpResponse(
         body.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE, headers=problem.headers
     )

@@ -42,7 +42,7 @@ RETURNING id
 """
 
 
-def take(job: str, *, started_at: datetime, dry_run: bool) -> int | None:
+def take_job_lease(job: str, *, started_at: datetime, dry_run: bool) -> int | None:
     """The report row of a pass that begins, or None where the job is at work elsewhere."""
     row = (job, started_at, dry_run, socket.gethostname()[:128], os.getpid())
     with transaction.atomic(), connection.cursor() as cursor:

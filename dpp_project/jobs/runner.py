@@ -30,7 +30,7 @@ class FinishedPass:
     report: PassReport | None = None
 
 
-def run(
+def run_job_pass(
     job: Job,
     *,
     limit: int | None = None,
@@ -76,7 +76,7 @@ def run(
 
 def _begun(job: Job, started_at: datetime, *, dry_run: bool, asked_by: str | None) -> int | None:
     with transaction.atomic():
-        row = leases.take(job.name, started_at=started_at, dry_run=dry_run)
+        row = leases.take_job_lease(job.name, started_at=started_at, dry_run=dry_run)
         if row is not None and asked_by is not None and not dry_run:
             trail.record("job run", actor=asked_by, subject=f"job {job.name}", after={"report": row})
     return row

@@ -89,7 +89,7 @@ class JobScheduler(Scheduler):
 
     def _run(self, job: Job, running: Pass) -> None:
         try:
-            runner.run(job, running=running)
+            runner.run_job_pass(job, running=running)
         except Exception:  # the end of the thread would hide it
             log.exception("job runner failed", job=job.name)
         finally:

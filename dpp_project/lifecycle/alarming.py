@@ -56,7 +56,7 @@ def look_at_all() -> PassReport:
     return PassReport(seen=len(checks()), changed=begun + ended, errors=len(failed), detail=detail)
 
 
-def standing() -> list[Alarm]:
+def standing_alarms() -> list[Alarm]:
     return list(Alarm.objects.filter(ended_at__isnull=True).order_by("name", "subject"))
 
 

@@ -50,11 +50,11 @@ RETRY_FIRST_SECONDS: Final = 120
 RETRY_MAX_SECONDS: Final = 3_600
 
 
-def clearings() -> Mapping[str, DataKind]:
+def cleanup_clearings() -> Mapping[str, DataKind]:
     return {name: kind for name, kind in retention.kinds().items() if kind.clearing is not None}
 
 
-def moment(now: datetime) -> datetime:
+def cleanup_moment(now: datetime) -> datetime:
     """The earlier of the two clocks."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT least(%s::timestamptz, clock_timestamp())", [now])
@@ -98,13 +98,13 @@ class _Pass:
 
 def clean_due_data(*, now: datetime, limit: int) -> PassReport:
     """What is left of the latest due date's cleanup, if anything. Two at once share the rows."""
-    at = moment(now)
+    at = cleanup_moment(now)
     day, due_at = days.latest_due(at, ZoneInfo(settings.REPORT_TIME_ZONE))
     cleanup = _cleanup_of(day, due_at)
     if cleanup is None or cleanup.ended_at is not None or (cleanup.next_try_at or at) > at:
         return PassReport()
     running = _Pass(limit)
-    for kind in clearings().values():
+    for kind in cleanup_clearings().values():
         if not running.goes_on():
             break
         _step(running, cleanup, kind, at)
@@ -118,7 +118,7 @@ def clean_due_data(*, now: datetime, limit: int) -> PassReport:
 
 def clean_now(*, now: datetime, limit: int, only: str | None = None) -> PassReport:
     """The same without a date: what a person asks for, in whatever hour."""
-    at = moment(now)
+    at = cleanup_moment(now)
     running = _Pass(limit)
     for kind in _asked_for(only):
         with _alone(kind, running):
@@ -128,14 +128,14 @@ def clean_now(*, now: datetime, limit: int, only: str | None = None) -> PassRepo
 
 
 def preview_cleaning(*, now: datetime, limit: int, only: str | None = None) -> PassReport:
-    found = due(now=now, limit=limit, only=only)
+    found = count_due_rows(now=now, limit=limit, only=only)
     total = min(limit, sum(found.values()))
     return PassReport(seen=total, changed=total, detail={"rows": {name: rows for name, rows in found.items() if rows}})
 
 
-def due(*, now: datetime, limit: int, only: str | None = None) -> dict[str, int]:
+def count_due_rows(*, now: datetime, limit: int, only: str | None = None) -> dict[str, int]:
     """By kind, how many rows the next cleanup would delete: `limit` of each are counted at most."""
-    at = moment(now)
+    at = cleanup_moment(now)
     return {
         kind.name: clearing.count_due(kind.clearing, cutoff=retention.cutoff(kind.name, now=at), limit=limit)
         for kind in _asked_for(only)
@@ -144,7 +144,7 @@ def due(*, now: datetime, limit: int, only: str | None = None) -> dict[str, int]
 
 
 def _asked_for(only: str | None) -> list[DataKind]:
-    return [kind for name, kind in clearings().items() if only in {None, name}]
+    return [kind for name, kind in cleanup_clearings().items() if only in {None, name}]
 
 
 def _cleanup_of(day: date, due_at: datetime) -> DataCleanup | None:
@@ -160,7 +160,7 @@ def _cleanup_of(day: date, due_at: datetime) -> DataCleanup | None:
 
 def _left(cleanup: DataCleanup) -> bool:
     ended = set(cleanup.steps.filter(ended_at__isnull=False).values_list("kind", flat=True))
-    return bool(clearings().keys() - ended)
+    return bool(cleanup_clearings().keys() - ended)
 
 
 def _step(running: _Pass, cleanup: DataCleanup, kind: DataKind, at: datetime) -> None:

@@ -11,7 +11,7 @@ ROWS_MAX = 20
 
 @panel(title="Alarms", order=5, permission="lifecycle.view_alarm")
 def alarms_panel() -> Panel:
-    standing = alarming.standing()
+    standing = alarming.standing_alarms()
     return Panel(
         title="Alarms",
         description="What a person must see to; docs/operations.md says how. Each ends by itself once it is over.",

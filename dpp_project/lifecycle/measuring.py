@@ -24,7 +24,7 @@ from dpp_project.aws import clients
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
 from dpp_project.lifecycle import projecting
-from dpp_project.lifecycle.cleaning import moment, table_bytes
+from dpp_project.lifecycle.cleaning import cleanup_moment, table_bytes
 from dpp_project.lifecycle.models import DataSize, DiskUse
 from dpp_project.lifecycle.projecting import DiskOutlook
 from dpp_project.process_env import ENV
@@ -44,7 +44,7 @@ def local_date(at: datetime) -> date:
 def measure_disks(*, now: datetime, limit: int) -> PassReport:
     """Once a date is enough, and again does no harm: the last measuring of a date stands."""
     del limit
-    day = local_date(moment(now))
+    day = local_date(cleanup_moment(now))
     sizes = {kind.name: [table_bytes(kind), 0, 1] for kind in retention.kinds().values() if kind.tables}
     failed: dict[str, str] = {}
     for bucket in ("results", "archives"):

@@ -15,7 +15,7 @@ LOG_FILES_CUT = Counter("dpp_log_files_cut_total", "Rotated log files deleted be
 @metrics.collector("alarms")
 def collect_alarms() -> Iterable[Metric]:
     family = GaugeMetricFamily("dpp_alarms", "Alarms that stand.", labels=["alarm"])
-    standing = [alarm.name for alarm in alarming.standing()]
+    standing = [alarm.name for alarm in alarming.standing_alarms()]
     for name in sorted({*alarming.checks(), *standing}):
         family.add_metric([name], standing.count(name))
     return [family]

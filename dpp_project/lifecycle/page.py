@@ -28,7 +28,7 @@ long it stays and what deletes it. This page is written from what each app decla
 """
 
 
-def page() -> str:
+def lifecycle_page() -> str:
     return HEAD + "".join(f"| {' | '.join(_cells(kind))} |\n" for _, kind in sorted(retention.kinds().items()))
 
 

@@ -24,7 +24,7 @@ def main() -> int:
         from dpp_project.loops_server.host import LoopsHost
         from dpp_project.observe import spans
 
-        spans.start(part)
+        spans.start_span_export(part)
         loops = [loop for module in discovery.modules(MODULES[part]) for loop in getattr(module, "LOOPS", ())]
     return LoopsHost(loops, part=part).run()
 

@@ -91,7 +91,7 @@ class OpsCommand(BaseCommand):
 
     def _answer(self, *, as_json: bool, dry_run: bool, **options: Any) -> None:
         try:
-            with origins.use(origins.COMMAND, f"{self._name()} by {_account()}"):
+            with origins.use_origin(origins.COMMAND, f"{self._name()} by {_account()}"):
                 _refuse_what_is_no_text(options)
                 answer = self.run(dry_run=dry_run, **options)
         except CommandRefused as refused:

@@ -33,11 +33,11 @@ def run_job(name: str, *, limit: int | None, dry_run: bool) -> CommandAnswer:
         raise CommandRefused(invalid("--dry-run", f"{name} has no preview"))
     if limit is not None:
         within_limit(limit)
-    return answer_of(job, limit=limit, dry_run=dry_run)
+    return answer_of_job(job, limit=limit, dry_run=dry_run)
 
 
-def answer_of(job: Job, *, limit: int | None, dry_run: bool) -> CommandAnswer:
-    ran = runner.run(job, limit=limit, dry_run=dry_run, asked_by=actors.COMMAND)
+def answer_of_job(job: Job, *, limit: int | None, dry_run: bool) -> CommandAnswer:
+    ran = runner.run_job_pass(job, limit=limit, dry_run=dry_run, asked_by=actors.COMMAND)
     document: dict[str, Any] = {"job": job.name, "outcome": ran.outcome.value}
     report = ran.report
     if report is None:

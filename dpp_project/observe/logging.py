@@ -102,7 +102,7 @@ def describe_exception(_logger: Any, _method: str, event: EventDict) -> EventDic
 
 
 def _add_trace(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    if (trace_id := tracing.current()) is not None:
+    if (trace_id := tracing.current_trace_id()) is not None:
         event.setdefault("trace_id", trace_id)
     return event
 

@@ -106,7 +106,7 @@ class _LatestPage:
     def get(self) -> bytes:
         with self._lock:
             if time.monotonic() - self._at >= FRESH_SECONDS:
-                self._page = page()
+                self._page = render_metrics()
                 self._at = time.monotonic()
             return self._page
 
@@ -118,7 +118,7 @@ def latest_metrics() -> bytes:
     return _latest.get()
 
 
-def page() -> bytes:
+def render_metrics() -> bytes:
     """The scrape: counts of all processes, then the levels."""
     counts: CollectorRegistry = REGISTRY
     if own := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

@@ -30,17 +30,17 @@ _NOT_SAID: Final[AbstractContextManager[Callable[[int | None], None]]] = nullcon
 _maker: "SpanMaker | None" = None
 
 
-def start(service: str) -> None:
+def start_span_export(service: str) -> None:
     """Once in a process. It is called `dpp-{service}`, unless OTEL_SERVICE_NAME names it."""
     global _maker  # noqa: PLW0603  one for the process, as its logging is
     if _maker is None and (ENV.OTEL_EXPORTER_OTLP_ENDPOINT or ENV.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT):
         from dpp_project.observe.span_maker import SpanMaker  # memory and time that only those pay who asked for it
 
         _maker = SpanMaker(f"dpp-{service}")
-        atexit.register(stop)
+        atexit.register(stop_span_export)
 
 
-def stop() -> None:
+def stop_span_export() -> None:
     """Hand over what is left, as far as the collector takes it in time."""
     global _maker
     made, _maker = _maker, None
@@ -50,29 +50,29 @@ def stop() -> None:
         handing_over.join(STOP_SECONDS)
 
 
-def answering(trace_id: str, parent: int) -> "Answering | None":
+def answering_span(trace_id: str, parent: int) -> "Answering | None":
     """A request, from its first line to its answer; it has a parent where its caller named one."""
     return None if _maker is None else _maker.answering(trace_of(trace_id), parent)
 
 
-def here(opened: "Answering | None") -> AbstractContextManager[Any]:
+def answering_span_here(opened: "Answering | None") -> AbstractContextManager[Any]:
     """What this thread does for the request is part of it."""
     return _NOTHING if opened is None else opened.here()
 
 
-def within(name: str) -> AbstractContextManager[Any]:
+def within_span(name: str) -> AbstractContextManager[Any]:
     """A part of what this thread is at; nothing where that is not traced."""
     return _NOTHING if _maker is None else _maker.within(name)
 
 
-def sending(run_id: UUID, trace_id: str | None) -> AbstractContextManager[Any]:
+def sending_span(run_id: UUID, trace_id: str | None) -> AbstractContextManager[Any]:
     """A run's first message into the queue."""
     if _maker is None:
         return _NOTHING
     return _maker.sending(str(run_id), trace_of(trace_id), span=sending_span_of(run_id))
 
 
-def working(run_id: UUID, trace_id: str | None, *, tenant_id: str, pack: str) -> AbstractContextManager[Any]:
+def working_span(run_id: UUID, trace_id: str | None, *, tenant_id: str, pack: str) -> AbstractContextManager[Any]:
     """A worker's part of a run."""
     if _maker is None:
         return _NOTHING
@@ -81,7 +81,7 @@ def working(run_id: UUID, trace_id: str | None, *, tenant_id: str, pack: str) ->
     )
 
 
-def finishing(run_id: UUID, trace_id: str | None, *, tenant_id: str, actor: str) -> AbstractContextManager[Any]:
+def finishing_span(run_id: UUID, trace_id: str | None, *, tenant_id: str, actor: str) -> AbstractContextManager[Any]:
     """The end of a run: its money moves and it is committed. Of who ends it only what she is: an operator, the owner,
     the worker, a loop of recovery.
     """
@@ -96,6 +96,6 @@ def finishing(run_id: UUID, trace_id: str | None, *, tenant_id: str, actor: str)
     )
 
 
-def telling(payload: str, *, tenant_id: str) -> AbstractContextManager[Callable[[int | None], None]]:
+def telling_span(payload: str, *, tenant_id: str) -> AbstractContextManager[Callable[[int | None], None]]:
     """An attempt to deliver this payload, in the trace of its run where it is of one. The answer's status is said."""
     return _NOT_SAID if _maker is None else _maker.telling(payload, tenant_id=tenant_id)

@@ -12,11 +12,11 @@ _TRACEPARENT = re.compile(r"^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-(?!0{16})([0-9a-f]
 _current: ContextVar[str | None] = ContextVar("dpp_trace_id", default=None)
 
 
-def make() -> str:
+def make_trace_id() -> str:
     return f"t_{uuid.uuid4().hex}"
 
 
-def sanitise(raw: str | None) -> str | None:
+def sanitise_trace_id(raw: str | None) -> str | None:
     """What may be kept of a caller's trace id: safe characters, bounded length; None if nothing is left."""
     if not raw:
         return None
@@ -25,7 +25,7 @@ def sanitise(raw: str | None) -> str | None:
 
 def from_headers(headers: Mapping[str, str]) -> str | None:
     """`X-Trace-Id` first, then the trace id inside a valid W3C `traceparent`."""
-    if (own := sanitise(headers.get("X-Trace-Id"))) is not None:
+    if (own := sanitise_trace_id(headers.get("X-Trace-Id"))) is not None:
         return own
     parent = _traceparent(headers)
     return None if parent is None else parent[1]
@@ -42,9 +42,9 @@ def _traceparent(headers: Mapping[str, str]) -> re.Match[str] | None:
     return None if parent is None or parent[1] == "0" * 32 else parent
 
 
-def bind(trace_id: str | None) -> None:
+def bind_trace_id(trace_id: str | None) -> None:
     _current.set(trace_id)
 
 
-def current() -> str | None:
+def current_trace_id() -> str | None:
     return _current.get()

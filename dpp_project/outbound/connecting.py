@@ -49,7 +49,7 @@ async def connect(url: str, *, rules: Rules, network: Network, seconds: float, c
         raise Refused(Failure.TIMEOUT) from None
 
 
-async def check(url: str, *, rules: Rules, network: Network, seconds: float, caller: str = "") -> None:
+async def check_connecting(url: str, *, rules: Rules, network: Network, seconds: float, caller: str = "") -> None:
     """Whether `connect` would dial it now, or Refused. Nothing is dialled; next time its name may lead elsewhere."""
     try:
         async with asyncio.timeout(seconds):

@@ -35,7 +35,7 @@ class OutboundAnswer:
     content: bytes
 
 
-async def exchange(
+async def exchange_outbound(
     request: OutboundRequest,
     *,
     rules: Rules,

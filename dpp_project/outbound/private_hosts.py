@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 
-def read(text: str | None) -> Mapping[str, tuple[str, int]]:
+def read_private_hosts(text: str | None) -> Mapping[str, tuple[str, int]]:
     """`name=address:port, …`; ValueError names the entry that is not."""
     hosts = {}
     for entry in filter(None, map(str.strip, (text or "").split(","))):

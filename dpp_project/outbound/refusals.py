@@ -44,7 +44,7 @@ class Refused(Exception):  # noqa: N818  an outcome of one address
         """Where it was met, when a redirect led there."""
 
 
-def read(reason: str) -> Failure | Blocked:
+def read_outbound_refusal(reason: str) -> Failure | Blocked:
     """The reason of this name. ValueError for another word."""
     try:
         return Blocked(reason)

@@ -103,8 +103,8 @@ class EventConsumer:
                 if self._see_to(message):
                     finished.append(message.receipt)
         finally:
-            receipt_handles.delete(self._url, finished)
-            receipt_handles.release(self._url, [message.receipt for message in waiting])
+            receipt_handles.delete_receipts(self._url, finished)
+            receipt_handles.release_receipts(self._url, [message.receipt for message in waiting])
         return count
 
     def _received(self) -> "list[Received]":
@@ -156,7 +156,7 @@ class EventConsumer:
             return True
         metrics.DELIVERED.labels(outcome="early").inc()
         seconds = min(math.ceil(standing.seconds_left) + 1, VISIBILITY_SECONDS_MAX)
-        receipt_handles.keep(self._url, [message.receipt], seconds=seconds)
+        receipt_handles.keep_receipts(self._url, [message.receipt], seconds=seconds)
         return False
 
     def _handle(self, message: Received, row: OutboxMessage, *, token: UUID, retries: int) -> bool:
@@ -201,7 +201,7 @@ class EventConsumer:
         connection.close()
         ledger.hand_back(row.outbox_id, token=token)
         metrics.DELIVERED.labels(outcome="handed back").inc()
-        receipt_handles.keep(self._url, [message.receipt], seconds=1)
+        receipt_handles.keep_receipts(self._url, [message.receipt], seconds=1)
         return False
 
     def _failed(self, message: Received, row: OutboxMessage, *, token: UUID, retries: int, error: str) -> bool:
@@ -216,10 +216,10 @@ class EventConsumer:
             raise LeaseLost
         metrics.DELIVERED.labels(outcome="failed").inc()
         try:
-            self._sender().send(messages.of(row, delay_seconds=retry.delay_seconds))
+            self._sender().send(messages.queue_message_of(row, delay_seconds=retry.delay_seconds))
         except SendFailed as away:
             log.warning("a retry waits in its old message", outbox_id=str(row.outbox_id), exc_info=away)
-            receipt_handles.keep(self._url, [message.receipt], seconds=retry.delay_seconds + 1)
+            receipt_handles.keep_receipts(self._url, [message.receipt], seconds=retry.delay_seconds + 1)
             return False
         return True
 

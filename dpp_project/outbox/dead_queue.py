@@ -39,7 +39,7 @@ def drain(url: str, *, limit: int) -> tuple[int, int]:
             break
         for message in found:
             ended += _see_to(messages.received(message))
-        receipt_handles.delete(url, [message["ReceiptHandle"] for message in found])
+        receipt_handles.delete_receipts(url, [message["ReceiptHandle"] for message in found])
         seen += len(found)
     return seen, ended
 

@@ -69,7 +69,7 @@ class EventLeaseKeeper:
         kept = self._kept
         if kept is None or time.monotonic() >= kept.until or not ledger.renew(kept.outbox_id, token=kept.token):
             return False
-        receipt_handles.keep(self._url, [kept.receipt], seconds=ledger.LEASE_SECONDS)
+        receipt_handles.keep_receipts(self._url, [kept.receipt], seconds=ledger.LEASE_SECONDS)
         return True
 
     def _renew_on(self, over: threading.Event, stop: threading.Event) -> None:

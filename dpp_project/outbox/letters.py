@@ -50,7 +50,7 @@ def give_up(message: Received, *, reason: str, detail: str, token: UUID | None) 
 
 def unsendable(event: OutboxMessage, *, token: UUID, detail: str) -> None:
     """In the transaction that makes it DEAD. Its claim tells it from an earlier letter of the same event."""
-    message = messages.of(event)
+    message = messages.queue_message_of(event)
     _store(
         EventDeadLetter(
             letter_key=f"{event.outbox_id}/{token}",

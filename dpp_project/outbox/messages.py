@@ -53,7 +53,7 @@ class Received:
             return None
 
 
-def of(row: OutboxMessage, *, delay_seconds: int = 0) -> QueueMessage:
+def queue_message_of(row: OutboxMessage, *, delay_seconds: int = 0) -> QueueMessage:
     return QueueMessage(
         json.dumps(row.payload, separators=(",", ":")),
         group=row.tenant_id,

@@ -163,7 +163,7 @@ class Publisher:
 
     def _send_some(self, claim: PublisherClaim, some: Sequence[OutboxMessage]) -> None:
         try:
-            failed = self._sender().send_batch([messages.of(row) for row in some])
+            failed = self._sender().send_batch([messages.queue_message_of(row) for row in some])
         except ContentRefused as error:
             if len(some) == 1:
                 claim.failed.append((some[0], error))

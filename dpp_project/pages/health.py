@@ -81,10 +81,10 @@ def _migrations() -> None:
 def _ledger() -> None:
     """A Postgres that went back in time answers with customers' past: no replica may be sent requests."""
     try:
-        scripts.shared().gate.renewed()
+        scripts.shared_scripts().gate.renewed()
     except GateClosed as closed:
         if closed.ledger_is_behind:
-            evidence.require_commits(scripts.shared().client)
+            evidence.require_commits(scripts.shared_scripts().client)
     except redis.RedisError:
         return  # said by its own probe
 
@@ -167,7 +167,7 @@ class _Latest:
 _latest = _Latest()
 
 
-def latest() -> dict[str, ProbeResult]:
+def latest_probes() -> dict[str, ProbeResult]:
     return _latest.get()
 
 
@@ -195,7 +195,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    dependencies = latest()
+    dependencies = latest_probes()
     missing = {name: list(pack.missing()) for name, pack in registry.packs().items() if pack.missing()}
     down = names_down(dependencies)
     found = {

@@ -33,7 +33,7 @@ def address_failed_too_often() -> bool:
 
 def network() -> str:
     """The address, or the /64 of an IPv6 one, which one customer of a provider has as a whole."""
-    place = origins.current().place
+    place = origins.current_origin().place
     try:
         address = ipaddress.ip_address(place)
     except ValueError:

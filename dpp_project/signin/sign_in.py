@@ -45,7 +45,7 @@ def sign_in(*, name: str, password: str, code: str, device: str | None) -> User 
     shown = "".join(letter if letter.isprintable() else "?" for letter in name[:NAME_LENGTH_MAX])
     if _throttled(shown, device):
         SIGN_INS.labels(SignInRefused.THROTTLED.value).inc()
-        log.warning("sign-in throttled", name=shown, place=origins.current().place)
+        log.warning("sign-in throttled", name=shown, place=origins.current_origin().place)
         return SignInRefused.THROTTLED
     user = authenticate(None, username=name, password=password)
     if not isinstance(user, User) or not user.is_staff or not _second_factor_holds(user, code):

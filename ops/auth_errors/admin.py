@@ -206,7 +206,7 @@ class ClusterAdmin(DecidedAdmin):
 
     def decide(self, request: HttpRequest, object_id: str, decision: DecisionType) -> HttpResponse:
         cluster: Cluster = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             cluster,
@@ -232,7 +232,7 @@ class ClusterAdmin(DecidedAdmin):
     @action(description="Merge", icon="merge", permissions=["manage"])  # type: ignore[untyped-decorator]
     def merge(self, request: HttpRequest, object_id: str) -> HttpResponse:
         cluster: Cluster = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             cluster,
@@ -243,7 +243,9 @@ class ClusterAdmin(DecidedAdmin):
             act=lambda form: self.done(
                 request,
                 cluster,
-                clusters.merge(source_id=cluster.pk, into_id=form.cleaned_data["into"], by=actors.person(request.user)),
+                clusters.merge_clusters(
+                    source_id=cluster.pk, into_id=form.cleaned_data["into"], by=actors.person(request.user)
+                ),
                 "Merged.",
             ),
         )
@@ -251,7 +253,7 @@ class ClusterAdmin(DecidedAdmin):
     @action(description="Unmerge", icon="call_split", permissions=["manage"])  # type: ignore[untyped-decorator]
     def unmerge(self, request: HttpRequest, object_id: str) -> HttpResponse:
         cluster: Cluster = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             cluster,
@@ -262,7 +264,7 @@ class ClusterAdmin(DecidedAdmin):
             act=lambda _form: self.done(
                 request,
                 cluster,
-                clusters.unmerge(cluster_id=cluster.pk, by=actors.person(request.user)),
+                clusters.unmerge_cluster(cluster_id=cluster.pk, by=actors.person(request.user)),
                 "Unmerged.",
             ),
         )
@@ -319,7 +321,7 @@ class AuthErrorAdmin(DecidedAdmin):
 
     def decide(self, request: HttpRequest, object_id: str, decision: DecisionType) -> HttpResponse:
         error: AuthError = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             error,
@@ -330,7 +332,7 @@ class AuthErrorAdmin(DecidedAdmin):
             act=lambda form: self.done(
                 request,
                 error,
-                deciding.decide(
+                deciding.decide_auth_error(
                     auth_error_id=error.pk,
                     decision=decision,
                     by=actors.person(request.user),
@@ -369,7 +371,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable 
     def clean(self) -> dict[str, Any]:
         found: dict[str, Any] = super().clean() or {}
         if {"name", "decision"} <= found.keys():
-            fault = rules.fault_of(**self.asked())
+            fault = rules.fault_of_decision_rule(**self.asked())
             if fault is not None:
                 self.add_error(fault.field if fault.field in self.fields else None, fault.detail)
         return found
@@ -397,7 +399,7 @@ class DecisionRuleAdmin(ActedUpon, WrittenOnceAdmin):
         return [one for one in super().get_actions_detail(request, object_id) if is_active or one.path != "end"]
 
     def save_model(self, request: HttpRequest, obj: DecisionRule, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
-        added = rules.add(**form.asked(), by=actors.person(request.user))
+        added = rules.add_decision_rule(**form.asked(), by=actors.person(request.user))
         if isinstance(added, Refusal):
             raise ValueError(added.detail)  # noqa: TRY004  no matter of types
         obj.pk = added.pk
@@ -405,7 +407,7 @@ class DecisionRuleAdmin(ActedUpon, WrittenOnceAdmin):
     @action(description="End", icon="block", permissions=["manage"])  # type: ignore[untyped-decorator]
     def end(self, request: HttpRequest, object_id: str) -> HttpResponse:
         rule = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             rule,
@@ -414,7 +416,7 @@ class DecisionRuleAdmin(ActedUpon, WrittenOnceAdmin):
             submit="End",
             form_class=forms.Form,
             act=lambda _form: self.done(
-                request, rule, rules.end(rule_id=rule.pk, by=actors.person(request.user)), "Ended."
+                request, rule, rules.end_decision_rule(rule_id=rule.pk, by=actors.person(request.user)), "Ended."
             ),
         )
 

@@ -22,8 +22,8 @@ TOP_FRAME_LENGTH_MAX = 300
 
 def analyze(error: AuthError) -> None:
     """Of an error that is ANALYSIS_REQUESTED and whose row the caller has locked."""
-    grouping = versions.grouped(error.frames, clusters.is_known)
-    joined = clusters.join(error, own=grouping.own, follows=grouping.follows, top_frame=top_frame(error.frames))
+    grouping = versions.grouped(error.frames, clusters.is_known_cluster)
+    joined = clusters.join_cluster(error, own=grouping.own, follows=grouping.follows, top_frame=top_frame(error.frames))
     completed = transitions.complete_analysis(
         auth_error_id=error.pk,
         cluster_id=joined.cluster_id,
@@ -39,7 +39,7 @@ def analyze(error: AuthError) -> None:
 
 
 def _decide(error: AuthError, root_id: uuid.UUID) -> None:
-    rule = rules.matching(error, root_id=root_id)
+    rule = rules.matching_decision_rule(error, root_id=root_id)
     if rule is not None:
         deciding.decide_by_rule(error, rule)
         return

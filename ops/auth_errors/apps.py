@@ -12,4 +12,4 @@ class AuthErrorsConfig(AppConfig):
         import_module("ops.auth_errors.checks")
         if apps.is_installed("rest_framework"):  # where requests are authenticated
             platform_reports = import_module("ops.auth_errors.platform_reports")
-            import_module("tenants.authentication").failures.register(platform_reports.take)
+            import_module("tenants.authentication").failures.register(platform_reports.take_platform_reports)

@@ -89,7 +89,7 @@ def _open(*, cluster_id: uuid.UUID, decision: DecisionType, by: str, reason: str
             after_error_id=NOTHING_BEFORE,
         )
         if decision is DecisionType.RESOLVE:
-            clusters.resolve(cluster_id)
+            clusters.mark_cluster_resolved(cluster_id)
         trail.record(
             "cluster decided",
             actor=by,
@@ -164,7 +164,7 @@ def _decide_all(decision: ClusterDecision, ids: Sequence[uuid.UUID]) -> int:
         for error in errors:
             deciding.apply(error, kind, by=decision.by, reason=decision.reason, of_cluster=decision)
         return len(errors)
-    moved = transitions.decide_some(auth_error_ids=[error.pk for error in errors], decision=kind)
+    moved = transitions.mark_auth_errors_decided(auth_error_ids=[error.pk for error in errors], decision=kind)
     ErrorDecision.objects.bulk_create(
         ErrorDecision(auth_error=error, decision=kind, by=decision.by, reason=decision.reason, of_cluster=decision)
         for error in errors

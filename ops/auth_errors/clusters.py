@@ -83,11 +83,11 @@ class Joined:
     has_regressed: bool
 
 
-def is_known(hashed: VersionedHash) -> bool:
+def is_known_cluster(hashed: VersionedHash) -> bool:
     return Cluster.objects.filter(hash_version=hashed.version, stack_hash=hashed.stack_hash).exists()
 
 
-def join(error: AuthError, *, own: VersionedHash, follows: VersionedHash | None, top_frame: str) -> Joined:
+def join_cluster(error: AuthError, *, own: VersionedHash, follows: VersionedHash | None, top_frame: str) -> Joined:
     """In the transaction of its analysis: the error is a member of its cluster, and counted there once."""
     cluster_id, is_new = _upsert(error, own=own, top_frame=top_frame)
     with connection.cursor() as cursor:
@@ -153,12 +153,12 @@ def tree_of(cluster_id: uuid.UUID) -> list[uuid.UUID]:
     return trees_of([cluster_id])[cluster_id]
 
 
-def resolve(cluster_id: uuid.UUID) -> None:
+def mark_cluster_resolved(cluster_id: uuid.UUID) -> None:
     """In the transaction of the decision."""
     Cluster.objects.filter(pk=cluster_id).update(status=ClusterStatus.RESOLVED, resolved_at=Now(), regressed_at=None)
 
 
-def merge(*, source_id: uuid.UUID, into_id: uuid.UUID, by: str) -> ClusterAlias | Refusal:
+def merge_clusters(*, source_id: uuid.UUID, into_id: uuid.UUID, by: str) -> ClusterAlias | Refusal:
     """`source` counts as `into` from now on. The same again is answered with the alias that stands."""
     with transaction.atomic():
         advisory_lock.lock_until_commit(_MERGES)
@@ -183,7 +183,7 @@ def merge(*, source_id: uuid.UUID, into_id: uuid.UUID, by: str) -> ClusterAlias 
     return ClusterAlias.objects.get(pk=alias.pk)
 
 
-def unmerge(*, cluster_id: uuid.UUID, by: str) -> ClusterAlias | Refusal:
+def unmerge_cluster(*, cluster_id: uuid.UUID, by: str) -> ClusterAlias | Refusal:
     """It stands for itself again, with every member of its own, those of the meantime too."""
     with transaction.atomic():
         advisory_lock.lock_until_commit(_MERGES)

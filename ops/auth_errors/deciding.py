@@ -37,7 +37,9 @@ class Decided:
     """False: it stood before."""
 
 
-def decide(*, auth_error_id: uuid.UUID, decision: DecisionType, by: str, reason: str = "") -> Decided | Refusal:
+def decide_auth_error(
+    *, auth_error_id: uuid.UUID, decision: DecisionType, by: str, reason: str = ""
+) -> Decided | Refusal:
     """An operator's decision, entered into the audit trail."""
     if (fault := reason_fault(reason)) is not None:
         return fault
@@ -92,7 +94,7 @@ def apply(
     """In the caller's transaction, which holds the row's lock and has asked `refusal_of`."""
     if decision is DecisionType.RETRY:
         retries.send_again(error, now=clock.now())
-    elif transitions.decide(auth_error_id=error.pk, decision=decision) is transitions.StepOutcome.LOST:
+    elif transitions.mark_auth_error_decided(auth_error_id=error.pk, decision=decision) is transitions.StepOutcome.LOST:
         raise RuntimeError("an auth error was moved under its lock")
     ErrorDecision.objects.create(
         auth_error=error, decision=decision, by=by, reason=reason, rule=rule, of_cluster=of_cluster

@@ -7,7 +7,7 @@ from tenants.failures import AuthFailure
 from tenants.scopes import OPERATOR_TENANT_ID
 
 
-def take(failures: Sequence[AuthFailure]) -> None:
+def take_platform_reports(failures: Sequence[AuthFailure]) -> None:
     """What was recorded before one that fails is found again by its id, when all of them are handed over again."""
     for failure in failures:
         report = recording.cleaned(

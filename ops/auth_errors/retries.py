@@ -24,7 +24,7 @@ def send_again(error: AuthError, *, now: datetime) -> None:
     if step is None:
         raise ValueError("it was retried as often as it may be")
     due = now + timedelta(seconds=step.delay_seconds)
-    moved = transitions.retry(auth_error_id=error.pk, retry_count=step.count, next_retry_at=due)
+    moved = transitions.mark_auth_error_retried(auth_error_id=error.pk, retry_count=step.count, next_retry_at=due)
     if moved is transitions.StepOutcome.LOST:
         raise RuntimeError("an auth error was moved under its lock")
     event = OutboxMessage.objects.filter(idempotency_key=event_types.ANALYSIS_REQUESTED.key(error.pk)).first()

@@ -24,11 +24,11 @@ RULES_MAX: Final = 200
 CONDITION_LENGTH_MAX: Final = 300
 
 
-def matching(error: AuthError, *, root_id: uuid.UUID) -> DecisionRule | None:
-    return next((one for one in active() if _matches(one, error, root_id)), None)
+def matching_decision_rule(error: AuthError, *, root_id: uuid.UUID) -> DecisionRule | None:
+    return next((one for one in active_decision_rules() if _matches(one, error, root_id)), None)
 
 
-def active() -> Sequence[DecisionRule]:
+def active_decision_rules() -> Sequence[DecisionRule]:
     return list(DecisionRule.objects.filter(ended_at__isnull=True).order_by("pk")[:RULES_MAX])
 
 
@@ -48,7 +48,7 @@ def path_of(error: AuthError) -> str:
         return ""
 
 
-def add(
+def add_decision_rule(
     *,
     name: str,
     decision: DecisionType,
@@ -57,7 +57,7 @@ def add(
     path_prefix: str,
     by: str,
 ) -> DecisionRule | Refusal:
-    fault = fault_of(
+    fault = fault_of_decision_rule(
         name=name, decision=decision, cluster_id=cluster_id, exception_class=exception_class, path_prefix=path_prefix
     )
     if fault is not None:
@@ -82,7 +82,7 @@ def add(
     return DecisionRule.objects.get(pk=rule.pk)
 
 
-def fault_of(
+def fault_of_decision_rule(
     *, name: str, decision: DecisionType, cluster_id: uuid.UUID | None, exception_class: str, path_prefix: str
 ) -> Refusal | None:
     """What is wrong with a rule that is asked for, if anything; forms ask before they add one."""
@@ -109,7 +109,7 @@ def _condition_fault(cluster_id: uuid.UUID | None, *, exception_class: str, path
     return None
 
 
-def end(*, rule_id: int, by: str) -> DecisionRule | Refusal:
+def end_decision_rule(*, rule_id: int, by: str) -> DecisionRule | Refusal:
     """It decides nothing more; what it decided stands. Ended before: as it stands."""
     with transaction.atomic():
         rule = DecisionRule.objects.select_for_update().filter(pk=rule_id).first()

@@ -1,10 +1,10 @@
 """The only writer of an auth error's status: one function for each edge, each one conditional UPDATE.
 
-    request_analysis    NEW or RETRY -> ANALYSIS_REQUESTED
-    complete_analysis   ANALYSIS_REQUESTED -> ANALYSIS_COMPLETED, with hash and cluster
-    decide              ANALYSIS_COMPLETED -> PROCESSED, FAILED, RESOLVED or IGNORED
-    retry               ANALYSIS_COMPLETED -> RETRY, with its count and its time
-    decide_some         ANALYSIS_COMPLETED -> the same, for many at once
+    request_analysis          NEW or RETRY -> ANALYSIS_REQUESTED
+    complete_analysis         ANALYSIS_REQUESTED -> ANALYSIS_COMPLETED, with hash and cluster
+    mark_auth_error_decided   ANALYSIS_COMPLETED -> PROCESSED, FAILED, RESOLVED or IGNORED
+    mark_auth_error_retried   ANALYSIS_COMPLETED -> RETRY, with its count and its time
+    mark_auth_errors_decided  ANALYSIS_COMPLETED -> the same, for many at once
 
 A call that finds another status has changed nothing. What must be true with an edge (an event, a member, a decision) is
 written by the caller in the same transaction, and only where the edge was won. The trigger `auth_error_step_is_legal`
@@ -55,7 +55,7 @@ def complete_analysis(
     )
 
 
-def decide(*, auth_error_id: uuid.UUID, decision: DecisionType) -> StepOutcome:
+def mark_auth_error_decided(*, auth_error_id: uuid.UUID, decision: DecisionType) -> StepOutcome:
     if decision is DecisionType.RETRY:
         raise ValueError("a retry has a time: retry()")
     return _won(
@@ -65,7 +65,7 @@ def decide(*, auth_error_id: uuid.UUID, decision: DecisionType) -> StepOutcome:
     )
 
 
-def decide_some(*, auth_error_ids: Collection[uuid.UUID], decision: DecisionType) -> int:
+def mark_auth_errors_decided(*, auth_error_ids: Collection[uuid.UUID], decision: DecisionType) -> int:
     """How many were still waiting. The caller holds their rows' locks, so that it knows which."""
     if decision is DecisionType.RETRY:
         raise ValueError("a retry has a time: retry()")
@@ -74,7 +74,7 @@ def decide_some(*, auth_error_ids: Collection[uuid.UUID], decision: DecisionType
     )
 
 
-def retry(*, auth_error_id: uuid.UUID, retry_count: int, next_retry_at: datetime) -> StepOutcome:
+def mark_auth_error_retried(*, auth_error_id: uuid.UUID, retry_count: int, next_retry_at: datetime) -> StepOutcome:
     """`retry_count` is that of this retry: the row must stand at the one before."""
     return _won(
         AuthError.objects.filter(

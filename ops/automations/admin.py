@@ -85,7 +85,7 @@ class RuleDocumentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscr
         found: dict[str, Any] = super().clean() or {}
         if "rule" in found:
             try:
-                fault = rules.fault_of(self.asked())
+                fault = rules.fault_of_automation_rule(self.asked())
             except ValidationError as error:
                 first = error.errors(include_input=False, include_url=False)[0]
                 self.add_error("rule", f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}")
@@ -124,7 +124,7 @@ class ActedAdmin(ActedUpon, WrittenOnceAdmin):
     def confirmed(
         self, request: HttpRequest, subject: Any, *, title: str, text: str, act: Callable[[], object]
     ) -> HttpResponse:
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             subject,
@@ -188,17 +188,17 @@ class AutomationRuleAdmin(ActedAdmin):
         """
         del change
         asked, actor = form.asked(), actors.person(request.user)
-        made = rules.create(asked=asked.model_copy(update={"enabled": False}), actor=actor)
+        made = rules.create_rule(asked=asked.model_copy(update={"enabled": False}), actor=actor)
         if isinstance(made, Refusal):
             raise ValueError(made.detail)  # noqa: TRY004  no matter of types
         if asked.enabled:
-            transaction.on_commit(lambda: rules.enable(rule_id=made.pk, enabled=True, actor=actor))
+            transaction.on_commit(lambda: rules.enable_rule(rule_id=made.pk, enabled=True, actor=actor))
         obj.pk, obj.name = made.pk, made.name
 
     @action(description="Try an event", icon="science", permissions=["manage"])  # type: ignore[untyped-decorator]
     def try_it(self, request: HttpRequest, object_id: str) -> HttpResponse:
         rule: AutomationRule = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             rule,
@@ -217,7 +217,7 @@ class AutomationRuleAdmin(ActedAdmin):
     @action(description="Change", icon="edit", permissions=["manage"])  # type: ignore[untyped-decorator]
     def change_it(self, request: HttpRequest, object_id: str) -> HttpResponse:
         rule: AutomationRule = self.found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             rule,
@@ -228,7 +228,9 @@ class AutomationRuleAdmin(ActedAdmin):
             act=lambda form: self.done(
                 request,
                 rule,
-                rules.change(rule_id=rule.pk, asked=form.cleaned_data["change"], actor=actors.person(request.user)),
+                rules.change_rule(
+                    rule_id=rule.pk, asked=form.cleaned_data["change"], actor=actors.person(request.user)
+                ),
                 "Changed.",
             ),
         )
@@ -248,7 +250,7 @@ class AutomationRuleAdmin(ActedAdmin):
             rule,
             title="Enable" if enabled else "Disable",
             text="It matches events again." if enabled else "It matches nothing; its tasks go on.",
-            act=lambda: rules.enable(rule_id=rule.pk, enabled=enabled, actor=actor),
+            act=lambda: rules.enable_rule(rule_id=rule.pk, enabled=enabled, actor=actor),
         )
 
     @action(description="End", icon="block", permissions=["manage"])  # type: ignore[untyped-decorator]
@@ -259,7 +261,7 @@ class AutomationRuleAdmin(ActedAdmin):
             rule,
             title="End",
             text="For good: its key is revoked, and what waits of it ends unbought.",
-            act=lambda: rules.end(rule_id=rule.pk, actor=actor),
+            act=lambda: rules.end_automation_rule(rule_id=rule.pk, actor=actor),
         )
 
 
@@ -434,12 +436,12 @@ class AutomationSourceAdmin(ActedAdmin):
     @action(description="Pause", icon="pause", permissions=["manage"])  # type: ignore[untyped-decorator]
     def pause(self, request: HttpRequest, object_id: str) -> HttpResponse:
         text = "It is not looked at, and its hook refuses what is sent to it."
-        return self._acted(request, object_id, title="Pause", text=text, act=acts.pause)
+        return self._acted(request, object_id, title="Pause", text=text, act=acts.pause_source)
 
     @action(description="Resume", icon="play_arrow", permissions=["manage"])  # type: ignore[untyped-decorator]
     def resume(self, request: HttpRequest, object_id: str) -> HttpResponse:
         text = "It is looked at again; what happened meanwhile is found, as far as its service tells."
-        return self._acted(request, object_id, title="Resume", text=text, act=acts.resume)
+        return self._acted(request, object_id, title="Resume", text=text, act=acts.resume_source)
 
     @action(description="Look now", icon="search", permissions=["manage"])  # type: ignore[untyped-decorator]
     def look_now(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -10,4 +10,4 @@ class AutomationsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("ops.automations.checks")
-        import_module("ops.automations.tasks.deleting").register()
+        import_module("ops.automations.tasks.deleting").register_task_copies()

@@ -9,7 +9,7 @@ import ssl
 from dataclasses import dataclass
 
 from dpp_project.outbound.connecting import Rules
-from dpp_project.outbound.exchanging import OutboundAnswer, OutboundRequest, exchange
+from dpp_project.outbound.exchanging import OutboundAnswer, OutboundRequest, exchange_outbound
 from dpp_project.outbound.network import Internet, Network
 from tenants.webhooks import reach
 
@@ -28,5 +28,7 @@ class Outside:
 
     def ask(self, request: OutboundRequest, *, seconds: float, caller: str) -> OutboundAnswer:
         """The answer, whole and in time. Raises refusals.Refused. For a thread that runs no event loop."""
-        asked = exchange(request, rules=self.rules, network=self.network, tls=self.tls, seconds=seconds, caller=caller)
+        asked = exchange_outbound(
+            request, rules=self.rules, network=self.network, tls=self.tls, seconds=seconds, caller=caller
+        )
         return asyncio.run(asked)

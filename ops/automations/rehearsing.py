@@ -42,7 +42,7 @@ def try_event(*, source: AutomationSource, payload: Mapping[str, Any]) -> list[R
 
 
 def try_rule(rule: AutomationRule, payload: Mapping[str, Any], *, is_first: bool = True) -> RuleTrial:
-    said = filtering.answer_of(rule.filter, payload)
+    said = filtering.answer_of_filter(rule.filter, payload)
     ceiling = format_usd(rule.max_cost_usd_micros)
     if said is not True:
         words = "false" if said is False else str(said)
@@ -76,7 +76,7 @@ def _priced(rule: AutomationRule, inputs: Any) -> tuple[str, str] | Refusal:
         rule.pack_type, inputs, max_cost_micros=rule.max_cost_usd_micros, timebox_sec=rule.timebox_sec
     )
     try:
-        body = request_body.read(asked)
+        body = request_body.read_run_request(asked)
         request_hash.payload_of(body)
     except Problem as problem:
         return submitting.refusal_of(problem)

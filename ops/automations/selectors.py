@@ -18,16 +18,16 @@ class AutomationPage:
     next: uuid.UUID | None
 
 
-def rules() -> QuerySet[AutomationRule]:
+def list_automation_rules() -> QuerySet[AutomationRule]:
     """In the order in which they are asked; ended ones are not shown."""
     return AutomationRule.objects.select_related("source").filter(ended_at__isnull=True)
 
 
-def events(**wanted: Any) -> QuerySet[AutomationEvent]:
+def list_automation_events(**wanted: Any) -> QuerySet[AutomationEvent]:
     return _narrowed(AutomationEvent.objects.select_related("source", "rule"), wanted).order_by("-event_pk")
 
 
-def tasks(**wanted: Any) -> QuerySet[AutomationTask]:
+def list_automation_tasks(**wanted: Any) -> QuerySet[AutomationTask]:
     return _narrowed(AutomationTask.objects.select_related("rule"), wanted).order_by("-task_id")
 
 
@@ -40,11 +40,11 @@ def task_of(reference: str) -> AutomationTask | None:
         return rows.filter(number=reference).first()
 
 
-def messages(**wanted: Any) -> QuerySet[AutomationMessage]:
+def list_automation_messages(**wanted: Any) -> QuerySet[AutomationMessage]:
     return _narrowed(AutomationMessage.objects.select_related("task", "rule"), wanted).order_by("-message_id")
 
 
-def page(rows: QuerySet[Any], *, below: uuid.UUID | None, limit: int) -> AutomationPage:
+def page_of_automation_rows(rows: QuerySet[Any], *, below: uuid.UUID | None, limit: int) -> AutomationPage:
     """One more is read than shown, to know whether there is a next page."""
     found = list((rows if below is None else rows.filter(pk__lt=below))[: limit + 1])
     return AutomationPage(found[:limit], found[limit - 1].pk if len(found) > limit else None)

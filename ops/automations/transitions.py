@@ -1,18 +1,18 @@
 """The only writer of what becomes of events, tasks and attempts: one function an edge, each a compare-and-set.
 
-    dispatch          event PENDING -> DISPATCHED
-    hold_event        event PENDING, to be looked at later
-    complete_event    event PENDING or DISPATCHED -> COMPLETED; its seen row keeps the outcome
-    start             task PENDING -> IN_PROGRESS, with its first attempt
-    try_again         task IN_PROGRESS, with its next attempt
-    hold_task         task PENDING, to be looked at later
-    complete_task     task PENDING or IN_PROGRESS -> COMPLETED
-    lease_attempt     attempt OPEN: one process submits it
-    put_off_attempt   attempt OPEN, to be submitted later under the same key
-    put_off_end       attempt RUNNING, whose run's end is to be noted later
-    accept            attempt OPEN -> RUNNING: its run stands
-    refuse            attempt OPEN -> REFUSED: no run ever stood
-    end_attempt       attempt RUNNING -> SUCCEEDED or FAILED, with its charge
+    mark_event_dispatched  event PENDING -> DISPATCHED
+    hold_event             event PENDING, to be looked at later
+    complete_event         event PENDING or DISPATCHED -> COMPLETED; its seen row keeps the outcome
+    start_task             task PENDING -> IN_PROGRESS, with its first attempt
+    try_again              task IN_PROGRESS, with its next attempt
+    hold_task              task PENDING, to be looked at later
+    complete_task          task PENDING or IN_PROGRESS -> COMPLETED
+    lease_attempt          attempt OPEN: one process submits it
+    put_off_attempt        attempt OPEN, to be submitted later under the same key
+    put_off_end            attempt RUNNING, whose run's end is to be noted later
+    accept_attempt         attempt OPEN -> RUNNING: its run stands
+    refuse_attempt         attempt OPEN -> REFUSED: no run ever stood
+    end_attempt            attempt RUNNING -> SUCCEEDED or FAILED, with its charge
 
 The loser has changed nothing. What must be true with an edge is written by the caller in the same transaction, and only
 where the edge was won. Ages go by the database's clock. Triggers hold the same edges against every other writer.
@@ -48,7 +48,7 @@ class CasOutcome(enum.Enum):
 # Events
 
 
-def dispatch(*, event_pk: uuid.UUID, version: int, rule_id: uuid.UUID) -> CasOutcome:
+def mark_event_dispatched(*, event_pk: uuid.UUID, version: int, rule_id: uuid.UUID) -> CasOutcome:
     return _won(
         AutomationEvent.objects.filter(pk=event_pk, version=version, status=EventStatus.PENDING).update(
             status=EventStatus.DISPATCHED, rule_id=rule_id, dispatched_at=Now(), waits_for="", faults=0, **_step()
@@ -104,7 +104,7 @@ def complete_event(
 # Tasks
 
 
-def start(*, task_id: uuid.UUID, version: int, reserved_micros: int) -> CasOutcome:
+def start_task(*, task_id: uuid.UUID, version: int, reserved_micros: int) -> CasOutcome:
     """With its first attempt. Of two tasks of one workspace the index lets one begin."""
     row = AutomationTask.objects.filter(pk=task_id, version=version, status=TaskStatus.PENDING)
     try:
@@ -195,7 +195,7 @@ def put_off_attempt(
     )
 
 
-def accept(*, attempt_pk: int, run_id: uuid.UUID) -> CasOutcome:
+def accept_attempt(*, attempt_pk: int, run_id: uuid.UUID) -> CasOutcome:
     return _won(
         AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.OPEN).update(
             status=AttemptStatus.RUNNING,
@@ -218,7 +218,7 @@ def put_off_end(*, attempt_pk: int, seconds: float, reason: str) -> CasOutcome:
     )
 
 
-def refuse(*, attempt_pk: int, lease_until: datetime | None, reason: str) -> CasOutcome:
+def refuse_attempt(*, attempt_pk: int, lease_until: datetime | None, reason: str) -> CasOutcome:
     """By the holder of the lease: a process that took it over may have a run accepted at this moment."""
     mine = AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.OPEN, lease_until=lease_until)
     return _won(

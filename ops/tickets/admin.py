@@ -143,7 +143,7 @@ class TicketAdmin(WrittenOnceAdmin):
     @action(description="Approve", icon="done", permissions=["decide"])  # type: ignore[untyped-decorator]
     def approve(self, request: HttpRequest, object_id: str) -> HttpResponse:
         ticket = self._found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             ticket,
@@ -155,7 +155,7 @@ class TicketAdmin(WrittenOnceAdmin):
             act=lambda _form: self._tell(
                 request,
                 ticket,
-                services.approve(request_id=ticket.pk, by=actors.person(request.user)),
+                services.approve_ticket(request_id=ticket.pk, by=actors.person(request.user)),
                 "Approved.",
             ),
         )
@@ -163,7 +163,7 @@ class TicketAdmin(WrittenOnceAdmin):
     @action(description="Decline", icon="block", permissions=["decide"])  # type: ignore[untyped-decorator]
     def decline(self, request: HttpRequest, object_id: str) -> HttpResponse:
         ticket = self._found(request, object_id)
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             ticket,
@@ -174,7 +174,7 @@ class TicketAdmin(WrittenOnceAdmin):
             act=lambda form: self._tell(
                 request,
                 ticket,
-                services.decline(
+                services.decline_ticket(
                     request_id=ticket.pk,
                     by=actors.person(request.user),
                     reason=form.cleaned_data["reason"],

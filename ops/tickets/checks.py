@@ -22,4 +22,4 @@ def refuse_unknown_types() -> None:
     """A type that is mistyped would be reaped as if nobody had excluded it."""
     known = set(RequestType)
     if not known.issuperset(settings.TICKET_REAPER_EXCLUDED_TYPES):
-        env.refuse("DPP_TICKET_REAPER_EXCLUDED_TYPES", f"each must be one of {', '.join(RequestType)}")
+        env.refuse_environment("DPP_TICKET_REAPER_EXCLUDED_TYPES", f"each must be one of {', '.join(RequestType)}")

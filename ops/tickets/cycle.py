@@ -6,7 +6,7 @@
     1      tickets are processed; the stop is looked at again before each
 
 A step that fails is named in the receipt and does not keep the next from running. Dying anywhere leaves no receipt and
-a job report without an end; a ticket that was at work is resumed after five minutes (selectors.due).
+a job report without an end; a ticket that was at work is resumed after five minutes (selectors.due_tickets).
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def preview_ticket_cycle(*, now: datetime, limit: int) -> PassReport:
     del now
     if emergency.is_on():
         return PassReport(detail={"decision": STOPPED})
-    stale, due = selectors.stale_by_setting().count(), selectors.due()[:limit].count()
+    stale, due = selectors.stale_by_setting().count(), selectors.due_tickets()[:limit].count()
     return PassReport(seen=stale + due, changed=min(stale, settings.TICKET_REAPER_MAX_CLEAN) + due)
 
 
@@ -124,14 +124,14 @@ class _Cycle:
         return STOPPED if self.emergency_stop["on"] else ""
 
     def _reap(self) -> str:
-        ran = reaper.run()
+        ran = reaper.reap_tickets()
         self.ticket_reaper = ran.report.document()
         if ran.skipped:
             return _skipped(ran.skipped)
         return "" if ran.published else "the report is not in the storage yet"
 
     def _select(self) -> str:
-        self.selected = list(selectors.due()[: self._limit])
+        self.selected = list(selectors.due_tickets()[: self._limit])
         return ""
 
     def _process(self) -> str:
@@ -161,15 +161,15 @@ def _skipped(request_ids: Sequence[str]) -> str:
 
 def work_on(ticket: Ticket) -> dict[str, str] | None:
     """Take a ticket, act, and store the result. None: another process has it."""
-    edge = transitions.take if ticket.status == TicketStatus.OPEN else transitions.resume
+    edge = transitions.take_ticket if ticket.status == TicketStatus.OPEN else transitions.resume_ticket
     if edge(request_id=ticket.pk, version=ticket.version) is EdgeOutcome.LOST:
         return None
     answer = _answer(ticket)
     status, message = _verdict(answer, attempt=ticket.attempts + 1)
     if status is TicketStatus.IN_PROGRESS:
-        written = transitions.put_off(request_id=ticket.pk, version=ticket.version + 1)
+        written = transitions.put_off_ticket(request_id=ticket.pk, version=ticket.version + 1)
     else:
-        written = transitions.finish(
+        written = transitions.finish_ticket(
             request_id=ticket.pk,
             version=ticket.version + 1,
             status=status,
@@ -189,7 +189,7 @@ def _answer(ticket: Ticket) -> Processed:
     asked = f"{ticket.pk}, asked for by {ticket.requested_by}"
     people = asked + (f", approved by {ticket.approved_by}" if ticket.approved_by else "")
     try:
-        with origins.use(origins.TICKET, people):
+        with origins.use_origin(origins.TICKET, people):
             return processors.process(ticket)
     except Exception as error:  # a ticket's failure is its own, and may be a service's that is away
         log.warning("ticket not processed", request_id=str(ticket.pk), exc_info=error)

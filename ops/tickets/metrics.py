@@ -23,7 +23,7 @@ REAPED = Counter("dpp_tickets_reaped_total", "Tickets that the ticket reaper end
 def collect_tickets() -> Iterable[Metric]:
     """Read from the index of unfinished tickets: the scrape costs the same however many have ended."""
     unfinished = GaugeMetricFamily("dpp_tickets_unfinished", "Tickets that have not ended.", labels=["status"])
-    found = dict(selectors.unfinished().order_by().values_list("status").annotate(count=Count("pk")))
+    found = dict(selectors.unfinished_tickets().order_by().values_list("status").annotate(count=Count("pk")))
     for status in (TicketStatus.OPEN, TicketStatus.IN_PROGRESS):
         unfinished.add_metric([status.value], found.get(status.value, 0))
     yield unfinished
@@ -31,7 +31,7 @@ def collect_tickets() -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "dpp_tickets_waiting_for_approval", "Open tickets that wait for a second operator.", value=waiting.count()
     )
-    oldest = selectors.due().order_by().aggregate(at=Min("created_at"))["at"]
+    oldest = selectors.due_tickets().order_by().aggregate(at=Min("created_at"))["at"]
     age = 0.0 if oldest is None else max(0.0, (clock.now() - oldest).total_seconds())
     yield GaugeMetricFamily("dpp_tickets_oldest_due_seconds", "Age of the oldest the cycle could take.", value=age)
     yield GaugeMetricFamily("dpp_emergency_stop", "1 while the emergency stop is on.", value=int(emergency.is_on()))

@@ -1,6 +1,7 @@
 """What a ticket of each type does. Every effect is repeatable by the ticket's own id.
 
-A processor may die between its effect and `transitions.finish`; the next cycle resumes the ticket and acts again:
+A processor may die between its effect and `transitions.finish_ticket`; the next cycle resumes the ticket and acts
+again:
 
     BUDGET_TOPUP, BUDGET_ADJUST   the ledger takes the reference `ticket-<id>` once
     RUN_CANCEL                    the run's history names `ticket:<id>` as who claimed it

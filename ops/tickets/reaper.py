@@ -65,7 +65,7 @@ class _Cleaned:
     skipped: tuple[str, ...]
 
 
-def run(
+def reap_tickets(
     *,
     threshold_seconds: int | None = None,
     max_clean: int | None = None,
@@ -114,7 +114,7 @@ def _clean(
             return None
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = '2s'")  # one ticket that a session holds keeps no other waiting
-        stale = selectors.stale(threshold_seconds=threshold_seconds, excluded_types=excluded_types)
+        stale = selectors.stale_tickets(threshold_seconds=threshold_seconds, excluded_types=excluded_types)
         count = stale.count()
         cleaned: list[CleanedItem] = []
         skipped: list[str] = []
@@ -161,7 +161,7 @@ def _clean(
 
 def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedItem | None:
     """None: its processor came back at this very moment, and what it says stands."""
-    outcome = transitions.clean(
+    outcome = transitions.clean_ticket(
         request_id=ticket.pk,
         version=ticket.version,
         threshold_seconds=threshold_seconds,
@@ -176,7 +176,7 @@ def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedIte
 
 def publish_due() -> None:
     """Write what no run has written yet, newest first. Where the storage does not answer, the next run goes on."""
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     # Waits for its turn: two at once could leave an older report as the latest.
     with advisory_lock.lock((LOCK_CLASS, PUBLISHER)):
         newest = ReaperReport.objects.order_by("-pk").values_list("pk", flat=True).first()
@@ -194,9 +194,9 @@ def publish_due() -> None:
             ReaperReport.objects.filter(pk=row.pk).update(published_at=clock.now())
 
 
-def latest() -> bytes | None:
+def latest_reaper_report() -> bytes | None:
     """The latest report as it stands in the storage; None before the first. Raises what boto3 raises."""
     try:
-        return storage.shared().read(LATEST_PATH, max_bytes=REPORT_BYTES_MAX)
+        return storage.shared_run_storage().read(LATEST_PATH, max_bytes=REPORT_BYTES_MAX)
     except storage.ObjectMissing:
         return None

@@ -24,7 +24,7 @@ class TicketPage:
     next: tuple[datetime, uuid.UUID] | None
 
 
-def due() -> QuerySet[Ticket]:
+def due_tickets() -> QuerySet[Ticket]:
     """Oldest first: open ones that are harmless or approved, and started ones nobody has touched for five minutes.
 
     A stale one is the reaper's, also where the reaper fails or has reached its bound: nobody expects it any more.
@@ -35,7 +35,7 @@ def due() -> QuerySet[Ticket]:
     return Ticket.objects.filter(may_start | left & ~Q(pk__in=stale)).order_by("created_at", "request_id")
 
 
-def stale(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySet[Ticket]:
+def stale_tickets(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySet[Ticket]:
     """IN_PROGRESS and not processed for longer than the threshold. Those that wait longest first."""
     return (
         Ticket.objects.filter(_untouched_for(threshold_seconds), status=TicketStatus.IN_PROGRESS)
@@ -44,20 +44,22 @@ def stale(*, threshold_seconds: int, excluded_types: Collection[str]) -> QuerySe
     )
 
 
-def unfinished() -> QuerySet[Ticket]:
+def unfinished_tickets() -> QuerySet[Ticket]:
     return Ticket.objects.filter(status__in=[TicketStatus.OPEN, TicketStatus.IN_PROGRESS])
 
 
 def stale_by_setting() -> QuerySet[Ticket]:
     """What the next pass of the reaper finds."""
-    return stale(threshold_seconds=settings.TICKET_STALE_SECONDS, excluded_types=settings.TICKET_REAPER_EXCLUDED_TYPES)
+    return stale_tickets(
+        threshold_seconds=settings.TICKET_STALE_SECONDS, excluded_types=settings.TICKET_REAPER_EXCLUDED_TYPES
+    )
 
 
 def waiting_for_approval() -> QuerySet[Ticket]:
     return Ticket.objects.filter(status=TicketStatus.OPEN, needs_approval=True, approved_by__isnull=True)
 
 
-def page(
+def page_of_tickets(
     *,
     status: TicketStatus | None = None,
     request_type: RequestType | None = None,

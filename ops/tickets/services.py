@@ -89,7 +89,7 @@ def needs_approval(request_type: RequestType, payload: object) -> bool:
     return processor.needs_approval(processor.payload.model_validate(payload))
 
 
-def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
+def approve_ticket(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
     """The second operator's yes to a dangerous ticket. Of two at once, one is the approver."""
     ticket = Ticket.objects.filter(pk=request_id).first()
     if ticket is None:
@@ -100,7 +100,7 @@ def approve(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
         detail = "the person who asked for it cannot approve it; ask another operator"
         return Refusal(ReasonCode.CONFLICT, detail, "by")
     with transaction.atomic():
-        if transitions.approve(request_id=request_id, version=ticket.version, by=by) is EdgeOutcome.LOST:
+        if transitions.mark_ticket_approved(request_id=request_id, version=ticket.version, by=by) is EdgeOutcome.LOST:
             return _not_open()
         _record("ticket approved", ticket, by, before={"approved_by": None}, after={"approved_by": by})
     log.info("ticket approved", request_id=str(request_id), actor=by)
@@ -120,7 +120,7 @@ def _persons_behind(actor: str) -> set[str]:
     return {person_of(one) for one in (actor, *([key.label] if key.label else []), *seen_by)}
 
 
-def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
+def decline_ticket(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
     """End a ticket that nobody has begun, undone."""
     if (fault := text_fault("reason", reason)) is not None:
         return invalid(fault.field, fault.detail)
@@ -129,7 +129,7 @@ def decline(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | Refusal:
         return Refusal(ReasonCode.NOT_FOUND, "there is no such ticket", "request_id")
     message = f"declined: {reason.strip()}"
     with transaction.atomic():
-        declined = transitions.decline(
+        declined = transitions.mark_ticket_declined(
             request_id=request_id, version=ticket.version, by=by, message=message, at=clock.now()
         )
         if declined is EdgeOutcome.LOST:

@@ -1,13 +1,13 @@
 """The only writer of tickets: one function per edge, each a compare-and-set by version.
 
-    open            -> OPEN
-    approve         OPEN, by another operator
-    decline         OPEN -> FAILED
-    take            OPEN -> IN_PROGRESS
-    resume          IN_PROGRESS, left by a processor that died or put it off
-    put_off         IN_PROGRESS, to be tried again
-    finish          IN_PROGRESS -> DONE or FAILED, with its result in the same transaction
-    clean           IN_PROGRESS -> FAILED, the same, by the ticket reaper
+    open                  -> OPEN
+    mark_ticket_approved  OPEN, by another operator
+    mark_ticket_declined  OPEN -> FAILED
+    take_ticket           OPEN -> IN_PROGRESS
+    resume_ticket         IN_PROGRESS, left by a processor that died or put it off
+    put_off_ticket        IN_PROGRESS, to be tried again
+    finish_ticket         IN_PROGRESS -> DONE or FAILED, with its result in the same transaction
+    clean_ticket          IN_PROGRESS -> FAILED, the same, by the ticket reaper
 
 The loser has changed nothing. Ages go by the database's clock. The trigger `tickets_step_is_legal` holds the same
 edges against every other writer.
@@ -63,7 +63,7 @@ def open_ticket(
     return Ticket.objects.get(pk=made.pk), True
 
 
-def approve(*, request_id: uuid.UUID, version: int, by: str) -> EdgeOutcome:
+def mark_ticket_approved(*, request_id: uuid.UUID, version: int, by: str) -> EdgeOutcome:
     return _won(
         _at(request_id, version, TicketStatus.OPEN)
         .filter(needs_approval=True, approved_by__isnull=True)
@@ -72,7 +72,7 @@ def approve(*, request_id: uuid.UUID, version: int, by: str) -> EdgeOutcome:
     )
 
 
-def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: datetime) -> EdgeOutcome:
+def mark_ticket_declined(*, request_id: uuid.UUID, version: int, by: str, message: str, at: datetime) -> EdgeOutcome:
     return _ended(
         _at(request_id, version, TicketStatus.OPEN),
         request_id=request_id,
@@ -84,7 +84,7 @@ def decline(*, request_id: uuid.UUID, version: int, by: str, message: str, at: d
     )
 
 
-def take(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
+def take_ticket(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     return _won(
         _at(request_id, version, TicketStatus.OPEN).update(
             status=TicketStatus.IN_PROGRESS, in_progress_at=Now(), attempts=F("attempts") + 1, **_step()
@@ -92,7 +92,7 @@ def take(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     )
 
 
-def resume(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
+def resume_ticket(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     """The former processor loses its finish: the version has moved."""
     return _won(
         _at(request_id, version, TicketStatus.IN_PROGRESS).update(
@@ -101,11 +101,11 @@ def resume(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     )
 
 
-def put_off(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
+def put_off_ticket(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     return _won(_at(request_id, version, TicketStatus.IN_PROGRESS).update(last_processed_at=Now(), **_step()))
 
 
-def finish(
+def finish_ticket(
     *,
     request_id: uuid.UUID,
     version: int,
@@ -126,7 +126,7 @@ def finish(
     )
 
 
-def clean(
+def clean_ticket(
     *, request_id: uuid.UUID, version: int, threshold_seconds: int, at: datetime, detail: dict[str, Any]
 ) -> EdgeOutcome:
     """A finish, a resume or a put-off in between has moved the version, and then it is not stale."""

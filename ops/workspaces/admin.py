@@ -153,13 +153,13 @@ class WorkspaceAdmin(ActedUponAdmin):
         workspace = self.found(request, object_id)
 
         def act(form: DeletionForm) -> HttpResponse:
-            answer = services.delete(
+            answer = services.delete_workspace(
                 workspace_id=workspace.pk, actor=actors.person(request.user), discard=form.cleaned_data["discard"]
             )
             return self.done(request, workspace, answer, "Its deletion is asked for.")
 
         text = "It steps down and is archived; for seven days it can be undeleted. Out of ERROR nothing is archived."
-        return confirm.page(
+        return confirm.confirm_page(
             self, request, workspace, title="Delete it", text=text, submit="Delete", form_class=DeletionForm, act=act
         )
 
@@ -168,7 +168,7 @@ class WorkspaceAdmin(ActedUponAdmin):
         workspace = self.found(request, object_id)
 
         def act(_form: forms.Form) -> HttpResponse:
-            answer = services.undelete(workspace_id=workspace.pk, actor=actors.person(request.user))
+            answer = services.undelete_workspace(workspace_id=workspace.pk, actor=actors.person(request.user))
             return self.done(request, workspace, answer, "It comes back, and rests in STANDBY.")
 
         text = "It comes back from its archive, or as it stands where it is not archived yet."
@@ -183,13 +183,13 @@ class WorkspaceAdmin(ActedUponAdmin):
                 super().__init__(*args, workspace=workspace, **kwargs)
 
         def act(form: RecoveryForm) -> HttpResponse:
-            answer = services.recover(
+            answer = services.recover_workspace(
                 workspace_id=workspace.pk, actor=actors.person(request.user), source=form.cleaned_data["source"]
             )
             return self.done(request, workspace, answer, "Its recovery is asked for.")
 
         text = "For a workspace in ERROR, once you have seen why. An archive is read back whole before it counts."
-        return confirm.page(
+        return confirm.confirm_page(
             self, request, workspace, title="Recover it", text=text, submit="Recover", form_class=ThisForm, act=act
         )
 
@@ -199,7 +199,7 @@ class WorkspaceAdmin(ActedUponAdmin):
         workspace = self.found(request, object_id)
 
         def act(_form: forms.Form) -> HttpResponse:
-            answer = services.change(
+            answer = services.change_workspace(
                 workspace_id=workspace.pk,
                 actor=actors.person(request.user),
                 wanted={"desired_state": state.value},
@@ -232,7 +232,7 @@ class WorkspaceDriverAdmin(ActedUponAdmin):
         driver = self.found(request, object_id)
 
         def act(_form: forms.Form) -> HttpResponse:
-            answer = services.release(driver_id=driver.driver_id, actor=actors.person(request.user))
+            answer = services.release_driver(driver_id=driver.driver_id, actor=actors.person(request.user))
             return self.done(request, driver, answer, "Released: its workspaces are acted on again.")
 
         text = (

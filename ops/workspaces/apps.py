@@ -10,4 +10,4 @@ class WorkspacesConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("ops.workspaces.checks")
-        import_module("ops.workspaces.using").register()
+        import_module("ops.workspaces.using").register_run_commands()

@@ -63,7 +63,7 @@ async def until_arrived(*, workspace_id: uuid.UUID, tenant_id: str, key_id: uuid
     @contextmanager
     def watching(waiter: Waiter) -> Iterator[None]:
         with (
-            watcher().watching(waiter, str(workspace_id), seen=_NOTHING_SEEN),
+            arrivals_watcher().watching(waiter, str(workspace_id), seen=_NOTHING_SEEN),
             key_watch.watching(waiter, key_id),
         ):
             yield
@@ -87,7 +87,7 @@ def arrived(watched: Mapping[str, int]) -> Iterator[News]:
 
 
 @PerProcess
-def watcher() -> Watcher[int]:
+def arrivals_watcher() -> Watcher[int]:
     """Its connection is its own while anyone waits, and goes back to the pool when nobody does."""
     postgres.make_room(ENV.DPP_API_THREADS + 1 + _OTHER_CONNECTIONS)
     return Watcher("workspaces", arrived, every_seconds=LOOK_SECONDS, away=DATABASE_AWAY, rest=connections.close_all)

@@ -37,7 +37,7 @@ class Column:
 
 
 def columns(*, now: datetime) -> list[Column]:
-    drivers = {driver.driver_id: driver for driver in selectors.drivers()}
+    drivers = {driver.driver_id: driver for driver in selectors.list_drivers()}
     found = []
     for phase in COLUMNS:
         rows = selectors.whose(None).filter(phase=phase).select_related("access")

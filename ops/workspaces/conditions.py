@@ -98,7 +98,7 @@ class Condition:
 UNSEEN: Final = Condition(False, ConditionReason.NOT_SEEN_YET, "not looked at yet", "", stale=True)
 
 
-def read(stored: Mapping[str, Any], key: str) -> Condition:
+def read_condition(stored: Mapping[str, Any], key: str) -> Condition:
     """As stored; UNSEEN where it is not."""
     found = stored.get(key)
     if found is None:
@@ -132,10 +132,10 @@ class Conditions:
     @classmethod
     def stored(cls, conditions: Mapping[str, Any], *, kind: str) -> "Conditions":
         return cls(
-            volume=read(conditions, VOLUME_READY),
-            container=read(conditions, container_key(kind)),
-            archive=read(conditions, ARCHIVE_READY),
-            healthy=read(conditions, HEALTHY),
+            volume=read_condition(conditions, VOLUME_READY),
+            container=read_condition(conditions, container_key(kind)),
+            archive=read_condition(conditions, ARCHIVE_READY),
+            healthy=read_condition(conditions, HEALTHY),
         )
 
     def to_json(self, *, kind: str) -> dict[str, Any]:

@@ -40,8 +40,8 @@ def watch(stop: threading.Event) -> None:
         stop.wait()
         return
     driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
-    driver_rows.register(driver_id, driver)
-    monitor, listener = Monitor(driver, configured.shared(), driver_id=driver_id), Listener()
+    driver_rows.register_driver(driver_id, driver)
+    monitor, listener = Monitor(driver, configured.shared_archive_store(), driver_id=driver_id), Listener()
     try:
         while not stop.is_set():
             report = monitor.run_once()
@@ -58,11 +58,11 @@ def reconcile(stop: threading.Event) -> None:
         stop.wait()
         return
     driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
-    driver_rows.register(driver_id, driver)
+    driver_rows.register_driver(driver_id, driver)
     make_room(THREADS + OTHERS)
     listener = Listener()
     reconciler = Reconciler(
-        driver, configured.shared(), driver_id=driver_id, start=hosting.in_a_thread, to_look_at=hints.give
+        driver, configured.shared_archive_store(), driver_id=driver_id, start=hosting.in_a_thread, to_look_at=hints.give
     )
     try:
         while not stop.is_set():
@@ -106,13 +106,13 @@ def serve(stop: threading.Event) -> None:
         stop.wait()
         return
     driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
-    driver_rows.register(driver_id, driver)
+    driver_rows.register_driver(driver_id, driver)
     WorkspaceServer(
         driver,
         host=ENV.DPP_WORKSPACES_HOST,
         port=ENV.DPP_WORKSPACES_PORT,
         tell_address=partial(_in_passing, partial(driver_rows.tell_address, driver_id)),
-        used=partial(_in_passing, services.touch),
+        used=partial(_in_passing, services.touch_workspace),
     ).run(stop)
 
 
@@ -122,13 +122,13 @@ def proxy(stop: threading.Event) -> None:
         stop.wait()
         return
     driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
-    driver_rows.register(driver_id, driver)
+    driver_rows.register_driver(driver_id, driver)
     ProxyServer(
         driver,
         host=ENV.DPP_WORKSPACES_PROXY_HOST,
         port=ENV.DPP_WORKSPACES_PROXY_PORT,
         admit=partial(admission.admit, driver_id=driver_id),
-        used=partial(_in_passing, services.touch),
+        used=partial(_in_passing, services.touch_workspace),
         addresses=ClientAddresses(ENV.DPP_TRUSTED_PROXIES),
         scheme=(ENV.DPP_WORKSPACES_URL or "http:").partition(":")[0],
     ).run(stop)

@@ -58,7 +58,7 @@ _FROZEN: Final = "SELECT count(*) FROM workspace_drivers WHERE frozen_at IS NOT 
 
 
 @metrics.collector("workspaces")
-def workspaces() -> Iterable[Metric]:
+def workspace_metrics() -> Iterable[Metric]:
     with connection.cursor() as cursor:
         cursor.execute(_PHASES)
         counts = dict(cursor.fetchall())

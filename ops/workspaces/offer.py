@@ -15,7 +15,7 @@ class Offer:
         return self.images[0] if self.images else None
 
 
-def current() -> Offer | None:
+def current_workspace_offer() -> Offer | None:
     """None: no workspaces are sold here."""
     if ENV.DPP_WORKSPACES_DRIVER is None:
         return None

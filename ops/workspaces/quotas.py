@@ -25,26 +25,26 @@ class Quotas:
     megabytes: int
 
 
-def current() -> Quotas:
+def current_quotas() -> Quotas:
     return Quotas(
         ENV.DPP_WORKSPACES_PER_TENANT, ENV.DPP_WORKSPACES_RUNNING_PER_TENANT, ENV.DPP_WORKSPACES_MB_PER_TENANT
     )
 
 
-def lock(tenant_id: str) -> bool:
+def lock_quotas(tenant_id: str) -> bool:
     """Until the transaction ends. False: there is no such tenant."""
     return Tenant.objects.select_for_update(no_key=True).filter(tenant_id=tenant_id).first() is not None
 
 
 def another_fault(tenant_id: str) -> Refusal | None:
-    most = current().workspaces
+    most = current_quotas().workspaces
     if _present(tenant_id).count() < most:
         return None
     return _full(f"a tenant has at most {most} workspaces; delete one, which counts until its volume is gone")
 
 
 def running_fault(tenant_id: str) -> Refusal | None:
-    most = current().running
+    most = current_quotas().running
     if _present(tenant_id).filter(desired_state=DesiredState.RUNNING).count() < most:
         return None
     return _full(f"at most {most} workspaces of a tenant run at once; put one into STANDBY first")
@@ -59,7 +59,7 @@ def space_fault(tenant_id: str, workspace: Workspace | None = None) -> Refusal |
         comes = (
             WorkspaceArchive.objects.filter(pk=workspace.archive_key).values_list("tar_bytes", flat=True).first() or 0
         )
-    most = current().megabytes * MEGABYTE
+    most = current_quotas().megabytes * MEGABYTE
     used = used_bytes(tenant_id)
     if used < most and used + comes <= most:
         return None
@@ -73,7 +73,7 @@ def archives_fault(tenant_id: str) -> Refusal | None:
     """Whether a further workspace may be made. What is archived is never refused its way back, and no home its archive:
     so this bounds what making, filling, archiving and deleting again and again would heap up in the bucket.
     """
-    most = current().megabytes * MEGABYTE
+    most = current_quotas().megabytes * MEGABYTE
     rows = WorkspaceArchive.objects.filter(workspace__tenant_id=tenant_id).exclude(state=ArchiveState.DELETED)
     kept = rows.aggregate(all=Coalesce(Sum("object_bytes"), 0))["all"]
     if kept < most:

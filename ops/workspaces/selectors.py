@@ -44,7 +44,7 @@ def workspace_of(tenant_id: str | None, workspace_id: uuid.UUID) -> Workspace | 
     return whose(tenant_id).filter(workspace_id=workspace_id).select_related("access").first()
 
 
-def workspaces(wanted: WantedWorkspaces, *, after: Cursor | None = None, limit: int) -> WorkspacePage:
+def list_workspaces(wanted: WantedWorkspaces, *, after: Cursor | None = None, limit: int) -> WorkspacePage:
     """The newest first. Ids are in order of time."""
     rows = whose(wanted.tenant_id).select_related("access")
     if wanted.phase is not None:
@@ -77,5 +77,5 @@ def events_of(workspace: Workspace, *, below: int | None, limit: int) -> EventPa
     return EventPage(found[:limit], found[limit - 1].id if more else None)
 
 
-def drivers() -> list[WorkspaceDriver]:
+def list_drivers() -> list[WorkspaceDriver]:
     return list(WorkspaceDriver.objects.order_by("driver_id"))

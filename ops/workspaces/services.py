@@ -73,11 +73,13 @@ class NewWorkspace:
         return hashlib.sha256(json.dumps([*asked, self.desired_state.value], sort_keys=True).encode()).hexdigest()
 
 
-def create(*, tenant_id: str, asked: NewWorkspace, actor: str, idempotency_key: str | None = None) -> Made | Refusal:
+def create_workspace(
+    *, tenant_id: str, asked: NewWorkspace, actor: str, idempotency_key: str | None = None
+) -> Made | Refusal:
     """A new workspace, of which nothing is there yet. Under a key that stands already, the workspace it made."""
     stored = _stored_spec(asked.spec)
     with writing_as(Writer.API):
-        if not quotas.lock(tenant_id):
+        if not quotas.lock_quotas(tenant_id):
             return Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}; see list_tenants", "tenant_id")
         if (before := _made_before(tenant_id, idempotency_key, asked)) is not None:
             return before
@@ -121,7 +123,7 @@ def _made_before(tenant_id: str, key: str | None, asked: NewWorkspace) -> Made |
     return Made(found.workspace, is_new=False)
 
 
-def change(
+def change_workspace(
     *,
     workspace_id: uuid.UUID,
     actor: str,
@@ -174,13 +176,13 @@ def _room_fault(workspace: Workspace, wanted: str) -> Refusal | None:
     return fault or quotas.space_fault(workspace.tenant_id, workspace)
 
 
-def wake(*, workspace_id: uuid.UUID, actor: str, tenant_id: str | None = None) -> Workspace | Refusal:
+def wake_workspace(*, workspace_id: uuid.UUID, actor: str, tenant_id: str | None = None) -> Workspace | Refusal:
     """For one who uses it: it is asked to run, if it is not. Fifty at once make one change."""
     wanted = {"desired_state": DesiredState.RUNNING.value}
-    return change(workspace_id=workspace_id, actor=actor, wanted=wanted, tenant_id=tenant_id)
+    return change_workspace(workspace_id=workspace_id, actor=actor, wanted=wanted, tenant_id=tenant_id)
 
 
-def touch(workspace_id: uuid.UUID) -> None:
+def touch_workspace(workspace_id: uuid.UUID) -> None:
     """It is used right now: an exec, a command, bytes through the proxy. A look, a probe and a poll are no use.
 
     By the database's clock, as its age is: a host whose own is wrong puts nothing to rest too soon.
@@ -189,7 +191,7 @@ def touch(workspace_id: uuid.UUID) -> None:
     old.update(last_access_at=Now())
 
 
-def delete(
+def delete_workspace(
     *, workspace_id: uuid.UUID, actor: str, discard: bool = False, tenant_id: str | None = None
 ) -> Workspace | Refusal:
     """It steps down, is archived, and is then deleted; its archive stays for `UNDELETE_FOR`. Safe to repeat.
@@ -223,7 +225,7 @@ def delete(
         return _again(workspace.pk)
 
 
-def undelete(
+def undelete_workspace(
     *,
     workspace_id: uuid.UUID,
     actor: str,
@@ -255,7 +257,9 @@ def undelete(
         return _again(workspace.pk)
 
 
-def recover(*, workspace_id: uuid.UUID, actor: str, source: str, tenant_id: str | None = None) -> Workspace | Refusal:
+def recover_workspace(
+    *, workspace_id: uuid.UUID, actor: str, source: str, tenant_id: str | None = None
+) -> Workspace | Refusal:
     """Out of ERROR, once a person has seen why: from one of its archives, empty, or as it is found when looked at anew.
 
     An archive may be one that was set aside, or that no row knows: it is read back whole before it counts.
@@ -293,7 +297,7 @@ def _source_fault(workspace: Workspace, source: str) -> Refusal | None:
     return None
 
 
-def rest(workspace: Workspace, *, to: DesiredState, unused_for: timedelta) -> bool:
+def rest_workspace(workspace: Workspace, *, to: DesiredState, unused_for: timedelta) -> bool:
     """A TTL's own step down. False: it was used, changed or deleted meanwhile, and stays as it is.
 
     The row of its use is locked as it is read: a use that commits before is seen, one that comes after finds it asked
@@ -324,7 +328,7 @@ def rest_overfull(workspace: Workspace) -> bool:
     return True
 
 
-def release(*, driver_id: str, actor: str) -> WorkspaceDriver | Refusal:
+def release_driver(*, driver_id: str, actor: str) -> WorkspaceDriver | Refusal:
     """A frozen driver's workspaces are acted on again. An operator has seen where its volumes went."""
     with transaction.atomic():
         driver = WorkspaceDriver.objects.select_for_update().filter(driver_id=driver_id).first()
@@ -339,7 +343,7 @@ def release(*, driver_id: str, actor: str) -> WorkspaceDriver | Refusal:
     return driver
 
 
-def find(workspace_id: str) -> Workspace | Refusal:
+def find_workspace(workspace_id: str) -> Workspace | Refusal:
     """Of any tenant, for operators."""
     try:
         wanted = uuid.UUID(workspace_id)
@@ -366,7 +370,7 @@ def error_reason(workspace: Workspace) -> str:
 def _locked(tenant_id: str | None, workspace_id: uuid.UUID) -> Workspace | None:
     """With its tenant's row locked before it: the order in which a creation takes them."""
     found = selectors.whose(tenant_id).filter(pk=workspace_id).values_list("tenant_id", flat=True).first()
-    if found is None or not quotas.lock(found):
+    if found is None or not quotas.lock_quotas(found):
         return None
     return selectors.whose(tenant_id).select_for_update(no_key=True).filter(pk=workspace_id).first()
 
@@ -384,7 +388,7 @@ def _again(workspace_id: uuid.UUID) -> Workspace:
 
 
 def _stored_spec(spec: SpecDocument) -> dict[str, Any] | Refusal:
-    here = offer.current()
+    here = offer.current_workspace_offer()
     if here is None:
         return Refusal(ReasonCode.SERVICE_UNAVAILABLE, "workspaces are not set up here; ask your operator")
     if (fault := image_fault(spec.image, kind=here.kind, allowed=here.images)) is not None:
@@ -434,7 +438,7 @@ def _record(
 
 
 def _told(act: str, workspace: Workspace, kind: str, actor: str, detail: Mapping[str, Any]) -> None:
-    timeline.tell(workspace.pk, kind, actor=actor, **detail)
+    timeline.add_to_timeline(workspace.pk, kind, actor=actor, **detail)
     hints.give_after_commit(workspace.pk)
     said = partial(log.info, act, actor=actor, tenant_id=workspace.tenant_id, workspace=str(workspace.pk))
     transaction.on_commit(said)

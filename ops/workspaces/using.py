@@ -56,10 +56,10 @@ def awake(workspace: Workspace, *, actor: str, is_used: bool = True) -> Awake | 
     if workspace.phase == Phase.ERROR:
         return Refusal(ReasonCode.CONFLICT, f"it is in ERROR: {_why(workspace)}", services.WORKSPACE)
     if workspace.desired_state != DesiredState.RUNNING:
-        woken = services.wake(workspace_id=workspace.pk, actor=actor, tenant_id=workspace.tenant_id)
+        woken = services.wake_workspace(workspace_id=workspace.pk, actor=actor, tenant_id=workspace.tenant_id)
         return woken if isinstance(woken, Refusal) else Asleep(_waking_seconds(workspace))
     if is_used:
-        services.touch(workspace.pk)
+        services.touch_workspace(workspace.pk)
     if workspace.phase != Phase.RUNNING or workspace.operation != Operation.NONE:
         return Asleep(_waking_seconds(workspace))
     return Awake(str(workspace.pk), address_of(workspace))
@@ -117,7 +117,9 @@ class RunCommand:
             exec_id=self.exec_id, argv=self.asked.argv, stdin=self.asked.stdin, deadline_seconds=seconds
         )
         try:
-            result = await client.run(self.address, self.asked.workspace_id, request, tenant_id=self.tenant_id)
+            result = await client.run_remote_exec(
+                self.address, self.asked.workspace_id, request, tenant_id=self.tenant_id
+            )
         except DriverRefused as refused:
             raise EngineUnavailable(f"The workspace did not take the command: {refused}") from None
         except DriverUnavailable as error:
@@ -135,11 +137,11 @@ class RunCommand:
     async def stop(self) -> None:
         assert self.address is not None  # noqa: S101  it has begun
         try:
-            await client.stop(self.address, self.exec_id)
+            await client.stop_remote_exec(self.address, self.exec_id)
         except (DriverRefused, DriverUnavailable) as error:
             raise EngineUnavailable(str(error)) from None
 
 
-def register() -> None:
+def register_run_commands() -> None:
     if apps.is_installed("runs"):
-        ports.register(RunCommands())
+        ports.register_workspaces(RunCommands())

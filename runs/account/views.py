@@ -93,7 +93,7 @@ class RunOfAccountPage(AccountPage):
         steps = list(RunHistory.objects.filter(run_id=run.run_id).order_by("version"))
         context = {
             "run": run,
-            "document": documents.document(run, balance_micros=None),
+            "document": documents.run_document(run, balance_micros=None),
             "receipt": run_receipt_of(run),
             "life": life.life_of(run, steps, now=clock.now()),
             "steps": steps,

@@ -170,7 +170,7 @@ class RunPage(_Part):
     next_cursor: str | None = Field(description="Hand it back as `cursor` for the next page; null on the last.")
 
 
-def document(run: Run, *, balance_micros: int | None, progress: RunProgress | None = None) -> RunDocument:
+def run_document(run: Run, *, balance_micros: int | None, progress: RunProgress | None = None) -> RunDocument:
     """The run whole. The bucket is read only where the data are to stand inline."""
     return RunDocument(
         **_common(run, balance_micros),
@@ -180,11 +180,11 @@ def document(run: Run, *, balance_micros: int | None, progress: RunProgress | No
     )
 
 
-def summary(run: Run, *, balance_micros: int | None) -> RunSummary:
+def run_summary(run: Run, *, balance_micros: int | None) -> RunSummary:
     return RunSummary(**_common(run, balance_micros))
 
 
-def cost(run: Run, *, balance_micros: int | None) -> Cost:
+def cost_document(run: Run, *, balance_micros: int | None) -> Cost:
     return Cost(
         reserved=format_usd(run.reservation_max_cost_usd_micros),
         used=format_usd(run.actual_cost_usd_micros or 0),
@@ -208,7 +208,7 @@ def _common(run: Run, balance_micros: int | None) -> dict[str, Any]:
         "pack_type": run.pack_type,
         "status": Status.EXPIRED if for_tenant.is_gone(run) else Status(run.status),
         "money_state": MoneyState(run.money_state),
-        "cost": cost(run, balance_micros=balance_micros),
+        "cost": cost_document(run, balance_micros=balance_micros),
         "metadata": dict(run.metadata),
         "meta": RunMeta(
             created_at=run.created_at,
@@ -233,7 +233,7 @@ def _completed(run: Run, key: str) -> CompletedResult:
     data, omitted = _inline(run, key)
     expires_at = clock.now().replace(microsecond=0) + timedelta(seconds=seconds)  # signatures know whole seconds
     return CompletedResult(
-        presigned_url=storage.shared().presign_get(key, seconds=seconds),
+        presigned_url=storage.shared_run_storage().presign_get(key, seconds=seconds),
         sha256=run.result_sha256 or "",
         expires_at=expires_at,
         data=data,
@@ -252,18 +252,18 @@ def _artifacts(run: Run) -> list[RunArtifact] | None:
     ]
 
 
-def artifact(run: Run, name: str) -> ArtifactDocument | None:
+def artifact_document(run: Run, name: str) -> ArtifactDocument | None:
     """The bucket is asked whether there is one; None for a run that has not completed, too."""
     if run.status != Status.COMPLETED or run.result_key is None or not is_file_name(name):
         return None
     key = storage.artifact_key(run.result_key, name)
-    head = storage.shared().head(key)
+    head = storage.shared_run_storage().head(key)
     if head is None:
         return None
     seconds = storage.seconds_to_sign(retention_until=run.retention_until)
     return ArtifactDocument(
         name=name,
-        presigned_url=storage.shared().presign_get(key, seconds=seconds),
+        presigned_url=storage.shared_run_storage().presign_get(key, seconds=seconds),
         content_type=head.content_type,
         size=head.size,
         expires_at=clock.now() + timedelta(seconds=seconds),
@@ -274,7 +274,7 @@ def _inline(run: Run, key: str) -> tuple[JsonValue, Literal["TOO_LARGE", "UNAVAI
     if not run.sent.inline:
         return None, None
     try:
-        envelope = storage.shared().read(key, max_bytes=MAX_ENVELOPE_BYTES)
+        envelope = storage.shared_run_storage().read(key, max_bytes=MAX_ENVELOPE_BYTES)
         data: JsonValue = json.loads(envelope)["data"]
     except storage.ObjectTooLarge:
         return None, "TOO_LARGE"

@@ -132,7 +132,7 @@ class EstimateView(MeteredView):
     )
     def post(self, request: Request) -> HttpResponse:
         """What a run of these inputs would cost, and the smallest hold that suffices. Holds nothing, stores nothing."""
-        asked = _read(bodies.document(request))
+        asked = _read(bodies.read_json_document(request))
         request_hash.checked_inputs(asked.inputs.model_dump(mode="json"))
         body = estimated(asked.pack_type, asked.inputs)
         return HttpResponse(body.model_dump_json(), content_type="application/json")

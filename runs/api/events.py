@@ -78,7 +78,7 @@ class RunEventsView(MeteredView):
     renderer_classes = [EventStreamRenderer]
     reads_query = frozenset({"GET"})
 
-    @extend_schema(**openapi.events(RunStepEvent))
+    @extend_schema(**openapi.event_stream_schema(RunStepEvent))
     def get(self, request: Request, run_id: str) -> HttpResponseBase:
         """The run's steps as server-sent events, as they happen, until it has ended or ten minutes are over.
 
@@ -136,8 +136,8 @@ async def _events(run: Run, key_id: uuid.UUID, new: list[RunStep], known: list[R
             waiter, key = Waiter(), str(run.run_id)
             seen = known[-1].version if known else 0
             with (
-                steps.watcher().watching(waiter, key, seen=seen),
-                progress_watch.watcher().watching(waiter, key, seen=BEGINNING),
+                steps.run_steps_watcher().watching(waiter, key, seen=seen),
+                progress_watch.progress_watcher().watching(waiter, key, seen=BEGINNING),
                 key_watch.watching(waiter, key_id),
             ):
                 until = time.monotonic() + OPEN_SECONDS

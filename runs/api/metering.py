@@ -57,7 +57,9 @@ class Token:
         """Tell the caller the balance and the state of the bucket; raise 429 if it was empty."""
         tell_balance(self._request, seen.balance_micros)
         limit = rate_limits.limit_of(self._principal, self._bucket)
-        rate_limits.enforce(self._request, rate_limits.decide(answer, bucket=self._bucket, limit=limit))
+        rate_limits.enforce_rate_limit(
+            self._request, rate_limits.rate_limit_decision(answer, bucket=self._bucket, limit=limit)
+        )
 
     def missed(self, error: RedisError) -> None:
         rate_limits.pass_or_refuse_unmetered(error, bucket=self._bucket)
@@ -70,7 +72,7 @@ class Token:
             self.take()
 
 
-def look(tenant_id: str) -> SeenBalance:
+def look_at_metered_balance(tenant_id: str) -> SeenBalance:
     """The balance as it is now, after something has changed it."""
     try:
         return view.look_at_balance(connection.client(), tenant_id)

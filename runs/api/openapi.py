@@ -293,7 +293,7 @@ CANCEL: Final[dict[str, Any]] = {
 }
 
 
-def events(data: type[BaseModel]) -> dict[str, Any]:
+def event_stream_schema(data: type[BaseModel]) -> dict[str, Any]:
     """OpenAPI 3.1 has no form for a stream of events: the schema is that of each, as tools read it."""
     media_type = "text/event-stream"
     one_event = {

@@ -35,7 +35,7 @@ def not_found() -> Problem:
 
 
 def tell_costs_of_run(request: Request, run: Run, money: SeenBalance) -> None:
-    tell_costs_of(request, run, documents.cost(run, balance_micros=money.balance_micros))
+    tell_costs_of(request, run, documents.cost_document(run, balance_micros=money.balance_micros))
 
 
 def tell_costs_of(request: Request, run: Run, cost: documents.Cost) -> None:

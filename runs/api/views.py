@@ -23,7 +23,7 @@ from dpp_project.stores.redis import RedisError
 from dpp_project.waiting.until import WaitEnd
 from runs import progress
 from runs.api import documents, openapi, waiting
-from runs.api.metering import MeteredView, Token, django_request, look, tell_balance, tell_costs
+from runs.api.metering import MeteredView, Token, django_request, look_at_metered_balance, tell_balance, tell_costs
 from runs.api.owned import not_found, owned_run, refuse_gone, tell_costs_of, tell_costs_of_run
 from runs.api.queries import RunsQuery
 from runs.cancel import cancellation
@@ -89,7 +89,7 @@ class RunsView(MeteredView):
         )
         return _json_response(
             documents.RunPage(
-                runs=[documents.summary(run, balance_micros=self.money.balance_micros) for run in page.runs],
+                runs=[documents.run_summary(run, balance_micros=self.money.balance_micros) for run in page.runs],
                 next_cursor=None if page.next is None else str(page.next),
             )
         )
@@ -119,13 +119,13 @@ class RunView(MeteredView):
             return _shown(request, run, self.money, said=self.said)
 
         def ended() -> HttpResponse:
-            return _shown(request, owned_run(request, run_id, self.money), look(run.tenant_id))
+            return _shown(request, owned_run(request, run_id, self.money), look_at_metered_balance(run.tenant_id))
 
         def known(how: WaitEnd) -> HttpResponse:
             refuse_gone(request, run, self.money)
             if how is not WaitEnd.TIME_OVER:
                 return _shown(request, run, self.money, said=self.said)
-            return _shown(request, run, look(run.tenant_id), said=_said_last(run))
+            return _shown(request, run, look_at_metered_balance(run.tenant_id), said=_said_last(run))
 
         return waiting.when_ended(request, run, asked, ended=ended, known=known)
 
@@ -138,7 +138,7 @@ class ArtifactView(MeteredView):
     def get(self, request: Request, run_id: str, name: str) -> HttpResponse:
         """Where one of the files lies that a completed run's envelope names."""
         run = owned_run(request, run_id, self.money)
-        found = documents.artifact(run, name)
+        found = documents.artifact_document(run, name)
         if found is None:
             raise not_found()
         tell_costs_of_run(request, run, self.money)
@@ -157,7 +157,9 @@ class CancelView(MeteredView):
         answer = cancellation.cancel(tenant_id=principal.tenant_id, run_id=run.run_id, actor=owner_of(request))
         if isinstance(answer, Canceled):
             answer.run.metadata = run.metadata
-            return _shown(request, answer.run, look(principal.tenant_id), status=200 if answer.ended else 202)
+            return _shown(
+                request, answer.run, look_at_metered_balance(principal.tenant_id), status=200 if answer.ended else 202
+            )
         if answer is None:
             raise not_found()
         tell_costs_of_run(request, answer.run, self.money)
@@ -192,18 +194,18 @@ def _state(run: Run) -> str:
 
 def _take_trace_id(request: Request, of_body: str | None) -> None:
     """The header comes first; the middleware has made an id where there was none, which the body's replaces."""
-    given = tracing.sanitise(of_body)
+    given = tracing.sanitise_trace_id(of_body)
     if given is not None and tracing.from_headers(request.headers) is None:
-        tracing.bind(given)
+        tracing.bind_trace_id(given)
 
 
 def _submission(request: Request, key: str) -> Submission:
     """The body, checked. Raises a Problem that names each wrong field."""
-    body = request_body.read(bodies.document(request))
+    body = request_body.read_run_request(bodies.read_json_document(request))
     payload = request_hash.payload_of(body)
     _take_trace_id(request, body.meta.trace_id)
     return asking.submission_of(
-        body, payload, principal=principal_of(request), idempotency_key=key, trace_id=tracing.current()
+        body, payload, principal=principal_of(request), idempotency_key=key, trace_id=tracing.current_trace_id()
     )
 
 
@@ -246,7 +248,7 @@ def _with_the_run(request: Request, answer: Submitted, accepted: HttpResponse, a
     def both(run: Run | None) -> HttpResponse:
         if run is None or not waiting.has_ended(run):
             return accepted
-        found = documents.document(run, balance_micros=look(tenant_id).balance_micros)
+        found = documents.run_document(run, balance_micros=look_at_metered_balance(tenant_id).balance_micros)
         tell_costs_of(request, run, found.cost)
         response = _json_response(documents.RunWithReceipt(**answer.receipt.model_dump(), run=found))
         for name, value in accepted.headers.items():
@@ -283,7 +285,7 @@ def _said_last(run: Run) -> RunProgress | None:
 def _shown(
     request: Request, run: Run, money: SeenBalance, *, status: int = 200, said: RunProgress | None = None
 ) -> HttpResponse:
-    found = documents.document(run, balance_micros=money.balance_micros, progress=said)
+    found = documents.run_document(run, balance_micros=money.balance_micros, progress=said)
     tell_costs_of(request, run, found.cost)
     return _json_response(found, status=status)
 

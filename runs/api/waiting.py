@@ -50,6 +50,6 @@ def may_poll(request: Request) -> bool:
     what was done stands, and its answer must come.
     """
     try:
-        return rate_limits.check(principal_of(request), Bucket.POLL).allowed
+        return rate_limits.check_rate_limit(principal_of(request), Bucket.POLL).allowed
     except RedisError:
         return False

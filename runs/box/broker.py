@@ -225,7 +225,7 @@ class Service:
 
     async def _ask(self, number: int, content: bytes, seconds: float) -> None:
         assert self._reach.asks is not None  # noqa: S101  hear looked
-        answer = await exchanging.exchange(
+        answer = await exchanging.exchange_outbound(
             replace(self._reach.asks, body=content),
             rules=_OPERATORS,
             network=self._network,

@@ -64,7 +64,7 @@ def ruleset(grants: Iterable[tuple[int, int]]) -> int:
     return made
 
 
-def restrict(rules: int) -> None:
+def restrict_by_landlock(rules: int) -> None:
     """For good. Needs PR_SET_NO_NEW_PRIVS."""
     kernel.syscall("landlock_restrict_self", rules, 0)
 
@@ -72,5 +72,5 @@ def restrict(rules: int) -> None:
 _ABI: Final = abi()
 
 
-def is_known() -> bool:
+def kernel_knows_landlock() -> bool:
     return _ABI > 0

@@ -29,6 +29,6 @@ def found() -> list[str]:
         lacking.append(f"namespaces: {refused}")
     if (known := landlock.abi()) < landlock.SCOPES_ABI:
         lacking.append(f"Landlock that knows signals: ABI {known}, {landlock.SCOPES_ABI} is wanted")
-    if not seccomp.is_known():
+    if not seccomp.kernel_knows_seccomp():
         lacking.append("a seccomp filter for this kind of machine")
     return lacking

@@ -48,7 +48,7 @@ SENT_NOTHING = 71
 _SEED_BYTES = 32
 
 
-def start(
+def start_pack_process(
     connection: socket.socket, limits: Limits, *, seal: Seal, own: MemoryUse, scratch: Path, forget: Callable[[], None]
 ) -> int:
     """The pid of a new pack process. Every one begins here, and nowhere else is a process made for a run.
@@ -94,7 +94,7 @@ def _main(
         if seal.apart:
             _forget_randomness()
         process = PackProcess(connection)
-        request = wire.receive(connection).document
+        request = wire.receive_frame(connection).document
         box_limits.impose_limits(limits, own)
         seal.shut(scratch)
         process.do(request, deadline=limits.deadline)
@@ -186,7 +186,7 @@ class PackProcess:
 
     def _fetch_upload(self, key: str) -> bytes:
         self.send({"kind": "fetch", "key": key})
-        frame = wire.receive(self.connection)
+        frame = wire.receive_frame(self.connection)
         match frame.document:
             case {"refused": "PACK_FAILED", "detail": detail}:
                 raise PackFailed(detail)

@@ -67,7 +67,7 @@ def _example(pack: Pack[Any], module: str) -> None:
         theirs.shutdown(socket.SHUT_WR)
         said = "nothing"
         while said not in {"done", "failed"}:
-            said = wire.receive(ours).document["kind"]
+            said = wire.receive_frame(ours).document["kind"]
     if said != "done":
         raise RuntimeError("the example fails")
 

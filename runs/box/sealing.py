@@ -38,22 +38,22 @@ class Seal:
             return
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         if self.rules is not None:
-            landlock.restrict(self.rules)
-        elif landlock.is_known():
+            landlock.restrict_by_landlock(self.rules)
+        elif landlock.kernel_knows_landlock():
             own = (*landlock.opened(["/proc/self"], landlock.LOOK), *landlock.opened([str(scratch)], landlock.KEEP))
             rules = landlock.ruleset((*self.grants, *own))
-            landlock.restrict(rules)
+            landlock.restrict_by_landlock(rules)
             for descriptor in (rules, *(descriptor for descriptor, _ in own)):
                 os.close(descriptor)
         for descriptor, _ in self.grants:
             os.close(descriptor)
         if self.rules is not None:
             os.close(self.rules)
-        seccomp.refuse()
+        seccomp.refuse_system_calls()
 
 
 def seal_of_jobs(may_read: Iterable[str], *, apart: bool) -> Seal:
-    if not landlock.is_known():
+    if not landlock.kernel_knows_landlock():
         return Seal(apart=apart, grants=(), rules=None)
     devices = landlock.opened(readable.DEVICES, landlock.LOOK | landlock.WRITE_FILE)
     if not apart:

@@ -109,11 +109,11 @@ class Filter(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def is_known() -> bool:
+def kernel_knows_seccomp() -> bool:
     return _PROGRAM is not None
 
 
-def refuse() -> None:
+def refuse_system_calls() -> None:
     """From here on, for this process and its children, for good. Raises OSError where it cannot."""
     if _PROGRAM is None:
         raise OSError(errno.ENOSYS, "no filter is known for this machine")

@@ -102,7 +102,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def receive(connection: socket.socket) -> Frame:
+def receive_frame(connection: socket.socket) -> Frame:
     """Wait for one frame; EOFError when the other side is gone. Only for a side that trusts its peer."""
     head = _exactly(connection, _HEAD.size)
     _, text_size, content_size = _HEAD.unpack(head)

@@ -84,7 +84,7 @@ class WorkerCalls:
         if said["kind"] == "unavailable":
             raise EngineUnavailable(said["detail"])
         if said["kind"] == "refused":
-            raise Refused(refusals.read(said["reason"]), typed_ip=said["typed_ip"])
+            raise Refused(refusals.read_outbound_refusal(said["reason"]), typed_ip=said["typed_ip"])
         return heard
 
     def _hear(self) -> None:

@@ -91,7 +91,7 @@ class Zygote:
             self._end_everything()
         connection, status = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         try:
-            limits = Limits(**wire.receive(status).document)
+            limits = Limits(**wire.receive_frame(status).document)
             self._start(connection, status, limits)
         except (EOFError, OSError) as error:
             with contextlib.suppress(OSError):
@@ -103,7 +103,7 @@ class Zygote:
     def _start(self, connection: socket.socket, status: socket.socket, limits: Limits) -> None:
         self._started += 1
         scratch = self._scratch / str(self._started)
-        pid = pack_process.start(
+        pid = pack_process.start_pack_process(
             connection,
             limits,
             seal=self._seal,

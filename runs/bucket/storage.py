@@ -209,7 +209,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         return made[where]
 
 
-def shared() -> RunStorage:
+def shared_run_storage() -> RunStorage:
     """The bucket that the settings name."""
     storage: Any = storages["default"]
     found: RunStorage = storage

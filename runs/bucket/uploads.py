@@ -57,7 +57,7 @@ def prepare_upload(*, tenant_id: str, filename: str, content_type: str, size_byt
     The room is counted first, under the lock of its tenant: a death before the answer leaves room that nothing comes
     into, and retention gives that back. Raises NoRoom.
     """
-    now, bucket, upload_id = clock.now(), storage.shared(), uuid.uuid4()
+    now, bucket, upload_id = clock.now(), storage.shared_run_storage(), uuid.uuid4()
     key = storage.upload_key(tenant_id=tenant_id, upload_id=upload_id, filename=filename, at=now)
     _take_room(tenant_id=tenant_id, upload_id=upload_id, key=key, size_bytes=size_bytes)
     return Upload(
@@ -82,7 +82,7 @@ def first_missing(*, tenant_id: str, keys: Mapping[str, str]) -> str | None:
         if not storage.is_own_upload(tenant_id, key):
             return place
         try:
-            if storage.shared().head(key) is None:
+            if storage.shared_run_storage().head(key) is None:
                 return place
         except (BotoCoreError, ClientError):
             return None  # the run asks again, and fails for nothing if the bucket is still away
@@ -120,7 +120,7 @@ def uploads_past_retention() -> QuerySet[UploadRoom]:
 
 def look_into_upload(room: UploadRoom) -> bool:
     """Whether its file is there; an unused room is given back. A file is never longer than its room."""
-    if storage.shared().head(room.key) is None:
+    if storage.shared_run_storage().head(room.key) is None:
         UploadRoom.objects.filter(pk=room.pk).delete()
         return False
     UploadRoom.objects.filter(pk=room.pk).update(was_seen=True)
@@ -129,5 +129,5 @@ def look_into_upload(room: UploadRoom) -> bool:
 
 def give_back_upload_room(room: UploadRoom) -> None:
     """The file first: a death in between leaves a room that the next pass gives back."""
-    storage.shared().delete_prefix(room.key)
+    storage.shared_run_storage().delete_prefix(room.key)
     UploadRoom.objects.filter(pk=room.pk).delete()

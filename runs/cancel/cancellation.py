@@ -24,7 +24,7 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
 from runs.claims import LOST, Claimed, Lost
-from runs.finish.finalization import Committed, Unfinished, finish
+from runs.finish.finalization import Committed, Unfinished, finish_claim
 from runs.intents import Intent
 from runs.lease_key import lease_key
 from runs.models import Run, RunTurn
@@ -69,7 +69,7 @@ def cancel(
         if claimed is not LOST:
             if run.status == Status.PROCESSING:
                 _tell_worker(run_id)
-            finished = finish(claimed.claim)
+            finished = finish_claim(claimed.claim)
             _wake_next(line)
             how = "committed" if isinstance(finished, Committed) else finished.value
             log.info("run canceled", run_id=str(run_id), tenant_id=tenant_id, finished=how)

@@ -75,6 +75,6 @@ def _delete_objects(run: Run) -> None:
     """Safe to repeat. What it leaves, the retention deletes."""
     prefix = storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
     try:
-        storage.shared().delete_prefix(prefix)
+        storage.shared_run_storage().delete_prefix(prefix)
     except (BotoCoreError, ClientError, OSError, storage.ObjectsNotDeleted) as error:
         log.warning("objects not deleted yet", run_id=str(run.run_id), tenant_id=run.tenant_id, exc_info=error)

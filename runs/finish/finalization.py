@@ -42,13 +42,13 @@ class Unfinished(enum.Enum):
     WAITING = "waiting"  # money cannot move now; the row keeps its intent, and the reconciler comes back to it
 
 
-def finish(claim: Claim) -> Committed | Unfinished:
+def finish_claim(claim: Claim) -> Committed | Unfinished:
     """Carry the claim out. Safe to repeat, beside itself and late; raises only what the database raises.
 
     A rebuild raises the version of claimed rows and writes their holds back: its finisher then loses the commit, takes
     its own claim again and settles once more. A finisher that finds another's token there has lost for good.
     """
-    with spans.finishing(claim.run_id, claim.trace_id, tenant_id=claim.tenant_id, actor=claim.actor):
+    with spans.finishing_span(claim.run_id, claim.trace_id, tenant_id=claim.tenant_id, actor=claim.actor):
         return _carried_out(claim)
 
 

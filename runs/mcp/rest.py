@@ -30,7 +30,7 @@ _OF_THE_CALLER: Final = (
 """All that a view may know of the caller's request. Nothing else of its headers reaches one."""
 
 
-def ask(request: HttpRequest, asked: RestRequest) -> HttpResponseBase:
+def ask_rest(request: HttpRequest, asked: RestRequest) -> HttpResponseBase:
     """What the view promised for the answer, and noted for the log, counts for the caller's request, too."""
     body = b"" if asked.body is None else json.dumps(asked.body, ensure_ascii=False).encode("utf-8", "surrogatepass")
     environ = {name: request.META[name] for name in _OF_THE_CALLER if name in request.META} | {

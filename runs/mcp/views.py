@@ -110,7 +110,7 @@ class McpView(MeteredView):
         if isinstance(arguments, Purchase):
             headers = tools.idempotency_headers(arguments, call.asked)
             asked = tools.with_headers(asked, headers)
-        response = rest.ask(django_request(request), asked)
+        response = rest.ask_rest(django_request(request), asked)
         return response if isinstance(response, AnsweredLater) else _outcome(tool, asked, response)
 
     def _refused(self, request: Request, problem: Problem) -> ToolAnswer:
@@ -120,7 +120,9 @@ class McpView(MeteredView):
         except Problem as beyond_the_rate:
             problem = beyond_the_rate
         return tools.refused(
-            problems.document(problem, instance=request.path), names=(), retry_after=problem.headers.get("Retry-After")
+            problems.problem_document(problem, instance=request.path),
+            names=(),
+            retry_after=problem.headers.get("Retry-After"),
         )
 
 
@@ -192,7 +194,7 @@ def _later(request: Request, body: bytes, call: "ToolCall", inner: AnsweredLater
     try:
         outcome: Outcome = _outcome(tool, asked, inner.finish(came))
     except Exception as error:  # noqa: BLE001  no exception handler of a view stands around this
-        outcome = _outcome(tool, asked, handlers.answer(django_request(request), error))
+        outcome = _outcome(tool, asked, handlers.answer_error(django_request(request), error))
     exchange = _exchange(request, body, outcome)
     try:
         return _answer(exchange)

@@ -144,7 +144,7 @@ class Interventions:
             return HttpResponseRedirect(reverse("admin:runs_run_change", args=[run.pk]))
 
         model_admin: Any = self
-        return confirm.page(
+        return confirm.confirm_page(
             model_admin,
             request,
             run,

@@ -27,7 +27,7 @@ def send_again(*, run_id: uuid.UUID, actor: str) -> str | None:
         state = " ".join(part for part in (run.status, run.money_state, run.finalize_stage) if part)
         return f"it is {state} and waits for no message"
     try:
-        wake_worker.send(Wakeup.of(run))
+        wake_worker.send_wakeup(Wakeup.of(run))
     except SendFailed as error:
         return f"the queue did not take its message ({error})"
     with transaction.atomic():

@@ -63,5 +63,5 @@ def _committed(runs: QuerySet[Run]) -> list[CommittedRun]:
     return found
 
 
-def register() -> None:
+def register_runs_for_audit() -> None:
     ports.register_committed(CommittedRunsOfTheTable())

@@ -119,5 +119,5 @@ def created_at_ms(created_at: datetime) -> int:
     return int(created_at.timestamp() * 1_000)
 
 
-def register() -> None:
-    ports.register(OpenRunsOfTheTable())
+def register_runs_for_budget() -> None:
+    ports.register_open_runs(OpenRunsOfTheTable())

@@ -37,7 +37,7 @@ SELECT substring(idempotency_key from 47)::bigint,
 """
 
 
-def of(*, tenant_id: str, payload_hash: str) -> str:
+def derived_key_of(*, tenant_id: str, payload_hash: str) -> str:
     """One statement."""
     stem = _FORM.format(hash=payload_hash[:40])
     with connection.cursor() as cursor:

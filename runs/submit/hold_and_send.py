@@ -26,7 +26,7 @@ from dpp_project.observe import spans
 from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.claims import LOST, SeenRun, counted_of
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.intents import Intent
 from runs.reads import for_tenant
 from runs.states import Status
@@ -55,7 +55,7 @@ class HoldAndSend:
     def carry(self, row: Row) -> SubmitAnswer:
         """Hold the price and mark it. A rebuild, or another handler, may move the row meanwhile: then look again."""
         for _ in range(TURNS):
-            with spans.within("run hold"):
+            with spans.within_span("run hold"):
                 outcome = money.hold(
                     tenant_id=row.tenant_id,
                     run_id=str(row.run_id),
@@ -127,8 +127,8 @@ class HoldAndSend:
                 trace_id=row.trace_id,
                 lane=self._lane,
             )
-            with spans.sending(row.run_id, row.trace_id):
-                wake_worker.send(wakeup)
+            with spans.sending_span(row.run_id, row.trace_id):
+                wake_worker.send_wakeup(wakeup)
         except SendFailed as error:
             log.warning("run not queued", run_id=str(row.run_id), exc_info=error)
             if (refusal := self._taken_back(row)) is not None:
@@ -152,7 +152,7 @@ class HoldAndSend:
         for _ in range(TURNS):
             claimed = transitions.claim_unsent(run=seen, intent=intent, actor=ACTOR)
             if claimed is not LOST:
-                if isinstance(finish(claimed.claim), Committed):
+                if isinstance(finish_claim(claimed.claim), Committed):
                     key_lock.forget_mapping(self._lock)
                 return answer.not_queued(row.run_id, balance_micros=self._balance_micros)
             run = self._runs.read(row.run_id)

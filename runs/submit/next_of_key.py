@@ -66,7 +66,7 @@ def _wake(tenant_id: str, kept: QuerySet[RunTurn], *, lock: Callable[[], None], 
         woken = [
             run_id for run_id, turn in zip(first, drawn, strict=False) if turns.back_in_line(run_id, fair_pass=turn)
         ]
-    failed = wake_worker.send_many([Wakeup.of(run) for run in Run.objects.filter(run_id__in=woken)])
+    failed = wake_worker.send_wakeups([Wakeup.of(run) for run in Run.objects.filter(run_id__in=woken)])
     if failed:
         log.warning("the queue did not take what woke the next runs", tenant_id=tenant_id, failed=len(failed))
     return len(woken)

@@ -154,7 +154,7 @@ def model_for(pack_name: str) -> type[RunCreateRequest]:
     return create_model(f"{title}Run", __base__=RunCreateRequest, **fields)
 
 
-def read(body: Any) -> RunCreateRequest:
+def read_run_request(body: Any) -> RunCreateRequest:
     """The body as a request that could be carried out, or a Problem that names each wrong field."""
     name = body.get("pack_type") if isinstance(body, dict) else None
     is_known = isinstance(name, str) and name in registry.packs()

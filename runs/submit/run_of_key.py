@@ -105,7 +105,7 @@ class RunOfKey:
         """A workspace that sleeps is woken by this. It may fall asleep again before the worker comes."""
         if not self._asked.may_use_workspaces:
             return answer.workspaces_scope_missing()
-        ready = ports.workspaces().ready(tenant_id=self._asked.tenant_id, workspace_id=command.workspace_id)
+        ready = ports.registered_workspaces().ready(tenant_id=self._asked.tenant_id, workspace_id=command.workspace_id)
         match ready:
             case ports.Waking(seconds):
                 return answer.workspace_waking(seconds)

@@ -85,7 +85,7 @@ def submit_derived(
     """
     entry.take()
     asked = read()
-    key = derived_key.of(tenant_id=tenant_id, payload_hash=asked.payload_hash)
+    key = derived_key.derived_key_of(tenant_id=tenant_id, payload_hash=asked.payload_hash)
     asked = replace(asked, idempotency_key=key)
     return key, submit(
         tenant_id=tenant_id,

@@ -51,13 +51,13 @@ def express_below() -> int:
 
 
 @PerProcess
-def express() -> sqs_sender.Sender:
+def express_sender() -> sqs_sender.Sender:
     """This process's sender to the express queue."""
     return sqs_sender.to(Lane.EXPRESS.url)
 
 
 def _sender(lane: Lane) -> sqs_sender.Sender:
-    return express() if lane is Lane.EXPRESS else sqs_sender.shared()
+    return express_sender() if lane is Lane.EXPRESS else sqs_sender.shared_sender()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +97,14 @@ def _joined() -> dict[Lane, JoinedSends]:
     return {lane: JoinedSends(partial(_sender, lane)) for lane in Lane}
 
 
-def send(wakeup: Wakeup) -> None:
+def send_wakeup(wakeup: Wakeup) -> None:
     """Together with what other threads send meanwhile. Raises SendFailed, which leaves open whether the message is in
     the queue.
     """
     _joined()[wakeup.lane].send(wakeup.message())
 
 
-def send_many(wakeups: Sequence[Wakeup]) -> dict[uuid.UUID, SendFailed]:
+def send_wakeups(wakeups: Sequence[Wakeup]) -> dict[uuid.UUID, SendFailed]:
     """The runs whose message is not known to be in the queue, each with why; ten a request."""
     failed: dict[uuid.UUID, SendFailed] = {}
     by_lane: dict[Lane, list[Wakeup]] = defaultdict(list)

@@ -20,6 +20,6 @@ def said_after(seen: Mapping[str, EntryId]) -> Iterator[News]:
 
 
 @PerProcess
-def watcher() -> Watcher[EntryId]:
+def progress_watcher() -> Watcher[EntryId]:
     """With a thread of its own: a slow Redis delays no news of a run's steps."""
     return Watcher("progress", said_after, every_seconds=LOOK_SECONDS, away=(RedisError,), rest=lambda: None)

@@ -76,7 +76,7 @@ def steps_to_the_end(run_id: uuid.UUID) -> list[RunStep]:
 
 
 @PerProcess
-def watcher() -> Watcher[int]:
+def run_steps_watcher() -> Watcher[int]:
     """Its connection is its own while anyone waits, and goes back to the pool when nobody does."""
     postgres.make_room(ENV.DPP_API_THREADS + 1 + _OTHER_CONNECTIONS)
     return Watcher("runs", steps_after, every_seconds=LOOK_SECONDS, away=DATABASE_AWAY, rest=connections.close_all)

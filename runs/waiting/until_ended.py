@@ -39,7 +39,7 @@ async def until_ended(
     @contextmanager
     def watching(waiter: Waiter) -> Iterator[None]:
         with (
-            steps.watcher().watching(waiter, str(run_id), seen=seen_version),
+            steps.run_steps_watcher().watching(waiter, str(run_id), seen=seen_version),
             key_watch.watching(waiter, key_id),
         ):
             yield

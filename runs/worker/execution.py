@@ -37,7 +37,7 @@ from runs.box.box import Box
 from runs.box.outcomes import Done, PackOutcome, Stopped
 from runs.box.running import PackRequest
 from runs.claims import LOST, Claim, Lease, new_token
-from runs.finish.finalization import Committed, Unfinished, finish
+from runs.finish.finalization import Committed, Unfinished, finish_claim
 from runs.intents import Intent
 from runs.models import Run
 from runs.packs import registry
@@ -99,10 +99,10 @@ def execute(run_id: uuid.UUID, *, message: WakingMessage | None, in_turn: bool =
 def _carried_out(started: StartedRun, token: str, message: WakingMessage | None) -> End:
     run = started.run
     lease = Lease(run.run_id, token)
-    tracing.bind(run.trace_id or tracing.current())
+    tracing.bind_trace_id(run.trace_id or tracing.current_trace_id())
     metrics.QUEUE_WAIT_SECONDS.observe((clock.now() - run.created_at).total_seconds())
     _say("run started", run, version_before=run.version - 1)
-    with spans.working(run.run_id, run.trace_id, tenant_id=run.tenant_id, pack=run.pack_type):
+    with spans.working_span(run.run_id, run.trace_id, tenant_id=run.tenant_id, pack=run.pack_type):
         return _executed(run, lease, message, fair_pass=started.fair_pass)
 
 
@@ -150,17 +150,17 @@ def _worked(run: Run, lease: Lease, message: WakingMessage | None, *, fair_pass:
         log=partial(_from_pack, run),
         tell=progress,
     )
-    signal = leases.take(lease, fair_pass=fair_pass)
+    signal = leases.take_run_lease(lease, fair_pass=fair_pass)
     with leases.keeper().holding(lease, message=message, stop=running.stop, has_signal=signal) as held:
         begun = time.monotonic()
         connections.close_all()  # back to the pool: it may be smaller than the slots, and the keeper needs one of it
-        with spans.within("pack in its box"):
+        with spans.within_span("pack in its box"):
             outcome = running.wait()
         progress.end()
         metrics.PACK_SECONDS.labels(pack=run.pack_type, end=_name(outcome)).observe(time.monotonic() - begun)
         if isinstance(outcome, Stopped):
             return None
-        with spans.within("result store"):
+        with spans.within_span("result store"):
             intent = store_result.store_result(run, outcome, is_lost=lambda: held.lost, said=progress.tail)
         return None if held.lost else intent
 
@@ -203,7 +203,9 @@ def _reach(run: Run, pack: Pack[Any]) -> Reach | None:
     if pack.command is None:
         return pack.reach(os.environ)
     asked = pack.command(dict(run.sent.inputs))
-    return Reach(command=ports.workspaces().command(tenant_id=run.tenant_id, exec_id=str(run.run_id), asked=asked))
+    return Reach(
+        command=ports.registered_workspaces().command(tenant_id=run.tenant_id, exec_id=str(run.run_id), asked=asked)
+    )
 
 
 def _from_pack(run: Run, event: str, /, **values: JsonValue) -> None:
@@ -252,7 +254,7 @@ def _finished(claim: Claim) -> Committed | End:
     patience = Patience(seconds=FINISH_PATIENCE_SECONDS)
     while True:
         try:
-            finished = finish(claim)
+            finished = finish_claim(claim)
         except DATABASE_AWAY as error:
             log.warning("run not finished yet", run_id=str(claim.run_id), tried=patience.tried, exc_info=error)
             finished = Unfinished.WAITING

@@ -48,7 +48,7 @@ WATCH_SECONDS: Final = 0.75
 _RENEW: Final = LuaScript(Path(__file__).parents[1] / "lua" / "renew_lease.lua")
 
 
-def take(lease: Lease, *, fair_pass: int | None = None) -> bool:
+def take_run_lease(lease: Lease, *, fair_pass: int | None = None) -> bool:
     """The signal that a cancel takes away. Without Redis the run goes on without it.
 
     In the same trip the turn that it started in is noted: none that is drawn later is before it.
@@ -156,7 +156,7 @@ class Keeper:
             if one.message is not None:
                 by_queue.setdefault(one.message.queue_url, []).append(one.message.receipt)
         for queue_url, handles in by_queue.items():
-            receipt_handles.keep(queue_url, handles, seconds=QUEUE_VISIBILITY_SECONDS)
+            receipt_handles.keep_receipts(queue_url, handles, seconds=QUEUE_VISIBILITY_SECONDS)
 
     def watch(self, held: Iterable[HeldLease]) -> None:
         """Ask Postgres about each lease whose signal is gone."""

@@ -75,7 +75,7 @@ def _intent(run: Run, outcome: Done | Failed) -> Intent:
 
 def _stored(run: Run, sealed: Envelope, is_lost: Callable[[], bool]) -> ResultPointer | None:
     """Where the envelope lies, its files before it; None when the bucket stays away, or the run is lost meanwhile."""
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     patience = Patience(seconds=STORE_PATIENCE_SECONDS)
     files = [*sealed.files]
     while not is_lost():
@@ -105,7 +105,7 @@ def upload_reader(tenant_id: str) -> Callable[[str], bytes]:
         if not storage.is_own_upload(tenant_id, key):
             raise PackFailed("The file is not one of your uploads.")
         try:
-            return storage.shared().read(key, max_bytes=MAX_UPLOAD_BYTES)
+            return storage.shared_run_storage().read(key, max_bytes=MAX_UPLOAD_BYTES)
         except ObjectMissing:
             raise PackFailed("There is no such upload.") from None
         except ObjectTooLarge:

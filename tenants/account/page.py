@@ -127,5 +127,5 @@ def _sign_in_first(request: HttpRequest) -> HttpResponse:
     if sessions.COOKIE in request.COOKIES:
         asked["ended"] = "1"
     answer = HttpResponseRedirect(f"{reverse('account-sign-in')}{'?' if asked else ''}{urlencode(asked)}")
-    sessions.end(request, answer)
+    sessions.end_account_session(request, answer)
     return answer

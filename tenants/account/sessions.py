@@ -53,9 +53,9 @@ class AccountSession:
             self.store.save()
 
 
-def start(request: HttpRequest, response: HttpResponse, principal: Principal) -> None:
+def start_account_session(request: HttpRequest, response: HttpResponse, principal: Principal) -> None:
     """A new one, whatever the browser had before: a planted cookie leads nowhere."""
-    end(request, response)
+    end_account_session(request, response)
     store = SessionStore()
     store[KEY] = str(principal.key_id)
     ends = clock.now() + LENGTH
@@ -85,7 +85,7 @@ def signed_in(request: HttpRequest) -> AccountSession | None:
     return AccountSession(found, store)
 
 
-def end(request: HttpRequest, response: HttpResponse) -> None:
+def end_account_session(request: HttpRequest, response: HttpResponse) -> None:
     """The row goes, so that a copy of the cookie is worth nothing."""
     held = request.COOKIES.get(COOKIE)
     if held is not None:

@@ -33,7 +33,7 @@ class KeyRefused(enum.Enum):
     THROTTLED = "Too many failed attempts from your address. Nothing was checked; try again in 15 minutes."
 
 
-def exchange(text: str) -> Principal | KeyRefused:
+def sign_in_with_key(text: str) -> Principal | KeyRefused:
     """The principal of the key, its sign-in written down where the tenant reads it; or why not."""
     prefix = keys.prefix_of(text)
     if prefix is None:
@@ -61,7 +61,7 @@ def exchange(text: str) -> Principal | KeyRefused:
 def has_room(principal: Principal) -> bool:
     """A token of the bucket that all pages of the tenant share: each sign-in leaves two rows."""
     try:
-        return rate_limits.check(principal, Bucket.PAGES).allowed
+        return rate_limits.check_rate_limit(principal, Bucket.PAGES).allowed
     except redis.RedisError as error:
         rate_limits.pass_or_refuse_unmetered(error, bucket=Bucket.PAGES)
         return True

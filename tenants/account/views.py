@@ -46,12 +46,12 @@ class SignInPage(View):
         return self._form(request, said="Your session has ended." if "ended" in request.GET else "")
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        answer = signing_in.exchange(_key_in(request))
+        answer = signing_in.sign_in_with_key(_key_in(request))
         if isinstance(answer, KeyRefused):
             status = 429 if answer in {KeyRefused.THROTTLED, KeyRefused.TOO_MANY} else 403
             return self._form(request, error=answer.value, status=status)
         response = HttpResponseRedirect(_next(request))
-        sessions.start(request, response, answer)
+        sessions.start_account_session(request, response, answer)
         return response
 
     def _form(self, request: HttpRequest, *, error: str = "", said: str = "", status: int = 200) -> HttpResponse:
@@ -65,7 +65,7 @@ class SignOutPage(View):
 
     def post(self, request: HttpRequest) -> HttpResponseBase:
         response = HttpResponseRedirect(reverse("account-sign-in"))
-        sessions.end(request, response)
+        sessions.end_account_session(request, response)
         return private(response)
 
 

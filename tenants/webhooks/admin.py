@@ -80,7 +80,7 @@ class WebhookEndpointAdmin(ActedUponAdmin):
         endpoint = self.found(request, object_id)
 
         def act(form: RecoverForm) -> HttpResponse:
-            answer = services.recover(
+            answer = services.recover_endpoint(
                 tenant_id=endpoint.tenant_id,
                 endpoint_id=endpoint.endpoint_id,
                 since=clock.now() - timedelta(hours=form.cleaned_data["hours"]),
@@ -90,7 +90,7 @@ class WebhookEndpointAdmin(ActedUponAdmin):
             return self.done(request, endpoint, answer, said)
 
         text = "All that was held or failed of that time is sent, in no order. A disabled webhook is enabled."
-        return confirm.page(
+        return confirm.confirm_page(
             self,
             request,
             endpoint,
@@ -107,7 +107,7 @@ class WebhookEndpointAdmin(ActedUponAdmin):
         endpoint = self.found(request, object_id)
 
         def act(_form: forms.Form) -> HttpResponse:
-            answer = services.change(
+            answer = services.change_endpoint(
                 tenant_id=endpoint.tenant_id,
                 endpoint_id=endpoint.endpoint_id,
                 actor=actors.person(request.user),
@@ -175,7 +175,7 @@ class WebhookDeliveryAdmin(ActedUponAdmin):
         delivery = self.found(request, object_id)
 
         def act(_form: forms.Form) -> HttpResponse:
-            answer = services.redeliver(
+            answer = services.redeliver_webhook(
                 tenant_id=delivery.endpoint.tenant_id,
                 delivery_id=delivery.delivery_id,
                 actor=actors.person(request.user),

@@ -6,7 +6,7 @@ from datetime import UTC
 from tenants.webhooks.models import WebhookMessage
 
 
-def of(message: WebhookMessage) -> bytes:
+def webhook_body_of(message: WebhookMessage) -> bytes:
     """`{"type", "timestamp", "data"}`, as Standard Webhooks has it; `data` is the message's payload."""
     document = {
         "type": message.event,

@@ -17,7 +17,7 @@ def refuse_wrong_hosts() -> None:
     try:
         reach.rules()
     except ValueError as error:
-        env.refuse("DPP_WEBHOOK_PRIVATE_HOSTS", str(error))
+        env.refuse_environment("DPP_WEBHOOK_PRIVATE_HOSTS", str(error))
 
 
 @register(deploy=True)

@@ -12,7 +12,7 @@ from dpp_project.process_env import ENV
 @cache
 def rules() -> Rules:
     """https at port 443 of public addresses, and what DPP_WEBHOOK_PRIVATE_HOSTS names. ValueError where it is wrong."""
-    return Rules(private_hosts=private_hosts.read(ENV.DPP_WEBHOOK_PRIVATE_HOSTS))
+    return Rules(private_hosts=private_hosts.read_private_hosts(ENV.DPP_WEBHOOK_PRIVATE_HOSTS))
 
 
 def tls() -> ssl.SSLContext:

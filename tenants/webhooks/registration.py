@@ -70,7 +70,9 @@ def _in_turn(url: str, tenant_id: str) -> bool:
         return False
     try:
         rules, network = reach.rules(), reach.network()
-        asyncio.run(connecting.check(url, rules=rules, network=network, seconds=LOOKUP_SECONDS, caller=tenant_id))
+        asyncio.run(
+            connecting.check_connecting(url, rules=rules, network=network, seconds=LOOKUP_SECONDS, caller=tenant_id)
+        )
     finally:
         _turns.release()
     return True

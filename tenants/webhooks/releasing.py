@@ -62,7 +62,7 @@ def _all_of(
 
 def _release(endpoint_id: UUID, now: datetime) -> int:
     with transaction.atomic():
-        return 0 if transitions.locked(endpoint_id) is None else transitions.release_some(endpoint_id, now=now)
+        return 0 if transitions.locked_endpoint(endpoint_id) is None else transitions.release_some(endpoint_id, now=now)
 
 
 def _end(endpoint_id: UUID, now: datetime) -> int:

@@ -59,7 +59,7 @@ class Recovered:
     deliveries: int
 
 
-def create(
+def create_endpoint(
     *, tenant_id: str, url: str, events: Sequence[str], actor: str, idempotency_key: str | None = None
 ) -> Registered | Refusal:
     """A new endpoint, ENABLED, with its first secret. Under a key that stands already, the endpoint it made.
@@ -113,7 +113,7 @@ def _made_before(tenant_id: str, key: str | None, asked: dict[str, Any]) -> Regi
     return Registered(found, None, is_new=False)
 
 
-def change(
+def change_endpoint(
     *,
     tenant_id: str,
     endpoint_id: uuid.UUID,
@@ -161,27 +161,27 @@ def _turn(endpoint: WebhookEndpoint, status: EndpointStatus, actor: str) -> Refu
         detail = "it is DISABLED; recover it, and say since when what it missed is sent"
         return Refusal(ReasonCode.CONFLICT, detail, "status")
     if status == EndpointStatus.PAUSED:
-        transitions.pause(endpoint.endpoint_id, now=clock.now())
+        transitions.pause_endpoint(endpoint.endpoint_id, now=clock.now())
     else:
-        transitions.resume(endpoint.endpoint_id, now=clock.now())
+        transitions.resume_endpoint(endpoint.endpoint_id, now=clock.now())
     act = "webhook paused" if status == EndpointStatus.PAUSED else "webhook resumed"
     _record(act, endpoint, actor, before={"status": endpoint.status}, after={"status": status})
     return None
 
 
-def delete(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> WebhookEndpoint | Refusal:
+def delete_endpoint(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> WebhookEndpoint | Refusal:
     """No event goes to it from now on, and what was on its way ends; its secrets are gone."""
     with transaction.atomic():
         endpoint = _locked_of(tenant_id, endpoint_id)
         if endpoint is None:
             return _no_endpoint()
-        transitions.delete(endpoint_id, now=clock.now())
+        transitions.mark_endpoint_deleted(endpoint_id, now=clock.now())
         WebhookSecret.objects.filter(endpoint_id=endpoint_id).delete()
         _record("webhook deleted", endpoint, actor, before={"url": endpoint.url, "status": endpoint.status})
     return endpoint
 
 
-def rotate(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> Registered | Refusal:
+def rotate_endpoint_secret(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> Registered | Refusal:
     """A new secret; the one before it signs beside it for 24 hours. Within those there is no third."""
     if (fault := _keys_fault()) is not None:
         return fault
@@ -231,16 +231,16 @@ def send_test(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> WebhookD
     return delivery
 
 
-def redeliver(*, tenant_id: str, delivery_id: uuid.UUID, actor: str) -> WebhookDelivery | Refusal:
+def redeliver_webhook(*, tenant_id: str, delivery_id: uuid.UUID, actor: str) -> WebhookDelivery | Refusal:
     """One that has ended, delivered or failed, is sent anew: the same webhook-id, a whole schedule."""
     with transaction.atomic():
         delivery = selectors.delivery_of(tenant_id, delivery_id)
-        endpoint = None if delivery is None else transitions.locked(delivery.endpoint_id)
+        endpoint = None if delivery is None else transitions.locked_endpoint(delivery.endpoint_id)
         if delivery is None or endpoint is None:
             return Refusal(ReasonCode.NOT_FOUND, "there is no such delivery", DELIVERY)
         if endpoint.status != EndpointStatus.ENABLED:
             return _not_enabled(endpoint)
-        if not transitions.redeliver(delivery_id, now=clock.now()):
+        if not transitions.redeliver_delivery(delivery_id, now=clock.now()):
             detail = "it is on its way already; only one that is DELIVERED or FAILED is sent again"
             return Refusal(ReasonCode.CONFLICT, detail, DELIVERY)
         after = {"delivery_id": delivery_id, "event": delivery.message.event}
@@ -248,7 +248,7 @@ def redeliver(*, tenant_id: str, delivery_id: uuid.UUID, actor: str) -> WebhookD
     return selectors.delivery_of(tenant_id, delivery_id) or delivery
 
 
-def recover(*, tenant_id: str, endpoint_id: uuid.UUID, since: datetime, actor: str) -> Recovered | Refusal:
+def recover_endpoint(*, tenant_id: str, endpoint_id: uuid.UUID, since: datetime, actor: str) -> Recovered | Refusal:
     """All that was held or failed of what happened since then is sent; a disabled endpoint is enabled."""
     now = clock.now()
     if not now - LOOK_BACK <= since <= now:
@@ -257,7 +257,7 @@ def recover(*, tenant_id: str, endpoint_id: uuid.UUID, since: datetime, actor: s
         endpoint = _locked_of(tenant_id, endpoint_id)
         if endpoint is None:
             return _no_endpoint()
-        sent = transitions.recover(endpoint_id, since=since, now=now)
+        sent = transitions.recover_deliveries(endpoint_id, since=since, now=now)
         if sent is None:
             return Refusal(ReasonCode.CONFLICT, "it is PAUSED; resume it first, which sends what is held", "status")
         before, after = trail.differing({"status": endpoint.status}, {"status": EndpointStatus.ENABLED.value})
@@ -266,7 +266,7 @@ def recover(*, tenant_id: str, endpoint_id: uuid.UUID, since: datetime, actor: s
     return Recovered(WebhookEndpoint.objects.get(endpoint_id=endpoint_id), sent)
 
 
-def find(endpoint_id: str) -> WebhookEndpoint | Refusal:
+def find_endpoint(endpoint_id: str) -> WebhookEndpoint | Refusal:
     """Of any tenant, for operators."""
     try:
         wanted = uuid.UUID(endpoint_id)
@@ -276,12 +276,12 @@ def find(endpoint_id: str) -> WebhookEndpoint | Refusal:
 
 
 def _locked_of(tenant_id: str, endpoint_id: uuid.UUID) -> WebhookEndpoint | None:
-    endpoint = transitions.locked(endpoint_id)
+    endpoint = transitions.locked_endpoint(endpoint_id)
     return endpoint if endpoint is not None and endpoint.tenant_id == tenant_id else None
 
 
 def _store_secret(endpoint_id: uuid.UUID) -> str:
-    new = signing_secrets.make(endpoint_id)
+    new = signing_secrets.make_signing_secret(endpoint_id)
     WebhookSecret.objects.create(endpoint_id=endpoint_id, ciphertext=new.ciphertext)
     return new.plaintext
 

@@ -1,7 +1,8 @@
 """The states of endpoints and deliveries: each edge one conditional UPDATE, inside the caller's transaction.
 
-The caller holds the endpoint's row (`locked`), so that of two acts at once one is the first, and no fan-out decides by
-a status that has just changed (it reads the row FOR SHARE). Held is what must not be sent now and must not be lost:
+The caller holds the endpoint's row (`locked_endpoint`), so that of two acts at once one is the first, and no fan-out
+decides by a status that has just changed (it reads the row FOR SHARE). Held is what must not be sent now and must not
+be lost:
 
   PENDING -> HELD       pause, disable: but for those in flight. What was in flight and fails is held by the sender.
   HELD -> PENDING       resume: all. recover: those of messages since a moment, with a whole schedule.
@@ -42,18 +43,18 @@ _BEHAVES_AS_NEW: Final[dict[str, Any]] = {
 }
 
 
-def locked(endpoint_id: UUID) -> WebhookEndpoint | None:
+def locked_endpoint(endpoint_id: UUID) -> WebhookEndpoint | None:
     """The endpoint's row, under its lock; None for one that is not there or deleted. FOR NO KEY UPDATE: rows that
     refer to it may still be written."""
     rows = WebhookEndpoint.objects.select_for_update(no_key=True)
     return rows.filter(endpoint_id=endpoint_id, deleted_at__isnull=True).first()
 
 
-def pause(endpoint_id: UUID, *, now: datetime) -> bool:
+def pause_endpoint(endpoint_id: UUID, *, now: datetime) -> bool:
     return _set_aside(endpoint_id, EndpointStatus.PAUSED, "", now=now)
 
 
-def disable(endpoint_id: UUID, *, reason: str, now: datetime) -> bool:
+def disable_endpoint(endpoint_id: UUID, *, reason: str, now: datetime) -> bool:
     """By the sender: after 5 days of failing, or when the endpoint answered 410."""
     return _set_aside(endpoint_id, EndpointStatus.DISABLED, reason, now=now)
 
@@ -70,7 +71,7 @@ def _set_aside(endpoint_id: UUID, status: EndpointStatus, reason: str, *, now: d
     return True
 
 
-def resume(endpoint_id: UUID, *, now: datetime) -> int | None:
+def resume_endpoint(endpoint_id: UUID, *, now: datetime) -> int | None:
     """How many deliveries go out; None where it was not PAUSED. Its record of failures stays; its pause ends."""
     changed = _endpoint(endpoint_id, EndpointStatus.PAUSED).update(
         status=EndpointStatus.ENABLED, reason="", paused_until=None, release_since=_EVER, updated_at=Now()
@@ -78,7 +79,7 @@ def resume(endpoint_id: UUID, *, now: datetime) -> int | None:
     return release_some(endpoint_id, now=now) if changed else None
 
 
-def recover(endpoint_id: UUID, *, since: datetime, now: datetime) -> int | None:
+def recover_deliveries(endpoint_id: UUID, *, since: datetime, now: datetime) -> int | None:
     """What was held or failed since then goes out anew, with a whole schedule; None where the endpoint is PAUSED.
 
     A disabled one is enabled, and treated as a new one until it has answered. What was held before `since` stays held.
@@ -113,7 +114,7 @@ def release_some(endpoint_id: UUID, *, now: datetime) -> int:
     return released
 
 
-def redeliver(delivery_id: UUID, *, now: datetime) -> bool:
+def redeliver_delivery(delivery_id: UUID, *, now: datetime) -> bool:
     """One that has ended, whichever way; False for one that is still to be sent."""
     ended = [DeliveryStatus.DELIVERED, DeliveryStatus.FAILED]
     found = WebhookDelivery.objects.filter(delivery_id=delivery_id, status__in=ended)
@@ -125,7 +126,7 @@ def point_elsewhere(endpoint_id: UUID, *, url: str) -> None:
     WebhookEndpoint.objects.filter(endpoint_id=endpoint_id).update(url=url, updated_at=Now(), **_BEHAVES_AS_NEW)
 
 
-def delete(endpoint_id: UUID, *, now: datetime) -> int:
+def mark_endpoint_deleted(endpoint_id: UUID, *, now: datetime) -> int:
     """Mark it, and end what was on its way. What is in flight is ended too: its sender finds no row to mark."""
     WebhookEndpoint.objects.filter(endpoint_id=endpoint_id).update(deleted_at=now, updated_at=Now())
     return end_some(endpoint_id, now=now)

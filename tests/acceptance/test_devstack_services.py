@@ -170,14 +170,14 @@ def test_it_listens_on_loopback_alone(cloud: Cloud) -> None:
     port = f"{cloud.aws.port:04X}"
     addresses = {line.split()[1] for line in listening if line.split()[3] == "0A" and line.split()[1].endswith(port)}
     assert addresses == {f"0100007F:{port}"}
-    assert http.answers(f"{cloud.aws.url}/_ministack/health")
+    assert http.url_answers(f"{cloud.aws.url}/_ministack/health")
 
 
 def test_a_valkey_whose_port_another_took_does_not_pass_for_started(tmp_path: Path) -> None:
     with (
-        valkey.running(tmp_path / "first") as first,
+        valkey.running_valkey(tmp_path / "first") as first,
         pytest.raises(DevstackError, match="did not start"),
-        valkey.running(tmp_path / "second", port=first.port),
+        valkey.running_valkey(tmp_path / "second", port=first.port),
     ):
         pytest.fail("two that think the port theirs empty each other's keys")
 
@@ -185,20 +185,20 @@ def test_a_valkey_whose_port_another_took_does_not_pass_for_started(tmp_path: Pa
 def test_a_valkey_of_no_port_in_particular_takes_another_where_its_first_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with valkey.running(tmp_path / "first") as first:
+    with valkey.running_valkey(tmp_path / "first") as first:
         offered = iter([first.port, ports.choose()])
         monkeypatch.setattr(ports, "choose", lambda: next(offered))
-        with valkey.running(tmp_path / "second") as second:
+        with valkey.running_valkey(tmp_path / "second") as second:
             assert second.port != first.port
 
 
 def test_dpp_77_valkey_keeps_what_it_answered_for_a_second_ago_and_evicts_nothing(tmp_path: Path) -> None:
-    with valkey.running(tmp_path / "redis") as server:
+    with valkey.running_valkey(tmp_path / "redis") as server:
         client = redis.Redis.from_url(server.url)
         assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
         client.set("kept", "yes")
         wait_until(lambda: client.info("persistence")["aof_pending_bio_fsync"] == 0)
-    with valkey.running(tmp_path / "redis", port=server.port):
+    with valkey.running_valkey(tmp_path / "redis", port=server.port):
         assert client.get("kept") == b"yes"
     client.close()
 

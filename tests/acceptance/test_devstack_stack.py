@@ -60,7 +60,7 @@ class Stack:
         return said
 
     def values(self) -> dict[str, str]:
-        return env_file.read(self.folder.env)
+        return env_file.read_env_file(self.folder.env)
 
     def pid(self, name: str) -> int:
         return int(self.folder.pid_file(name).read_text(encoding="ascii"))
@@ -81,7 +81,7 @@ class Stack:
 
         wait_until(are_back, seconds=BACK_SECONDS, what=f"{', '.join(old)} to be back")
         url = f"{self.values()['DPP_API_URL']}/readyz"
-        wait_until(lambda: http.answers(url), seconds=BACK_SECONDS, what="/readyz to be green")
+        wait_until(lambda: http.url_answers(url), seconds=BACK_SECONDS, what="/readyz to be green")
 
     def living(self) -> list[int]:
         """Every process of this stack: by the mark they carry, or by the folder in their command line."""
@@ -233,7 +233,7 @@ def test_a_second_with_services_in_one_folder_is_refused_and_a_kill_leaves_nobod
     tell = f"env > {told}.new; mv {told}.new {told}; exec sleep 60"
     around = stack.start("with-services", "--", "sh", "-c", tell)
     wait_until(told.exists, seconds=30, what="the command to run among its services")
-    given = env_file.read(told)
+    given = env_file.read_env_file(told)
     assert {"DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL", "DPP_QUEUE_URL"} <= set(given)
     assert MARK not in given
     code, said = stack.run("with-services", "--", "true")
@@ -268,7 +268,7 @@ def test_dpp_77_each_killed_alone_and_all_again_and_again_come_back_each_time(st
     wait_until(lambda: not stack.living(), seconds=5, what="every process of the stack to end")
     assert "prepared" not in stack.up(), "nothing had changed"
     assert stack.values() == values
-    assert http.answers(f"{values['DPP_ADMIN_URL']}login/")
+    assert http.url_answers(f"{values['DPP_ADMIN_URL']}login/")
     proofs.report(cases=1)
 
 

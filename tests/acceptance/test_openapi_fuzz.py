@@ -39,7 +39,7 @@ from ops.workspaces.offer import Offer
 from runs.api import events
 from runs.bucket import storage
 from runs.claims import Claim
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.models import Run
 from tenants.models import Tenant
 from tenants.scopes import Scope
@@ -196,7 +196,7 @@ class Caller:
         if "{request_id}" in path:
             made["request_id"] = str(tickets.opened().pk)
         if path == "/api/tickets/reaper/latest":
-            reaper.run()
+            reaper.reap_tickets()
         if path.startswith("/v1/webhooks"):
             delivery = webhooks.a_delivery(webhooks.an_endpoint(self.shop.tenant), DeliveryStatus.FAILED)
             made |= {"webhook_id": str(delivery.endpoint_id), "delivery_id": str(delivery.pk)}
@@ -217,19 +217,19 @@ class Caller:
         opened, merged, other = (auth_errors.analyzed(name=name).cluster_id for name in ("Open", "Merged", "Other"))
         assert opened is not None
         assert merged is not None
-        clusters.merge(source_id=merged, into_id=opened, by="operator:ada")
+        clusters.merge_clusters(source_id=merged, into_id=opened, by="operator:ada")
         return {"cluster_id": str({"merge": other, "unmerge": merged}.get(act, opened)), "into": str(opened)}
 
     def _ended(self) -> Run:
         run = recovery.worker_claimed(self.shop.tenant)
         recovery.completed(run)
-        assert finish(Claim.stored(run, actor="worker")) == Committed(4)
+        assert finish_claim(Claim.stored(run, actor="worker")) == Committed(4)
         return run
 
     def _run_with_a_file(self) -> str:
         run = self._ended()
         key = storage.artifact_key(str(run.result_key), FILE)
-        storage.shared().put(key, b"# a page", content_type="text/markdown")
+        storage.shared_run_storage().put(key, b"# a page", content_type="text/markdown")
         return str(run.run_id)
 
 

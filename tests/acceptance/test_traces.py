@@ -144,12 +144,12 @@ def test_dpp_85_of_an_exception_its_class_is_sent_and_not_what_it_says(
     try:
         with (
             pytest.raises(ValueError, match=CANARY),
-            spans.working(run_id, name, tenant_id="t_one", pack="url"),
-            spans.within("result store"),
+            spans.working_span(run_id, name, tenant_id="t_one", pack="url"),
+            spans.within_span("result store"),
         ):
             raise ValueError(CANARY)
     finally:
-        spans.stop()
+        spans.stop_span_export()
     found = collector.of(f"{span_ids.trace_of(name):032x}")
     assert {one for one, span in found.items() if span.failed} == {"run execute", "result store"}
     (sent,) = [body for body in collector.bodies if run_id.hex in body.decode("utf-8", "replace").replace("-", "")]
@@ -163,7 +163,7 @@ def spans_here(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
     monkeypatch.setattr(spans, "_maker", SpanMaker("dpp-test"))
     yield
-    spans.stop()
+    spans.stop_span_export()
 
 
 RECOVERIES = pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_dpp_85_a_run_that_recovery_ends_has_its_end_in_its_trace(
     run = left_behind(shop.tenant)
     run_once(now=clock.now(), limit=10)
     assert gear.row(run.run_id).finalize_stage == "COMMITTED"
-    spans.stop()
+    spans.stop_span_export()
     (finish,) = [span for span in collector.spans if span.facts.get("dpp.run_id") == str(run.run_id)]
     assert (finish.name, finish.trace_id) == ("run finish", f"{span_ids.trace_of(run.trace_id):032x}")
     assert finish.parent == f"{span_ids.sending_span_of(run.run_id):016x}", "below the span that sent it"
@@ -208,7 +208,7 @@ def test_dpp_85_a_cancel_ends_the_runs_trace_and_is_linked_to_its_own(
     run_id, theirs = uuid.UUID(submitted.json()["run_id"]), submitted.headers["X-Trace-Id"]
     canceled = shop.cancel(str(run_id))
     assert canceled.json()["status"] == "FAILED"
-    spans.stop()
+    spans.stop_span_export()
     finish = collector.of(f"{span_ids.trace_of(theirs):032x}")["run finish"]
     assert finish.parent == f"{span_ids.sending_span_of(run_id):016x}"
     assert finish.links == (f"{span_ids.trace_of(canceled.headers['X-Trace-Id']):032x}",)

@@ -42,7 +42,7 @@ def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
     with queues() as made:
         monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
         yield made
-        if (sender := wake_worker.express.forget()) is not None:
+        if (sender := wake_worker.express_sender.forget()) is not None:
             sender.close()
 
 
@@ -103,7 +103,7 @@ def test_this_worker_ends_runs_of_the_previous_api(shop: Shop, before: Path, tmp
         a_worker(tmp_path, concurrency=1, DPP_QUEUE_UNSEALED="accept") as worker,
     ):
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: http.answers(f"{url}/healthz"), seconds=60, pause_seconds=0.1, what="the previous API")
+        wait_until(lambda: http.url_answers(f"{url}/healthz"), seconds=60, pause_seconds=0.1, what="the previous API")
         answer = http.call(
             "POST", f"{url}{RUNS}", key=shop.issued.plaintext, headers={"Idempotency-Key": "upgrade-1"}, send=BODY
         )

@@ -80,7 +80,7 @@ NEXT: Final[tuple[Callable[[Scene], None], ...]] = (made_again, next_hold)
 
 
 def in_force(scene: Scene) -> tuple[int, dict[CapPeriod, int | None]] | None:
-    seen = view.look_at_caps(scripts.shared().client, scene.shop.tenant.pk, str(scene.key.lineage_id))
+    seen = view.look_at_caps(scripts.shared_scripts().client, scene.shop.tenant.pk, str(scene.key.lineage_id))
     return None if seen is None else (seen.revision, dict(seen.limits))
 
 

@@ -36,7 +36,7 @@ class Effect:
 
 EFFECTS = (
     Effect("start", transitions, "start"),
-    Effect("lease", leases, "take"),
+    Effect("lease", leases, "take_run_lease"),
     Effect("envelope", storage.RunStorage, "put"),
     Effect("claim", transitions, "claim_worked"),
     Effect("settle", services, "settle"),

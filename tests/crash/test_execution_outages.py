@@ -45,7 +45,7 @@ every_mode = pytest.mark.parametrize("mode", [Mode.REFUSE, Mode.RESET])
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What stands between this process and the bucket."""
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     target = urlsplit(str(bucket.endpoint_url))
     with Proxy(str(target.hostname), target.port or 80) as proxy:
         monkeypatch.setattr(bucket, "endpoint_url", proxy.url)
@@ -219,7 +219,7 @@ def test_dpp_39_an_answer_of_postgres_that_got_lost_is_looked_up(
 
 
 @every_mode
-@pytest.mark.parametrize(("where", "step"), [(leases, "take"), (services, "settle")])
+@pytest.mark.parametrize(("where", "step"), [(leases, "take_run_lease"), (services, "settle")])
 def test_dpp_39_redis_away_for_a_while_is_waited_for(
     where: Any, step: str, mode: Mode, tenant: Tenant, money: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +275,7 @@ def test_dpp_39_money_closed_at_the_settle_is_waited_for(
     def closed_at_first(**values: Any) -> Any:
         attempts.append(values)
         if len(attempts) == 1:
-            scripts.shared().gate.close(valkey)
+            scripts.shared_scripts().gate.close(valkey)
         elif len(attempts) == 2 and closed == "for a while":
             rebuild.rebuild_all()
         return settle(**values)

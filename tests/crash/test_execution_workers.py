@@ -84,7 +84,7 @@ def test_dpp_34_from_the_request_to_the_result_with_one_trace(shop: Shop, tmp_pa
     }
     found = gear.row(run.run_id)
     assert found.result_key is not None
-    assert json.loads(storage.shared().read(found.result_key, max_bytes=1_000_000))["meta"]["trace_id"] == (
+    assert json.loads(storage.shared_run_storage().read(found.result_key, max_bytes=1_000_000))["meta"]["trace_id"] == (
         "t-of-the-caller"
     )
     assert "sleep_ms" not in worker.log()

@@ -79,7 +79,7 @@ def given_up_by_the_queue(world: EventWorld) -> OutboxMessage:
     event = to_consume(world)
     world.queues.sqs.purge_queue(QueueUrl=world.queues.runs_url)
     ledger.ensure_row_exists(event.outbox_id)
-    world.queues.sqs.send_message(QueueUrl=world.queues.dlq_url, **messages.of(event).fields())
+    world.queues.sqs.send_message(QueueUrl=world.queues.dlq_url, **messages.queue_message_of(event).fields())
     return event
 
 
@@ -144,7 +144,7 @@ def recover(world: EventWorld, event: OutboxMessage) -> None:
         if not OutboxMessage.objects.filter(handled_at__isnull=True).exists():
             break
     for _ in range(2):
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
     world.until_quiet()
 
 

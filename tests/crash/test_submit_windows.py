@@ -45,7 +45,7 @@ WINDOWS = (
     Window("held", services, "hold", "unheld"),
     Window("reserved", transitions, "reserve", "unsent"),
     Window("mapped", key_lock, "write_mapping", "unsent"),
-    Window("sent", wake_worker, "send", "sent"),
+    Window("sent", wake_worker, "send_wakeup", "sent"),
 )
 every_window = pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.name)
 
@@ -175,7 +175,7 @@ def test_dpp_09_death_while_taking_back_leaves_the_intent_to_the_reconciler(
 
     key = a_request_key()
     with monkeypatch.context() as patch:
-        patch.setattr(wake_worker, "send", refuse)
+        patch.setattr(wake_worker, "send_wakeup", refuse)
         a_death(shop, key, window.module, window.step)
     lock_lapses(shop)
     (run,) = shop.runs()

@@ -41,7 +41,7 @@ every_deed = pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.name)
 
 @pytest.fixture
 def shop(rich_shop: Shop) -> Shop:
-    storage.shared().delete_prefix(prefixes.REPORTS)
+    storage.shared_run_storage().delete_prefix(prefixes.REPORTS)
     return rich_shop
 
 

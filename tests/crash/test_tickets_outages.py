@@ -45,7 +45,7 @@ def redis_away(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @contextmanager
 def s3_away(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     target = urlsplit(str(bucket.endpoint_url))
     with Proxy(str(target.hostname), target.port or 80) as proxy, monkeypatch.context() as patch:
         patch.setattr(bucket, "endpoint_url", proxy.url)
@@ -64,7 +64,7 @@ def sqs_away(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             credentials=lambda: Credentials("test", "test"),
             timeout_seconds=0.2,
         )
-        patch.setattr(sqs_sender, "shared", lambda: through)
+        patch.setattr(sqs_sender, "shared_sender", lambda: through)
         with proxy.outage(mode):
             yield
         through.close()

@@ -35,7 +35,7 @@ def receivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
 def turn(world: sending.SenderReach) -> None:
     """What the sender does, without its threads, so that every effect is this thread's."""
     fan_out()
-    for claimed in claims.claim():
+    for claimed in claims.claim_deliveries():
         letter = sending._letter(claimed)
         assert letter is not None
         came = asyncio.run(delivery.attempt(letter, rules=world.rules, network=world.proven, tls=world.tls))

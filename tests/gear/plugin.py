@@ -33,7 +33,7 @@ def _prepare() -> subprocess.Popen[bytes]:
     missing = [name for name in _NEEDED if not os.environ.get(name)]
     if missing:
         raise pytest.UsageError(f"{', '.join(missing)} not set: the suite needs real services. Run `make test`.")
-    server, process = valkey.start(FOLDER)
+    server, process = valkey.start_valkey(FOLDER)
     queues = os.environ["SQS_ENDPOINT_URL"].rstrip("/") + "/000000000000"
     os.environ |= {
         "REDIS_URL": server.url,

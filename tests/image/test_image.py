@@ -103,7 +103,7 @@ def platform(containers: Containers, addresses: dict[str, str]) -> dict[str, Con
 class Customer:
     def __init__(self, containers: Containers, addresses: dict[str, str]) -> None:
         self.url = f"http://127.0.0.1:{addresses['DPP_API_PORT']}"
-        self.keys = env_file.read(containers.folder / "volumes" / "seed" / "env")
+        self.keys = env_file.read_env_file(containers.folder / "volumes" / "seed" / "env")
 
     def get(self, path: str) -> dict[str, Any]:
         answer = http.call("GET", self.url + path, key=self.keys["DPP_API_KEY"])

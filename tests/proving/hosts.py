@@ -117,7 +117,7 @@ def services(link: Link) -> Iterator[dict[str, str]]:
         stack.callback(server.send_signal, signal.SIGINT)
         wait_until(postgres.ready, seconds=30, what="Postgres")
         options = {"bind": listens.replace(",", " "), "protected-mode": "no"}
-        redis = stack.enter_context(valkey.running(place / "valkey", options=options))
+        redis = stack.enter_context(valkey.running_valkey(place / "valkey", options=options))
         at = urlsplit(postgres.url)
         yield {
             "DATABASE_URL": urlunsplit(at._replace(netloc=at.netloc.replace("127.0.0.1", link.address))),
@@ -159,7 +159,7 @@ def lost(how: str, link: Link) -> tuple[float, float]:
 
     before = balance(tenant_id=TENANT)
     assert isinstance(before, Available)
-    scripts.shared().client.flushall()
+    scripts.shared_scripts().client.flushall()
     with host(link) as process:
         session = stopped_in_the_middle(process)
         if how == "frozen":
@@ -169,7 +169,7 @@ def lost(how: str, link: Link) -> tuple[float, float]:
         began = time.monotonic()
 
         def is_open() -> bool:
-            runner.run(registry.job("budget_gate_watch"))
+            runner.run_job_pass(registry.job("budget_gate_watch"))
             return isinstance(balance(tenant_id=TENANT), Available)
 
         wait_until(is_open, seconds=4 * LIMIT_SECONDS, pause_seconds=EVERY_SECONDS, what="open money")
@@ -184,7 +184,7 @@ def lost(how: str, link: Link) -> tuple[float, float]:
         said, _ = process.communicate("\n", timeout=LIMIT_SECONDS)
         assert said.split() != [], "it came back and ended"
     assert balance(tenant_id=TENANT) == Available(before.balance_micros + MEANWHILE_MICROS)
-    assert verify.verify(TENANT).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(TENANT).verdict is Verdict.PROVED
     return opened, gone
 
 

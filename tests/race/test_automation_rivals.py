@@ -174,10 +174,10 @@ def test_lif_02_a_refusal_that_was_overtaken_ends_nothing(shop: AutomationShop) 
     attempt.refresh_from_db()
     assert attempt.lease_until is not None
     AutomationAttempt.objects.update(lease_until=attempt.lease_until + timedelta(seconds=40))
-    ending.finish(attempt.task_id, outcome=TaskOutcome.FAILED, reason="AUTH_INVALID", refused=attempt)
+    ending.finish_task(attempt.task_id, outcome=TaskOutcome.FAILED, reason="AUTH_INVALID", refused=attempt)
     assert (shop.only_task().status, shop.attempts()) == ("IN_PROGRESS", [(1, "OPEN", None)])
     attempt.refresh_from_db()
-    ending.finish(attempt.task_id, outcome=TaskOutcome.FAILED, reason="AUTH_INVALID", refused=attempt)
+    ending.finish_task(attempt.task_id, outcome=TaskOutcome.FAILED, reason="AUTH_INVALID", refused=attempt)
     assert (shop.only_task().outcome, shop.attempts()) == ("FAILED", [(1, "REFUSED", 0)])
 
 

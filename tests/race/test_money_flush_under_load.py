@@ -130,6 +130,6 @@ def settle_down(load: Load, tenants: list[str]) -> None:
     entries.replay_pending(limit=1_000, older_than=timedelta(0))
     assert load.runs.unended() == []
     for tenant_id in tenants:
-        proof = verify.verify(tenant_id)
+        proof = verify.verify_tenant_money(tenant_id)
         assert (proof.verdict, proof.differences) == (Verdict.PROVED, ())
         assert standing_balance(tenant_id) == ledger.sums_of(tenant_id).total_micros

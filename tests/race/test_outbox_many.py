@@ -50,7 +50,7 @@ def everybody_at_it(world: EventWorld, *, until: int) -> None:
 def thrice(world: EventWorld, count: int, *, poison: int = 0) -> None:
     """The queue delivers each message three times, beside what no consumer can read."""
     rows = gear.written_many(count)
-    copies = [messages.of(row) for row in rows for _ in range(2)]
+    copies = [messages.queue_message_of(row) for row in rows for _ in range(2)]
     copies += [QueueMessage(f"poison {number}") for number in range(poison)]
     for start in range(0, len(copies), 10):
         assert world.sender().send_batch(copies[start : start + 10]) == {}

@@ -134,7 +134,7 @@ def ends_once(run: Run) -> int:
     assert entries == charged, (ended.status, entries)
     assert (ended.result_key is not None) == (ended.status == "COMPLETED")
     if ended.result_key is not None:
-        stored = storage.shared().read(ended.result_key, max_bytes=1_000_000)
+        stored = storage.shared_run_storage().read(ended.result_key, max_bytes=1_000_000)
         assert sha256(stored).hexdigest() == ended.result_sha256, "the row names other bytes"
     return ended.actual_cost_usd_micros
 

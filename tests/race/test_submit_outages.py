@@ -180,7 +180,7 @@ def test_dpp_09_sqs_away_is_503_and_everything_goes_back(
         )
         try:
             with proxy.outage(mode), monkeypatch.context() as patch:
-                patch.setattr(sqs_sender, "shared", lambda: through)
+                patch.setattr(sqs_sender, "shared_sender", lambda: through)
                 assert reason(shop.submit(key=key)) == (503, "QUEUE_ENQUEUE_FAILED")
         finally:
             through.close()

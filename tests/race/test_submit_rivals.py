@@ -27,7 +27,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "hold": (services, "hold"),
     "reserve": (transitions, "reserve"),
     "write_mapping": (key_lock, "write_mapping"),
-    "send": (wake_worker, "send"),
+    "send": (wake_worker, "send_wakeup"),
 }
 every_step = pytest.mark.parametrize("step", STEPS)
 
@@ -310,7 +310,7 @@ def queue_away(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
             happen()
         raise Unreachable("no answer")
 
-    monkeypatch.setattr(wake_worker, "send", refuse)
+    monkeypatch.setattr(wake_worker, "send_wakeup", refuse)
     return before
 
 

@@ -69,15 +69,15 @@ def test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished(
     valkey: Redis, aws: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished, left = gear.stale(seconds=200_000), gear.stale(seconds=100_000)
-    clean = transitions.clean
+    clean = transitions.clean_ticket
 
     def after_a_rival(**values: object) -> EdgeOutcome:
         if values["request_id"] == finished.pk:
             assert OnAnotherConnection(lambda: gear.finish(finished)).answer() is EdgeOutcome.WON
         return clean(**values)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(transitions, "clean", after_a_rival)
-    ran = reaper.run()
+    monkeypatch.setattr(transitions, "clean_ticket", after_a_rival)
+    ran = reaper.reap_tickets()
     report = ran.report
     assert (report.stale_count, report.cleaned_count, ran.skipped) == (2, 1, ()), "a lost edge is no failure"
     assert [item.request_id for item in report.cleaned_items] == [str(left.pk)]
@@ -87,7 +87,7 @@ def test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished(
 
 def test_tkt_03_two_reapers_at_once_clean_each_ticket_once(valkey: Redis, aws: str) -> None:
     tickets = [gear.stale() for _ in range(6)]
-    rivals = [OnAnotherConnection(reaper.run) for _ in range(3)]
+    rivals = [OnAnotherConnection(reaper.reap_tickets) for _ in range(3)]
     reports = [rival.answer().report for rival in rivals]
     cleaned = [item.request_id for report in reports for item in report.cleaned_items]
     assert sorted(cleaned) == sorted(str(ticket.pk) for ticket in tickets)

@@ -131,7 +131,7 @@ def at_work(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> AtWork:
         objects[key] = content
         return "0" * 64
 
-    send_many = wake_worker.send_many
+    send_many = wake_worker.send_wakeups
 
     def sent(wakeups: Sequence[Wakeup]) -> Any:
         schedules.pause("send", writes=["queue"])
@@ -142,7 +142,7 @@ def at_work(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> AtWork:
     monkeypatch.setattr(leases, "keeper", lambda: keeper)
     monkeypatch.setattr(execution, "box", lambda: box)
     monkeypatch.setattr(storage.RunStorage, "put", put)
-    monkeypatch.setattr(wake_worker, "send_many", sent)
+    monkeypatch.setattr(wake_worker, "send_wakeups", sent)
     return AtWork(monkeypatch)
 
 

@@ -49,7 +49,7 @@ def at_once(count: int, call: Any) -> list[Any]:
 
 def test_hook_07_fifty_creations_at_once_make_ten() -> None:
     tenant = a_tenant()
-    ask = partial(services.create, tenant_id=tenant.tenant_id, url=URL, events=["run.failed"], actor="test")
+    ask = partial(services.create_endpoint, tenant_id=tenant.tenant_id, url=URL, events=["run.failed"], actor="test")
     answers = at_once(50, lambda _number: ask())
     assert sum(isinstance(answer, Registered) for answer in answers) == 10
     refused = [answer for answer in answers if isinstance(answer, Refusal)]
@@ -59,7 +59,7 @@ def test_hook_07_fifty_creations_at_once_make_ten() -> None:
 
 def test_hook_07_fifty_creations_under_one_key_make_one() -> None:
     tenant = a_tenant()
-    ask = partial(services.create, tenant_id=tenant.tenant_id, url=URL, events=["run.failed"], actor="test")
+    ask = partial(services.create_endpoint, tenant_id=tenant.tenant_id, url=URL, events=["run.failed"], actor="test")
     answers = at_once(50, lambda _number: ask(idempotency_key="the-same-key"))
     assert len({answer.endpoint.pk for answer in answers}) == 1
     assert [answer.is_new for answer in answers].count(True) == 1
@@ -69,12 +69,18 @@ def test_hook_07_fifty_creations_under_one_key_make_one() -> None:
 def test_hook_07_of_two_rotations_at_once_one_gets_a_secret() -> None:
     made = registered()
     rotate = partial(
-        services.rotate, tenant_id=made.endpoint.tenant_id, endpoint_id=made.endpoint.endpoint_id, actor="test"
+        services.rotate_endpoint_secret,
+        tenant_id=made.endpoint.tenant_id,
+        endpoint_id=made.endpoint.endpoint_id,
+        actor="test",
     )
     first, second = one_after_the_other(rotate, rotate)
     assert isinstance(first, Registered)
     assert isinstance(second, Refusal)
-    assert signing_secrets.live(made.endpoint.endpoint_id, now=clock.now()) == [first.secret, made.secret]
+    assert signing_secrets.live_secrets(made.endpoint.endpoint_id, now=clock.now()) == [
+        first.secret,
+        made.secret,
+    ]
 
 
 @pytest.mark.contract("HOOK-05")
@@ -86,7 +92,7 @@ def test_hook_05_a_fan_out_that_read_paused_is_waited_for_by_the_resume() -> Non
         "endpoint_id": endpoint.endpoint_id,
         "actor": "test",
     }
-    services.change(**ids, status=EndpointStatus.PAUSED)
+    services.change_endpoint(**ids, status=EndpointStatus.PAUSED)
 
     def fan_out() -> WebhookDelivery:
         with connection.cursor() as cursor:
@@ -94,7 +100,9 @@ def test_hook_05_a_fan_out_that_read_paused_is_waited_for_by_the_resume() -> Non
             assert cursor.fetchone() == ("PAUSED",)
         return a_delivery(endpoint, DeliveryStatus.HELD)
 
-    held, resumed = one_after_the_other(fan_out, partial(services.change, **ids, status=EndpointStatus.ENABLED))
+    held, resumed = one_after_the_other(
+        fan_out, partial(services.change_endpoint, **ids, status=EndpointStatus.ENABLED)
+    )
     assert isinstance(resumed, WebhookEndpoint)
     assert WebhookDelivery.objects.get(pk=held.pk).status == DeliveryStatus.PENDING
 
@@ -108,14 +116,14 @@ def test_hook_05_an_act_and_a_resume_at_once_come_one_after_the_other(act: str) 
         "endpoint_id": endpoint.endpoint_id,
         "actor": "test",
     }
-    services.change(**ids, status=EndpointStatus.PAUSED)
+    services.change_endpoint(**ids, status=EndpointStatus.PAUSED)
     a_delivery(endpoint, DeliveryStatus.HELD)
     acts: dict[str, Any] = {
-        "pause": partial(services.change, **ids, status=EndpointStatus.PAUSED),
-        "delete": partial(services.delete, **ids),
-        "recover": partial(services.recover, **ids, since=clock.now() - timedelta(days=1)),
+        "pause": partial(services.change_endpoint, **ids, status=EndpointStatus.PAUSED),
+        "delete": partial(services.delete_endpoint, **ids),
+        "recover": partial(services.recover_endpoint, **ids, since=clock.now() - timedelta(days=1)),
     }
-    _, answer = one_after_the_other(partial(services.change, **ids, status=EndpointStatus.ENABLED), acts[act])
+    _, answer = one_after_the_other(partial(services.change_endpoint, **ids, status=EndpointStatus.ENABLED), acts[act])
     assert not isinstance(answer, Refusal)
     left = {"pause": "HELD", "delete": "FAILED", "recover": "PENDING"}
     assert list(WebhookDelivery.objects.values_list("status", flat=True)) == [left[act]]

@@ -32,7 +32,7 @@ documents = st.recursive(
     ],
 )
 def test_lif_12_a_path_stands_for_its_value(template: Any, made: Any) -> None:
-    templates.check({"a": template})
+    templates.check_template({"a": template})
     assert templates.render(template, {"event": EVENT}) == Rendered(inputs=made)
 
 
@@ -62,7 +62,7 @@ def test_lif_12_what_is_not_there_is_named(path: str) -> None:
 )
 def test_lif_12_what_is_no_template_is_refused_by_its_place(template: Any, place: str) -> None:
     with pytest.raises(TemplateInvalid) as caught:
-        templates.check(template)
+        templates.check_template(template)
     assert caught.value.place == place
 
 
@@ -71,7 +71,7 @@ def test_lif_12_a_template_too_deep_is_refused() -> None:
     for _ in range(templates.DEPTH_MAX + 1):
         deep = [deep]
     with pytest.raises(TemplateInvalid):
-        templates.check({"a": deep})
+        templates.check_template({"a": deep})
 
 
 @given(documents)

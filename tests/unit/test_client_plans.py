@@ -17,7 +17,7 @@ import dpp
 from dpp.command import arguments, completion
 from dpp.command.main import COMMANDS
 from dpp.documents import Budget, document_of
-from dpp.exchange import Answer, Ask, Lost, Pause, Plan, exchange
+from dpp.exchange import Answer, Ask, Lost, Pause, Plan, plan_exchange
 from dpp.operations import Operations, Submit
 from dpp.streams import Follower
 from dpp.transport import Platform
@@ -60,17 +60,19 @@ def carried(plan: Plan[Answer], *replies: Answer | Lost) -> tuple[Any, list[floa
 @pytest.mark.parametrize("again", [Lost("ReadError"), *(answer(status) for status in (429, 502, 503, 504))])
 def test_dpp_83_what_may_be_answered_otherwise_is_asked_again(again: Answer | Lost) -> None:
     good = answer(200)
-    found, pauses = carried(exchange(ASK, retries=5), again, again, good)
+    found, pauses = carried(plan_exchange(ASK, retries=5), again, again, good)
     assert found is good
     assert 0.125 <= pauses[0] <= 0.25 <= pauses[1] <= 0.5, "doubled, and spread"
-    error, pauses = carried(exchange(ASK, retries=2, key="a-key-of-mine"), again, again, again)
+    error, pauses = carried(plan_exchange(ASK, retries=2, key="a-key-of-mine"), again, again, again)
     assert isinstance(error, dpp.ConnectionLostError | dpp.ApiError)
     assert (error.idempotency_key, len(pauses)) == ("a-key-of-mine", 2)
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 409, 410, 412, 422, 500])
 def test_dpp_83_nothing_else_is_asked_again(status: int) -> None:
-    error, pauses = carried(exchange(ASK, retries=5), answer(status, reason="IDEMPOTENCY_CONFLICT", retry_after="1"))
+    error, pauses = carried(
+        plan_exchange(ASK, retries=5), answer(status, reason="IDEMPOTENCY_CONFLICT", retry_after="1")
+    )
     assert isinstance(error, dpp.ApiError)
     assert (error.status, error.reason_code, pauses) == (status, "IDEMPOTENCY_CONFLICT", [])
 
@@ -79,19 +81,19 @@ def test_dpp_83_a_key_that_is_being_handled_is_asked_again() -> None:
     """As it is while the request that broke off goes on."""
     good = answer(202)
     in_progress = answer(409, reason="IDEMPOTENCY_IN_PROGRESS", retry_after="1")
-    found, pauses = carried(exchange(ASK, retries=5), in_progress, good)
+    found, pauses = carried(plan_exchange(ASK, retries=5), in_progress, good)
     assert found is good
     assert 1 <= pauses[0] < 1.5
 
 
 @pytest.mark.parametrize(("told", "least", "most"), [("30", 30, 30.3), ("0", 0, 0.3), ("soon", 0.1, 0.3)])
 def test_dpp_83_retry_after_is_kept_to(told: str, least: float, most: float) -> None:
-    _, pauses = carried(exchange(ASK, retries=1), answer(429, retry_after=told), answer(200))
+    _, pauses = carried(plan_exchange(ASK, retries=1), answer(429, retry_after=told), answer(200))
     assert least <= pauses[0] <= most
 
 
 def test_dpp_83_nobody_waits_an_hour_unasked() -> None:
-    error, pauses = carried(exchange(ASK, retries=5), answer(429, retry_after="3600"))
+    error, pauses = carried(plan_exchange(ASK, retries=5), answer(429, retry_after="3600"))
     assert (error.retry_after, pauses) == (3600.0, [])
 
 

@@ -36,18 +36,18 @@ def with_body(body: Any) -> str:
 @pytest.mark.contract("DPP-45")
 def test_dpp_45_a_message_of_ours_is_read_whole() -> None:
     body = Wakeup(run_id=RUN_ID, tenant_id="t_acme", pack_type="decision", trace_id="t_1").message().body
-    letter = message_parser.read(body)
+    letter = message_parser.parse_message(body)
     assert letter is not None
     assert (letter.run_id, letter.task, letter.trace_id) == (RUN_ID, "runs.tasks.execute", "t_1")
     assert set(letter.kwargs) == set(KWARGS)
-    assert message_parser.read(packed()) == message_parser.Letter(
+    assert message_parser.parse_message(packed()) == message_parser.Letter(
         run_id=RUN_ID, task=TASK, trace_id="t_1", kwargs=KWARGS
     )
 
 
 @pytest.mark.parametrize("trace_id", [None, 7, "x" * 300, "a\x00b"])
 def test_a_trace_that_is_no_text_is_left_out(trace_id: Any) -> None:
-    letter = message_parser.read(packed(trace_id=trace_id))
+    letter = message_parser.parse_message(packed(trace_id=trace_id))
     assert letter is not None
     assert letter.trace_id == ""
 
@@ -86,4 +86,4 @@ def test_a_trace_that_is_no_text_is_left_out(trace_id: Any) -> None:
     ],
 )
 def test_dpp_38_whatever_is_not_exactly_ours_is_poison(body: str) -> None:
-    assert message_parser.read(body) is None
+    assert message_parser.parse_message(body) is None

@@ -108,7 +108,7 @@ def environment(name: str) -> dict[str, str]:
 def test_dpp_86_each_part_would_start_and_nothing_is_given_that_none_reads() -> None:
     for name in PODS:
         given = environment(name)
-        read = env.read(given)
+        read = env.read_environment(given)
         assert env.unknown_names(given) == [], name
         assert read.DPP_HTTPS
         assert not read.DPP_DEBUG
@@ -116,7 +116,7 @@ def test_dpp_86_each_part_would_start_and_nothing_is_given_that_none_reads() -> 
     assert set(CONFIG) - set(env.Environment.model_fields) == {"PGSSLMODE"}, "libpq's own"
     without = {field for field, about in env.Environment.model_fields.items() if about.is_required()}
     assert without <= set(CONFIG) | set(SECRETS)
-    assert env.read(environment("api")).DPP_ALLOWED_HOSTS == ["dpp.example", "10.0.3.4"]
+    assert env.read_environment(environment("api")).DPP_ALLOWED_HOSTS == ["dpp.example", "10.0.3.4"]
 
 
 def test_no_secret_is_written_down() -> None:

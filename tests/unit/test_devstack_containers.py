@@ -36,7 +36,7 @@ def test_images_are_pinned(services: dict[str, Any]) -> None:
 def test_the_platform_would_start_with_the_environment_given(services: dict[str, Any]) -> None:
     for name in PARTS | {"init"}:
         given = {key: _default(str(value)) for key, value in services[name]["environment"].items()}
-        env.read(given)
+        env.read_environment(given)
         assert set(given) <= set(env.Environment.model_fields), name
 
 
@@ -55,7 +55,7 @@ def test_workspaces_are_sold_where_their_profile_is_on(services: dict[str, Any])
         sold = {}
         for name in ("api", "worker", "workspaces"):
             asked = services[name]["environment"].items()
-            sold[name] = env.read({key: _default(str(value), COMPOSE_PROFILES=on) for key, value in asked})
+            sold[name] = env.read_environment({key: _default(str(value), COMPOSE_PROFILES=on) for key, value in asked})
         assert {name: one.DPP_WORKSPACES_DRIVER for name, one in sold.items()} == {
             "api": driver,
             "worker": None,

@@ -27,15 +27,15 @@ def folder(tmp_path: Path) -> Folder:
 
 def values(folder: Folder, environ: dict[str, str] | None = None) -> dict[str, str]:
     _, found = environment.services(folder, environ or {}, names=("api",))
-    env_file.write(folder.env, found)
+    env_file.write_env_file(folder.env, found)
     return found
 
 
 def test_what_is_written_is_read_back_by_us_and_by_a_shell(tmp_path: Path) -> None:
     path = tmp_path / "env"
     written = {"DATABASE_URL": "postgresql://dpp:a-b_c@127.0.0.1:1/dpp", "DPP_BUCKET": "dpp", "EMPTY": ""}
-    env_file.write(path, written)
-    assert env_file.read(path) == written
+    env_file.write_env_file(path, written)
+    assert env_file.read_env_file(path) == written
     shell = ["sh", "-c", f'set -a; . {path}; printf "%s|%s|%s" "$DATABASE_URL" "$DPP_BUCKET" "$EMPTY"']
     assert subprocess.check_output(shell, text=True) == "postgresql://dpp:a-b_c@127.0.0.1:1/dpp|dpp|"
 
@@ -44,14 +44,14 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "env"
     path.write_text("", encoding="utf-8")
     path.chmod(0o644)
-    env_file.write(path, {"A": "b"})
+    env_file.write_env_file(path, {"A": "b"})
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("value", ["a b", "a'b", 'a"b', "a$b", "a\nb", "a`b", "a;b", "a#b", "a\\b"])
 def test_a_value_that_a_shell_would_change_is_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(ValueError, match="NAME has characters"):
-        env_file.write(tmp_path / "env", {"NAME": value})
+        env_file.write_env_file(tmp_path / "env", {"NAME": value})
     assert not (tmp_path / "env").exists()
 
 
@@ -76,7 +76,7 @@ def test_another_devstack_has_other_secrets(tmp_path: Path) -> None:
 
 def test_the_platform_can_start_with_it_and_knows_each_name(folder: Folder) -> None:
     given = environment.for_programs({}, values(folder))
-    env.read(given)
+    env.read_environment(given)
     assert env.unknown_names(given) == []
 
 

@@ -70,7 +70,7 @@ def test_hook_07_a_wrong_key_stops_the_start_and_is_not_repeated(value: str) -> 
         for name in ("DATABASE_URL", "REDIS_URL", "DPP_SECRET_KEY", "DPP_QUEUE_URL", "DPP_DLQ_URL")
     }
     with pytest.raises(env.EnvironmentInvalid) as refused:
-        env.read(good | {"DPP_ENCRYPTION_KEYS": value})
+        env.read_environment(good | {"DPP_ENCRYPTION_KEYS": value})
     assert "  DPP_ENCRYPTION_KEYS: each must be" in str(refused.value)
     assert value not in str(refused.value)
-    assert env.read(good | {"DPP_ENCRYPTION_KEYS": f" {OLD} , {NEW}"}).DPP_ENCRYPTION_KEYS == [OLD, NEW]
+    assert env.read_environment(good | {"DPP_ENCRYPTION_KEYS": f" {OLD} , {NEW}"}).DPP_ENCRYPTION_KEYS == [OLD, NEW]

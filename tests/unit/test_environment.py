@@ -17,7 +17,7 @@ GOOD = {
 
 
 def test_the_least_environment_is_enough() -> None:
-    read = env.read(GOOD)
+    read = env.read_environment(GOOD)
     assert read.DPP_BUCKET == "dpp-results"
     assert read.DPP_DEBUG is False
     assert read.DPP_HTTPS is True
@@ -52,7 +52,7 @@ def test_the_least_environment_is_enough() -> None:
 )
 def test_a_wrong_value_names_its_variable_and_keeps_the_value_to_itself(name: str, value: str) -> None:
     with pytest.raises(env.EnvironmentInvalid) as refused:
-        env.read(GOOD | {name: value})
+        env.read_environment(GOOD | {name: value})
     message = str(refused.value)
     assert f"  {name}: " in message
     assert value not in message.replace(env.Environment.model_fields[name].description or "", "")
@@ -62,12 +62,12 @@ def test_a_wrong_value_names_its_variable_and_keeps_the_value_to_itself(name: st
 def test_a_missing_variable_is_named(name: str) -> None:
     for environ in ({key: GOOD[key] for key in GOOD if key != name}, GOOD | {name: ""}):
         with pytest.raises(env.EnvironmentInvalid, match=f"{name}: is not set"):
-            env.read(environ)
+            env.read_environment(environ)
 
 
 def test_every_wrong_variable_is_named_at_once() -> None:
     with pytest.raises(env.EnvironmentInvalid) as refused:
-        env.read({"REDIS_URL": "x", "DPP_API_PORT": "0"})
+        env.read_environment({"REDIS_URL": "x", "DPP_API_PORT": "0"})
     assert all(name in str(refused.value) for name in ("DATABASE_URL", "REDIS_URL", "DPP_API_PORT", "DPP_QUEUE_URL"))
 
 

@@ -51,7 +51,7 @@ def _sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def hashed(**changes: Any) -> str:
     body = {"pack_type": "sampler", "inputs": {}, "reservation": {"max_cost_usd": "0.2500"}} | changes
-    return payload_of(request_body.read(body)).sha256
+    return payload_of(request_body.read_run_request(body)).sha256
 
 
 def test_dpp_07_hash_is_sha256_of_the_canonical_normalised_request() -> None:

@@ -16,20 +16,20 @@ ALPHABET = string.digits + string.ascii_letters
 
 @pytest.mark.contract("DPP-11")
 def test_keys_a_made_key_has_the_documented_form_and_the_hash_of_the_whole() -> None:
-    new = keys.make()
+    new = keys.make_api_key()
     assert re.fullmatch(r"dpp_[0-9A-Za-z]{8}_[0-9A-Za-z]{43}", new.plaintext)
     assert new.plaintext.startswith(f"dpp_{new.prefix}_")
     assert new.key_hash == hashlib.sha256(new.plaintext.encode()).hexdigest()
 
 
 def test_keys_two_keys_share_nothing() -> None:
-    made = [keys.make() for _ in range(200)]
+    made = [keys.make_api_key() for _ in range(200)]
     assert len({key.prefix for key in made}) == 200
     assert len({key.plaintext[13:] for key in made}) == 200
 
 
 def test_keys_repr_does_not_show_the_secret() -> None:
-    new = keys.make()
+    new = keys.make_api_key()
     assert new.plaintext[13:] not in repr(new)
     assert new.key_hash not in repr(new)
 
@@ -70,18 +70,18 @@ def test_keys_near_misses_are_refused(text: str) -> None:
 
 
 def test_keys_match_their_own_hash_only() -> None:
-    one, other = keys.make(), keys.make()
-    assert keys.matches(one.key_hash, one.key_hash) is True
-    assert keys.matches(one.key_hash, other.key_hash) is False
+    one, other = keys.make_api_key(), keys.make_api_key()
+    assert keys.api_key_matches(one.key_hash, one.key_hash) is True
+    assert keys.api_key_matches(one.key_hash, other.key_hash) is False
 
 
 def test_keys_match_nothing_without_a_row_even_the_stand_in() -> None:
-    assert keys.matches(keys.make().key_hash, None) is False
-    assert keys.matches(keys._NO_ROW, None) is False
+    assert keys.api_key_matches(keys.make_api_key().key_hash, None) is False
+    assert keys.api_key_matches(keys._NO_ROW, None) is False
 
 
 @pytest.mark.contract("DPP-11")
-@pytest.mark.parametrize("stored", [keys.make().key_hash, None], ids=["known prefix", "unknown prefix"])
+@pytest.mark.parametrize("stored", [keys.make_api_key().key_hash, None], ids=["known prefix", "unknown prefix"])
 def test_keys_are_compared_in_constant_time_known_or_not(monkeypatch: pytest.MonkeyPatch, stored: str | None) -> None:
     compared: list[tuple[str, str]] = []
     real = hmac.compare_digest
@@ -91,6 +91,6 @@ def test_keys_are_compared_in_constant_time_known_or_not(monkeypatch: pytest.Mon
         return real(one, other)
 
     monkeypatch.setattr("tenants.keys.hmac.compare_digest", spy)
-    assert keys.matches("0" * 64, stored) is False
+    assert keys.api_key_matches("0" * 64, stored) is False
     assert len(compared) == 1
     assert all(len(side) == 64 for side in compared[0])

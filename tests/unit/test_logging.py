@@ -38,13 +38,13 @@ def lines() -> Iterator[Lines]:
     logging.config.dictConfig(settings)
     yield captured
     dpp_logging.configure(service="command", level="INFO")
-    tracing.bind(None)
+    tracing.bind_trace_id(None)
     structlog.contextvars.clear_contextvars()
 
 
 @pytest.mark.contract("DPP-73")
 def test_dpp_73_a_line_is_json_with_the_fixed_fields(lines: Lines) -> None:
-    tracing.bind("t_1")
+    tracing.bind_trace_id("t_1")
     structlog.contextvars.bind_contextvars(run_id="r1", tenant_id="t_demo")
     structlog.get_logger("dpp.worker").info("claimed", version_before=2, version_after=3, finalize_stage="CLAIMED")
     line = lines.last()

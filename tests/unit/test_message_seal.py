@@ -47,12 +47,12 @@ def without_seal(text: str) -> str:
 
 def refused(text: str) -> str:
     with pytest.raises(NotOurs) as found:
-        celery_message.read(text)
+        celery_message.read_celery_message(text)
     return str(found.value)
 
 
 def test_a_message_of_ours_is_obeyed_as_it_was_sent() -> None:
-    found = celery_message.read(sent())
+    found = celery_message.read_celery_message(sent())
     assert found == Obeyed("gear.work", found.task_id, "t_1", {"name": "one"})
 
 
@@ -79,7 +79,9 @@ def test_what_the_seal_holds_cannot_be_changed(path: tuple[str, ...], to: Any) -
 def test_what_the_seal_does_not_hold_is_not_seen() -> None:
     text = sent()
     loud = altered(altered(text, "headers", "timelimit", to=[1, 1]), "properties", "reply_to", to="x")
-    assert [celery_message.write(celery_message.read(it), queue="runs") for it in (loud, text)] == [text, text]
+    assert [
+        celery_message.write_celery_message(celery_message.read_celery_message(it), queue="runs") for it in (loud, text)
+    ] == [text, text]
 
 
 def test_a_message_without_a_seal_is_refused_unless_its_senders_are_being_replaced(
@@ -88,7 +90,7 @@ def test_a_message_without_a_seal_is_refused_unless_its_senders_are_being_replac
     text = without_seal(sent())
     assert refused(text) == "not sealed"
     keyed(monkeypatch, ENV.DPP_SECRET_KEY, unsealed="accept")
-    assert celery_message.read(text).kwargs == {"name": "one"}
+    assert celery_message.read_celery_message(text).kwargs == {"name": "one"}
     assert refused(altered(sent(), "headers", "dpp_seal", to="0" * 64)) == "the seal does not hold"
 
 
@@ -98,9 +100,13 @@ def test_a_key_is_changed_in_three_steps_and_no_message_is_lost(monkeypatch: pyt
     of_old = sent()
     keyed(monkeypatch, NEW, OLD)
     of_new = sent()
-    assert celery_message.read(of_old).task == celery_message.read(of_new).task == "gear.work"
+    assert (
+        celery_message.read_celery_message(of_old).task
+        == celery_message.read_celery_message(of_new).task
+        == "gear.work"
+    )
     keyed(monkeypatch, OLD, NEW)
-    assert celery_message.read(of_new).task == "gear.work"
+    assert celery_message.read_celery_message(of_new).task == "gear.work"
     keyed(monkeypatch, NEW)
     assert refused(of_old) == "the seal does not hold"
 
@@ -118,7 +124,7 @@ def test_a_form_that_we_do_not_send_is_refused_under_our_own_seal(
     task: Any, task_id: str, arguments: list[int]
 ) -> None:
     body = base64.b64encode(json.dumps([arguments, {}, {}]).encode()).decode()
-    seal = message_seal.seal(task=task, task_id=task_id, trace_id=None, body=body)
+    seal = message_seal.seal_message(task=task, task_id=task_id, trace_id=None, body=body)
     document = {"headers": {"task": task, "id": task_id, "trace_id": None, "dpp_seal": seal}, "body": body}
     assert refused(base64.b64encode(json.dumps(document).encode()).decode()) in {
         "not in our form",
@@ -130,7 +136,7 @@ def test_a_forged_letter_decides_over_no_run() -> None:
     """Two letters of a queued run refund it: who can write to the queue could cancel runs."""
     run_id = uuid.UUID(int=7)
     text = Wakeup(run_id=run_id, tenant_id="t_acme", pack_type="ocr", trace_id=None).message().body
-    letter = message_parser.read(text)
+    letter = message_parser.parse_message(text)
     assert letter is not None
     assert letter.run_id == run_id
-    assert message_parser.read(without_seal(text)) is None
+    assert message_parser.parse_message(without_seal(text)) is None

@@ -21,7 +21,9 @@ LLM = {
 
 
 def request(inputs: dict[str, Any]) -> request_body.RunCreateRequest:
-    return request_body.read({"pack_type": "decision", "inputs": inputs, "reservation": {"max_cost_usd": "0.0500"}})
+    return request_body.read_run_request(
+        {"pack_type": "decision", "inputs": inputs, "reservation": {"max_cost_usd": "0.0500"}}
+    )
 
 
 def test_pack_decision_defaults() -> None:
@@ -66,7 +68,7 @@ def test_pack_decision_with_a_model_is_priced_by_tokens_and_asks_through_its_wor
         pack.estimate(DecisionInputs(question="Why?", context="x" * 10_000, mode=mode)) for mode in ("brief", "full")
     )
     assert 0 < brief.least_micros < brief.most_micros
-    chosen = engine.read(LLM)
+    chosen = engine.read_answer_engine(LLM)
     assert chosen is not None
     assert brief.most_micros > chosen.cost_micros(tokens_in=10_000, tokens_out=500)
     assert full.most_micros > brief.most_micros
@@ -87,11 +89,11 @@ def test_pack_decision_a_job_sees_neither_the_key_nor_the_address() -> None:
     assert seen["DPP_LLM_BASE_URL"] == WITHHELD
     assert "DPP_LLM_API_KEY" not in seen
     assert not any("a-secret" in value or "llm.example" in value for value in seen.values())
-    assert engine.read(seen) == engine.read(secret)
+    assert engine.read_answer_engine(seen) == engine.read_answer_engine(secret)
 
 
 def test_pack_decision_a_part_of_a_micro_is_a_micro() -> None:
-    chosen = engine.read(LLM)
+    chosen = engine.read_answer_engine(LLM)
     assert chosen is not None
     assert chosen.cost_micros(tokens_in=1, tokens_out=0) == 1
     assert chosen.cost_micros(tokens_in=1_000, tokens_out=1_000) == 750

@@ -24,7 +24,7 @@ def answered(pack: str, inputs: Any) -> list[tuple[str, str]]:
     """What a submit of these inputs is told of its fields; nothing where it is taken."""
     body = {"pack_type": pack, "inputs": inputs, "reservation": {"max_cost_usd": "1.0000"}}
     try:
-        request_body.read(parse_json(json.dumps(body).encode()))
+        request_body.read_run_request(parse_json(json.dumps(body).encode()))
     except Problem as problem:
         return [(error.field, error.detail) for error in problem.errors]
     return []

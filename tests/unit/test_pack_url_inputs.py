@@ -17,7 +17,7 @@ ONE = ["https://example.com/"]
 
 def request(**inputs: Any) -> request_body.RunCreateRequest:
     body = {"pack_type": "url", "inputs": inputs, "reservation": {"max_cost_usd": "0.1000"}}
-    return request_body.read(body)
+    return request_body.read_run_request(body)
 
 
 def complaints(**inputs: Any) -> dict[str, str]:

@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 STARTED = """
 import sys, uuid
 from dpp_project.observe import span_ids, spans
-spans.start("api")
-assert spans.answering("t_" + "1" * 32, 0) is None
-with spans.here(None), spans.within("run hold"), spans.sending(uuid.uuid4(), "t"):
+spans.start_span_export("api")
+assert spans.answering_span("t_" + "1" * 32, 0) is None
+with spans.answering_span_here(None), spans.within_span("run hold"), spans.sending_span(uuid.uuid4(), "t"):
     pass
-spans.stop()
+spans.stop_span_export()
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 """
 
@@ -34,11 +34,13 @@ def loaded(**environ: str) -> str:
 
 def test_dpp_85_without_a_collector_nothing_of_it_is_loaded() -> None:
     assert loaded() == "[]"
-    assert spans.within("a") is spans.within("b") is spans.here(None), "and nothing is made either"
+    assert spans.within_span("a") is spans.within_span("b") is spans.answering_span_here(None), (
+        "and nothing is made either"
+    )
 
 
 def test_dpp_85_our_own_trace_ids_and_those_of_a_traceparent_are_the_traces_as_they_are() -> None:
-    made = tracing.make()
+    made = tracing.make_trace_id()
     assert f"{span_ids.trace_of(made):032x}" == made.removeprefix("t_")
     assert span_ids.trace_of("0af7651916cd43dd8448eb211c80319c") == 0x0AF7651916CD43DD8448EB211C80319C
 

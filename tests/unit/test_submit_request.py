@@ -24,13 +24,13 @@ def reserving(**more: object) -> dict[str, Any]:
 
 def refused(body: Any) -> dict[str, str]:
     with pytest.raises(Problem) as caught:
-        payload_of(request_body.read(body))
+        payload_of(request_body.read_run_request(body))
     assert caught.value.status == 422
     return {error.field: error.detail for error in caught.value.errors}
 
 
 def test_submit_request_defaults_are_the_documented_ones() -> None:
-    request = request_body.read(a_body())
+    request = request_body.read_run_request(a_body())
     assert request.reservation.model_dump() == {
         "max_cost_usd": "0.2500",
         "timebox_sec": 90,
@@ -60,7 +60,10 @@ def test_submit_request_amount_is_a_string_of_four_decimals(amount: object) -> N
 
 @pytest.mark.parametrize(("amount", "micros"), [("0.0001", 100), ("9007199254.7409", 9_007_199_254_740_900)])
 def test_submit_request_amount_reaches_to_its_limits(amount: str, micros: int) -> None:
-    assert request_body.read(a_body(reservation={"max_cost_usd": amount})).reservation.max_cost_micros == micros
+    assert (
+        request_body.read_run_request(a_body(reservation={"max_cost_usd": amount})).reservation.max_cost_micros
+        == micros
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,13 +117,13 @@ def test_submit_request_unknown_pack_is_told_the_known_ones() -> None:
 
 
 def test_submit_request_client_is_taken_and_left_out_of_the_hash() -> None:
-    plain = payload_of(request_body.read(a_body()))
-    assert payload_of(request_body.read(a_body(client={"client_version": "1.0", "trace_id": "t"}))) == plain
+    plain = payload_of(request_body.read_run_request(a_body()))
+    assert payload_of(request_body.read_run_request(a_body(client={"client_version": "1.0", "trace_id": "t"}))) == plain
 
 
 @pytest.mark.parametrize("key", ["12345678", "a" * 64, "!~:{}[]\"'\\/"])
 def test_submit_request_key_of_visible_ascii(key: str) -> None:
-    assert idempotency_keys.read(key) == key
+    assert idempotency_keys.read_idempotency_key(key) == key
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_submit_request_key_of_visible_ascii(key: str) -> None:
 )
 def test_submit_request_key_of_another_form_is_refused(key: str | None) -> None:
     with pytest.raises(Problem) as caught:
-        idempotency_keys.read(key)
+        idempotency_keys.read_idempotency_key(key)
     assert caught.value.status == 422
     assert [error.field for error in caught.value.errors] == ["header.Idempotency-Key"]
 

@@ -33,9 +33,9 @@ def test_dpp_25_what_is_taken_of_a_callers_trace_id(headers: dict[str, str], tak
 
 @given(st.text(max_size=300))
 def test_dpp_25_a_taken_trace_id_is_always_safe_to_log_and_to_send(raw: str) -> None:
-    taken = tracing.sanitise(raw)
+    taken = tracing.sanitise_trace_id(raw)
     assert taken is None or (0 < len(taken) <= 64 and taken.isascii() and taken.isprintable() and " " not in taken)
 
 
 def test_made_trace_ids_differ() -> None:
-    assert len({tracing.make() for _ in range(1_000)}) == 1_000
+    assert len({tracing.make_trace_id() for _ in range(1_000)}) == 1_000

@@ -45,5 +45,5 @@ def test_cap_10_a_comparison_of_many_keys_adds_each_run_up_once(monkeypatch: pyt
 
     monkeypatch.setattr(verify_caps, "window", counting)
     books = Books(1_000 + RUNS * HELD, runs, (), caps)
-    assert list(verify.differences(books, Sighting(money, caps=seen))) == []
+    assert list(verify.money_differences(books, Sighting(money, caps=seen))) == []
     assert len(asked) < 20 * SCOPES

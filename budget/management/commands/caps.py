@@ -122,7 +122,7 @@ def _set(tenant_id: str, key: ApiKey | None, answer: CapsSet, *, dry_run: bool) 
 
 def _shown(tenant_id: str, key: ApiKey | None) -> CommandAnswer:
     """Of one key, or of the tenant and all its keys that have caps."""
-    stand = reading.standing(tenant_id, None if key is None else [key.lineage_id])
+    stand = reading.caps_standing(tenant_id, None if key is None else [key.lineage_id])
     seen = reading.counted(stand)
     remarks = [f"Days end at midnight in {stand.zone}; it is {stand.today} there."]
     wanted = [scope for scope in stand.scopes if key is None or scope is not None]

@@ -73,7 +73,7 @@ class Command(OpsCommand):
             raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, f"there is no tenant {tenant_id}", "--tenant"))
         found = _Found()
         for each in tenants.iterator() if tenant_id is None else [tenant_id]:
-            proof = verify.verify(each)
+            proof = verify.verify_tenant_money(each)
             if proof.verdict is Verdict.DIFFERS and options["repair"] and not dry_run:
                 with behind_is_refused():
                     made = repairs.rebuild_by_hand(each, actor=actors.COMMAND)
@@ -81,7 +81,7 @@ class Command(OpsCommand):
                     found.refused.append(f"{each} is left as it is: its repair {made.detail}")
                 else:
                     found.repaired += [(each, it) for it in proof.differences]
-                    proof = verify.verify(each)
+                    proof = verify.verify_tenant_money(each)
             found.take(proof, [] if options["law_only"] else _audited(each, found))
         return _answer(found)
 

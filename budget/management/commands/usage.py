@@ -59,9 +59,11 @@ class Command(OpsCommand):
         document = found.model_dump(mode="json", by_alias=True)
         match options["format"]:
             case "csv":
-                lines = [line.rstrip("\r\n") for line in csv_rows.rows(asked, period, group, metadata_key=key)]
+                lines = [
+                    line.rstrip("\r\n") for line in csv_rows.usage_csv_rows(asked, period, group, metadata_key=key)
+                ]
             case "focus":
-                lines = [line.rstrip("\r\n") for line in focus_rows.rows(asked, period, metadata_key=key)]
+                lines = [line.rstrip("\r\n") for line in focus_rows.usage_focus_rows(asked, period, metadata_key=key)]
             case "json":
                 lines = [json.dumps(document, ensure_ascii=False, indent=2)]
             case _:

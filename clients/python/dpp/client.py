@@ -16,7 +16,7 @@ from dpp.exchange import RETRIES, Answer, Ask, Lost, Pause, Plan
 from dpp.files import write_whole
 from dpp.operations import Operations, Page, Submit
 from dpp.streams import Followed, Follower
-from dpp.transport import Platform, answer_of, lost
+from dpp.transport import Platform, answer_of_response, lost
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -275,7 +275,7 @@ class Client:
 
     def _send(self, ask: Ask) -> Answer | Lost:
         try:
-            return answer_of(self._http.send(self._platform.request(self._http, ask)))
+            return answer_of_response(self._http.send(self._platform.request(self._http, ask)))
         except httpx2.HTTPError as error:
             return lost(error)
 

@@ -81,7 +81,7 @@ def pause_for(error: ApiError, turn: int) -> float | None:
     return error.retry_after + backoff(0)
 
 
-def exchange(ask: Ask, *, retries: int, key: str | None = None) -> Plan[Answer]:
+def plan_exchange(ask: Ask, *, retries: int, key: str | None = None) -> Plan[Answer]:
     """The answer, if it is a good one. Everything that is asked here may be asked twice."""
     turn, may_have_been_heard = 0, False
     while True:

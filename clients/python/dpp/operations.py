@@ -36,7 +36,7 @@ from dpp.errors import (
     UnexpectedAnswerError,
     WaitTimeoutError,
 )
-from dpp.exchange import Answer, Ask, Lost, Pause, Plan, backoff, exchange
+from dpp.exchange import Answer, Ask, Lost, Pause, Plan, backoff, plan_exchange
 
 WAIT_SECONDS_MAX: Final = 55
 ANSWER_SECONDS: Final = 30.0
@@ -145,7 +145,7 @@ class Operations:
             asked.body,
             None if wait is None else wait + ANSWER_SECONDS,
         )
-        answer = yield from exchange(ask, retries=self.retries, key=asked.key)
+        answer = yield from plan_exchange(ask, retries=self.retries, key=asked.key)
         replayed = answer.headers.get("idempotent-replayed") == "true"
         return document_of(Receipt, answer.document(), idempotency_key=asked.key, replayed=replayed)
 
@@ -167,7 +167,7 @@ class Operations:
             else:
                 began = time.monotonic()
                 ask = Ask("GET", run_path(run_id), (("wait", str(seconds)),), seconds=seconds + ANSWER_SECONDS)
-                answer = yield from exchange(ask, retries=self.retries)
+                answer = yield from plan_exchange(ask, retries=self.retries)
                 run = document_of(Run, answer.document())
             if run.ended:
                 return run
@@ -185,7 +185,7 @@ class Operations:
     def cancel(self, run_id: str) -> Plan[Run]:
         ask = Ask("POST", f"{run_path(run_id)}/cancel")
         try:
-            return document_of(Run, (yield from exchange(ask, retries=self.retries)).document())
+            return document_of(Run, (yield from plan_exchange(ask, retries=self.retries)).document())
         except ConflictError as error:
             if not error.repeated:
                 raise
@@ -195,7 +195,7 @@ class Operations:
             return run
 
     def delete_data(self, run_id: str) -> Plan[None]:
-        yield from exchange(Ask("DELETE", f"{run_path(run_id)}/data"), retries=self.retries)
+        yield from plan_exchange(Ask("DELETE", f"{run_path(run_id)}/data"), retries=self.retries)
 
     def runs(self, cursor: str | None, filters: Mapping[str, Any]) -> Plan[Page[RunSummary]]:
         return (yield from self._page("/v1/runs", "runs", RunSummary, cursor, filters))
@@ -231,7 +231,7 @@ class Operations:
                 found = yield from self._read(f"{run_path(run_id)}/artifacts/{quote(artifact, safe='')}")
                 url = document_of(_Address, found).presigned_url
             try:
-                answer = yield from exchange(Ask("GET", url), retries=self.retries)
+                answer = yield from plan_exchange(Ask("GET", url), retries=self.retries)
             except ApiError as error:
                 if is_last or error.status not in (403, 404):
                     raise _of_bucket(error) from None
@@ -250,7 +250,7 @@ class Operations:
             )
         asked = _written({"filename": name, "content_type": kind, "size_bytes": len(content)})
         ask = Ask("POST", "/v1/uploads", (), {"Content-Type": "application/json"}, asked)
-        found = (yield from exchange(ask, retries=self.retries)).document()
+        found = (yield from plan_exchange(ask, retries=self.retries)).document()
         room = document_of(_Room, found)
         put = Ask("PUT", room.url, (), room.headers, content)
         for turn in range(self.retries + 1):
@@ -265,7 +265,7 @@ class Operations:
         raise ConnectionLostError(f"the bucket did not take the file ({why})")
 
     def _read(self, path: str, params: tuple[tuple[str, str], ...] = ()) -> Plan[Any]:
-        return (yield from exchange(Ask("GET", path, params), retries=self.retries)).document()
+        return (yield from plan_exchange(Ask("GET", path, params), retries=self.retries)).document()
 
     def _page(
         self, path: str, member: str, kind: type[D], cursor: str | None, filters: Mapping[str, Any]

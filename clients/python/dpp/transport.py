@@ -53,7 +53,7 @@ class Platform:
         )
 
 
-def answer_of(response: httpx2.Response) -> Answer:
+def answer_of_response(response: httpx2.Response) -> Answer:
     return Answer(response.status_code, lower(response.headers), response.content)
 
 

@@ -10,7 +10,7 @@ from dpp_project import clock, retention
 from dpp_project.lifecycle import cleaning, measuring, page
 from dpp_project.lifecycle.jobs import CLEANUP
 from dpp_project.management.base import CommandAnswer, CommandRefused, OpsCommand, within_limit
-from dpp_project.management.job_command import answer_of
+from dpp_project.management.job_command import answer_of_job
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from dpp_project.retention import DataKind
@@ -36,8 +36,8 @@ class Command(OpsCommand):
         if options["limit"] is not None:
             within_limit(options["limit"])
         kind = options["kind"]
-        if kind is not None and kind not in cleaning.clearings():
-            known = ", ".join(cleaning.clearings())
+        if kind is not None and kind not in cleaning.cleanup_clearings():
+            known = ", ".join(cleaning.cleanup_clearings())
             said = f"{kind} is nothing that the daily cleanup deletes; those are {known}"
             raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, said, "--kind"))
         match options["do"]:
@@ -52,14 +52,14 @@ class Command(OpsCommand):
 
 def _list(*, as_page: bool) -> CommandAnswer:
     if as_page:
-        return CommandAnswer({"page": page.page()}, [page.page().rstrip("\n")])
+        return CommandAnswer({"page": page.lifecycle_page()}, [page.lifecycle_page().rstrip("\n")])
     kinds = retention.kinds().values()
     lines = [f"{kind.name}: {page.stays(kind)}; by {kind.deleted_by}" for kind in kinds]
-    return CommandAnswer({"kinds": [document(kind) for kind in kinds]}, lines)
+    return CommandAnswer({"kinds": [data_kind_document(kind) for kind in kinds]}, lines)
 
 
 def _due(limit: int, kind: str | None) -> CommandAnswer:
-    found = cleaning.due(now=clock.now(), limit=limit, only=kind)
+    found = cleaning.count_due_rows(now=clock.now(), limit=limit, only=kind)
     lines = [f"{name}: {rows}{' or more' if rows == limit else ''} rows" for name, rows in found.items()]
     return CommandAnswer({"due": found, "counted_at_most": limit}, lines)
 
@@ -69,7 +69,7 @@ def _clean(limit: int | None, kind: str | None, *, dry_run: bool) -> CommandAnsw
     job = replace(
         CLEANUP, run_once=partial(cleaning.clean_now, only=kind), preview=partial(cleaning.preview_cleaning, only=kind)
     )
-    return answer_of(job, limit=limit, dry_run=dry_run)
+    return answer_of_job(job, limit=limit, dry_run=dry_run)
 
 
 def _disk() -> CommandAnswer:
@@ -102,7 +102,7 @@ def _room(disk: dict[str, Any]) -> str:
     return f"{disk['used_bytes']} {total} bytes" + ("" if days is None else f", full in {days:.1f} days")
 
 
-def document(kind: DataKind) -> dict[str, Any]:
+def data_kind_document(kind: DataKind) -> dict[str, Any]:
     return {
         "name": kind.name,
         **{where: list(getattr(kind, where)) for where in retention.PLACES},

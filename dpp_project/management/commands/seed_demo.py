@@ -19,8 +19,8 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
 
     def handle(self, *_: Any, file: Path, **__: Any) -> None:
-        told = env_file.read(file)
+        told = env_file.read_env_file(file)
         told.setdefault("DPP_ADMIN_USER", "admin")
         told.setdefault("DPP_ADMIN_PASSWORD", secrets.token_urlsafe(12))
-        env_file.write(file, told | demo_seed.seed(told))
+        env_file.write_env_file(file, told | demo_seed.seed(told))
         self.stdout.write(f"keys and the admin's password are in {file}")

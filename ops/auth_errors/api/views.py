@@ -171,7 +171,7 @@ class DecisionsView(ApiView):
         """
         error_id = id_in_path(auth_error_id)
         body = read_body(request, DecisionRequest)
-        decided = deciding.decide(
+        decided = deciding.decide_auth_error(
             auth_error_id=error_id, decision=body.decision, by=_actor(request), reason=body.reason
         )
         if isinstance(decided, Refusal):
@@ -262,7 +262,7 @@ class MergeView(ApiView):
         """Its errors, those to come too, count as those of `into`. A circle is refused 409."""
         found = id_in_path(cluster_id)
         body = read_body(request, MergeRequest)
-        merged = clusters.merge(source_id=found, into_id=body.into, by=_actor(request))
+        merged = clusters.merge_clusters(source_id=found, into_id=body.into, by=_actor(request))
         if isinstance(merged, Refusal):
             raise _refused(merged, asked="merge")
         return _cluster(found)
@@ -284,7 +284,7 @@ class UnmergeView(ApiView):
     def post(self, request: Request, cluster_id: str) -> Response:
         """With each error of its own, those of the meantime too. One that is not merged is refused 409."""
         found = id_in_path(cluster_id)
-        ended = clusters.unmerge(cluster_id=found, by=_actor(request))
+        ended = clusters.unmerge_cluster(cluster_id=found, by=_actor(request))
         if isinstance(ended, Refusal):
             raise _refused(ended, asked="unmerge")
         return _cluster(found)

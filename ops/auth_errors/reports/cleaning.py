@@ -85,7 +85,7 @@ def clean_report(fields: Mapping[str, str | None], *, key: bytes) -> CleanReport
 
     request_id, exception_class, stacktrace = (required(name) for name in ("requestId", "exceptionClass", "stacktrace"))
     root_cause_class = text("rootCauseClass")
-    trace = frames.read(stacktrace, exception_class, root_cause_class)
+    trace = frames.read_trace(stacktrace, exception_class, root_cause_class)
     messages = {name: text(name) for name in ("exceptionMessage", "rootCauseMessage")}
     kept = {name: None if value is None else cut_masked(value, MESSAGE_LENGTH_MAX) for name, value in messages.items()}
     kept_stacktrace = cut_masked(stacktrace, STACKTRACE_LENGTH_MAX)

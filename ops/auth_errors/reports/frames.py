@@ -20,21 +20,21 @@ from ops.auth_errors.reports.scanning import FoundException, as_traced
 Reader = Callable[[str], list[FoundException]]
 
 READERS: Final[dict[str, tuple[Any, Reader]]] = {
-    PYTHON: (python.FIRST_FRAME, python.read),
-    GO: (golang.FIRST_FRAME, golang.read),
-    JAVA: (java.FIRST_FRAME, java.read),
-    JAVASCRIPT: (javascript.FIRST_FRAME, javascript.read),
+    PYTHON: (python.FIRST_FRAME, python.read_python_trace),
+    GO: (golang.FIRST_FRAME, golang.read_golang_trace),
+    JAVA: (java.FIRST_FRAME, java.read_java_trace),
+    JAVASCRIPT: (javascript.FIRST_FRAME, javascript.read_javascript_trace),
 }
 
 
-def read(text: str, exception_class: str, root_cause_class: str | None) -> Trace:
+def read_trace(text: str, exception_class: str, root_cause_class: str | None) -> Trace:
     """`text` masked and whole. What it does not name, the reported classes do: a stack of Firefox has no class in it,
     and a stack may end before the root cause.
     """
     if "\n" not in text:
         text = text.replace("\\n", "\n").replace("\\t", "\t")  # escaped once too often on its way
     language = _language(text)
-    found = (java.read if language == UNKNOWN else READERS[language][1])(text)
+    found = (java.read_java_trace if language == UNKNOWN else READERS[language][1])(text)
     if language == UNKNOWN:
         found = [one for one in found if one.exception_class]
     found = _with_reported(found, exception_class, root_cause_class)

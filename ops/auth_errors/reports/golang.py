@@ -24,7 +24,7 @@ _FIXED_WORDS: Final = re.compile(r"[A-Za-z ,'-]*+")
 _GOROUTINES_SCANNED: Final = 1_000
 
 
-def read(text: str) -> list[FoundException]:
+def read_golang_trace(text: str) -> list[FoundException]:
     data = text.encode()
     heads = list(islice(_GOROUTINE.finditer(data), _GOROUTINES_SCANNED))
     chosen = next((number for number, head in enumerate(heads) if head.group(1) == b"running"), 0)

@@ -31,7 +31,7 @@ _HEAD: Final = linear(
 _INLINE: Final = linear(r"\b((?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error|Throwable|Failure))\b")
 
 
-def read(text: str) -> list[FoundException]:
+def read_java_trace(text: str) -> list[FoundException]:
     """The root cause first; of more exceptions than are kept, those next to it."""
     markers = list(_MARKER.finditer(text))
     starts = [0, *(marker.end() for marker in markers)]

@@ -33,7 +33,7 @@ _ALIAS: Final = re.compile(r" \[as [^\]]*+\]$")
 _EVALUATED: Final = re.compile(r"[ (]([^ (),]+?)(?::\d+){0,2}\)*+(?:,|$)")
 
 
-def read(text: str) -> list[FoundException]:
+def read_javascript_trace(text: str) -> list[FoundException]:
     """The root cause first; of more exceptions than are kept, those next to it."""
     markers = list(_MARKER.finditer(text))
     starts = [0, *(marker.end() for marker in markers)]

@@ -24,7 +24,7 @@ _CLASS: Final = re.compile(r"([A-Za-z_]\w*+(?:\.(?:\w++|<locals>))*+)(?::|[ \t]*
 _MEMBER_INDENT: Final = 4
 
 
-def read(text: str) -> list[FoundException]:
+def read_python_trace(text: str) -> list[FoundException]:
     """The root cause first; of more exceptions than are kept, those next to it. The members of a group come before the
     group, whose own lines stand above them: they caused it.
     """

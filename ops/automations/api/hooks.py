@@ -33,14 +33,14 @@ def hook(request: HttpRequest, source: str) -> HttpResponse:
     try:
         return _answered(request, source)
     except Exception as error:  # noqa: BLE001  each has its problem document
-        return handlers.answer(request, error)
+        return handlers.answer_error(request, error)
 
 
 def _answered(request: HttpRequest, source: str) -> HttpResponse:
     if request.method != "POST":
         return _refused(request, Problem(ReasonCode.METHOD_NOT_ALLOWED, "POST alone.", headers={"Allow": "POST"}))
     headers = {name.lower(): value for name, value in request.headers.items()}
-    taken = hooks.receive(name=source, headers=headers, body=_body(request))
+    taken = hooks.receive_hook(name=source, headers=headers, body=_body(request))
     match taken.outcome:
         case HookOutcome.UNPROVEN:
             return _refused(request, Problem(ReasonCode.AUTH_INVALID, UNPROVEN_DETAIL))

@@ -65,7 +65,7 @@ class SourcesView(ApiView):
         A signing secret that was made is in this answer and in no other: rotate it if the answer was lost.
         """
         asked = read_body(request, NewSource)
-        made = acts.create(
+        made = acts.create_source(
             name=asked.name,
             kind=asked.kind,
             settings=asked.settings,
@@ -104,7 +104,7 @@ class SourceView(ApiView):
         """All of them: what is left out of `settings` is as if it had never been said."""
         asked = read_body(request, SourceChange)
         found = _found(source)
-        return _answered(acts.change(source=found, settings=asked.settings, actor=actor_of(request)))
+        return _answered(acts.change_source(source=found, settings=asked.settings, actor=actor_of(request)))
 
 
 class SourceRotateView(ApiView):
@@ -126,7 +126,7 @@ class SourceRotateView(ApiView):
         asked = read_body(request, SourceRotation)
         found = _found(source)
         return _answered(
-            acts.rotate(
+            acts.rotate_source_secret(
                 source=found,
                 token=_plain(asked.token),
                 signing_secret=_plain(asked.signing_secret),
@@ -149,7 +149,7 @@ class SourcePauseView(ApiView):
     )
     def post(self, request: Request, source: str) -> Response:
         """It is not looked at, and its hook refuses. Safe to repeat."""
-        return _answered(acts.pause(source=_found(source), actor=actor_of(request)))
+        return _answered(acts.pause_source(source=_found(source), actor=actor_of(request)))
 
 
 class SourceResumeView(ApiView):
@@ -166,7 +166,7 @@ class SourceResumeView(ApiView):
     )
     def post(self, request: Request, source: str) -> Response:
         """What happened meanwhile is found as far as its service tells. Safe to repeat."""
-        return _answered(acts.resume(source=_found(source), actor=actor_of(request)))
+        return _answered(acts.resume_source(source=_found(source), actor=actor_of(request)))
 
 
 class SourceLookView(ApiView):
@@ -187,7 +187,7 @@ class SourceLookView(ApiView):
 
 
 def _found(name: str) -> AutomationSource:
-    found = acts.find(name)
+    found = acts.find_source(name)
     if isinstance(found, Refusal):
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
     return found

@@ -54,7 +54,9 @@ class RulesView(ApiView):
     def get(self, request: Request) -> Response:
         """All that were not ended, disabled ones too."""
         del request
-        found = documents.AutomationRules(rules=[documents.AutomationRuleAnswer.of(rule) for rule in selectors.rules()])
+        found = documents.AutomationRules(
+            rules=[documents.AutomationRuleAnswer.of(rule) for rule in selectors.list_automation_rules()]
+        )
         return Response(found.model_dump(mode="json"))
 
     @extend_schema(
@@ -67,7 +69,7 @@ class RulesView(ApiView):
     )
     def post(self, request: Request) -> Response:
         """It gets a key of its own, of the tenant's, whose day cap is `usd_per_day`. Its name is taken once."""
-        made = rules.create(asked=read_body(request, RuleValues), actor=actor_of(request))
+        made = rules.create_rule(asked=read_body(request, RuleValues), actor=actor_of(request))
         return Response(_rule(made), status=201)
 
 
@@ -105,7 +107,7 @@ class RuleView(ApiView):
     )
     def patch(self, request: Request, rule_id: str) -> Response:
         """What is left out stays; so do name, source and tenant. Tasks that stand keep what they were made with."""
-        changed = rules.change(
+        changed = rules.change_rule(
             rule_id=id_in_path(rule_id), asked=read_body(request, RuleChange), actor=actor_of(request)
         )
         return Response(_rule(changed))
@@ -119,7 +121,7 @@ class RuleView(ApiView):
     )
     def delete(self, request: Request, rule_id: str) -> Response:
         """For good: its key is revoked, what waits of it ends unbought, its name is free. Safe to repeat."""
-        return Response(_rule(rules.end(rule_id=id_in_path(rule_id), actor=actor_of(request))))
+        return Response(_rule(rules.end_automation_rule(rule_id=id_in_path(rule_id), actor=actor_of(request))))
 
 
 class RuleTrialView(ApiView):
@@ -162,7 +164,9 @@ class AutomationEventsView(ApiView):
     def get(self, request: Request) -> Response:
         """Also what ended without a task, with the reason."""
         query = read_query(request, documents.AutomationEventsQuery)
-        page = selectors.page(selectors.events(status=query.status), below=_below(query), limit=query.limit)
+        page = selectors.page_of_automation_rows(
+            selectors.list_automation_events(status=query.status), below=_below(query), limit=query.limit
+        )
         rows = [documents.AutomationEventAnswer.of(event) for event in page.rows]
         answer = documents.AutomationEvents(events=rows, next_cursor=_next(page, "seen_at"))
         return Response(answer.model_dump(mode="json"))
@@ -185,7 +189,7 @@ class EmitAgainView(ApiView):
         again = emitting.emit_again(event_pk=id_in_path(event), actor=actor_of(request))
         if isinstance(again, Refusal):
             raise problems.refused(again, asked="event", stands_for="event")
-        (found,) = selectors.events(pk=again.pk)
+        (found,) = selectors.list_automation_events(pk=again.pk)
         return Response(documents.AutomationEventAnswer.of(found).model_dump(mode="json"), status=201)
 
 
@@ -205,7 +209,9 @@ class TasksView(ApiView):
     def get(self, request: Request) -> Response:
         """Without their inputs, tries and results, which each task shows by itself."""
         query = read_query(request, documents.AutomationTasksQuery)
-        page = selectors.page(selectors.tasks(status=query.status), below=_below(query), limit=query.limit)
+        page = selectors.page_of_automation_rows(
+            selectors.list_automation_tasks(status=query.status), below=_below(query), limit=query.limit
+        )
         rows = [documents.AutomationTaskAnswer.of(task) for task in page.rows]
         answer = documents.AutomationTasks(tasks=rows, next_cursor=_next(page, "created_at"))
         return Response(answer.model_dump(mode="json"))
@@ -247,7 +253,9 @@ class MessagesView(ApiView):
     def get(self, request: Request) -> Response:
         """What was said, is to be said, or could not be said."""
         query = read_query(request, documents.AutomationMessagesQuery)
-        page = selectors.page(selectors.messages(status=query.status), below=_below(query), limit=query.limit)
+        page = selectors.page_of_automation_rows(
+            selectors.list_automation_messages(status=query.status), below=_below(query), limit=query.limit
+        )
         rows = [documents.AutomationMessageAnswer.of(message) for message in page.rows]
         answer = documents.AutomationMessages(messages=rows, next_cursor=_next(page, "created_at"))
         return Response(answer.model_dump(mode="json"))

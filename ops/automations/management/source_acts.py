@@ -27,7 +27,7 @@ HELP: Final = (
 )
 
 
-def declare(parser: CommandParser) -> None:
+def add_source_arguments(parser: CommandParser) -> None:
     parser.add_argument("name", nargs="?", default="", help="source: its name")
     parser.add_argument("--kind", choices=[kind.value for kind in SourceKind], help="source make: what it is")
     parser.add_argument("--config", default="{}", help="source make, change: its settings, as JSON")
@@ -35,7 +35,7 @@ def declare(parser: CommandParser) -> None:
     parser.add_argument("--secret", action="store_true", help="source make, rotate: ask for a signing secret")
 
 
-def run(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
+def run_source_act(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if options["do"] not in ACTS:
         raise CommandRefused(invalid("do", f"give one of {', '.join(ACTS)}"))
     if options["do"] == "list":
@@ -55,7 +55,7 @@ def _done(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if options["do"] == "make":
         if options["kind"] is None:
             raise CommandRefused(invalid("--kind", f"give one of {', '.join(SourceKind)}"))
-        answer = acts.create(
+        answer = acts.create_source(
             name=name,
             kind=SourceKind(options["kind"]),
             settings=_settings(options),
@@ -64,21 +64,21 @@ def _done(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
             actor=actor,
         )
         return _changed(unless_refused(answer), dry_run=dry_run)
-    source = unless_refused(acts.find(name))
+    source = unless_refused(acts.find_source(name))
     match options["do"]:
         case "show":
             return CommandAnswer(document_of(source), [f"{key}: {value}" for key, value in document_of(source).items()])
         case "change":
-            changed = unless_refused(acts.change(source=source, settings=_settings(options), actor=actor))
+            changed = unless_refused(acts.change_source(source=source, settings=_settings(options), actor=actor))
         case "token":
-            changed = unless_refused(acts.rotate(source=source, token=_asked("token"), actor=actor))
+            changed = unless_refused(acts.rotate_source_secret(source=source, token=_asked("token"), actor=actor))
         case "rotate":
             secret = _asked("signing secret") if options["secret"] else ""
-            changed = unless_refused(acts.rotate(source=source, signing_secret=secret, actor=actor))
+            changed = unless_refused(acts.rotate_source_secret(source=source, signing_secret=secret, actor=actor))
         case "pause":
-            changed = acts.pause(source=source, actor=actor)
+            changed = acts.pause_source(source=source, actor=actor)
         case "resume":
-            changed = acts.resume(source=source, actor=actor)
+            changed = acts.resume_source(source=source, actor=actor)
         case _:
             changed = unless_refused(acts.look_now(source=source, actor=actor))
     return _changed(changed, dry_run=dry_run)

@@ -1,14 +1,14 @@
 """The only writer of a message's status, each step a compare-and-set that names the lease or the version.
 
-    claim      PENDING, due, without a lease -> leased
-    sent       PENDING -> SENT, with what the target calls it
-    give_back  PENDING, not tried
-    put_off    PENDING, to be sent later
-    doubt      PENDING, unclear: it may have arrived, and is looked up before it is sent again
-    fail       PENDING -> FAILED
+    claim_automation_messages  PENDING, due, without a lease -> leased
+    mark_message_sent          PENDING -> SENT, with what the target calls it
+    give_back                  PENDING, not tried
+    put_off_message            PENDING, to be sent later
+    doubt_message              PENDING, unclear: it may have arrived, and is looked up before it is sent again
+    fail_message               PENDING -> FAILED
 
 Sending itself happens outside any transaction. A message whose sender died with its lease is taken over
-by elapsed time alone, and `claim` marks it unclear: it may have gone out.
+by elapsed time alone, and `claim_automation_messages` marks it unclear: it may have gone out.
 """
 
 import uuid
@@ -51,7 +51,9 @@ class MessageClaim:
     owner: uuid.UUID
 
 
-def claim(*, channels: Sequence[str], limit: int, but: Sequence[tuple[str, str]] = ()) -> list[MessageClaim]:
+def claim_automation_messages(
+    *, channels: Sequence[str], limit: int, but: Sequence[tuple[str, str]] = ()
+) -> list[MessageClaim]:
     """`but`: none for these channels and targets, which have a message under way."""
     owner = uuid.uuid4()
     with transaction.atomic(), connection.cursor() as cursor:
@@ -61,7 +63,7 @@ def claim(*, channels: Sequence[str], limit: int, but: Sequence[tuple[str, str]]
     return [MessageClaim(message, owner) for message in found]
 
 
-def sent(held: MessageClaim, *, external_id: str, thread: str = "") -> CasOutcome:
+def mark_message_sent(held: MessageClaim, *, external_id: str, thread: str = "") -> CasOutcome:
     """`thread` is the one that it stands in, or begins. Its mapping, and the answer it waits for, are noted with it."""
     message = held.message
     with transaction.atomic():
@@ -94,12 +96,12 @@ def _note_thread(message: AutomationMessage, thread: str) -> None:
         AwaitedAnswer.objects.update_or_create(**place, thread=thread, defaults={"task": task})
 
 
-def put_off(held: MessageClaim, *, seconds: float, error: str) -> CasOutcome:
+def put_off_message(held: MessageClaim, *, seconds: float, error: str) -> CasOutcome:
     """It did not arrive, and that is certain."""
     return _later(held, seconds=seconds, error=error, unclear=False)
 
 
-def doubt(held: MessageClaim, *, seconds: float, error: str) -> CasOutcome:
+def doubt_message(held: MessageClaim, *, seconds: float, error: str) -> CasOutcome:
     """It may have arrived: the sender that takes it next looks first."""
     return _later(held, seconds=seconds, error=error, unclear=True)
 
@@ -120,7 +122,7 @@ def give_back(held: MessageClaim) -> CasOutcome:
     return CasOutcome.WON if _held(held).update(**_given_back()) else CasOutcome.LOST
 
 
-def fail(held: MessageClaim, *, error: str) -> CasOutcome:
+def fail_message(held: MessageClaim, *, error: str) -> CasOutcome:
     changed = _held(held).update(
         status=MessageStatus.FAILED, ended_at=Now(), attempts=F("attempts") + 1, last_error=error, **_given_back()
     )

@@ -75,7 +75,9 @@ class MessageSender:
         if len(self._at_work) >= TARGETS_AT_ONCE:
             return
         began = time.monotonic()
-        claimed = message_steps.claim(channels=CHANNELS, limit=CLAIMED_AT_ONCE, but=list(self._at_work))
+        claimed = message_steps.claim_automation_messages(
+            channels=CHANNELS, limit=CLAIMED_AT_ONCE, but=list(self._at_work)
+        )
         held = sorted(claimed, key=lambda one: (one.message.channel, one.message.target, one.message.pk))
         for place, some in groupby(held, key=lambda one: (one.message.channel, one.message.target)):
             self._begin(place, list(some), began)
@@ -112,7 +114,7 @@ class MessageSender:
     def send(self, held: MessageClaim, *, until: float) -> None:
         """One message, to its mark. `until`, by time.monotonic(): its lease."""
         message = held.message
-        target = targets.find(message.channel, message.target)
+        target = targets.find_target(message.channel, message.target)
         if isinstance(target, Refusal):
             mark(held, _not_tried(message, f"TARGET {target.detail}"))
             return
@@ -128,14 +130,14 @@ class MessageSender:
         mark(held, outcome)
 
     def _outcome(self, message: AutomationMessage, target: Target, until: float) -> SendOutcome:
-        known = credentials.of(target.source)
+        known = credentials.credentials_of(target.source)
         thread = _thread_now(message)
         connections.close_all()  # back to the pool: what is outside may take its time
         if message.channel == MessageChannel.WEBHOOK:
             secrets = known.live(clock.now())
             if not secrets:
                 raise credentials.NoCredentials("it has no signing secret")
-            return webhook.send(
+            return webhook.send_webhook_message(
                 message,
                 url=str(target.source.settings["url"]),
                 secrets=tuple(secrets),
@@ -150,7 +152,7 @@ class MessageSender:
         )
         if message.unclear and (became := slack.look_up(place, message, thread=thread)) is not None:
             return became
-        return slack.post(place, message, thread=thread)
+        return slack.post_to_slack(place, message, thread=thread)
 
 
 def _not_tried(message: AutomationMessage, why: str, *, after_seconds: float = 0.0) -> NotSent | Unclear:
@@ -173,19 +175,19 @@ def mark(held: MessageClaim, outcome: SendOutcome) -> CasOutcome:
     left = (message.created_at + GIVEN_UP_AFTER - database_now()).total_seconds()
     match outcome:
         case Arrived(external_id, thread):
-            marked = message_steps.sent(held, external_id=external_id, thread=thread)
+            marked = message_steps.mark_message_sent(held, external_id=external_id, thread=thread)
         case ThreadGone(left_as):
             marked = _tell_thread_gone(held, left_as)
         case RefusedForGood(why):
-            marked = message_steps.fail(held, error=why)
+            marked = message_steps.fail_message(held, error=why)
         case NotSent(why) | Unclear(why) if left <= 0:
-            marked = message_steps.fail(held, error=f"not sent within 24 hours: {why}")
+            marked = message_steps.fail_message(held, error=f"not sent within 24 hours: {why}")
         case NotSent(why, after_seconds):
             wait = max(after_seconds, _step(message.attempts))
-            marked = message_steps.put_off(held, seconds=min(wait, left), error=why)
+            marked = message_steps.put_off_message(held, seconds=min(wait, left), error=why)
         case Unclear(why, after_seconds):
             wait = max(DOUBT_SECONDS, after_seconds, _step(message.attempts))
-            marked = message_steps.doubt(held, seconds=min(wait, left), error=why)
+            marked = message_steps.doubt_message(held, seconds=min(wait, left), error=why)
     _counted(held, outcome, marked, is_over=left <= 0)
     return marked
 
@@ -197,7 +199,7 @@ def _tell_thread_gone(held: MessageClaim, left_as: str) -> CasOutcome:
     place = {"channel": message.channel, "target": message.target}
     stands = f" It stands at the channel's root as {left_as}." if left_as else ""
     with transaction.atomic():
-        marked = message_steps.fail(held, error=f"THREAD_GONE {left_as}".strip())
+        marked = message_steps.fail_message(held, error=f"THREAD_GONE {left_as}".strip())
         if marked is CasOutcome.WON:
             ThreadMapping.objects.filter(thread=thread, **place).delete()
             queue_message(

@@ -79,7 +79,7 @@ class _NotKnown(Exception):  # noqa: N818  an outcome
     """Slack did not say whether the message is there."""
 
 
-def post(place: SlackPlace, message: AutomationMessage, *, thread: str) -> SendOutcome:
+def post_to_slack(place: SlackPlace, message: AutomationMessage, *, thread: str) -> SendOutcome:
     said: dict[str, Any] = {
         "channel": place.channel_id,
         "text": escaped(message.body),

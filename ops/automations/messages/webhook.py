@@ -46,7 +46,7 @@ def body_of(message: AutomationMessage) -> bytes:
     return json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
 
-def send(
+def send_webhook_message(
     message: AutomationMessage, *, url: str, secrets: tuple[str, ...], outside: Outside, caller: str
 ) -> SendOutcome:
     letter = SealedLetter(

@@ -25,7 +25,7 @@ class Target:
     """Of Slack."""
 
 
-def find(channel: str, target: str) -> Target | Refusal:
+def find_target(channel: str, target: str) -> Target | Refusal:
     if channel == MessageChannel.SLACK:
         return _slack(target)
     source = AutomationSource.objects.filter(name=target, kind=SourceKind.HOOK).first()

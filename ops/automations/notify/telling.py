@@ -41,10 +41,10 @@ def tell_bound(
         if not is_first(f"{rule.pk}:{bound}", within=AGAIN_AFTER):
             return None
         log.warning("automation bound reached", rule=rule.name, bound=bound)
-        return tell(rule, body=f"{rule.name}: {body}", kind=MessageKind.ALARM, task=task)
+        return tell_rule_targets(rule, body=f"{rule.name}: {body}", kind=MessageKind.ALARM, task=task)
 
 
-def tell(
+def tell_rule_targets(
     rule: AutomationRule,
     *,
     body: str,

@@ -28,19 +28,19 @@ EVENT_SECONDS: Final = 30.0
 def main() -> None:
     for line in sys.stdin.buffer:
         asked = json.loads(line)
-        said = list(answers(asked["filters"], asked["event"]))
+        said = list(evaluate_filters(asked["filters"], asked["event"]))
         sys.stdout.buffer.write(json.dumps(said).encode() + b"\n")
         sys.stdout.buffer.flush()
 
 
-def answers(filters: Sequence[str], event: Mapping[str, Any]) -> Iterator[bool | str]:
+def evaluate_filters(filters: Sequence[str], event: Mapping[str, Any]) -> Iterator[bool | str]:
     until = time.monotonic() + EVENT_SECONDS
     together = answers_together(filters, event) if len(filters) > 1 and time.monotonic() < until else None
     if together is not None:
         yield from together
         return
     for expression in filters:
-        answer = answer_of(expression, event) if time.monotonic() < until else "TOO_SLOW"
+        answer = evaluate_filter(expression, event) if time.monotonic() < until else "TOO_SLOW"
         yield answer
         if answer is True:
             return
@@ -69,7 +69,7 @@ def _plain(said: Any) -> bool | str:
     return said if isinstance(said, bool) else str(said)
 
 
-def answer_of(expression: str, event: Mapping[str, Any]) -> bool | str:
+def evaluate_filter(expression: str, event: Mapping[str, Any]) -> bool | str:
     """True, False, the class of its error, or what stopped it."""
 
     def in_time() -> Any:

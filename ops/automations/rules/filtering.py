@@ -43,7 +43,7 @@ _ROOT: Final = Path(__file__).parents[3]
 _ENVIRONMENT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")
 
 
-def fault(expression: str) -> Refusal | None:
+def fault_of_filter(expression: str) -> Refusal | None:
     if len(expression) > expressions.LENGTH_MAX:
         return invalid(FIELD, f"must be at most {expressions.LENGTH_MAX} characters")
     if not expression:
@@ -59,15 +59,15 @@ class NotAnswered(Exception):  # noqa: N818  a finding
     """By no fault of the event's: the process of filters died or was silent, twice."""
 
 
-def answer_of(expression: str, event: Mapping[str, Any]) -> bool | str:
+def answer_of_filter(expression: str, event: Mapping[str, Any]) -> bool | str:
     """True, False, the class of its error, such as NOT_FOUND, or what stopped it."""
     try:
-        return answers([expression], event)[0]
+        return answers_of_filters([expression], event)[0]
     except NotAnswered:
         return "CRASHED"
 
 
-def answers(filters: Sequence[str], event: Mapping[str, Any]) -> list[bool | str]:
+def answers_of_filters(filters: Sequence[str], event: Mapping[str, Any]) -> list[bool | str]:
     """One for each filter, up to the first True: those behind it are not asked. An empty filter is True.
 
     Raises NotAnswered.

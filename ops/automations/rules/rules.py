@@ -1,8 +1,8 @@
 """Rules as people make them: made, changed, enabled, ended. Each act is in the audit trail.
 
 A rule has a key of its own, whose secret is dropped unseen, and whose day cap is the rule's `usd_per_day`. It is made
-disabled; `enable` puts the cap in force first and enables it then, so that no run is ever bought without the cap. Dying
-in between leaves a disabled rule, and asking again goes on.
+disabled; `enable_rule` puts the cap in force first and enables it then, so that no run is ever bought without the cap.
+Dying in between leaves a disabled rule, and asking again goes on.
 
 Cap and row are two writes. A cap is lowered before the row and raised after it, so that a death between the two leaves
 no cap above the row. Of two acts at once each may come between the other's writes: so an act ends by having the cap
@@ -42,7 +42,7 @@ SHOWN: Final = (
 """What a change may change."""
 
 
-def fault_of(asked: RuleValues) -> Refusal | None:
+def fault_of_automation_rule(asked: RuleValues) -> Refusal | None:
     """What is wrong with a rule that is asked for, if anything; a name that is taken shows when it is made."""
     if not AutomationSource.objects.filter(name=asked.source).exists():
         return no_source(asked.source)
@@ -52,9 +52,9 @@ def fault_of(asked: RuleValues) -> Refusal | None:
     return _tenant_fault(asked.tenant) or _fault(values, tenant_id=asked.tenant) or _notify_fault(values)
 
 
-def create(*, asked: RuleValues, actor: str) -> AutomationRule | Refusal:
+def create_rule(*, asked: RuleValues, actor: str) -> AutomationRule | Refusal:
     """Enabled where `asked.enabled`; its name is the idempotency key: a second one of a name is refused."""
-    fault = fault_of(asked)
+    fault = fault_of_automation_rule(asked)
     if fault is not None:
         return fault
     source, values = AutomationSource.objects.get(name=asked.source), asked.columns()
@@ -81,10 +81,10 @@ def create(*, asked: RuleValues, actor: str) -> AutomationRule | Refusal:
         if "automation_rule_name_unique" in str(error):
             return Refusal(ReasonCode.CONFLICT, f"there is a rule {asked.name} already; choose another name", "name")
         raise
-    return enable(rule_id=rule.pk, enabled=True, actor=actor) if asked.enabled else _again(rule.pk)
+    return enable_rule(rule_id=rule.pk, enabled=True, actor=actor) if asked.enabled else _again(rule.pk)
 
 
-def change(*, rule_id: uuid.UUID, asked: RuleChange, actor: str) -> AutomationRule | Refusal:
+def change_rule(*, rule_id: uuid.UUID, asked: RuleChange, actor: str) -> AutomationRule | Refusal:
     """What is not named stays. Tasks that stand keep what they were made with."""
     rule = AutomationRule.objects.filter(pk=rule_id, ended_at__isnull=True).first()
     if rule is None:
@@ -100,7 +100,7 @@ def change(*, rule_id: uuid.UUID, asked: RuleChange, actor: str) -> AutomationRu
     if refused is not None:
         return refused
     if asked.enabled is not None:
-        return enable(rule_id=rule_id, enabled=asked.enabled, actor=actor)
+        return enable_rule(rule_id=rule_id, enabled=asked.enabled, actor=actor)
     return _again(rule_id)
 
 
@@ -129,7 +129,7 @@ def _row_changed(rule: AutomationRule, wanted: Mapping[str, Any], actor: str) ->
     return True
 
 
-def enable(*, rule_id: uuid.UUID, enabled: bool, actor: str) -> AutomationRule | Refusal:
+def enable_rule(*, rule_id: uuid.UUID, enabled: bool, actor: str) -> AutomationRule | Refusal:
     """Disabled, it matches nothing; its tasks go on. Safe to repeat."""
     rule = AutomationRule.objects.filter(pk=rule_id, ended_at__isnull=True).first()
     if rule is None:
@@ -145,7 +145,7 @@ def enable(*, rule_id: uuid.UUID, enabled: bool, actor: str) -> AutomationRule |
     return _again(rule_id)
 
 
-def end(*, rule_id: uuid.UUID, actor: str) -> AutomationRule | Refusal:
+def end_automation_rule(*, rule_id: uuid.UUID, actor: str) -> AutomationRule | Refusal:
     """For good: its key is revoked, its name is free, and what waits of it ends unbought. Safe to repeat."""
     with transaction.atomic():
         rule = AutomationRule.objects.select_for_update(no_key=True).filter(pk=rule_id).first()
@@ -194,10 +194,10 @@ def _fault(values: Mapping[str, Any], *, tenant_id: str) -> Refusal | None:
     if values["pack_type"] not in registry.packs():
         return invalid("pack_type", f"must be one of {', '.join(registry.packs())}")
     try:
-        templates.check(values["inputs"])
+        templates.check_template(values["inputs"])
     except TemplateInvalid as error:
         return invalid(error.place, str(error))
-    fault = filtering.fault(values["filter"])
+    fault = filtering.fault_of_filter(values["filter"])
     if fault is None and values["workspace_id"] is not None:
         if selectors.workspace_of(tenant_id, values["workspace_id"]) is None:
             return invalid("workspace_id", "the tenant has no such workspace")
@@ -210,7 +210,7 @@ def _notify_fault(values: Mapping[str, Any]) -> Refusal | None:
     """Of a place that is named anew: a rule may outlive its source, and the rest of it is changed all the same."""
     if not values.get("notify_channel"):
         return None
-    found = targets.find(values["notify_channel"], values["notify_target"])
+    found = targets.find_target(values["notify_channel"], values["notify_target"])
     return found if isinstance(found, Refusal) else None
 
 

@@ -44,7 +44,7 @@ class Rendered:
         return not self.missing and not self.too_large
 
 
-def check(template: Any) -> None:
+def check_template(template: Any) -> None:
     """Raises TemplateInvalid."""
     for place, value, depth in _places(template, "inputs", 0):
         if depth > DEPTH_MAX:

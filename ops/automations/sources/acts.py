@@ -45,11 +45,15 @@ class Changed:
     secret: str = field(default="", repr=False)
 
 
-def create(
+def create_source(
     *, name: str, kind: SourceKind, settings: Mapping[str, Any], actor: str, token: str = "", signing_secret: str = ""
 ) -> Changed | Refusal:
     """A hook without a signing secret is given one. A new source has no past: it begins with what comes from now on."""
-    fault = settings_of.fault_of(kind, settings) or _name_fault(name) or _token_missing(kind, settings, token)
+    fault = (
+        settings_of.fault_of_source_settings(kind, settings)
+        or _name_fault(name)
+        or _token_missing(kind, settings, token)
+    )
     fault = fault or _token_fault(kind, token)
     if fault is not None:
         return fault
@@ -74,7 +78,9 @@ def create(
     return Changed(AutomationSource.objects.get(pk=source.pk), made)
 
 
-def rotate(*, source: AutomationSource, actor: str, token: str = "", signing_secret: str = "") -> Changed | Refusal:
+def rotate_source_secret(
+    *, source: AutomationSource, actor: str, token: str = "", signing_secret: str = ""
+) -> Changed | Refusal:
     """A new token at once; or a new signing secret, given or made, beside which the former signs for a day more."""
     if token and (fault := _token_fault(SourceKind(source.kind), token)) is not None:
         return fault
@@ -105,8 +111,8 @@ def rotate(*, source: AutomationSource, actor: str, token: str = "", signing_sec
     return Changed(AutomationSource.objects.get(pk=row.pk), made)
 
 
-def change(*, source: AutomationSource, settings: Mapping[str, Any], actor: str) -> Changed | Refusal:
-    fault = settings_of.fault_of(SourceKind(source.kind), settings)
+def change_source(*, source: AutomationSource, settings: Mapping[str, Any], actor: str) -> Changed | Refusal:
+    fault = settings_of.fault_of_source_settings(SourceKind(source.kind), settings)
     if fault is not None:
         return fault
     with transaction.atomic():
@@ -122,12 +128,12 @@ def change(*, source: AutomationSource, settings: Mapping[str, Any], actor: str)
     return Changed(AutomationSource.objects.get(pk=row.pk))
 
 
-def pause(*, source: AutomationSource, actor: str) -> Changed:
+def pause_source(*, source: AutomationSource, actor: str) -> Changed:
     """It is not looked at, and its hook refuses. What happens meanwhile a resume finds, as far as its service tells."""
     return _switched(source, actor, enabled=False)
 
 
-def resume(*, source: AutomationSource, actor: str) -> Changed:
+def resume_source(*, source: AutomationSource, actor: str) -> Changed:
     return _switched(source, actor, enabled=True)
 
 
@@ -144,7 +150,7 @@ def look_now(*, source: AutomationSource, actor: str) -> Changed | Refusal:
     return Changed(AutomationSource.objects.get(pk=row.pk))
 
 
-def find(name: str) -> AutomationSource | Refusal:
+def find_source(name: str) -> AutomationSource | Refusal:
     found = AutomationSource.objects.filter(name=name).first()
     return found or Refusal(ReasonCode.NOT_FOUND, "there is no such source; see automations source list", NAME)
 

@@ -58,7 +58,7 @@ class Credentials:
         return Credentials(token, self.signing)
 
 
-def of(source: AutomationSource) -> Credentials:
+def credentials_of(source: AutomationSource) -> Credentials:
     """Raises NoCredentials where they cannot be read; where there are none, they are empty."""
     return _with_environment(source, kept(source))
 

@@ -20,7 +20,7 @@ class Due:
     at: datetime
 
 
-def latest(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
+def latest_daily_due(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
     """The last instant at or before `now`."""
     today = now.astimezone(zone).date()
     # Local dates may lie a day apart from the instants' order only at the edges: two back are always enough.
@@ -32,9 +32,9 @@ def latest(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
     raise AssertionError("three dates without a due instant")
 
 
-def following(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
+def following_daily_due(now: datetime, *, at: time, zone: ZoneInfo) -> Due:
     """The first instant after `now`."""
-    due = latest(now, at=at, zone=zone)
+    due = latest_daily_due(now, at=at, zone=zone)
     for ahead in range(1, 4):
         day = due.date + timedelta(days=ahead)
         instant = first_instant(day, at=at, zone=zone)

@@ -22,7 +22,15 @@ from urllib.parse import urlencode
 
 from ops.automations.sources.asking import NOT_MODIFIED, Asker, ServiceAnswer
 from ops.automations.sources.failures import AskFailed, AskFailureKind
-from ops.automations.sources.looking import NAME_LENGTH_MAX, AboutLook, FoundEvent, Looked, listed, moment, text_of
+from ops.automations.sources.looking import (
+    NAME_LENGTH_MAX,
+    AboutLook,
+    FoundEvent,
+    Looked,
+    listed_objects,
+    moment,
+    text_of,
+)
 
 BASE_URL: Final = "https://api.github.com"
 ACCEPT: Final = (("x-github-api-version", "2022-11-28"),)
@@ -38,7 +46,7 @@ OF_THE_COMMENT: Final = timedelta(minutes=2)
 """A comment moves its thread within seconds; one that is older did not."""
 
 
-def look(asker: Asker, about: AboutLook) -> Looked:
+def look_at_github(asker: Asker, about: AboutLook) -> Looked:
     """Raises AskFailed; nothing is kept then, and the next look begins where this one did."""
     state = dict(about.state)
     if not state.get("login"):
@@ -73,7 +81,7 @@ def _hinted(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
     wait = _poll_seconds(answer)
     if answer.status == NOT_MODIFIED:
         return _done([], state, about, wait)
-    found = _events(asker, about, state, listed(answer.json(), "notifications"))
+    found = _events(asker, about, state, listed_objects(answer.json(), "notifications"))
     if text_of_link(answer.header("link"), "next"):
         # More than a page of unread ones: the sweep's business, which can be resumed.
         state.pop("swept_at", None)
@@ -101,7 +109,7 @@ def _swept(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
         answer = asker.ask(asked, headers=ACCEPT)
         wait = _poll_seconds(answer)
         sweep["began"] = sweep["began"] or _their_time(answer, about.now).isoformat()
-        page = listed(answer.json(), "notifications")
+        page = listed_objects(answer.json(), "notifications")
         found += _events(asker, about, state, page)
         if not page or not text_of_link(answer.header("link"), "next"):
             state |= {"cursor": sweep["began"], "swept_at": about.now.isoformat()}

@@ -59,7 +59,7 @@ class HookAnswer:
     challenge: str = ""
 
 
-def receive(*, name: str, headers: HookHeaders, body: bytes) -> HookAnswer:
+def receive_hook(*, name: str, headers: HookHeaders, body: bytes) -> HookAnswer:
     """Raises a Problem for a body that was proven and is no strict JSON. `headers`: names in lower case."""
     taken = _received(name, headers, body)
     metrics.HOOKS.labels(taken.outcome.value).inc()
@@ -92,7 +92,7 @@ def _proven(source: AutomationSource | None, headers: HookHeaders, body: bytes) 
     live: list[str] = []
     if source is not None:
         try:
-            live = credentials.of(source).live(clock.now())
+            live = credentials.credentials_of(source).live(clock.now())
         except credentials.NoCredentials as missing:
             log.error("a hook cannot be proven", source=source.name, why=str(missing))  # noqa: TRY400
     try:

@@ -17,7 +17,15 @@ from typing import Any, Final
 
 from ops.automations.sources.asking import Asker
 from ops.automations.sources.failures import AskFailed, AskFailureKind
-from ops.automations.sources.looking import NAME_LENGTH_MAX, AboutLook, FoundEvent, Looked, listed, moment, text_of
+from ops.automations.sources.looking import (
+    NAME_LENGTH_MAX,
+    AboutLook,
+    FoundEvent,
+    Looked,
+    listed_objects,
+    moment,
+    text_of,
+)
 
 SEARCH: Final = "/rest/api/3/search/jql"
 POLL_SECONDS: Final = 60.0
@@ -36,7 +44,7 @@ _NAMED: Final = ("status", "issuetype", "priority")
 OF_THE_COMMENT: Final = timedelta(minutes=1)
 
 
-def look(asker: Asker, about: AboutLook) -> Looked:
+def look_at_jira(asker: Asker, about: AboutLook) -> Looked:
     """Raises AskFailed; nothing is kept then, and the next look begins where this one did."""
     state = dict(about.state)
     if not state.get("account_id"):
@@ -52,7 +60,7 @@ def look(asker: Asker, about: AboutLook) -> Looked:
                 state.pop("search", None)
                 return Looked(events=found, state=state, next_look_seconds=POLL_SECONDS)
             raise
-        found += _events(about, state, listed(page.get("issues"), "issues"))
+        found += _events(about, state, listed_objects(page.get("issues"), "issues"))
         search["token"] = text_of(page, "nextPageToken")
         if not search["token"]:
             state["cursor"] = search["began"]

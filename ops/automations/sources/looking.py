@@ -67,7 +67,7 @@ def text_of(node: object, *names: str) -> str:
     return node[:TEXT_LENGTH_MAX] if isinstance(node, str) else ""
 
 
-def listed(node: object, what: str) -> list[Mapping[str, Any]]:
+def listed_objects(node: object, what: str) -> list[Mapping[str, Any]]:
     """A list of objects. Raises AskFailed(GARBAGE)."""
     if not isinstance(node, list) or not all(isinstance(one, Mapping) for one in node):
         raise AskFailed(AskFailureKind.GARBAGE, f"no list of {what}")

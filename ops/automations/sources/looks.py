@@ -1,11 +1,11 @@
 """One look at one source, from its lease to its marks.
 
-    ask      outside any transaction, without a database connection: what is new?
-    keep     events, seen rows and the marks of how far it was read: one transaction
+    ask_source  outside any transaction, without a database connection: what is new?
+    keep_look   events, seen rows and the marks of how far it was read: one transaction
 
-A death before `keep` leaves the marks where they were: the next look, after the lease, finds the same again. One after
-it has kept all. Two at once (a lease ran out under a slow look) keep each event once, and the marks of the one whose
-lease it is. What cannot be asked is noted at the source with its time, and asked again later and later, up to a
+A death before `keep_look` leaves the marks where they were: the next look, after the lease, finds the same again. One
+after it has kept all. Two at once (a lease ran out under a slow look) keep each event once, and the marks of the one
+whose lease it is. What cannot be asked is noted at the source with its time, and asked again later and later, up to a
 quarter of an hour: no other source waits for it.
 """
 
@@ -54,7 +54,7 @@ def look_at(look: SourceLook, outside: Outside) -> None:
     """Raises nothing: what goes wrong is this look's alone."""
     source = look.source
     try:
-        keep(look, ask(source, outside))
+        keep_look(look, ask_source(source, outside))
     except AskFailed as failed:
         _failed(look, failed.kind, failed.detail, retry_after_seconds=failed.retry_after_seconds)
     except credentials.NoCredentials as missing:
@@ -68,7 +68,7 @@ def look_at(look: SourceLook, outside: Outside) -> None:
         connections.close_all()
 
 
-def ask(source: AutomationSource, outside: Outside) -> Looked:
+def ask_source(source: AutomationSource, outside: Outside) -> Looked:
     """Raises AskFailed and NoCredentials."""
     about = AboutLook(
         settings=source.settings,
@@ -79,13 +79,13 @@ def ask(source: AutomationSource, outside: Outside) -> Looked:
     )
     if source.kind == SourceKind.SCHEDULE:
         return _scheduled(about)
-    known = credentials.of(source)
+    known = credentials.credentials_of(source)
     if not known.token:
         raise credentials.NoCredentials("it has no token")
     connections.close_all()  # back to the pool: what is asked outside may take its time
     base_url, headers = _address(source, known.token)
     asker = Asker(outside, base_url, headers, caller=source.name, until=time.monotonic() + LOOK_SECONDS)
-    return github.look(asker, about) if source.kind == SourceKind.GITHUB else jira.look(asker, about)
+    return github.look_at_github(asker, about) if source.kind == SourceKind.GITHUB else jira.look_at_jira(asker, about)
 
 
 def _address(source: AutomationSource, token: str) -> tuple[str, Sequence[tuple[str, str]]]:
@@ -98,7 +98,7 @@ def _address(source: AutomationSource, token: str) -> tuple[str, Sequence[tuple[
 def _scheduled(about: AboutLook) -> Looked:
     """What is due since the schedule stands, under its date: the same date again is a repetition."""
     at, zone = time_of_day.fromisoformat(about.settings["at"]), ZoneInfo(about.settings["zone"])
-    due = daily.latest(about.now, at=at, zone=zone)
+    due = daily.latest_daily_due(about.now, at=at, zone=zone)
     since = datetime.fromisoformat(about.state.get("since") or about.made_at.isoformat())
     found = []
     if due.at >= since:
@@ -112,7 +112,7 @@ def _scheduled(about: AboutLook) -> Looked:
                 occurred_at=due.at,
             )
         )
-    left = (daily.following(about.now, at=at, zone=zone).at - about.now).total_seconds()
+    left = (daily.following_daily_due(about.now, at=at, zone=zone).at - about.now).total_seconds()
     return Looked(events=found, state=about.state, next_look_seconds=min(max(left, 0.0), SCHEDULE_SECONDS_MAX))
 
 
@@ -125,7 +125,7 @@ def _unseen(source: AutomationSource, ids: Sequence[str]) -> set[str]:
         connections.close_all()
 
 
-def keep(look: SourceLook, looked: Looked) -> None:
+def keep_look(look: SourceLook, looked: Looked) -> None:
     state = dict(looked.state)
     marks: dict[str, Any] = {"etag": str(state.pop("etag", "")), "cursor": str(state.pop("cursor", ""))}
     if looked.not_before is not None:
@@ -134,7 +134,7 @@ def keep(look: SourceLook, looked: Looked) -> None:
     with transaction.atomic():
         for event in looked.events:
             counted[_kept(look.source, event)] += 1
-        marked = source_marks.looked(look, next_in_seconds=looked.next_look_seconds, state=state, **marks)
+        marked = source_marks.mark_source_looked(look, next_in_seconds=looked.next_look_seconds, state=state, **marks)
     metrics.LOOKS.labels(look.source.kind, "well").inc()
     for what, count in counted.items():
         metrics.FOUND.labels(look.source.kind, what).inc(count)
@@ -185,7 +185,7 @@ def _failed(look: SourceLook, kind: AskFailureKind, detail: str, *, retry_after_
     metrics.LOOKS.labels(look.source.kind, kind.value.lower()).inc()
     log.warning("source not looked at", source=look.source.name, error=error, failures=look.source.failures + 1)
     try:
-        source_marks.failed(look, next_in_seconds=max(step, retry_after_seconds), error=error)
+        source_marks.mark_look_failed(look, next_in_seconds=max(step, retry_after_seconds), error=error)
         if look.source.failures + 1 == FAILURES_TOLD:
             _tell(look.source)
     except DATABASE_AWAY as away:

@@ -39,7 +39,7 @@ class SourcePoller:
         room = LOOKS_AT_ONCE - len(self._at_work)
         if room <= 0:
             return
-        for look in source_marks.claim(kinds=[kind.value for kind in looks.KINDS], limit=room):
+        for look in source_marks.claim_source_looks(kinds=[kind.value for kind in looks.KINDS], limit=room):
             self._begin(look)
 
     def end(self, seconds: float = END_SECONDS) -> None:

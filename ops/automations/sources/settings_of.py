@@ -111,7 +111,7 @@ _MODELS: Final[dict[SourceKind, type[_Settings]]] = {
 }
 
 
-def fault_of(kind: SourceKind, settings: Mapping[str, Any]) -> Refusal | None:
+def fault_of_source_settings(kind: SourceKind, settings: Mapping[str, Any]) -> Refusal | None:
     try:
         _MODELS[kind].model_validate(settings)
     except ValidationError as error:

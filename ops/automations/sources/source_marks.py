@@ -1,7 +1,8 @@
 """Whose turn it is to look at a source, and how far it was read.
 
 A look is leased by elapsed time, so that of two pollers one looks; where both do, after a lease ran out, `emit` takes
-each event once all the same. `looked` and `failed` write only where the lease is still the caller's.
+each event once all the same. `mark_source_looked` and `mark_look_failed` write only where the lease is still the
+caller's.
 """
 
 import uuid
@@ -40,7 +41,7 @@ class SourceLook:
     owner: uuid.UUID
 
 
-def claim(*, kinds: Sequence[str], limit: int = 1) -> list[SourceLook]:
+def claim_source_looks(*, kinds: Sequence[str], limit: int = 1) -> list[SourceLook]:
     owner = uuid.uuid4()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_CLAIM, [owner, LEASE_SECONDS, list(kinds), limit])
@@ -48,12 +49,12 @@ def claim(*, kinds: Sequence[str], limit: int = 1) -> list[SourceLook]:
     return [SourceLook(source, owner) for source in AutomationSource.objects.filter(pk__in=ids)]
 
 
-def renew(look: SourceLook) -> CasOutcome:
+def renew_source_look(look: SourceLook) -> CasOutcome:
     """For a look of many pages."""
     return _won(look, lease_until=Now() + timedelta(seconds=LEASE_SECONDS))
 
 
-def looked(
+def mark_source_looked(
     look: SourceLook,
     *,
     next_in_seconds: float,
@@ -75,7 +76,7 @@ def looked(
     )
 
 
-def failed(look: SourceLook, *, next_in_seconds: float, error: str) -> CasOutcome:
+def mark_look_failed(look: SourceLook, *, next_in_seconds: float, error: str) -> CasOutcome:
     return _won(
         look,
         lease_owner=None,

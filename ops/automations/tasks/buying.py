@@ -108,7 +108,7 @@ def go_on(task_id: uuid.UUID) -> None:
         return
     fault = _no_more(task)
     if fault is not None:
-        ending.finish(task.pk, version=task.version, outcome=TaskOutcome.FAILED, reason=fault)
+        ending.finish_task(task.pk, version=task.version, outcome=TaskOutcome.FAILED, reason=fault)
         return
     left = task.max_cost_usd_micros - task.charged_usd_micros
     reserved = left - left % MICROS_PER_STEP
@@ -118,7 +118,7 @@ def go_on(task_id: uuid.UUID) -> None:
             _held(task, bound=bounds.RUNS_PER_HOUR, body=f"{rule.runs_per_hour} runs within an hour are reached")
             return
         if task.status == TaskStatus.PENDING:
-            begun = transitions.start(task_id=task.pk, version=task.version, reserved_micros=reserved)
+            begun = transitions.start_task(task_id=task.pk, version=task.version, reserved_micros=reserved)
         else:
             begun = transitions.try_again(
                 task_id=task.pk, version=task.version, attempt=task.attempts + 1, reserved_micros=reserved
@@ -165,7 +165,7 @@ def _failed(task_id: uuid.UUID, error: Exception) -> None:
                 faults=again.count,
             )
             return
-    ending.finish(task_id, version=task.version, outcome=TaskOutcome.FAILED, reason=faults.given_up(error))
+    ending.finish_task(task_id, version=task.version, outcome=TaskOutcome.FAILED, reason=faults.given_up(error))
 
 
 def submit_due(*, limit: int) -> int:
@@ -201,7 +201,7 @@ def submit_attempt(attempt_pk: int) -> None:
         _ended_unless_bought(attempt, _for_a_day(attempt.reason))
         return
     if task.workspace_id is not None:
-        written = workspace_files.write(task)
+        written = workspace_files.write_workspace_files(task)
         if isinstance(written, FilesLater):
             _unavailable(attempt, seconds=written.seconds, reason=written.reason)
             return
@@ -216,7 +216,7 @@ def submit_attempt(attempt_pk: int) -> None:
 
 
 def _accepted(attempt: AutomationAttempt, run_id: uuid.UUID) -> None:
-    won = transitions.accept(attempt_pk=attempt.pk, run_id=run_id)
+    won = transitions.accept_attempt(attempt_pk=attempt.pk, run_id=run_id)
     if won is not CasOutcome.WON and AutomationAttempt.objects.filter(pk=attempt.pk, status=_REFUSED).exists():
         # Bought behind a lease that had run out, when the process that took it over had been refused.
         log.warning("run of a refused attempt canceled", run_id=str(run_id), attempt=attempt.pk)
@@ -269,4 +269,4 @@ def _ended_unless_bought(attempt: AutomationAttempt, reason: str) -> None:
         case uuid.UUID() as run_id:
             _accepted(attempt, run_id)
         case None:
-            ending.finish(attempt.task_id, outcome=TaskOutcome.FAILED, reason=reason, refused=attempt)
+            ending.finish_task(attempt.task_id, outcome=TaskOutcome.FAILED, reason=reason, refused=attempt)

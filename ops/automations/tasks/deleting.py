@@ -20,7 +20,7 @@ from ops.automations.tasks import ending
 from runs import ports
 
 
-def register() -> None:
+def register_task_copies() -> None:
     ports.register_copies(delete_copies)
 
 
@@ -45,7 +45,7 @@ def _delete_message(task: AutomationTask) -> None:
         return  # what is said of a task that failed is its reason, and nothing of a result
     said.delete()
     if said.status == MessageStatus.PENDING:
-        telling.tell(
+        telling.tell_rule_targets(
             task.rule,
             body=ending.body_of(task, TaskOutcome(str(task.outcome)), reason=task.reason, answer=ending.DELETED),
             kind=MessageKind(said.kind),

@@ -148,7 +148,9 @@ def rule_for(event: AutomationEvent) -> AutomationRule | None:
         former = AutomationTask.objects.select_related("rule").filter(pk=event.resumes_id).first()
         return None if former is None or former.rule.ended_at is not None else former.rule
     rules = list(AutomationRule.objects.filter(source_id=event.source_id, enabled=True, ended_at__isnull=True))
-    for rule, answer in zip(rules, filtering.answers([rule.filter for rule in rules], event.payload), strict=False):
+    for rule, answer in zip(
+        rules, filtering.answers_of_filters([rule.filter for rule in rules], event.payload), strict=False
+    ):
         if answer is True:
             return rule
         if answer in filtering.STOPPED:
@@ -213,7 +215,10 @@ def _dropped(event: AutomationEvent, rule: AutomationRule | None, dropped: Dropp
 
 
 def _made(event: AutomationEvent, rule: AutomationRule, inputs: Any) -> AutomationTask | None:
-    if transitions.dispatch(event_pk=event.pk, version=event.version, rule_id=rule.pk) is not CasOutcome.WON:
+    if (
+        transitions.mark_event_dispatched(event_pk=event.pk, version=event.version, rule_id=rule.pk)
+        is not CasOutcome.WON
+    ):
         return None
     task = AutomationTask.objects.create(
         task_id=uuid7.new(),

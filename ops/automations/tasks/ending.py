@@ -95,7 +95,7 @@ def end_attempt(attempt_pk: int) -> None:
     succeeded = run.intent_status == Status.COMPLETED  # the status itself may be EXPIRED by now
     reason = "" if succeeded else str(run.last_error_reason_code or run.status)
     charged = run.actual_cost_usd_micros or 0
-    answer = answer_of(run) if succeeded else None
+    answer = answer_of_run(run) if succeeded else None
     with transaction.atomic():
         ended = transitions.end_attempt(
             attempt_pk=attempt_pk, succeeded=succeeded, charged_micros=charged, reason=reason
@@ -107,13 +107,13 @@ def end_attempt(attempt_pk: int) -> None:
             _finish(attempt.task_id, outcome=TaskOutcome.SUCCEEDED, reason="", run_id=run.pk, answer=answer)
 
 
-def answer_of(run: Run) -> RunAnswer:
+def answer_of_run(run: Run) -> RunAnswer:
     """Raises what S3 raises when it does not answer. An envelope that is gone leaves a result without data."""
     if not run.result_key:
         return RunAnswer()
     try:
         # A page or a command may hold what Postgres cannot: its task would never end, nor its workspace be free again.
-        envelope = storable(json.loads(storage.shared().read(run.result_key, max_bytes=ENVELOPE_BYTES_MAX)))
+        envelope = storable(json.loads(storage.shared_run_storage().read(run.result_key, max_bytes=ENVELOPE_BYTES_MAX)))
     except (storage.ObjectMissing, storage.ObjectTooLarge):
         return RunAnswer(summary="the result's envelope is gone")
     except (ValueError, RecursionError):
@@ -141,7 +141,7 @@ def summary_of(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False)[:SUMMARY_LENGTH_MAX]
 
 
-def finish(
+def finish_task(
     task_id: uuid.UUID,
     *,
     outcome: TaskOutcome,
@@ -158,7 +158,7 @@ def finish(
     answer = RunAnswer()
     if run is not None:
         try:
-            answer = answer_of(run)
+            answer = answer_of_run(run)
         except (BotoCoreError, ClientError) as error:  # its session log alone is missed
             log.warning("envelope of a failed run not read", run_id=str(run.pk), exc_info=error)
     with transaction.atomic():
@@ -166,7 +166,7 @@ def finish(
         if version is not None and locked.filter(version=version).first() is None:
             return
         if refused is not None:
-            ended = transitions.refuse(attempt_pk=refused.pk, lease_until=refused.lease_until, reason=reason)
+            ended = transitions.refuse_attempt(attempt_pk=refused.pk, lease_until=refused.lease_until, reason=reason)
             if ended is not CasOutcome.WON:
                 return
             metrics.ATTEMPTS.labels(AttemptStatus.REFUSED.value).inc()
@@ -205,7 +205,7 @@ def _finish(
         reason=reason[:1_000],
     )
     asks = succeeded and task.rule.awaits_answers
-    telling.tell(
+    telling.tell_rule_targets(
         task.rule,
         body=body_of(task, outcome, reason=reason, answer=answer),
         kind=MessageKind.QUESTION if asks else MessageKind.RESULT,

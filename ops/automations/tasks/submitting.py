@@ -54,7 +54,7 @@ class _Token:
     def passed(self, answer: Any, seen: SeenBalance) -> None:
         del seen
         limit = rate_limits.limit_of(self._principal, Bucket.SUBMIT)
-        decision = rate_limits.decide(answer, bucket=Bucket.SUBMIT, limit=limit)
+        decision = rate_limits.rate_limit_decision(answer, bucket=Bucket.SUBMIT, limit=limit)
         if not decision.allowed:
             raise _BucketEmpty(decision.reset_seconds)
 
@@ -120,7 +120,7 @@ def run_without_key(attempt: AutomationAttempt) -> uuid.UUID | None:
 
 def _asked(task: AutomationTask, principal: Principal, *, key: str, reserved_micros: int) -> Submission:
     """Raises Problem where the inputs are none of the pack's."""
-    body = request_body.read(
+    body = request_body.read_run_request(
         asked_body(task.pack_type, task.inputs, max_cost_micros=reserved_micros, timebox_sec=task.timebox_sec)
     )
     payload = request_hash.payload_of(body)

@@ -30,7 +30,7 @@ class FilesLater:
     reason: str
 
 
-def write(task: AutomationTask) -> FilesLater | Refusal | None:
+def write_workspace_files(task: AutomationTask) -> FilesLater | Refusal | None:
     """None: they are there. Safe to repeat."""
     assert task.workspace_id is not None  # noqa: S101  asked where there is one
     workspace = selectors.workspace_of(task.tenant_id, task.workspace_id)

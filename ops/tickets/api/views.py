@@ -59,7 +59,7 @@ class TicketsView(ApiView):
     def get(self, request: Request) -> Response:
         """A page of tickets with their results."""
         query = read_query(request, TicketsQuery)
-        page = selectors.page(
+        page = selectors.page_of_tickets(
             status=query.status, request_type=query.request_type, after=query.cursor, limit=query.limit
         )
         answer = Tickets(
@@ -135,7 +135,7 @@ class LatestReportView(ApiView):
         """The report as it stands in the storage; 404 before the first run."""
         del request
         try:
-            content = reaper.latest()
+            content = reaper.latest_reaper_report()
         except reaper.STORAGE_AWAY as error:
             raise _ask_again("The storage does not answer.") from error
         if content is None:
@@ -159,7 +159,7 @@ class RunReaperView(ApiView):
         """End stale tickets now, and answer the report. Runs within one second of each other wait for their turn."""
         body = read_body(request, ReaperRequest)
         try:
-            ran = reaper.run(
+            ran = reaper.reap_tickets(
                 threshold_seconds=body.threshold_seconds,
                 max_clean=body.max_clean,
                 asked_by=actors.key(principal_of(request).prefix),
@@ -177,4 +177,4 @@ def _ask_again(detail: str) -> Problem:
 
 def _key(request: Request) -> str | None:
     key = request.headers.get(idempotency_keys.HEADER)
-    return None if key is None else idempotency_keys.read(key)
+    return None if key is None else idempotency_keys.read_idempotency_key(key)

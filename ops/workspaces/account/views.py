@@ -22,8 +22,8 @@ class WorkspacesPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         wanted = WantedWorkspaces(tenant_id=self.tenant_id)
-        page = selectors.workspaces(wanted, after=cursor_of(request), limit=LINES)
-        drivers = {driver.driver_id: driver for driver in selectors.drivers()}
+        page = selectors.list_workspaces(wanted, after=cursor_of(request), limit=LINES)
+        drivers = {driver.driver_id: driver for driver in selectors.list_drivers()}
         now = clock.now()
         context = {
             "lines": [

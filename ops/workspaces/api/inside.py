@@ -26,7 +26,7 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from ops.workspaces import using
 from ops.workspaces.api import examples
-from ops.workspaces.api.views import TAGS, WorkspaceParser, found_workspace, refuse
+from ops.workspaces.api.views import TAGS, WorkspaceParser, found_workspace, refuse_workspace_request
 from ops.workspaces.drivers.base import DriverRefused, DriverUnavailable, ExecRequest, ExecResult, LogPage
 from ops.workspaces.remote import client
 from ops.workspaces.specs import ARGUMENTS_MAX, CommandWord, EnvValue, an_argv, of_the_tenant
@@ -121,7 +121,7 @@ class ExecView(ApiView):
         workspace = found_workspace(request, workspace_id)
         answer = using.awake(workspace, actor=owner_of(request))
         if isinstance(answer, Refusal):
-            refuse(answer)
+            refuse_workspace_request(answer)
         if isinstance(answer, using.Asleep):
             raise waking(answer.seconds)
         wanted = ExecRequest(
@@ -132,7 +132,9 @@ class ExecView(ApiView):
             deadline_seconds=float(body.deadline_sec),
             output_bytes_max=EXEC_OUTPUT_MAX,
         )
-        run = partial(client.run, answer.address or "", answer.workspace_id, wanted, tenant_id=workspace.tenant_id)
+        run = partial(
+            client.run_remote_exec, answer.address or "", answer.workspace_id, wanted, tenant_id=workspace.tenant_id
+        )
         return _later(request, answer.address, run, _exec_answer, asleep=waking(using.WAKING_SECONDS))
 
 

@@ -98,7 +98,7 @@ class WorkspacesView(ApiView):
         """A page of a tenant's own workspaces, or for an operator of all."""
         query = read_query(request, WorkspacesQuery)
         wanted = WantedWorkspaces(tenant_id=_whose(request), phase=query.phase, name=query.name, deleted=query.deleted)
-        page = selectors.workspaces(wanted, after=query.cursor, limit=query.limit)
+        page = selectors.list_workspaces(wanted, after=query.cursor, limit=query.limit)
         answer = WorkspacesAnswer(
             workspaces=_answers(request, page.workspaces),
             next_cursor=None if page.next is None else str(Cursor(*page.next)),
@@ -127,13 +127,13 @@ class WorkspacesView(ApiView):
         Asked again with the same Idempotency-Key it is answered 200, with the workspace as it is by then.
         """
         key = request.headers.get(idempotency_keys.HEADER)
-        key = None if key is None else idempotency_keys.read(key)
+        key = None if key is None else idempotency_keys.read_idempotency_key(key)
         body = read_body(request, WorkspaceRequest)
-        answer = services.create(
+        answer = services.create_workspace(
             tenant_id=principal_of(request).tenant_id, asked=body.asked(), actor=owner_of(request), idempotency_key=key
         )
         if isinstance(answer, Refusal):
-            refuse(answer)
+            refuse_workspace_request(answer)
         response = _shown(request, answer.workspace, status=201 if answer.is_new else 200)
         if not answer.is_new:
             response.headers["Idempotent-Replayed"] = "true"
@@ -186,7 +186,7 @@ class WorkspaceView(ApiView):
         wanted_id = id_in_path(workspace_id)
         body = read_body(request, WorkspaceChange)
         generation = _generation(request)
-        answer = services.change(
+        answer = services.change_workspace(
             workspace_id=wanted_id,
             actor=owner_of(request),
             wanted=body.wanted(),
@@ -210,7 +210,7 @@ class WorkspaceView(ApiView):
         """
         wanted_id = id_in_path(workspace_id)
         query = read_query(request, DeletionQuery)
-        answer = services.delete(
+        answer = services.delete_workspace(
             workspace_id=wanted_id,
             actor=owner_of(request),
             discard=query.discard,
@@ -237,7 +237,7 @@ class UndeleteView(ApiView):
         """Within seven days. It comes back from its archive, or as it stands where it is not archived yet."""
         wanted_id = id_in_path(workspace_id)
         body = read_body(request, WorkspaceUndeletion)
-        answer = services.undelete(
+        answer = services.undelete_workspace(
             workspace_id=wanted_id,
             actor=owner_of(request),
             desired_state=body.desired_state,
@@ -265,7 +265,7 @@ class WorkspaceRecoverView(ApiView):
         """Say from what. It is taken up within seconds; the timeline says what came of it."""
         wanted_id = id_in_path(workspace_id)
         body = read_body(request, WorkspaceRecovery)
-        answer = services.recover(
+        answer = services.recover_workspace(
             workspace_id=wanted_id,
             actor=owner_of(request),
             source=body.source,
@@ -345,7 +345,7 @@ def found_workspace(request: Request, workspace_id: str) -> Workspace:
 
 
 def _answers(request: Request, workspaces: list[Workspace]) -> list[WorkspaceAnswer]:
-    drivers = {driver.driver_id: driver for driver in selectors.drivers()} if workspaces else {}
+    drivers = {driver.driver_id: driver for driver in selectors.list_drivers()} if workspaces else {}
     shows_values = Scope.WORKSPACES_WRITE in principal_of(request).scopes
     now = clock.now()
     return [
@@ -399,11 +399,11 @@ def _rendered(request: Request, workspace: Workspace) -> HttpResponse:
 
 def _done(answer: Workspace | Refusal) -> Workspace:
     if isinstance(answer, Refusal):
-        refuse(answer)
+        refuse_workspace_request(answer)
     return answer
 
 
-def refuse(refusal: Refusal) -> NoReturn:
+def refuse_workspace_request(refusal: Refusal) -> NoReturn:
     """Another tenant's workspace and one that never was have the same answer."""
     if refusal.reason is ReasonCode.NOT_FOUND:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)

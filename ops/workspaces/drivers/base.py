@@ -228,7 +228,7 @@ does not come to its end says nothing, and keeps no loop for longer.
 TOO_MUCH_TO_MEASURE: Final = "TooMuchToMeasure"
 
 
-def measured(said: bytes, disk: os.statvfs_result) -> int:
+def measured_bytes(said: bytes, disk: os.statvfs_result) -> int:
     """What MEASURE has said, in bytes. Raises ValueError where that is nothing."""
     sizes = [line.split()[0] for line in said.splitlines()]
     if len(sizes) != 2:

@@ -38,6 +38,6 @@ def measure_once(
             used_bytes = None
             if too_much is not None and error.reason == TOO_MUCH_TO_MEASURE:
                 too_much.append(name)
-        volumes.measured(name, used_bytes)
+        volumes.record_measured_volume(name, used_bytes)
         measured += used_bytes is not None
     return measured

@@ -54,7 +54,7 @@ class Monitor:
 
     def run_once(self) -> LookReport:
         """One pass over what is due. The rows are read before the look: what changes meanwhile was not seen."""
-        rows = observations.due(self._driver_id)
+        rows = observations.due_observations(self._driver_id)
         if not rows:
             return LookReport()
         listing = self._listed()
@@ -73,7 +73,7 @@ class Monitor:
         if listing.sentinel != str(row.sentinel):
             log.critical("the driver's sentinel is not there: this is another disk", driver=self._driver_id)
             return None
-        driver_rows.listed(self._driver_id, row.sentinel)
+        driver_rows.mark_driver_listed(self._driver_id, row.sentinel)
         return listing
 
 

@@ -44,5 +44,5 @@ def rest_overfull(driver_id: str) -> int:
 
 
 def _overfull(tenants: Iterable[str]) -> Iterable[str]:
-    most = quotas.current().megabytes * quotas.MEGABYTE
+    most = quotas.current_quotas().megabytes * quotas.MEGABYTE
     return (tenant_id for tenant_id in tenants if quotas.used_bytes(tenant_id) > most)

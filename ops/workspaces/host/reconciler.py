@@ -82,11 +82,11 @@ class Reconciler:
             return bool(self._at_work or self._recovering)
 
     def run_once(self) -> ReconcilePass:
-        adopted = transitions.adopt(self._driver_id, kind=self._driver.kind, limit=BATCH)
+        adopted = transitions.adopt_workspace(self._driver_id, kind=self._driver.kind, limit=BATCH)
         for workspace_id in adopted:
             self._to_look_at(workspace_id)
         report = ReconcilePass(adopted=len(adopted))
-        for claim in transitions.take(self._driver_id, limit=self._room()):
+        for claim in transitions.take_operations(self._driver_id, limit=self._room()):
             self._set_to_work(claim)
             report.went_on += 1
         for row in unsettled(self._driver_id, kind=self._driver.kind)[:BATCH]:
@@ -103,29 +103,31 @@ class Reconciler:
             self._set_to_recover(row)
             return None
         if row.deleted_at is not None:
-            transitions.undelete(row)
+            transitions.undelete_workspace_row(row)
             return None
         seen = Conditions.stored(row.conditions, kind=self._driver.kind)
         wanted = planning.plan(situation(row, seen))
         if wanted is None:
             if _has_lasted(row, seen):
-                transitions.settle(row)
+                transitions.settle_workspace(row)
             return None
         counted = (row.error_info or {}).get("container_id")
         if wanted is Operation.STARTING and planning.is_a_crash(seen, counted_id=counted):
             message, container_id = seen.container.message, seen.container.detail["container_id"]
-            transitions.crash(row, reason=running.exit_reason(seen), message=message, container_id=container_id)
+            transitions.mark_workspace_crashed(
+                row, reason=running.exit_reason(seen), message=message, container_id=container_id
+            )
             return None
         reads_a_home = wanted in _OF_THE_BUCKET
         if not self._has_thread(row.tenant_id) or (reads_a_home and not self._has_archive_place(row.tenant_id)):
             return None
-        return transitions.begin(row, wanted) or self._begun_anew(row, wanted)
+        return transitions.begin_operation(row, wanted) or self._begun_anew(row, wanted)
 
     def _begun_anew(self, row: Workspace, wanted: Operation) -> OperationClaim | None:
         """The monitor may have looked meanwhile, for a hint wakes both: once more, where it saw the same."""
         now = Workspace.objects.get(pk=row.pk)
         is_same = (now.conditions, now.generation, now.rev) == (row.conditions, row.generation, row.rev)
-        return transitions.begin(now, wanted) if is_same and now.observed_at != row.observed_at else None
+        return transitions.begin_operation(now, wanted) if is_same and now.observed_at != row.observed_at else None
 
     def _set_to_work(self, claim: OperationClaim) -> None:
         with self._lock:
@@ -134,7 +136,7 @@ class Reconciler:
 
     def _work(self, claim: OperationClaim) -> None:
         try:
-            running.run(OperationWork(claim, self._driver, self._store))
+            running.run_operation(OperationWork(claim, self._driver, self._store))
         except Exception:
             log.exception("an operation was left to its lease", workspace=str(claim.workspace_id))
         finally:
@@ -154,7 +156,7 @@ class Reconciler:
 
     def _recover(self, row: Workspace) -> None:
         try:
-            recovering.recover(row, self._store, kind=self._driver.kind)
+            recovering.recover_seen_workspace(row, self._store, kind=self._driver.kind)
         except Exception:
             log.exception("a recovery was left to the next pass", workspace=str(row.pk))
         finally:
@@ -197,7 +199,7 @@ def unsettled(driver_id: str, *, kind: str) -> QuerySet[Workspace]:
     return (
         Workspace.objects.filter(is_elsewhere | is_left_over | is_asked_for | is_undeleted | is_to_forget)
         .filter(Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__lte=Now()) | is_asked_for)
-        .filter(~Exists(transitions.frozen(driver_id)), driver_id=driver_id, operation=Operation.NONE)
+        .filter(~Exists(transitions.frozen_drivers(driver_id)), driver_id=driver_id, operation=Operation.NONE)
         .filter(purged_at__isnull=True)
         .exclude(in_error)
         .exclude(Q(deleted_at__isnull=False, desired_state=DesiredState.DELETED))

@@ -17,7 +17,7 @@ from ops.workspaces.conditions import ConditionReason, Conditions
 from ops.workspaces.drivers.base import DriverCorrupt, DriverUnavailable
 from ops.workspaces.models import Workspace, WorkspaceArchive
 from ops.workspaces.operations.archiving import identity_of
-from ops.workspaces.operations.containers import lacks_marker, marker_of
+from ops.workspaces.operations.containers import container_lacks_marker, marker_of
 from ops.workspaces.operations.work import DatabaseBehind
 from ops.workspaces.rows import archives, transitions, volumes
 from ops.workspaces.rows.archives import ReadBack
@@ -29,7 +29,7 @@ log = structlog.get_logger("dpp.workspaces")
 ARCHIVE: Final = "archive:"
 
 
-def recover(row: Workspace, store: ArchivePort, *, kind: str) -> None:
+def recover_seen_workspace(row: Workspace, store: ArchivePort, *, kind: str) -> None:
     """By what is seen now; asked again later where that is not known, or the bucket is away."""
     wish, seen = row.recover_from or "", Conditions.stored(row.conditions, kind=kind)
     if row.observed_rev < row.rev or seen.volume.stale:
@@ -42,7 +42,7 @@ def recover(row: Workspace, store: ArchivePort, *, kind: str) -> None:
         elif wish == "empty":
             with writing_as(Writer.RECONCILER):
                 context = {"begins_empty": True} | _decided(row)
-                if transitions.recover(row, outcome=wish, archive_key=None, home_ctx=context):
+                if transitions.end_recovery(row, outcome=wish, archive_key=None, home_ctx=context):
                     volumes.lost(row.pk)
         elif wish.startswith(ARCHIVE):
             _from_archive(row, wish.removeprefix(ARCHIVE), store)
@@ -66,21 +66,21 @@ def _home_is_there(seen: Conditions) -> bool:
 def _recheck(row: Workspace, store: ArchivePort) -> None:
     home = volumes.live(row.pk)
     changes = {}
-    if home is not None and lacks_marker(row, home):
+    if home is not None and container_lacks_marker(row, home):
         if not WorkspaceArchive.objects.filter(pk=home.filled_from, state__in=archives.READABLE).exists():
             _refused(row, "the archive that it was filled from was never read back")
             return
         changes["home_ctx"] = row.home_ctx | {"restore_marker": marker_of(home)}
     if home is None and row.archive_key is not None and not _reads_back(row.archive_key, row, store):
         return
-    transitions.recover(row, outcome="recheck", **changes)
+    transitions.end_recovery(row, outcome="recheck", **changes)
 
 
 def _from_archive(row: Workspace, key: str, store: ArchivePort) -> None:
     if not _reads_back(key, row, store):
         return
     with writing_as(Writer.RECONCILER):
-        if not transitions.recover(row, outcome=f"{ARCHIVE}{key}", archive_key=key, home_ctx=_decided(row)):
+        if not transitions.end_recovery(row, outcome=f"{ARCHIVE}{key}", archive_key=key, home_ctx=_decided(row)):
             return
         volumes.lost(row.pk)
         # It is protected as the newest; what was the newest before is kept for a person.
@@ -122,7 +122,7 @@ def _reads_back(key: str, row: Workspace, store: ArchivePort) -> bool:
     read_back = ReadBack(
         object_bytes=found.object_bytes, tar_bytes=found.tar_bytes, members=found.members, sha256=found.sha256
     )
-    archives.verify(key, read_back, now=transitions.database_now())
+    archives.mark_archive_verified(key, read_back, now=transitions.database_now())
     archives.scrubbed(key, now=transitions.database_now())
     return True
 
@@ -132,4 +132,4 @@ def _no_lease(_bytes: int) -> None:
 
 
 def _refused(row: Workspace, outcome: str) -> None:
-    transitions.recover(row, outcome=outcome, is_granted=False)
+    transitions.end_recovery(row, outcome=outcome, is_granted=False)

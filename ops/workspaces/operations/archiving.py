@@ -31,7 +31,7 @@ from ops.workspaces.states import ArchiveState, DesiredState, OperationStep, Vol
 UP: Final = frozenset({DesiredState.RUNNING, DesiredState.STANDBY})
 
 
-def fence(work: OperationWork) -> OperationStep:
+def fence_workspace(work: OperationWork) -> OperationStep:
     """Nothing runs, nothing can be started under the name, and nobody uses the volume."""
     row = work.row()
     home = home_of(row)
@@ -45,7 +45,7 @@ def fence(work: OperationWork) -> OperationStep:
     return OperationStep.UPLOAD
 
 
-def upload(work: OperationWork) -> OperationStep:
+def upload_archive(work: OperationWork) -> OperationStep:
     row = work.row()
     home = home_of(row)
     if _is_taken_back(row, home):
@@ -68,7 +68,7 @@ def upload(work: OperationWork) -> OperationStep:
     return OperationStep.VERIFY
 
 
-def verify(work: OperationWork) -> OperationStep | None:
+def verify_archive(work: OperationWork) -> OperationStep | None:
     row = work.row()
     if _is_taken_back(row, home_of(row)):
         return OperationStep.ABANDON
@@ -77,7 +77,7 @@ def verify(work: OperationWork) -> OperationStep | None:
     found = work.store.verify(key, identity_of(archive), work.sent, progress=work.progress)
     with writing_as(Writer.RECONCILER):
         work.advance(OperationStep.SEE_ARCHIVE, archive_key=key)
-        archives.verify(
+        archives.mark_archive_verified(
             key,
             ReadBack(
                 object_bytes=found.object_bytes, tar_bytes=found.tar_bytes, members=found.members, sha256=found.sha256
@@ -97,7 +97,7 @@ def see_archive(work: OperationWork) -> OperationStep | None:
         return OperationStep.ABANDON
     match planning.archive_ending(work.seen(row), is_fresh=row.observed_rev >= row.rev):
         case Ending.WAIT:
-            transitions.park(work.claim)
+            transitions.park_operation(work.claim)
             return None
         case Ending.COMPLETE:
             pass
@@ -115,13 +115,13 @@ def see_archive(work: OperationWork) -> OperationStep | None:
     return None
 
 
-def delete(work: OperationWork) -> OperationStep | None:
+def delete_archived_volume(work: OperationWork) -> OperationStep | None:
     row = work.row()
     home = home_of(row)
     work.hold()
     if _is_in_use(work, home):
         # Its user may have written: not tried again, but archived again, by another operation.
-        transitions.fail(
+        transitions.fail_operation(
             work.claim, reason="VolumeInUse", message="something uses the home that was archived", ends=True
         )
         return None
@@ -131,16 +131,16 @@ def delete(work: OperationWork) -> OperationStep | None:
     return None
 
 
-def release(work: OperationWork) -> OperationStep:
+def release_volume_name(work: OperationWork) -> OperationStep:
     """The dead volume is gone: until then nothing may be started under the name."""
     _free_name(work)
     return OperationStep.OBSERVE
 
 
-def abandon(work: OperationWork) -> None:
+def abandon_archiving(work: OperationWork) -> None:
     """The home is live, and the name is free again."""
     _free_name(work)
-    transitions.abandon(work.claim)
+    transitions.abandon_operation(work.claim)
 
 
 def home_of(row: Workspace) -> WorkspaceVolume:

@@ -22,15 +22,15 @@ def marker_of(volume: WorkspaceVolume) -> dict[str, str] | None:
     return {"volume": volume.volume_name, "archive": volume.filled_from}
 
 
-def lacks_marker(row: Workspace, home: WorkspaceVolume) -> bool:
+def container_lacks_marker(row: Workspace, home: WorkspaceVolume) -> bool:
     return bool(row.home_ctx.get("restore_marker") != marker_of(home))
 
 
-def start(work: OperationWork) -> OperationStep | None:
+def start_container(work: OperationWork) -> OperationStep | None:
     row = work.row()
     home = volumes.live(row.pk)
-    if home is None or lacks_marker(row, home):
-        transitions.fail(
+    if home is None or container_lacks_marker(row, home):
+        transitions.fail_operation(
             work.claim,
             reason="MarkerMissing",
             message="nothing says that the home was filled to its end; recheck its archive",
@@ -62,6 +62,6 @@ def start(work: OperationWork) -> OperationStep | None:
     return OperationStep.OBSERVE
 
 
-def stop(work: OperationWork) -> OperationStep:
+def stop_container(work: OperationWork) -> OperationStep:
     work.clear()
     return OperationStep.OBSERVE

@@ -15,7 +15,7 @@ from ops.workspaces.rows.writing import writing_as
 from ops.workspaces.states import DesiredState, OperationStep, Writer
 
 
-def clear(work: OperationWork) -> OperationStep | None:
+def clear_deleted_container(work: OperationWork) -> OperationStep | None:
     row = work.row()
     if row.desired_state != DesiredState.DELETED:
         return OperationStep.ABANDON
@@ -37,7 +37,7 @@ def clear(work: OperationWork) -> OperationStep | None:
     return None
 
 
-def delete(work: OperationWork) -> OperationStep:
+def delete_left_volumes(work: OperationWork) -> OperationStep:
     row = work.row()
     left_over = volumes.dead(work.seen(row).volume.detail.get("volumes", ()))
     for name, starts in (left_over | volumes.doomed(row.pk)).items():
@@ -48,6 +48,6 @@ def delete(work: OperationWork) -> OperationStep:
     return OperationStep.OBSERVE
 
 
-def abandon(work: OperationWork) -> None:
+def abandon_deleting(work: OperationWork) -> None:
     """The wish was taken back, and nothing live was touched."""
-    transitions.abandon(work.claim)
+    transitions.abandon_operation(work.claim)

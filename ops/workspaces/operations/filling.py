@@ -27,7 +27,7 @@ from ops.workspaces.states import ArchiveState, Operation, OperationStep, Writer
 log = structlog.get_logger("dpp.workspaces")
 
 
-def survey(work: OperationWork) -> OperationStep:
+def survey_archives(work: OperationWork) -> OperationStep:
     """Before anything is made: what is newest may be unknown to us, and would be lost behind what we make."""
     row = work.row()
     if not row.home_ctx.get("decided"):  # by a person, who has read what is unknown
@@ -67,7 +67,7 @@ def _is_used_since(work: OperationWork, name: str, starts: int | None) -> bool:
     return seen is not None and starts is not None and (seen.starts or 0) > starts
 
 
-def fill(work: OperationWork) -> OperationStep | None:
+def fill_volume(work: OperationWork) -> OperationStep | None:
     row = work.row()
     if not row.home_ctx.get("decided"):  # behind the survey, where a restored database may begin
         _ask_driver(work)
@@ -119,7 +119,7 @@ def verified(archive: WorkspaceArchive) -> VerifiedArchive:
     return VerifiedArchive(object_bytes=object_bytes, tar_bytes=tar_bytes, members=members, sha256=sha256)
 
 
-def sweep(work: OperationWork) -> OperationStep:
+def sweep_doomed_volumes(work: OperationWork) -> OperationStep:
     """Volumes of attempts that were given up. One that is in use is left to the orphan job."""
     for name, starts in volumes.doomed(work.claim.workspace_id).items():
         work.hold()

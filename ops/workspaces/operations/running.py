@@ -23,19 +23,21 @@ StepAction = Callable[[OperationWork], OperationStep | None]
 """What it answers comes next; None: it has moved the row itself."""
 
 
-def observe(work: OperationWork) -> OperationStep | None:
+def observe_operation(work: OperationWork) -> OperationStep | None:
     """The end, by what was seen after the last effect."""
     row = work.row()
     seen = work.seen(row)
     operation = work.claim.operation
     match planning.ending(operation, seen, is_fresh=row.observed_rev >= row.rev, home=row.home_ctx.get("volume")):
         case Ending.WAIT:
-            transitions.park(work.claim)
+            transitions.park_operation(work.claim)
         case Ending.COMPLETE:
             if not _ended(work, row):
-                transitions.park(work.claim)  # the monitor has looked meanwhile: the next attempt goes by what it saw
+                transitions.park_operation(
+                    work.claim
+                )  # the monitor has looked meanwhile: the next attempt goes by what it saw
         case Ending.EXITED:
-            transitions.fail(
+            transitions.fail_operation(
                 work.claim,
                 reason=exit_reason(seen),
                 message=seen.container.message,
@@ -51,9 +53,9 @@ def observe(work: OperationWork) -> OperationStep | None:
 
 def _ended(work: OperationWork, seen: Workspace) -> bool:
     if work.claim.operation is Operation.DELETING:
-        return transitions.delete(work.claim, seen=seen)
+        return transitions.complete_deletion(work.claim, seen=seen)
     changes: dict[str, Any] = {"home_ctx": {}} if work.claim.operation is Operation.ARCHIVING else {}
-    return transitions.complete(work.claim, seen=seen, **changes)
+    return transitions.complete_operation(work.claim, seen=seen, **changes)
 
 
 def exit_reason(seen: Conditions) -> str:
@@ -61,40 +63,40 @@ def exit_reason(seen: Conditions) -> str:
 
 
 STEPS: Final[Mapping[Operation, Mapping[OperationStep, StepAction]]] = {
-    Operation.STARTING: {OperationStep.START: containers.start, OperationStep.OBSERVE: observe},
-    Operation.STOPPING: {OperationStep.CLEAR: containers.stop, OperationStep.OBSERVE: observe},
+    Operation.STARTING: {OperationStep.START: containers.start_container, OperationStep.OBSERVE: observe_operation},
+    Operation.STOPPING: {OperationStep.CLEAR: containers.stop_container, OperationStep.OBSERVE: observe_operation},
     Operation.ARCHIVING: {
-        OperationStep.FENCE: archiving.fence,
-        OperationStep.UPLOAD: archiving.upload,
-        OperationStep.VERIFY: archiving.verify,
+        OperationStep.FENCE: archiving.fence_workspace,
+        OperationStep.UPLOAD: archiving.upload_archive,
+        OperationStep.VERIFY: archiving.verify_archive,
         OperationStep.SEE_ARCHIVE: archiving.see_archive,
-        OperationStep.DELETE: archiving.delete,
-        OperationStep.RELEASE: archiving.release,
-        OperationStep.OBSERVE: observe,
-        OperationStep.ABANDON: archiving.abandon,
+        OperationStep.DELETE: archiving.delete_archived_volume,
+        OperationStep.RELEASE: archiving.release_volume_name,
+        OperationStep.OBSERVE: observe_operation,
+        OperationStep.ABANDON: archiving.abandon_archiving,
     },
     Operation.PROVISIONING: {
-        OperationStep.SURVEY: filling.survey,
-        OperationStep.FILL: filling.fill,
-        OperationStep.SWEEP: filling.sweep,
-        OperationStep.OBSERVE: observe,
+        OperationStep.SURVEY: filling.survey_archives,
+        OperationStep.FILL: filling.fill_volume,
+        OperationStep.SWEEP: filling.sweep_doomed_volumes,
+        OperationStep.OBSERVE: observe_operation,
     },
     Operation.RESTORING: {
-        OperationStep.SURVEY: filling.survey,
-        OperationStep.FILL: filling.fill,
-        OperationStep.SWEEP: filling.sweep,
-        OperationStep.OBSERVE: observe,
+        OperationStep.SURVEY: filling.survey_archives,
+        OperationStep.FILL: filling.fill_volume,
+        OperationStep.SWEEP: filling.sweep_doomed_volumes,
+        OperationStep.OBSERVE: observe_operation,
     },
     Operation.DELETING: {
-        OperationStep.CLEAR: deleting.clear,
-        OperationStep.DELETE: deleting.delete,
-        OperationStep.OBSERVE: observe,
-        OperationStep.ABANDON: deleting.abandon,
+        OperationStep.CLEAR: deleting.clear_deleted_container,
+        OperationStep.DELETE: deleting.delete_left_volumes,
+        OperationStep.OBSERVE: observe_operation,
+        OperationStep.ABANDON: deleting.abandon_deleting,
     },
 }
 
 
-def run(work: OperationWork) -> None:
+def run_operation(work: OperationWork) -> None:
     """Every failure ends here: as the workspace's own, as the driver's, or as a claim that was lost."""
     try:
         while _goes_on(work):
@@ -102,16 +104,16 @@ def run(work: OperationWork) -> None:
     except ClaimLost:
         log.info("an operation was taken over", workspace=str(work.claim.workspace_id), step=work.claim.step)
     except DriverUnavailable as error:
-        transitions.put_off(work.claim, reason=error.reason, message=str(error))
+        transitions.put_off_operation(work.claim, reason=error.reason, message=str(error))
     except DriverError as error:
-        transitions.fail(
+        transitions.fail_operation(
             work.claim, reason=error.reason, message=str(error), ends=error.for_good, for_good=error.for_good
         )
     except DATABASE_AWAY:
         raise  # nothing can be written; the lease runs out
     except Exception as error:
         log.exception("an operation failed unexpectedly", workspace=str(work.claim.workspace_id))
-        transitions.fail(work.claim, reason="InternalError", message=type(error).__name__)
+        transitions.fail_operation(work.claim, reason="InternalError", message=type(error).__name__)
 
 
 def _goes_on(work: OperationWork) -> bool:
@@ -122,6 +124,6 @@ def _goes_on(work: OperationWork) -> bool:
     if work.claim == before:
         return False
     if work.claim.step in WAITING_STEPS:
-        transitions.park(work.claim)
+        transitions.park_operation(work.claim)
         return False
     return True

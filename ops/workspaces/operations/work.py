@@ -61,7 +61,7 @@ class OperationWork:
         return Conditions.stored(row.conditions, kind=self.driver.kind)
 
     def hold(self) -> None:
-        transitions.hold(self.claim)
+        transitions.hold_operation(self.claim)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -90,10 +90,10 @@ class OperationWork:
         self._moved_at = time.monotonic()
         if time.monotonic() - self._told_at >= PROGRESS_SECONDS:
             self._told_at = time.monotonic()
-            transitions.hold(self.claim, progress_bytes=done_bytes)
+            transitions.hold_operation(self.claim, progress_bytes=done_bytes)
 
     def advance(self, step: OperationStep, **changes: Any) -> None:
-        self.claim = transitions.advance(self.claim, step, **changes)
+        self.claim = transitions.advance_operation(self.claim, step, **changes)
 
     def is_ours(self, container: SeenContainer) -> bool:
         return container.label is not None and container.label.workspace_id == str(self.claim.workspace_id)

@@ -36,7 +36,7 @@ _NOT_FOUND: Final = "There is no such workspace of yours."
 def admit(head: Head, peer: str, *, driver_id: str) -> str:
     """The workspace runs, and its owner, the answer, calls. Raises NotPassedOn."""
     try:
-        with _given_back(), origins.use(origins.API, peer):
+        with _given_back(), origins.use_origin(origins.API, peer):
             tenant_id, prefix = _caller(head)
             workspace = selectors.workspace_of(tenant_id, head.door.workspace_id)
             if workspace is None:

@@ -61,7 +61,7 @@ class Head:
         return query.removeprefix("token=") if path == SIGN_IN else None
 
 
-def read(request: h11.Request) -> Head:
+def read_request_head(request: h11.Request) -> Head:
     """Raises NotPassedOn for what is no request to a workspace, or might be taken for two."""
     _refuse_unfit(request)
     found = _TARGET.fullmatch(request.target)

@@ -92,7 +92,7 @@ def _read(purpose: bytes, door: Door, token: str) -> LinkPass | None:
     if found is None:
         return None
     granted = LinkPass(key_prefix=found[2], expires=int(found[1]))
-    if not seals.holds(found[3], purpose, _sealed(door, granted)):
+    if not seals.seal_holds(found[3], purpose, _sealed(door, granted)):
         return None
     return granted if _now() < granted.expires else None
 

@@ -149,7 +149,7 @@ class ProxyServer:
             async with asyncio.timeout(self.bounds.head_seconds):
                 request = await caller.event()
             assert isinstance(request, h11.Request)  # noqa: S101  a server's first event is nothing else
-            head = heads.read(request)
+            head = heads.read_request_head(request)
             forwarded = b",".join(value for name, value in request.headers if name == b"x-forwarded-for")
             await self._passed(caller, request, head, self._addresses.of(peer, forwarded.decode("latin-1")))
         except NotPassedOn as refused:

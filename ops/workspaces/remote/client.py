@@ -21,7 +21,7 @@ BEYOND_SECONDS: Final = 5.0
 SHORT_SECONDS: Final = 5.0
 
 
-async def run(address: str, workspace_id: str, request: ExecRequest, *, tenant_id: str) -> ExecResult:
+async def run_remote_exec(address: str, workspace_id: str, request: ExecRequest, *, tenant_id: str) -> ExecResult:
     """To its end; `tenant_id` is whose share of the host it takes.
 
     Given up (cancelled), the connection closes, and the process kills what it had started.
@@ -31,8 +31,8 @@ async def run(address: str, workspace_id: str, request: ExecRequest, *, tenant_i
     return messages.exec_result(said)
 
 
-async def stop(address: str, exec_id: str) -> None:
-    """The caller of `run` then has its result: KILLED, with what it had written."""
+async def stop_remote_exec(address: str, exec_id: str) -> None:
+    """The caller of `run_remote_exec` then has its result: KILLED, with what it had written."""
     await _asked(address, "/stop", {"exec_id": exec_id}, seconds=SHORT_SECONDS)
 
 

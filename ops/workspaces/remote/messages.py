@@ -50,7 +50,7 @@ def is_ours(path: str, headers: Mapping[str, str]) -> bool:
     except ValueError:
         return False
     sealed = _sealed(path, at, headers.get(BODY_HEADER, ""))
-    return is_fresh and seals.holds(headers.get(SEAL_HEADER, ""), _PURPOSE, sealed)
+    return is_fresh and seals.seal_holds(headers.get(SEAL_HEADER, ""), _PURPOSE, sealed)
 
 
 def is_whole(headers: Mapping[str, str], body: bytes) -> bool:

@@ -50,7 +50,7 @@ def open_upload(archive_key: str, *, upload_id: str | None) -> bool:
     return _of(archive_key, ArchiveState.UPLOADING).update(upload_id=upload_id) > 0
 
 
-def verify(archive_key: str, found: ReadBack, *, now: datetime) -> bool:
+def mark_archive_verified(archive_key: str, found: ReadBack, *, now: datetime) -> bool:
     """It was read back whole. One that was verified before keeps what it was verified as."""
     fresh = WorkspaceArchive.objects.filter(
         archive_key=archive_key, state__in=[ArchiveState.UPLOADING, ArchiveState.QUARANTINED]

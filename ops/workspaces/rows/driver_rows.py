@@ -11,7 +11,7 @@ from ops.workspaces.models import WorkspaceDriver
 log = structlog.get_logger("dpp.workspaces")
 
 
-def register(driver_id: str, driver: Driver) -> WorkspaceDriver:
+def register_driver(driver_id: str, driver: Driver) -> WorkspaceDriver:
     """The row before the sentinel: a token that lies at a driver has a row that knows it.
 
     Raises DriverRefused where another token lies: this driver is another installation's, or our row is of another one.
@@ -38,5 +38,5 @@ def tell_address(driver_id: str, address: str) -> None:
     WorkspaceDriver.objects.filter(pk=driver_id).exclude(address=address).update(address=address)
 
 
-def listed(driver_id: str, sentinel: uuid.UUID) -> None:
+def mark_driver_listed(driver_id: str, sentinel: uuid.UUID) -> None:
     WorkspaceDriver.objects.filter(pk=driver_id, sentinel=sentinel).update(listed_at=Now())

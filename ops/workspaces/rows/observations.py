@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from django.db import connection
 
-from ops.workspaces.rows.timeline import tell
+from ops.workspaces.rows.timeline import add_to_timeline
 from ops.workspaces.rows.writing import writing_as
 from ops.workspaces.states import Writer
 
@@ -92,7 +92,7 @@ class WatchedRow:
         return self.observed_rev < self.rev
 
 
-def due(driver_id: str) -> list[WatchedRow]:
+def due_observations(driver_id: str) -> list[WatchedRow]:
     with connection.cursor() as cursor:
         cursor.execute(
             _DUE,
@@ -140,7 +140,7 @@ def write_changed(row: WatchedRow, *, is_whole: bool, conditions: dict[str, Any]
         won = bool(cursor.rowcount > 0)
         if won and phase != row.phase:
             reason = conditions["policy.healthy"]["reason"]
-            tell(row.workspace_id, "PhaseChanged", actor=ACTOR, before=row.phase, after=phase, reason=reason)
+            add_to_timeline(row.workspace_id, "PhaseChanged", actor=ACTOR, before=row.phase, after=phase, reason=reason)
     return won
 
 

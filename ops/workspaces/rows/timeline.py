@@ -9,6 +9,6 @@ from typing import Any
 from ops.workspaces.models import WorkspaceEvent
 
 
-def tell(workspace_id: uuid.UUID, kind: str, *, actor: str, **detail: Any) -> None:
+def add_to_timeline(workspace_id: uuid.UUID, kind: str, *, actor: str, **detail: Any) -> None:
     """`kind` is a CamelCase word; `detail` is JSON."""
     WorkspaceEvent.objects.create(workspace_id=workspace_id, actor=actor, kind=kind, detail=detail)

@@ -1,20 +1,20 @@
 """The only writer of the reconciler's columns: one function an edge, each a compare-and-set.
 
-    adopt       no driver -> this one
-    begin       NONE -> an operation, by what was seen
-    take        a lease that was given back or has run out -> the next attempt
-    hold        the lease goes on; a loser learns here that it has lost
-    advance     one step -> the next, and rev grows: what was seen before counts no more
-    park        the lease is given back until the monitor has looked, or a pause is over
-    complete    an operation -> NONE, by an observation made after its last effect
-    abandon     ARCHIVING -> NONE, before its volume is doomed
-    fail        an operation -> NONE or another try; the tenth counted failure in one transaction -> terminal
-    put_off     a driver or bucket that is away: the same operation, later, and not counted
-    crash       NONE: a container that was started and ended too soon
-    refuse      NONE: what cannot be begun, for a person
-    settle      NONE: what failed before is forgotten
-    doubt       NONE: what was seen counts no more
-    delete, undelete, purge, recover
+    adopt_workspace         no driver -> this one
+    begin_operation         NONE -> an operation, by what was seen
+    take_operations         a lease that was given back or has run out -> the next attempt
+    hold_operation          the lease goes on; a loser learns here that it has lost
+    advance_operation       one step -> the next, and rev grows: what was seen before counts no more
+    park_operation          the lease is given back until the monitor has looked, or a pause is over
+    complete_operation      an operation -> NONE, by an observation made after its last effect
+    abandon_operation       ARCHIVING -> NONE, before its volume is doomed
+    fail_operation          an operation -> NONE or another try; tenth counted failure in one transaction -> terminal
+    put_off_operation       a driver or bucket that is away: the same operation, later, and not counted
+    mark_workspace_crashed  NONE: a container that was started and ended too soon
+    refuse_operation        NONE: what cannot be begun, for a person
+    settle_workspace        NONE: what failed before is forgotten
+    doubt_workspace         NONE: what was seen counts no more
+    complete_deletion, undelete_workspace_row, purge_workspace, end_recovery
 
 An operation's edges compare (op_id, op_attempt, op_step), so that of two that work on one operation the older writes
 nothing. The volume and archive rows of an effect, and its line of the timeline, are in the same transaction. Ages go by
@@ -35,7 +35,7 @@ from django.db.models.functions import Now
 from ops.workspaces import metrics, planning
 from ops.workspaces.models import Workspace, WorkspaceDriver
 from ops.workspaces.rows import archives, volumes
-from ops.workspaces.rows.timeline import tell
+from ops.workspaces.rows.timeline import add_to_timeline
 from ops.workspaces.rows.writing import writing_as
 from ops.workspaces.states import FIRST_STEPS, NO_WAY_BACK, WAITING_STEPS, Operation, OperationStep, Writer
 
@@ -69,7 +69,7 @@ def database_now() -> datetime:
         return found
 
 
-def adopt(driver_id: str, *, kind: str, limit: int) -> list[uuid.UUID]:
+def adopt_workspace(driver_id: str, *, kind: str, limit: int) -> list[uuid.UUID]:
     """Workspaces that no driver has yet. An image needs Docker."""
     fits = Q() if kind == "docker" else Q(spec__image__isnull=True) | Q(spec__image=None)
     with writing_as(Writer.RECONCILER):
@@ -79,19 +79,19 @@ def adopt(driver_id: str, *, kind: str, limit: int) -> list[uuid.UUID]:
             .values_list("pk", flat=True)[:limit]
         )
         for workspace_id in found:
-            tell(workspace_id, "Adopted", actor=ACTOR, driver_id=driver_id)
+            add_to_timeline(workspace_id, "Adopted", actor=ACTOR, driver_id=driver_id)
         Workspace.objects.filter(pk__in=found, driver_id__isnull=True).update(driver_id=driver_id)
     return found
 
 
-def begin(seen: Workspace, operation: Operation) -> OperationClaim | None:
+def begin_operation(seen: Workspace, operation: Operation) -> OperationClaim | None:
     """By what was seen, and only while it stands: the wish, the observation, the driver at work."""
     claim = OperationClaim(seen.pk, str(seen.driver_id), operation, uuid.uuid4(), 1, FIRST_STEPS[operation])
     with writing_as(Writer.RECONCILER):
         won = (
             _at_rest(seen)
             .filter(generation=seen.generation, desired_state=seen.desired_state, observed_at=seen.observed_at)
-            .filter(~Exists(frozen(claim.driver_id)))
+            .filter(~Exists(frozen_drivers(claim.driver_id)))
             .update(
                 operation=operation,
                 op_id=claim.op_id,
@@ -105,7 +105,7 @@ def begin(seen: Workspace, operation: Operation) -> OperationClaim | None:
         )
         if not won:
             return None
-        tell(seen.pk, "OperationBegun", actor=ACTOR, operation=operation, op_id=str(claim.op_id))
+        add_to_timeline(seen.pk, "OperationBegun", actor=ACTOR, operation=operation, op_id=str(claim.op_id))
         if operation is Operation.RESTORING and not archives.pin(str(seen.archive_key), op_id=claim.op_id):
             _end(claim)
             _note_failure(claim, reason="ArchiveNotFound", message=f"{seen.archive_key} is not to be restored from")
@@ -113,7 +113,7 @@ def begin(seen: Workspace, operation: Operation) -> OperationClaim | None:
     return claim
 
 
-def take(driver_id: str, *, limit: int) -> list[OperationClaim]:
+def take_operations(driver_id: str, *, limit: int) -> list[OperationClaim]:
     """Operations that nobody works on and that may go on. An attempt each: the one before writes no more."""
     due = (Q(op_lease_until__lte=Now()) | Q(op_lease_until__gt=Now() + 2 * LEASE)) & (
         Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__lte=Now())
@@ -123,7 +123,7 @@ def take(driver_id: str, *, limit: int) -> list[OperationClaim]:
         overtaken: list[str] = []
         rows = list(
             Workspace.objects.select_for_update(skip_locked=True, of=("self",), no_key=True)
-            .filter(due, looked_at, ~Exists(frozen(driver_id)), driver_id=driver_id)
+            .filter(due, looked_at, ~Exists(frozen_drivers(driver_id)), driver_id=driver_id)
             .exclude(operation=Operation.NONE)
             .order_by("op_lease_until")[:limit]
         )
@@ -131,22 +131,26 @@ def take(driver_id: str, *, limit: int) -> list[OperationClaim]:
         for row, claim in zip(rows, claims, strict=True):
             _at(claim).update(op_attempt=F("op_attempt") + 1, op_lease_until=Now() + LEASE)
             if row.op_lease_until != row.op_started_at:
-                tell(row.pk, "OperationTakenOver", actor=ACTOR, operation=row.operation, step=row.op_step)
+                add_to_timeline(row.pk, "OperationTakenOver", actor=ACTOR, operation=row.operation, step=row.op_step)
                 overtaken.append(row.operation)
     for operation in overtaken:
         metrics.TAKEOVERS.labels(operation=operation).inc()
     return [replace(claim, attempt=claim.attempt + 1) for claim in claims]
 
 
-def hold(claim: OperationClaim, *, progress_bytes: int | None = None) -> None:
+def hold_operation(claim: OperationClaim, *, progress_bytes: int | None = None) -> None:
     """Before each effect, and with its progress. Raises ClaimLost; so does a driver that was frozen meanwhile."""
     changes: dict[str, Any] = {} if progress_bytes is None else {"op_progress_bytes": progress_bytes}
     with writing_as(Writer.RECONCILER):
-        if not _at(claim).filter(~Exists(frozen(claim.driver_id))).update(op_lease_until=Now() + LEASE, **changes):
+        if (
+            not _at(claim)
+            .filter(~Exists(frozen_drivers(claim.driver_id)))
+            .update(op_lease_until=Now() + LEASE, **changes)
+        ):
             raise ClaimLost
 
 
-def advance(claim: OperationClaim, step: OperationStep, **changes: Any) -> OperationClaim:
+def advance_operation(claim: OperationClaim, step: OperationStep, **changes: Any) -> OperationClaim:
     """After an effect. Inside a transaction of the reconciler's where rows of volumes or archives go with it."""
     with writing_as(Writer.RECONCILER):
         if not _at(claim).update(op_step=step, op_lease_until=Now() + LEASE, rev=F("rev") + 1, **changes):
@@ -154,38 +158,38 @@ def advance(claim: OperationClaim, step: OperationStep, **changes: Any) -> Opera
     return replace(claim, step=step)
 
 
-def park(claim: OperationClaim) -> None:
+def park_operation(claim: OperationClaim) -> None:
     with writing_as(Writer.RECONCILER):
         _at(claim).update(op_lease_until=F("op_started_at"))
 
 
-def complete(claim: OperationClaim, *, seen: Workspace, **changes: Any) -> bool:
+def complete_operation(claim: OperationClaim, *, seen: Workspace, **changes: Any) -> bool:
     """By what was seen, and only while it stands."""
     forgotten: dict[str, Any] = {"reconcile_failure_count": 0, "next_reconcile_at": None}
-    if claim.operation is not Operation.STARTING:  # it has to last first (`settle`)
+    if claim.operation is not Operation.STARTING:  # it has to last first (`settle_workspace`)
         forgotten |= {"error_count": 0, "error_info": None}
     with writing_as(Writer.RECONCILER):
         rows = _at(claim).filter(observed_rev__gte=F("rev"), observed_at=seen.observed_at)
         won = rows.update(operation=Operation.NONE, op_step="", op_lease_until=None, **forgotten, **changes)
         if won:
             archives.unpin(op_id=claim.op_id)
-            tell(claim.workspace_id, "OperationCompleted", actor=ACTOR, operation=claim.operation)
+            add_to_timeline(claim.workspace_id, "OperationCompleted", actor=ACTOR, operation=claim.operation)
     if won and seen.op_started_at is not None:
         seconds = (database_now() - seen.op_started_at).total_seconds()
         metrics.OPERATION_SECONDS.labels(operation=claim.operation).observe(max(seconds, 0.0))
     return won > 0
 
 
-def abandon(claim: OperationClaim) -> bool:
+def abandon_operation(claim: OperationClaim) -> bool:
     """Only from the step of that name, which nothing leads to once the volume is doomed."""
     with writing_as(Writer.RECONCILER):
         won = _end(replace(claim, step=OperationStep.ABANDON))
         if won:
-            tell(claim.workspace_id, "OperationAbandoned", actor=ACTOR, operation=claim.operation)
+            add_to_timeline(claim.workspace_id, "OperationAbandoned", actor=ACTOR, operation=claim.operation)
     return won
 
 
-def fail(
+def fail_operation(
     claim: OperationClaim,
     *,
     reason: str,
@@ -212,7 +216,7 @@ def fail(
         _note_failure(claim, reason=reason, message=message, for_good=for_good, **detail)
 
 
-def put_off(claim: OperationClaim, *, reason: str, message: str) -> None:
+def put_off_operation(claim: OperationClaim, *, reason: str, message: str) -> None:
     """Not counted: it says nothing about the workspace. The next attempt goes on where this one stopped."""
     with writing_as(Writer.RECONCILER):
         row = _at(claim).select_for_update().first()
@@ -226,20 +230,22 @@ def put_off(claim: OperationClaim, *, reason: str, message: str) -> None:
             error_info=_error_info(claim, reason=reason, message=message, is_terminal=False, count=row.error_count),
         )
         if number == 1:
-            tell(claim.workspace_id, "OperationPutOff", actor=ACTOR, operation=claim.operation, reason=reason)
+            add_to_timeline(
+                claim.workspace_id, "OperationPutOff", actor=ACTOR, operation=claim.operation, reason=reason
+            )
 
 
-def crash(seen: Workspace, *, reason: str, message: str, container_id: str) -> bool:
+def mark_workspace_crashed(seen: Workspace, *, reason: str, message: str, container_id: str) -> bool:
     """Its container ended too soon after its start: counted once, by the container's id."""
     return _counted_at_rest(seen, reason=reason, message=message, detail={"container_id": container_id})
 
 
-def refuse(seen: Workspace, *, reason: str, message: str) -> bool:
+def refuse_operation(seen: Workspace, *, reason: str, message: str) -> bool:
     """What only a person can decide."""
     return _counted_at_rest(seen, reason=reason, message=message, detail={}, is_terminal=True)
 
 
-def settle(seen: Workspace) -> bool:
+def settle_workspace(seen: Workspace) -> bool:
     with writing_as(Writer.RECONCILER):
         return (
             _at_rest(seen)
@@ -249,40 +255,40 @@ def settle(seen: Workspace) -> bool:
         )
 
 
-def doubt(workspace_id: uuid.UUID) -> bool:
+def doubt_workspace(workspace_id: uuid.UUID) -> bool:
     """Something was found out that a look would show: the monitor is to look at all of it anew."""
     with writing_as(Writer.RECONCILER):
         rows = Workspace.objects.filter(pk=workspace_id, operation=Operation.NONE, purged_at__isnull=True)
         return rows.update(rev=F("rev") + 1) > 0
 
 
-def delete(claim: OperationClaim, *, seen: Workspace) -> bool:
+def complete_deletion(claim: OperationClaim, *, seen: Workspace) -> bool:
     """Neither container nor volume was seen after the last effect."""
-    return complete(claim, seen=seen, deleted_at=Now(), home_ctx={}, rev=F("rev") + 1)
+    return complete_operation(claim, seen=seen, deleted_at=Now(), home_ctx={}, rev=F("rev") + 1)
 
 
-def undelete(seen: Workspace) -> bool:
+def undelete_workspace_row(seen: Workspace) -> bool:
     """The API has taken the wish back, within the time it keeps; its archive is still there."""
     with writing_as(Writer.RECONCILER):
         rows = _at_rest(seen).filter(deleted_at__isnull=False, purged_at__isnull=True).exclude(desired_state="DELETED")
         won = rows.update(deleted_at=None, rev=F("rev") + 1) > 0
         if won:
-            tell(seen.pk, "WayBackBegun", actor=ACTOR)
+            add_to_timeline(seen.pk, "WayBackBegun", actor=ACTOR)
     return won
 
 
-def purge(workspace_id: uuid.UUID) -> bool:
+def purge_workspace(workspace_id: uuid.UUID) -> bool:
     """Its archives are no longer protected by its key."""
     with writing_as(Writer.RECONCILER):
         rows = Workspace.objects.filter(pk=workspace_id, deleted_at__isnull=False, purged_at__isnull=True)
         rows = rows.filter(desired_state="DELETED", operation=Operation.NONE)
         won = rows.update(purged_at=Now(), archive_key=None, rev=F("rev") + 1) > 0
         if won:
-            tell(workspace_id, "Purged", actor=ACTOR)
+            add_to_timeline(workspace_id, "Purged", actor=ACTOR)
     return won
 
 
-def recover(seen: Workspace, *, outcome: str, **changes: Any) -> bool:
+def end_recovery(seen: Workspace, *, outcome: str, **changes: Any) -> bool:
     """What a person asked for is consumed, whatever came of it; `changes` are what it changed, with the rest of what
     failed forgotten.
     """
@@ -293,11 +299,11 @@ def recover(seen: Workspace, *, outcome: str, **changes: Any) -> bool:
         rows = _at_rest(seen).filter(recover_generation=seen.recover_generation)
         won = rows.update(recovered_generation=seen.recover_generation, rev=F("rev") + 1, **(forgotten | changes))
         if won:
-            tell(seen.pk, "Recovered" if forgotten else "RecoverRefused", actor=ACTOR, outcome=outcome)
+            add_to_timeline(seen.pk, "Recovered" if forgotten else "RecoverRefused", actor=ACTOR, outcome=outcome)
     return won > 0
 
 
-def frozen(driver_id: str) -> QuerySet[WorkspaceDriver]:
+def frozen_drivers(driver_id: str) -> QuerySet[WorkspaceDriver]:
     return WorkspaceDriver.objects.filter(driver_id=driver_id, frozen_at__isnull=False)
 
 
@@ -347,7 +353,7 @@ def _note_failure(claim: OperationClaim, *, reason: str, message: str, for_good:
         rev=F("rev") + 1,
     )
     kind = "OperationFailedForGood" if is_terminal else "OperationFailed"
-    tell(row.pk, kind, actor=ACTOR, operation=claim.operation, step=claim.step, reason=reason, count=count)
+    add_to_timeline(row.pk, kind, actor=ACTOR, operation=claim.operation, step=claim.step, reason=reason, count=count)
 
 
 def _counted_at_rest(
@@ -365,7 +371,9 @@ def _counted_at_rest(
             rev=F("rev") + 1,
         )
         if won:
-            tell(seen.pk, "FailedForGood" if is_terminal else "Failed", actor=ACTOR, reason=reason, count=count)
+            add_to_timeline(
+                seen.pk, "FailedForGood" if is_terminal else "Failed", actor=ACTOR, reason=reason, count=count
+            )
     return won > 0
 
 

@@ -96,7 +96,7 @@ def never_home(names: Iterable[str]) -> dict[str, int | None]:
     return dict(rows.values_list("volume_name", "starts"))
 
 
-def measured(volume_name: str, used_bytes: int | None) -> None:
+def record_measured_volume(volume_name: str, used_bytes: int | None) -> None:
     """None: it was tried in vain, and what was known stands."""
     known = {} if used_bytes is None else {"used_bytes": used_bytes}
     WorkspaceVolume.objects.filter(volume_name=volume_name).update(measured_at=Now(), **known)

@@ -38,8 +38,8 @@ def collect_archives(*, now: datetime, limit: int) -> PassReport:
     del now
     tally = Tally(LOOP, limit=limit)
     tally.noted["unpinned"] = archives.unpin_ended()
-    store = configured.shared()
-    dues = (archives.being_collected().order_by("pk"), due().select_related("workspace").order_by("pk"))
+    store = configured.shared_archive_store()
+    dues = (archives.being_collected().order_by("pk"), archives_to_collect().select_related("workspace").order_by("pk"))
     for row in driver.rows_left_behind(tally, *dues):
         with tally.each(row.pk), bucket_outages_told_apart():
             tally.changed += _collect(store, row)
@@ -48,11 +48,11 @@ def collect_archives(*, now: datetime, limit: int) -> PassReport:
 
 def preview_collecting_archives(*, now: datetime, limit: int) -> PassReport:
     del now
-    count = min(limit, due()[:limit].count() + archives.being_collected()[:limit].count())
+    count = min(limit, archives_to_collect()[:limit].count() + archives.being_collected()[:limit].count())
     return PassReport(seen=count, changed=count)
 
 
-def due() -> QuerySet[WorkspaceArchive]:
+def archives_to_collect() -> QuerySet[WorkspaceArchive]:
     """What may go, by its row and its workspace's."""
     purged = Q(workspace__purged_at__isnull=False)
     old = Q(state=ArchiveState.SUPERSEDED, superseded_at__lte=Now() - KEPT_FOR)
@@ -75,7 +75,7 @@ def _collect(store: ArchiveStore, row: WorkspaceArchive) -> int:
     if row.state != ArchiveState.DELETED:
         if not _is_replaced(store, row):
             raise NewerIsMissing
-        if not archives.begin_collecting(due(), row.pk):
+        if not archives.begin_collecting(archives_to_collect(), row.pk):
             return 0
     return _delete(store, row.pk)
 
@@ -102,6 +102,6 @@ def _delete(store: ArchiveStore, key: str) -> int:
     store.delete(key)
     if not archives.collected(key):
         return 0
-    timeline.tell(row.workspace_id, "ArchiveCollected", actor=ACTOR, archive_key=key)
+    timeline.add_to_timeline(row.workspace_id, "ArchiveCollected", actor=ACTOR, archive_key=key)
     metrics.ARCHIVES_COLLECTED.inc()
     return 1

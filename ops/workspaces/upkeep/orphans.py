@@ -65,7 +65,7 @@ def look_for_orphans(*, now: datetime, limit: int) -> PassReport:
     What S3 refuses is that row's alone. Rows that failed before come last, as in the driver of the other loops.
     """
     del limit
-    tally, store, found = Tally(LOOP), configured.shared(), _Found()
+    tally, store, found = Tally(LOOP), configured.shared_archive_store(), _Found()
     listed: _Listed | None = None  # where the bucket is away, or gives no list, nothing is judged by half of one
     with tally.each("the lists", seen=0), bucket_outages_told_apart():
         listed = _Listed(store.list_uploads(), store.list_archives(""))
@@ -161,7 +161,7 @@ def _take_in(store: ArchiveStore, one: ListedArchive, found: _Found) -> None:
 
 
 def _tell(row: WorkspaceArchive, found: _Found) -> None:
-    timeline.tell(row.workspace_id, "ArchiveQuarantined", actor=ACTOR, archive_key=row.pk)
+    timeline.add_to_timeline(row.workspace_id, "ArchiveQuarantined", actor=ACTOR, archive_key=row.pk)
     log.warning("an archive was quarantined", workspace=str(row.workspace_id), archive_key=row.pk)
     metrics.ARCHIVES_QUARANTINED.inc()
     found.quarantined += 1
@@ -187,7 +187,7 @@ def _look_again(tally: Tally, objects: list[ListedArchive], found: _Found) -> No
     for workspace in driver.rows_left_behind(tally, missed.order_by("pk")):
         with tally.each(workspace.pk):
             row = WorkspaceArchive.objects.filter(pk=workspace.archive_key, state__in=archives.READABLE).first()
-            if row is not None and sizes.get(row.pk) == row.object_bytes and transitions.doubt(workspace.pk):
+            if row is not None and sizes.get(row.pk) == row.object_bytes and transitions.doubt_workspace(workspace.pk):
                 found.seen_again += 1
                 hints.give(workspace.pk)
 

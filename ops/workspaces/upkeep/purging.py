@@ -38,7 +38,7 @@ class ArchivesAreUnknown(Exception):  # noqa: N818  a finding
 def purge_workspaces(*, now: datetime, limit: int) -> PassReport:
     """Ages go by the database's clock. A workspace that is kept, or that S3 refuses, is one row, and comes last."""
     del now
-    tally, store = Tally(LOOP, limit=limit), configured.shared()
+    tally, store = Tally(LOOP, limit=limit), configured.shared_archive_store()
     for workspace in driver.rows_left_behind(tally, _due().order_by("delete_requested_at")):
         with tally.each(workspace.pk), bucket_outages_told_apart():
             tally.changed += _purge(store, workspace.pk)
@@ -58,7 +58,7 @@ def _purge(store: ArchiveStore, workspace_id: uuid.UUID) -> bool:
     with transaction.atomic():
         if not _due().select_for_update(no_key=True).filter(pk=workspace_id).exists():
             return False
-        return transitions.purge(workspace_id)
+        return transitions.purge_workspace(workspace_id)
 
 
 def _unknown(store: ArchiveStore, workspace_id: uuid.UUID) -> list[str]:

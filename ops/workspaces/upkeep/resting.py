@@ -33,7 +33,7 @@ def rest_idle_workspaces(*, now: datetime, limit: int) -> PassReport:
         with tally.each(workspace.pk):
             lower, ttl = RESTS[DesiredState(workspace.desired_state)]
             unused_for = timedelta(seconds=getattr(workspace, ttl))
-            tally.changed += services.rest(workspace, to=lower, unused_for=unused_for)
+            tally.changed += services.rest_workspace(workspace, to=lower, unused_for=unused_for)
     return tally.report()
 
 

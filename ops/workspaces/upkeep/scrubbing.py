@@ -31,7 +31,7 @@ LOOP: Final = "workspace_scrub"
 
 
 def scrub_archives(*, now: datetime, limit: int) -> PassReport:
-    tally, store = Tally(LOOP, limit=limit), configured.shared()
+    tally, store = Tally(LOOP, limit=limit), configured.shared_archive_store()
     wrong: list[str] = []
     for row in archives.oldest_scrubbed(limit=min(SAMPLE, limit), last=tally.failed_before()):
         if tally.s3_is_away or not tally.goes_on():
@@ -70,9 +70,9 @@ def _gets_on(_bytes: int) -> None:
 
 
 def _tell(row: WorkspaceArchive, reason: str) -> None:
-    timeline.tell(row.workspace_id, "ArchiveCorrupted", actor=ACTOR, archive_key=row.pk, reason=reason)
+    timeline.add_to_timeline(row.workspace_id, "ArchiveCorrupted", actor=ACTOR, archive_key=row.pk, reason=reason)
     log.error("an archive is not what was read back", workspace=str(row.workspace_id), archive_key=row.pk, why=reason)
-    transitions.doubt(row.workspace_id)
+    transitions.doubt_workspace(row.workspace_id)
     metrics.VERIFY_FAILURES.inc()
     metrics.ARCHIVES_QUARANTINED.inc()
     hints.give(row.workspace_id)

@@ -39,13 +39,13 @@ def _estimate(inputs: DecisionInputs, chosen: AnswerEngine | None) -> Estimate:
 
 
 def _execute(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
-    chosen = engine.read(os.environ)
-    return embedded.answer(work) if chosen is None else model.answer(work, chosen)
+    chosen = engine.read_answer_engine(os.environ)
+    return embedded.answer_embedded(work) if chosen is None else model.answer_by_model(work, chosen)
 
 
 def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
     """The pack as this environment configures it: its price depends on the engine."""
-    chosen = engine.read(environ)
+    chosen = engine.read_answer_engine(environ)
     return Pack(
         name="decision",
         summary="Answers a question from a given context, with the passages the answer rests on.",

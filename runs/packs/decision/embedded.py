@@ -12,7 +12,7 @@ RUN_MICROS: Final = 50_000
 NAME: Final = "embedded"
 
 
-def answer(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
+def answer_embedded(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
     """Answer the question; costs min(50,000 micros, hold) a run, as specified."""
     work.meter.charge(min(RUN_MICROS, work.meter.left_micros))
     question, context = work.inputs.question, work.inputs.context

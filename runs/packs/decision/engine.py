@@ -40,7 +40,7 @@ class AnswerEngine:
         return None if self.output_micros_per_1k == 0 else left // self.output_micros_per_1k
 
 
-def read(environ: Mapping[str, str]) -> AnswerEngine | None:
+def read_answer_engine(environ: Mapping[str, str]) -> AnswerEngine | None:
     """The configured engine; None where it is absent or incomplete (see `faults`)."""
     if not environ.get(BASE_URL) or faults(environ):
         return None
@@ -53,7 +53,7 @@ def read(environ: Mapping[str, str]) -> AnswerEngine | None:
 
 def reach(environ: Mapping[str, str]) -> Reach | None:
     """At the worker: where jobs' questions go, with the operator's key."""
-    if read(environ) is None:
+    if read_answer_engine(environ) is None:
         return None
     key = environ.get(API_KEY)
     return Reach(

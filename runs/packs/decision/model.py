@@ -178,7 +178,7 @@ class _Asking:
         self._work.meter.charge(min(cost, left), tokens=tokens_in + tokens_out)
 
 
-def answer(work: Work[DecisionInputs], engine: AnswerEngine) -> dict[str, JsonValue]:
+def answer_by_model(work: Work[DecisionInputs], engine: AnswerEngine) -> dict[str, JsonValue]:
     said = asyncio.run(_Asking(work, engine).said())
     question, context = work.inputs.question, work.inputs.context or ""
     text = said.answer.strip()

@@ -65,7 +65,7 @@ def _execute(work: Work[EvalInputs]) -> dict[str, JsonValue]:
         except HoldExhausted:
             stopped = HOLD_EXHAUSTED
             break
-        scored.append(Scored(item, [measured(metric, item) for metric in inputs.metrics]))
+        scored.append(Scored(item, [measure_item(metric, item) for metric in inputs.metrics]))
     if not scored:  # nothing to deliver
         raise HoldExhausted if stopped == HOLD_EXHAUSTED else PackFailed("There was no time to score a single item.")
     work.reliability = len(scored) / len(inputs.items)
@@ -73,7 +73,7 @@ def _execute(work: Work[EvalInputs]) -> dict[str, JsonValue]:
     return _answer(inputs, scored, stopped)
 
 
-def measured(metric: Metric, item: Item) -> Measured:
+def measure_item(metric: Metric, item: Item) -> Measured:
     match metric:
         case TokenF1() | RougeL():
             return Measured(_overlap(metric, item.output, _reference(metric, item)))

@@ -21,7 +21,7 @@ MODULES: Final = ("tesserocr", "cv2", "numpy", "PIL", "pypdfium2", "docx")
 HOW: Final = "`make setup-ocr`, or `apt-get install tesseract-ocr-kor tesseract-ocr-eng tesseract-ocr-osd`"
 
 
-def places() -> Sequence[Path]:
+def tessdata_places() -> Sequence[Path]:
     """The configured folder alone, or else where systems put it."""
     configured = os.environ.get(VARIABLE)
     return [Path(configured)] if configured else [Path(folder) for folder in USUAL]
@@ -29,14 +29,14 @@ def places() -> Sequence[Path]:
 
 def folder() -> Path | None:
     """The first place that has every file."""
-    return next((place for place in places() if not _lacking(place)), None)
+    return next((place for place in tessdata_places() if not _lacking(place)), None)
 
 
 def missing() -> Sequence[str]:
     """The files to install, each with how; empty when the engine can work."""
     lost = [f"the Python package {name} (requirements/base.txt)" for name in _lost(MODULES)]
     if folder() is None:
-        best = min(places(), key=lambda place: len(_lacking(place)))
+        best = min(tessdata_places(), key=lambda place: len(_lacking(place)))
         where = f"{best}, which {VARIABLE} names" if os.environ.get(VARIABLE) else "the usual folders"
         lost.append(f"{', '.join(_lacking(best))} not in {where}: {HOW}")
     return lost

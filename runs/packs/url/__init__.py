@@ -60,7 +60,7 @@ def _rehearse() -> None:
 
     asyncio.run(asyncio.sleep(0))
     http_exchange.trusting()  # kept: each job has it with its fork
-    text.read(_PAGE, Kind.HTML, "utf-8")
+    text.read_url_text(_PAGE, Kind.HTML, "utf-8")
 
 
 _PAGE: Final = b"""<!doctype html><html><head><title>A page</title></head>

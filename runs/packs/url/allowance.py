@@ -22,7 +22,7 @@ class Allowance:
     def read(cls, environ: Mapping[str, str]) -> "Allowance":
         """DPP_URL_PRIVATE_HOSTS is `name=address:port, …`; ValueError names the entry that is not."""
         try:
-            hosts = private_hosts.read(environ.get(PRIVATE_HOSTS))
+            hosts = private_hosts.read_private_hosts(environ.get(PRIVATE_HOSTS))
         except ValueError as error:
             raise ValueError(f"{PRIVATE_HOSTS}: {error}") from None
         return cls(hosts=hosts, ca_file=environ.get(CA_FILE) or None)

@@ -98,7 +98,7 @@ def _in_a_child(body: bytes, kind: Kind, charset: str) -> bytes:
 def _read(body: bytes, kind: Kind, charset: str) -> bytes:
     from runs.packs.url import text
 
-    found = text.read(body, kind, charset)
+    found = text.read_url_text(body, kind, charset)
     return json.dumps({"title": found.title, "excerpt": found.excerpt, "characters": found.characters}).encode()
 
 

@@ -23,7 +23,7 @@ class ReadText:
     """Of the whole text; the excerpt is its beginning."""
 
 
-def read(body: bytes, kind: Kind, charset: str) -> ReadText:
+def read_url_text(body: bytes, kind: Kind, charset: str) -> ReadText:
     markup = decoded(body, charset)
     if kind is not Kind.HTML:
         return _text(None, markup)

@@ -55,7 +55,7 @@ class WebhooksPage(AccountPage):
         form = WebhookForm(request.POST)
         if not form.is_valid():
             return self._page(form, status=422)
-        answer = services.create(
+        answer = services.create_endpoint(
             tenant_id=self.tenant_id, url=form.cleaned_data["url"], events=form.cleaned_data["events"], actor=self.actor
         )
         if isinstance(answer, Refusal):
@@ -96,7 +96,7 @@ class WebhookPage(AccountPage):
         return answer
 
     def _turned(self, endpoint: WebhookEndpoint, status: EndpointStatus, said: str) -> HttpResponse | Refusal:
-        answer = services.change(
+        answer = services.change_endpoint(
             tenant_id=self.tenant_id, endpoint_id=endpoint.endpoint_id, actor=self.actor, status=status
         )
         return answer if isinstance(answer, Refusal) else self._back(endpoint, said)
@@ -106,12 +106,14 @@ class WebhookPage(AccountPage):
         return answer if isinstance(answer, Refusal) else self._back(endpoint, "A test event is on its way.")
 
     def _rotate(self, endpoint: WebhookEndpoint) -> HttpResponse | Refusal:
-        answer = services.rotate(tenant_id=self.tenant_id, endpoint_id=endpoint.endpoint_id, actor=self.actor)
+        answer = services.rotate_endpoint_secret(
+            tenant_id=self.tenant_id, endpoint_id=endpoint.endpoint_id, actor=self.actor
+        )
         return answer if isinstance(answer, Refusal) else _shown_once(self, answer)
 
     def _redeliver(self, endpoint: WebhookEndpoint) -> HttpResponse | Refusal:
         delivery_id = id_in_path(self.request.POST.get("delivery", ""))
-        answer = services.redeliver(tenant_id=self.tenant_id, delivery_id=delivery_id, actor=self.actor)
+        answer = services.redeliver_webhook(tenant_id=self.tenant_id, delivery_id=delivery_id, actor=self.actor)
         return answer if isinstance(answer, Refusal) else self._back(endpoint, "It is sent again.")
 
     def _recover(self, endpoint: WebhookEndpoint) -> HttpResponse | Refusal:
@@ -119,7 +121,7 @@ class WebhookPage(AccountPage):
         if not form.is_valid():
             return Refusal(ReasonCode.VALIDATION_FAILED, "give a time such as 2026-11-19T08:00", "since")
         since = form.cleaned_data["since"].astimezone(UTC)
-        answer = services.recover(
+        answer = services.recover_endpoint(
             tenant_id=self.tenant_id, endpoint_id=endpoint.endpoint_id, since=since, actor=self.actor
         )
         if isinstance(answer, Refusal):
@@ -127,7 +129,7 @@ class WebhookPage(AccountPage):
         return self._back(endpoint, f"{answer.deliveries} deliveries are sent now; of over 5,000 the rest follows.")
 
     def _delete(self, endpoint: WebhookEndpoint) -> HttpResponse | Refusal:
-        answer = services.delete(tenant_id=self.tenant_id, endpoint_id=endpoint.endpoint_id, actor=self.actor)
+        answer = services.delete_endpoint(tenant_id=self.tenant_id, endpoint_id=endpoint.endpoint_id, actor=self.actor)
         return answer if isinstance(answer, Refusal) else self.done("The webhook is deleted.", "account-webhooks")
 
     def _back(self, endpoint: WebhookEndpoint, said: str) -> HttpResponse:

@@ -79,9 +79,9 @@ class WebhooksView(ApiView):
         Asked again with the same Idempotency-Key it is answered 200 without the secret: rotate, if nobody kept it.
         """
         key = request.headers.get(idempotency_keys.HEADER)
-        key = None if key is None else idempotency_keys.read(key)
+        key = None if key is None else idempotency_keys.read_idempotency_key(key)
         body = read_body(request, WebhookRequest)
-        answer = services.create(
+        answer = services.create_endpoint(
             tenant_id=principal_of(request).tenant_id,
             url=body.url,
             events=body.events,
@@ -127,7 +127,7 @@ class WebhookView(ApiView):
         """
         endpoint_id = id_in_path(webhook_id)
         body = read_body(request, WebhookChange)
-        answer = services.change(
+        answer = services.change_endpoint(
             tenant_id=principal_of(request).tenant_id,
             endpoint_id=endpoint_id,
             actor=owner_of(request),
@@ -148,7 +148,7 @@ class WebhookView(ApiView):
     )
     def delete(self, request: Request, webhook_id: str) -> Response:
         """Nothing is sent to it from now on, and what was on its way ends. This cannot be taken back."""
-        answer = services.delete(
+        answer = services.delete_endpoint(
             tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
@@ -171,7 +171,7 @@ class RotateView(ApiView):
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         """The new secret, this once. For 24 hours both sign; until they are over there is no further rotation."""
-        answer = services.rotate(
+        answer = services.rotate_endpoint_secret(
             tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
@@ -244,7 +244,7 @@ class RecoverView(ApiView):
         """All events since then that were held or failed are sent, in no order. A DISABLED webhook is enabled."""
         endpoint_id = id_in_path(webhook_id)
         body = read_body(request, RecoverRequest)
-        answer = services.recover(
+        answer = services.recover_endpoint(
             tenant_id=principal_of(request).tenant_id,
             endpoint_id=endpoint_id,
             since=body.since,
@@ -271,7 +271,7 @@ class RedeliverView(ApiView):
     )
     def post(self, request: Request, delivery_id: str) -> Response:
         """One that is DELIVERED or FAILED goes out anew, with the same `webhook-id`."""
-        answer = services.redeliver(
+        answer = services.redeliver_webhook(
             tenant_id=principal_of(request).tenant_id, delivery_id=id_in_path(delivery_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):

@@ -137,7 +137,7 @@ class ClaimedDelivery:
 _FIELDS: Final = tuple(ClaimedDelivery.__slots__)
 
 
-def claim() -> list[ClaimedDelivery]:
+def claim_deliveries() -> list[ClaimedDelivery]:
     """Those that are due and have room, each under a lease of its own."""
     with transaction.atomic():
         advisory_lock.lock_until_commit(_TURNS)

@@ -12,7 +12,7 @@ from typing import Final
 
 from dpp_project import clock
 from dpp_project.outbound.connecting import Rules
-from dpp_project.outbound.exchanging import OutboundRequest, exchange
+from dpp_project.outbound.exchanging import OutboundRequest, exchange_outbound
 from dpp_project.outbound.network import Network
 from dpp_project.outbound.refusals import Refused
 from tenants.webhooks import signing
@@ -67,7 +67,7 @@ async def attempt(letter: SealedLetter, *, rules: Rules, network: Network, tls: 
         is_answer_cut=True,
     )
     try:
-        answer = await exchange(
+        answer = await exchange_outbound(
             request,
             rules=rules,
             network=network,

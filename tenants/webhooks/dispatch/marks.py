@@ -117,7 +117,7 @@ def _delivery_after(claimed: ClaimedDelivery, came: AttemptMade, *, now: datetim
 
 def _disable(claimed: ClaimedDelivery, why: GivenUp, *, now: datetime) -> None:
     """In the mark's transaction: what waits is held, and a message goes to the tenant's other endpoints."""
-    if not transitions.disable(claimed.endpoint_id, reason=why.value, now=now):
+    if not transitions.disable_endpoint(claimed.endpoint_id, reason=why.value, now=now):
         return  # a person paused it meanwhile; it stays with them
     messages.tell_disabled(claimed.endpoint_id)
     transaction.on_commit(lambda: _disabled(claimed, why))

@@ -111,7 +111,7 @@ class WebhookSender:
         """How long the next one can wait."""
         busy = self._mark()
         fanned = fan_out()
-        for claimed in self._signed(claims.claim()):
+        for claimed in self._signed(claims.claim_deliveries()):
             self._loop.call_soon_threadsafe(self._begin, *claimed)
         if not fanned.is_all:
             return 0.0
@@ -188,7 +188,7 @@ class WebhookSender:
             if time.monotonic() < until:
                 world = self._world
                 network = world.doubtful if claimed.doubtful else world.proven
-                with spans.telling(claimed.payload, tenant_id=claimed.tenant_id) as answered:
+                with spans.telling_span(claimed.payload, tenant_id=claimed.tenant_id) as answered:
                     came = await delivery.attempt(letter, rules=world.rules, network=network, tls=world.tls)
                     answered(came.status_code)
         except Exception as error:  # a fault of ours is this attempt's alone
@@ -220,7 +220,7 @@ class WebhookSender:
 
 def _letter(claimed: ClaimedDelivery) -> SealedLetter | None:
     try:
-        secrets = signing_secrets.live(claimed.endpoint_id, now=clock.now())
+        secrets = signing_secrets.live_secrets(claimed.endpoint_id, now=clock.now())
     except (encryption.Unreadable, encryption.NoEncryptionKey) as error:
         log.error("a webhook cannot be signed", endpoint_id=str(claimed.endpoint_id), exc_info=error)  # noqa: TRY400
         secrets = []
@@ -232,7 +232,7 @@ def _letter(claimed: ClaimedDelivery) -> SealedLetter | None:
     return SealedLetter(
         url=claimed.url,
         webhook_id=bodies.webhook_id(message),
-        body=bodies.of(message),
+        body=bodies.webhook_body_of(message),
         secrets=tuple(secrets),
         tenant_id=claimed.tenant_id,
     )

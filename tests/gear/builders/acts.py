@@ -80,7 +80,7 @@ class Scene:
 
     def settled(self, *, disputed: bool = False) -> Run:
         claimed = recovery.worker_claimed(self.shop.tenant)
-        finished = finalization.finish(Claim.stored(claimed, actor="worker"))
+        finished = finalization.finish_claim(Claim.stored(claimed, actor="worker"))
         assert isinstance(finished, Committed)
         run = run_gear.row(claimed.run_id)
         if disputed:

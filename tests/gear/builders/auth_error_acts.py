@@ -49,7 +49,7 @@ def _(it: Scene) -> tuple[Act, Act]:
     one, other = (auth_error_gear.analyzed(name=name).cluster_id for name in ("One", "Other"))
     assert one is not None
     assert other is not None
-    clusters.merge(source_id=one, into_id=other, by="operator:bob")
+    clusters.merge_clusters(source_id=one, into_id=other, by="operator:bob")
     return (
         lambda: it.call(f"/api/auth-errors/clusters/{other}/unmerge", {}),
         lambda: it.call(f"/api/auth-errors/clusters/{one}/unmerge", {}),
@@ -89,7 +89,7 @@ def _(it: Scene) -> tuple[Act, Act]:
     one, other = (auth_error_gear.analyzed(name=name).cluster_id for name in ("One", "Other"))
     assert one is not None
     assert other is not None
-    clusters.merge(source_id=one, into_id=other, by="operator:bob")
+    clusters.merge_clusters(source_id=one, into_id=other, by="operator:bob")
     return (
         lambda: it.post(f"auth_errors/cluster/{other}/unmerge/"),
         lambda: it.post(f"auth_errors/cluster/{one}/unmerge/"),
@@ -112,7 +112,7 @@ def _(it: Scene) -> tuple[Act, Act]:
 
 
 def _a_rule() -> int:
-    rule = rules.add(
+    rule = rules.add_decision_rule(
         name="bots",
         decision=DecisionType.IGNORE,
         cluster_id=None,
@@ -142,7 +142,7 @@ def _(it: Scene) -> tuple[Act, Act]:
     one, other = (auth_error_gear.analyzed(name=name).cluster_id for name in ("One", "Other"))
     assert one is not None
     assert other is not None
-    clusters.merge(source_id=one, into_id=other, by="operator:bob")
+    clusters.merge_clusters(source_id=one, into_id=other, by="operator:bob")
     return (
         lambda: it.command("auth_errors", "unmerge", str(other), "--by", "bob"),
         lambda: it.command("auth_errors", "unmerge", str(one), "--by", "bob"),

@@ -90,7 +90,7 @@ CASES |= {
 
 
 def _turned_off(rule: AutomationRule) -> None:
-    rules.enable(rule_id=rule.pk, enabled=False, actor="test")
+    rules.enable_rule(rule_id=rule.pk, enabled=False, actor="test")
 
 
 def _rule_by_command(do: str) -> Case:

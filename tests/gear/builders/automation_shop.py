@@ -51,7 +51,7 @@ class AutomationShop:
     source: AutomationSource = field(default_factory=gear.source)
 
     def rule(self, **changes: Any) -> AutomationRule:
-        made = rules.create(asked=rule_values(self.tenant, **changes), actor="ada")
+        made = rules.create_rule(asked=rule_values(self.tenant, **changes), actor="ada")
         assert isinstance(made, AutomationRule), made
         return made
 

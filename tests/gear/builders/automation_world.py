@@ -61,30 +61,32 @@ def world(_hosting: Hosting) -> Iterator[World]:
 
 def a_github(name: str = "github", **more: Any) -> AutomationSource:
     return made(
-        acts.create(**{"name": name, "kind": SourceKind.GITHUB, "settings": {}, "token": github.TOKEN} | _by(more))
+        acts.create_source(
+            **{"name": name, "kind": SourceKind.GITHUB, "settings": {}, "token": github.TOKEN} | _by(more)
+        )
     )
 
 
 def a_jira(name: str = "jira", **settings: Any) -> AutomationSource:
     said = {"base_url": BASES[SourceKind.JIRA], "email": jira.EMAIL, "jql": "project = SHOP"} | settings
-    return made(acts.create(name=name, kind=SourceKind.JIRA, settings=said, token=jira.TOKEN, actor=ACTOR))
+    return made(acts.create_source(name=name, kind=SourceKind.JIRA, settings=said, token=jira.TOKEN, actor=ACTOR))
 
 
 def a_schedule(name: str = "nightly", *, at: str = "09:00", zone: str = "Europe/Berlin") -> AutomationSource:
     settings = {"at": at, "zone": zone}
-    return made(acts.create(name=name, kind=SourceKind.SCHEDULE, settings=settings, actor=ACTOR))
+    return made(acts.create_source(name=name, kind=SourceKind.SCHEDULE, settings=settings, actor=ACTOR))
 
 
 def a_hook(name: str = "hook", *, form: str = "github", secret: str = "", **settings: Any) -> Changed:
     said = {"form": form} | settings
-    answer = acts.create(name=name, kind=SourceKind.HOOK, settings=said, signing_secret=secret, actor=ACTOR)
+    answer = acts.create_source(name=name, kind=SourceKind.HOOK, settings=said, signing_secret=secret, actor=ACTOR)
     assert isinstance(answer, Changed), answer
     return answer
 
 
 def a_slack(name: str = "team") -> AutomationSource:
     return made(
-        acts.create(
+        acts.create_source(
             name=name,
             kind=SourceKind.SLACK,
             settings={},
@@ -116,7 +118,9 @@ def row(source: AutomationSource) -> AutomationSource:
 def look(world: World, source: AutomationSource) -> AutomationSource:
     """Its next look, now; as it stands afterwards."""
     AutomationSource.objects.filter(pk=source.pk).update(next_look_at=Now())
-    (claimed,) = [one for one in source_marks.claim(kinds=[source.kind], limit=10) if one.source.pk == source.pk]
+    (claimed,) = [
+        one for one in source_marks.claim_source_looks(kinds=[source.kind], limit=10) if one.source.pk == source.pk
+    ]
     looks.look_at(claimed, world.outside)
     return row(source)
 
@@ -164,7 +168,7 @@ def a_message(target: str = slack.CHANNEL, *, body: str = "It is done.", **more:
 def send(world: World, sender: MessageSender | None = None) -> list[AutomationMessage]:
     """All that is due now, one after the other; as they stand afterwards."""
     sender = sender or MessageSender(world.outside)
-    held = message_steps.claim(channels=CHANNELS, limit=1_000)
+    held = message_steps.claim_automation_messages(channels=CHANNELS, limit=1_000)
     for one in sorted(held, key=lambda claimed: claimed.message.pk):
         sender.send(one, until=time.monotonic() + SENT_WITHIN_SECONDS)
     return [message(one.message) for one in held]

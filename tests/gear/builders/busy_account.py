@@ -23,13 +23,13 @@ from tests.gear.builders.webhook_sending import an_endpoint, deliveries_due
 def completed_run(tenant: Tenant) -> Run:
     """Executed, charged and committed, its result in the bucket."""
     claimed = recovery.worker_claimed(tenant)
-    assert isinstance(finalization.finish(Claim.stored(claimed, actor="worker")), Committed)
+    assert isinstance(finalization.finish_claim(Claim.stored(claimed, actor="worker")), Committed)
     return gear.row(claimed.run_id)
 
 
 def failed_run(tenant: Tenant) -> Run:
     claimed = recovery.worker_claimed(tenant, intent=gear.fee())
-    assert isinstance(finalization.finish(Claim.stored(claimed, actor="worker")), Committed)
+    assert isinstance(finalization.finish_claim(Claim.stored(claimed, actor="worker")), Committed)
     return gear.row(claimed.run_id)
 
 

@@ -211,14 +211,14 @@ def consumes(world: EventWorld, count: int) -> None:
 def kept_invisible(world: EventWorld, act: Callable[[], object]) -> list[int]:
     """For how many seconds each message was hidden by hand while `act` ran."""
     seconds: list[int] = []
-    keep = receipt_handles.keep
+    keep = receipt_handles.keep_receipts
 
     def noted(url: str, receipts: Sequence[str], *, seconds: int) -> None:
         found.extend([seconds] * len(receipts))
         keep(url, receipts, seconds=seconds)
 
     found = seconds
-    with patch.object(receipt_handles, "keep", noted):
+    with patch.object(receipt_handles, "keep_receipts", noted):
         act()
     return seconds
 
@@ -243,7 +243,7 @@ def a_letter(*, status: str) -> EventDeadLetter:
         assert ledger.dead(event.outbox_id, token=token, error="unknown")
     else:
         assert ledger.done(event.outbox_id, token=token) is not None
-    message = messages.of(event)
+    message = messages.queue_message_of(event)
     return EventDeadLetter.objects.create(
         letter_key=uuid.uuid4().hex,
         outbox_id=event.outbox_id,

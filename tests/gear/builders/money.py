@@ -12,7 +12,7 @@ from budget.redis.connection import one_connection
 
 
 def standing_balance(tenant_id: str) -> int:
-    seen = view.look_at_balance(scripts.shared().client, tenant_id)
+    seen = view.look_at_balance(scripts.shared_scripts().client, tenant_id)
     assert seen.mark.is_open()
     assert seen.mark.gate is None
     assert seen.balance_micros is not None
@@ -24,7 +24,7 @@ def open_money(*credited: Credit, without: list[str]) -> None:
 
     What it would read is known here, so nothing is read.
     """
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     with closing(one_connection(money.client)) as client:
         token = money.gate.close(client)
         _write(client, token, dict.fromkeys(without, 0), *credited)
@@ -34,7 +34,7 @@ def open_money(*credited: Credit, without: list[str]) -> None:
 
 def add_money(credited: Credit) -> None:
     """A tenant's first, while the money of all is open."""
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     with closing(one_connection(money.client)) as client:
         token = money.gate.close_tenant(client, credited.tenant_id)
         _write(client, token, {}, credited)
@@ -46,10 +46,10 @@ def _write(client: redis.Redis, token: str, others: Mapping[str, int], *credited
     balances = {**others, **{each.tenant_id: each.amount_micros for each in credited}}
     items = rebuild_items(open_runs=(), ended_runs=(), credits_counted=credited)
     batches = list(rebuild_batches(balances, items))
-    assert scripts.shared().write(client=client, token=token, batches=batches) == Written()
+    assert scripts.shared_scripts().write(client=client, token=token, batches=batches) == Written()
 
 
 def tell(*credited: Credit) -> None:
     """Redis heard of these entries."""
     for each in credited:
-        scripts.shared().tell(f"entry:{each.entry_id}")
+        scripts.shared_scripts().tell(f"entry:{each.entry_id}")

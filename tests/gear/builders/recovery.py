@@ -116,7 +116,7 @@ def worker_claimed(tenant: Tenant, *, intent: Intent | None = None) -> Run:
 
 def completed(run: Run) -> Intent:
     key = storage.envelope_key(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
-    digest = storage.shared().put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
+    digest = storage.shared_run_storage().put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
     return Intent.completed(
         actual_micros=gear.ACTUAL_MICROS,
         reserved_micros=gear.RESERVED_MICROS,
@@ -189,7 +189,7 @@ def many_claimed(tenant: Tenant, count: int, *, ends: str) -> list[UUID]:
     if ends == "FAILED":
         return _many(tenant, count, **claim, charge=gear.FEE_MICROS, reason="PACK_FAILED")
     key = f"dpp/{tenant.tenant_id}/2026/03/01/shared/{storage.ENVELOPE_NAME}"
-    sha = storage.shared().put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
+    sha = storage.shared_run_storage().put(key, b"{}", content_type=storage.ENVELOPE_CONTENT_TYPE)
     return _many(tenant, count, **claim, charge=gear.ACTUAL_MICROS, bucket=ENV.DPP_BUCKET, key=key, sha=sha)
 
 
@@ -218,7 +218,7 @@ def run_loop(run_once: RunOnce, *, limit: int = 100) -> PassReport:
 
 def law_holds(tenant: Tenant) -> None:
     """The balance follows from ledger and holds, and the ledger from the runs."""
-    proof = verify.verify(tenant.tenant_id)
+    proof = verify.verify_tenant_money(tenant.tenant_id)
     assert proof.verdict is Verdict.PROVED, proof
     assert [found for chunk in ledger_audit.audit(tenant.tenant_id) for found in chunk.differences] == []
 
@@ -228,7 +228,7 @@ def balance_micros(tenant: Tenant) -> int:
 
 
 def held_micros(tenant: Tenant) -> dict[str, int]:
-    return dict(view.look(scripts.shared().client, tenant.tenant_id).holds)
+    return dict(view.look_at_money(scripts.shared_scripts().client, tenant.tenant_id).holds)
 
 
 def charges(run: Run) -> list[int]:

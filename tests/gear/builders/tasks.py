@@ -26,7 +26,9 @@ constants.WORKER_GRACE_SECONDS = int(os.environ.get("GEAR_GRACE_SECONDS", consta
 
 def note(event: str, **more: object) -> None:
     with Path(os.environ["GEAR_RECORD"]).open("a", encoding="utf-8") as record:
-        record.write(json.dumps({"event": event, "pid": os.getpid(), "trace_id": tracing.current(), **more}) + "\n")
+        record.write(
+            json.dumps({"event": event, "pid": os.getpid(), "trace_id": tracing.current_trace_id(), **more}) + "\n"
+        )
 
 
 @shared_task(name="gear.work")

@@ -113,7 +113,7 @@ class ReadyRows:
         return Credit(tenant_id, str(entry_id), micros, pending=False)
 
     def key(self, tenant_id: str, *, scopes: Iterable[Scope], expires_at: datetime | None = None) -> keys.NewKey:
-        new = keys.make()
+        new = keys.make_api_key()
         chosen = sorted(set(scopes))
         stored = {
             "key_id": uuid.uuid4(),
@@ -163,6 +163,8 @@ class ReadyRows:
         before: dict[str, Any] | None = None,
         after: dict[str, Any],
     ) -> None:
-        here = origins.current()
+        here = origins.current_origin()
         facts = [None if facts is None else json.dumps(facts) for facts in (before, after)]
-        self._acts.append([ACTOR, here.source, here.place, act, subject, tenant_id, *facts, tracing.current() or ""])
+        self._acts.append(
+            [ACTOR, here.source, here.place, act, subject, tenant_id, *facts, tracing.current_trace_id() or ""]
+        )

@@ -46,7 +46,7 @@ def opened(
 def taken(**values: Any) -> Ticket:
     """IN_PROGRESS, version 1, never processed."""
     ticket = opened(**values)
-    assert transitions.take(request_id=ticket.pk, version=0) is EdgeOutcome.WON
+    assert transitions.take_ticket(request_id=ticket.pk, version=0) is EdgeOutcome.WON
     return row(ticket.pk)
 
 
@@ -54,7 +54,7 @@ def stale(*, seconds: int = DAY_SECONDS + 60, processed: bool = True, **values: 
     """IN_PROGRESS for so long; `processed` says whether it was put off once before."""
     ticket = taken(**values)
     if processed:
-        assert transitions.put_off(request_id=ticket.pk, version=1) is EdgeOutcome.WON
+        assert transitions.put_off_ticket(request_id=ticket.pk, version=1) is EdgeOutcome.WON
     return aged(row(ticket.pk), seconds=seconds)
 
 
@@ -87,7 +87,7 @@ def result(ticket: Ticket) -> TicketResult:
 
 
 def finish(ticket: Ticket, status: TicketStatus = TicketStatus.DONE) -> EdgeOutcome:
-    return transitions.finish(
+    return transitions.finish_ticket(
         request_id=ticket.pk,
         version=ticket.version,
         status=status,
@@ -98,7 +98,7 @@ def finish(ticket: Ticket, status: TicketStatus = TicketStatus.DONE) -> EdgeOutc
 
 
 def clean(ticket: Ticket) -> EdgeOutcome:
-    return transitions.clean(
+    return transitions.clean_ticket(
         request_id=ticket.pk, version=ticket.version, threshold_seconds=DAY_SECONDS, at=clock.now(), detail={}
     )
 

@@ -29,7 +29,7 @@ def start(named: uuid.UUID | None = None) -> StartedRun | None:
         named = run_id or RunTurn.objects.values_list("run_id", flat=True).latest("fair_pass")
     found = starting.started(named, lease_token=token, in_turn=True)
     if found is not None:
-        leases.take(Lease(found.run.run_id, token), fair_pass=found.fair_pass)
+        leases.take_run_lease(Lease(found.run.run_id, token), fair_pass=found.fair_pass)
     return found
 
 

@@ -11,7 +11,7 @@ from django.db import connection
 
 from dpp_project.reasons import ReasonCode
 from runs import transitions
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.intents import Intent
 from runs.models import Run
 from tenants.services import IssuedKey
@@ -40,7 +40,7 @@ def failed(run: Run) -> Run:
     run = started(run) if run.status == "QUEUED" else run
     intent = Intent.minimum_fee(minimum_fee_micros=5_000, reserved_micros=250_000, reason=ReasonCode.PACK_FAILED)
     claimed = gear.won(transitions.claim_worked(run=run, lease_token="lease", token="t", intent=intent, actor="worker"))
-    assert finish(claimed.claim) == Committed(run.version + 2)
+    assert finish_claim(claimed.claim) == Committed(run.version + 2)
     return gear.row(run.run_id)
 
 

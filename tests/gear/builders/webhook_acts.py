@@ -25,9 +25,9 @@ def webhook_of(it: Scene, status: str = "ENABLED") -> WebhookEndpoint:
     it.monkeypatch.setattr(reach, "network", NamesOfTests)
     made = an_endpoint(it.shop.tenant)
     if status == "PAUSED":
-        assert transitions.pause(made.pk, now=clock.now())
+        assert transitions.pause_endpoint(made.pk, now=clock.now())
     if status == "DISABLED":
-        assert transitions.disable(made.pk, reason="410", now=clock.now())
+        assert transitions.disable_endpoint(made.pk, reason="410", now=clock.now())
     return made
 
 

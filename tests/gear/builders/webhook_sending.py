@@ -34,7 +34,7 @@ def an_endpoint(
     made = WebhookEndpoint.objects.create(
         tenant_id=tenant_id, url=url, events=list(events) or EVERY_EVENT, updated_at=Now(), created_at=Now(), **columns
     )
-    secret = signing_secrets.make(made.endpoint_id)
+    secret = signing_secrets.make_signing_secret(made.endpoint_id)
     WebhookSecret.objects.create(endpoint=made, ciphertext=secret.ciphertext)
     return row(made)
 

@@ -46,7 +46,7 @@ def registered(
     tenant: Tenant | None = None, *, url: str = URL, events: Sequence[str] = ("run.completed", "run.failed")
 ) -> Registered:
     tenant = tenant or a_tenant()
-    made = services.create(tenant_id=tenant.tenant_id, url=url, events=events, actor="test")
+    made = services.create_endpoint(tenant_id=tenant.tenant_id, url=url, events=events, actor="test")
     assert isinstance(made, Registered)
     return made
 

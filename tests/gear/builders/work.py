@@ -57,14 +57,14 @@ def execute(run: Run) -> End:
 def stored_envelope(run: Run) -> dict[str, Any]:
     """The envelope that the row points to."""
     assert run.result_key is not None
-    found: dict[str, Any] = json.loads(storage.shared().read(run.result_key, max_bytes=1_000_000))
+    found: dict[str, Any] = json.loads(storage.shared_run_storage().read(run.result_key, max_bytes=1_000_000))
     return found
 
 
 def objects(run: Run) -> list[str]:
     """What stands under the run's prefix."""
     prefix = storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     found = bucket.client().list_objects_v2(Bucket=str(bucket.bucket_name), Prefix=prefix).get("Contents", [])
     return [str(one["Key"]).removeprefix(prefix) for one in found]
 

@@ -18,11 +18,11 @@ IN_ERROR: Final = "IN_ERROR"
 
 
 def workspace_of(it: Scene, state: str) -> Workspace:
-    it.monkeypatch.setattr(offer, "current", lambda: Offer("process"))
+    it.monkeypatch.setattr(offer, "current_workspace_offer", lambda: Offer("process"))
     asked = DesiredState.STANDBY if state == RESTING else DesiredState.RUNNING
     workspace = a_workspace(it.shop.tenant, desired_state=asked)
     if state == DELETED:
-        services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
+        services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
     if state == IN_ERROR:
         seen(workspace, Phase.ERROR)
     return workspace

@@ -24,7 +24,7 @@ def loops(driver: Driver, *, driver_id: str, times: int = 2) -> Iterator[None]:
     stop = threading.Event()
 
     def watch() -> None:
-        monitor, listener = Monitor(driver, configured.shared(), driver_id=driver_id), Listener()
+        monitor, listener = Monitor(driver, configured.shared_archive_store(), driver_id=driver_id), Listener()
         while not stop.is_set():
             report = monitor.run_once()
             for workspace_id in (*report.changed, *report.caught_up):
@@ -35,7 +35,11 @@ def loops(driver: Driver, *, driver_id: str, times: int = 2) -> Iterator[None]:
 
     def reconcile() -> None:
         reconciler = Reconciler(
-            driver, configured.shared(), driver_id=driver_id, start=hosting.in_a_thread, to_look_at=hints.give
+            driver,
+            configured.shared_archive_store(),
+            driver_id=driver_id,
+            start=hosting.in_a_thread,
+            to_look_at=hints.give,
         )
         listener = Listener()
         while not stop.is_set():

@@ -25,14 +25,14 @@ DRIVER: str = "local"
 def sold(monkeypatch: pytest.MonkeyPatch) -> Offer:
     """Workspaces of processes are sold by this process."""
     here = Offer("process")
-    monkeypatch.setattr(offer, "current", lambda: here)
+    monkeypatch.setattr(offer, "current_workspace_offer", lambda: here)
     return here
 
 
 def a_workspace(tenant: Tenant, **asked: Any) -> Workspace:
     facts: dict[str, Any] = {"name": f"w-{secrets.token_hex(4)}", "spec": SpecDocument()}
     new = services.NewWorkspace(**(facts | asked))
-    made = services.create(tenant_id=tenant.tenant_id, asked=new, actor="owner:dpp_test")
+    made = services.create_workspace(tenant_id=tenant.tenant_id, asked=new, actor="owner:dpp_test")
     assert isinstance(made, services.Made), made
     return made.workspace
 
@@ -122,7 +122,7 @@ def one_for(act: str, tenant: Tenant) -> Workspace:
     """One to which it can be done, by the end of the act's address."""
     workspace = a_workspace(tenant)
     if act == "undelete":
-        services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
+        services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
     if act == "recover":
         seen(workspace, Phase.ERROR)
     an_archive(workspace)

@@ -180,7 +180,7 @@ def a_workspace_site() -> Iterator[WorkspaceSite]:
         used: list[uuid.UUID] = []
 
         def note(workspace_id: uuid.UUID) -> None:
-            loops._in_passing(services.touch, workspace_id)
+            loops._in_passing(services.touch_workspace, workspace_id)
             used.append(workspace_id)
 
         server = ProxyServer(

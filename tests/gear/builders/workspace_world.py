@@ -41,7 +41,7 @@ class World:
         self.driver = MemoryDriver()
         self.store = MemoryStore()
         self.strike = Strike()
-        driver_rows.register(driver_id, self.driver)
+        driver_rows.register_driver(driver_id, self.driver)
         self.monitor = Monitor(self.driver, self.store, driver_id=driver_id)
         self.reconciler = self.a_reconciler()
         self.deaths = 0

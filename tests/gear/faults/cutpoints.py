@@ -134,7 +134,7 @@ class Forge:
         """From here on every address leads to the wire; connections are opened before the count begins."""
         connection.settings_dict |= {"HOST": "127.0.0.1", "PORT": self._wire.ports["postgres"]}
         settings.REDIS_URL = f"redis://127.0.0.1:{self._wire.ports['redis']}/0"
-        storage.shared().endpoint_url = self._aws
+        storage.shared_run_storage().endpoint_url = self._aws
         clients._s3_by_address()[self._aws] = self._s3
         clients.sqs._made = self._sqs
         with connection.cursor() as cursor:
@@ -142,7 +142,7 @@ class Forge:
         connections.close_all()
         redis.client().ping()
         money_connection.client().ping()
-        scripts.shared()
+        scripts.shared_scripts()
 
 
 def _wait_for(pipe: int, pid: int, *, until: bytes | None = None) -> bytes:

@@ -14,19 +14,19 @@ from budget.redis import keys, scripts
 @contextmanager
 def another_at_work() -> Iterator[None]:
     """Its lease does not run out within the block."""
-    with lease.rebuild_lease(scripts.shared().client) as held:
+    with lease.rebuild_lease(scripts.shared_scripts().client) as held:
         assert held is not None
         yield
 
 
 def taken_for_dead() -> None:
     """The rebuild at work has not renewed for as long as its lease lasts."""
-    assert scripts.shared().client.delete(keys.REBUILD) == 1
+    assert scripts.shared_scripts().client.delete(keys.REBUILD) == 1
 
 
 def lease_ran_out() -> None:
     """Of a rebuild that died, if one did: time has passed."""
-    scripts.shared().client.delete(keys.REBUILD)
+    scripts.shared_scripts().client.delete(keys.REBUILD)
 
 
 def in_another_session(work: Callable[[], Any]) -> Any:

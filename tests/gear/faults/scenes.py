@@ -109,11 +109,11 @@ def work(_scene: Scene | None = None) -> Any:
         .get("Messages", [])
     ):
         for message in messages:
-            letter = message_parser.read(message["Body"])
+            letter = message_parser.parse_message(message["Body"])
             assert letter is not None
             held = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
             ends.append(execution.execute(letter.run_id, message=held, in_turn=True).value)
-            receipt_handles.delete(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
+            receipt_handles.delete_receipts(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
     return ends
 
 
@@ -137,7 +137,7 @@ def nothing(_shop: Shop) -> None:
 
 def queued_and_sent(shop: Shop) -> Run:
     run = probe(shop)
-    wake_worker.send(Wakeup.of(run))
+    wake_worker.send_wakeup(Wakeup.of(run))
     return run
 
 
@@ -165,7 +165,7 @@ def next_of_a_key(shop: Shop) -> Run:
     """The first of a concurrency key has its permit in the queue; the second is parked, and waits to be woken."""
     first, second = (probe(shop, concurrency_key="the-key", fair_pass=number) for number in (1, 2))
     turns.park(second.run_id)
-    wake_worker.send(Wakeup.of(first))
+    wake_worker.send_wakeup(Wakeup.of(first))
     return first
 
 
@@ -205,7 +205,7 @@ def left_settled(shop: Shop) -> Run:
 
 def settled_and_result_lost(shop: Shop) -> Run:
     run = left_settled(shop)
-    storage.shared().delete_prefix(str(run.result_key))
+    storage.shared_run_storage().delete_prefix(str(run.result_key))
     return run
 
 

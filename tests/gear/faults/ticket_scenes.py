@@ -25,7 +25,7 @@ from ops.tickets.states import ENDED, RequestType, TicketStatus
 from ops.tickets.transitions import REAPER_ID
 from runs.bucket import storage
 from runs.claims import Claim
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.models import Run, RunHistory
 from runs.operators import disputes
 from runs.states import Stage, Status
@@ -99,7 +99,7 @@ def _run(prepare: Callable[[Shop], Run]) -> Callable[[Shop], tuple[dict[str, Any
 
 def _disputed(shop: Shop) -> tuple[dict[str, Any], Run]:
     run = scenes.left_settled(shop)
-    assert isinstance(finish(Claim.stored(run, actor="worker")), Committed)
+    assert isinstance(finish_claim(Claim.stored(run, actor="worker")), Committed)
     opened = disputes.open_dispute(run_id=run.run_id, reason="it was wrong", actor="operator:ada")
     assert isinstance(opened, Run)
     return {"run_id": str(run.run_id), "reason": "it was wrong"}, opened
@@ -166,7 +166,7 @@ def begin(deed: Deed, shop: Shop) -> TicketScene:
         runs_before.add(run.run_id)  # it has ended: what its ticket does to it, the deed counts itself
     ticket = gear.opened(deed.request_type, payload)
     if PROCESSORS[deed.request_type].dangerous:
-        assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
+        assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:bob"), Ticket)
     stale = gear.stale(request_type=RequestType.KEY_REVOKE, payload={"key": "dpp_a1b2c3d4"})
     return TicketScene(deed, shop, gear.row(ticket.pk), stale, run, runs_before, OpsRunReceipt.objects.count())
 
@@ -288,4 +288,4 @@ def _papers_are_whole(scene: TicketScene) -> None:
 
 
 def _stored(path: str) -> str:
-    return storage.shared().read(path, max_bytes=1_000_000).decode()
+    return storage.shared_run_storage().read(path, max_bytes=1_000_000).decode()

@@ -234,12 +234,12 @@ class World:
             .get("Messages", [])
         )
         for message in found:
-            letter = message_parser.read(message["Body"])
+            letter = message_parser.parse_message(message["Body"])
             assert letter is not None
             held = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
             if Run.objects.filter(run_id=letter.run_id).exists():
                 execution.execute(letter.run_id, message=held)
-            receipt_handles.delete(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
+            receipt_handles.delete_receipts(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
 
     def execute_again(self, run_id: UUID) -> None:
         """A message delivered twice, or very late."""
@@ -247,7 +247,7 @@ class World:
             execution.execute(run_id, message=None)
 
     def send_again(self, run: Run) -> None:
-        wake_worker.send(Wakeup.of(run))
+        wake_worker.send_wakeup(Wakeup.of(run))
 
     def bury(self, run: Run) -> None:
         """Its message, after three receives that nobody finished."""
@@ -338,7 +338,7 @@ class World:
                     yield scope, period, seen
 
     def seen_caps(self, scope: str | None) -> SeenCaps | None:
-        return view.look_at_caps(scripts.shared().client, self.tenant_id, scope)
+        return view.look_at_caps(scripts.shared_scripts().client, self.tenant_id, scope)
 
     def run_loop(self, name: str) -> None:
         if name == "watch":
@@ -422,7 +422,7 @@ class World:
         self._receipts_are_kept(rows.values())
         self._dates_are_kept()
         if not self.money_is_closed():
-            proof = verify.verify(self.tenant_id)
+            proof = verify.verify_tenant_money(self.tenant_id)
             assert proof.is_told, proof
             assert [it for it in proof.differences if not self._may_be(it)] == [], proof
             self.may_be_absent -= {scope for scope in self.may_be_absent if self.seen_caps(scope) is not None}
@@ -443,7 +443,7 @@ class World:
 
     def money_is_closed(self) -> bool:
         """By the gate of all or by the tenant's own, which a rebuild that died leaves behind: nothing moves."""
-        frame = view.look(scripts.shared().client, self.tenant_id)
+        frame = view.look_at_money(scripts.shared_scripts().client, self.tenant_id)
         return not frame.mark.is_open() or frame.mark.gate is not None
 
     def _receipts_are_kept(self, rows: Iterable[Truth]) -> None:
@@ -477,7 +477,7 @@ class World:
             assert enforcing.put_in_force(row), row
         self.holds_true()
         self._counters_are_those_of_the_books()
-        frame = view.look(scripts.shared().client, self.tenant_id)
+        frame = view.look_at_money(scripts.shared_scripts().client, self.tenant_id)
         assert frame.holds == {}
         entries = LedgerEntry.objects.filter(tenant_id=self.tenant_id).values_list("amount_usd_micros", flat=True)
         assert frame.balance_micros == sum(entries)

@@ -155,7 +155,7 @@ def an_api(
     environ = {"GEAR_LIMITS": json.dumps(limits), **(environ or {})}
 
     def command_of(values: Environment) -> list[str]:
-        command = serve.api(values)
+        command = serve.api_command(values)
         return [*command[:-1], *application] if application else command
 
     with _running(folder, command_of, threads, environ) as api:
@@ -225,7 +225,7 @@ def _running(
         )
     try:
         wait_until(
-            lambda: http.answers(f"http://127.0.0.1:{port}/healthz") or process.poll() is not None,
+            lambda: http.url_answers(f"http://127.0.0.1:{port}/healthz") or process.poll() is not None,
             seconds=60,
             what="the API",
         )

@@ -286,7 +286,7 @@ class Outside:
         assert self._reach.asks is not None
         asked = dataclasses.replace(self._reach.asks, body=body)
         rules, tls = Rules(is_operators=True), http_exchange.trusting()
-        return await exchanging.exchange(asked, rules=rules, network=self._network, tls=tls, seconds=seconds)
+        return await exchanging.exchange_outbound(asked, rules=rules, network=self._network, tls=tls, seconds=seconds)
 
 
 class SocketsOpened:

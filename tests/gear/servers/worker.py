@@ -109,7 +109,7 @@ def envelope(
     }  # fmt: skip
     if sealed:
         text = base64.b64encode(body).decode()
-        headers["dpp_seal"] = message_seal.seal(task=task, task_id=task_id, trace_id=trace_id, body=text)
+        headers["dpp_seal"] = message_seal.seal_message(task=task, task_id=task_id, trace_id=trace_id, body=text)
     headers |= headers_more
     for name in without:
         del headers[name]

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def decided(decision: DecisionType, **values: Any) -> AuthError:
     error = gear.analyzed(**values)
-    assert isinstance(deciding.decide(auth_error_id=error.pk, decision=decision, by="operator:ada"), deciding.Decided)
+    assert isinstance(
+        deciding.decide_auth_error(auth_error_id=error.pk, decision=decision, by="operator:ada"), deciding.Decided
+    )
     return gear.row(error.pk)
 
 
@@ -118,7 +120,7 @@ def test_aut_04_a_death_in_the_analysis_leaves_nothing_of_it(monkeypatch: pytest
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(rules, "matching", dies)
+        patched.setattr(rules, "matching_decision_rule", dies)
         with pytest.raises(KeyboardInterrupt):
             gear.handle_analysis(error)
     assert everything() == before
@@ -209,13 +211,13 @@ def test_aut_04_an_edge_is_won_from_its_own_status_alone(before: AuthErrorStatus
             stack_hash="x",
         ),
         AuthErrorStatus.RETRY: partial(
-            transitions.retry,
+            transitions.mark_auth_error_retried,
             auth_error_id=error.pk,
             retry_count=error.retry_count + 1,
             next_retry_at=clock_module.now(),
         ),
         **{
-            STATUS_OF[one]: partial(transitions.decide, auth_error_id=error.pk, decision=one)
+            STATUS_OF[one]: partial(transitions.mark_auth_error_decided, auth_error_id=error.pk, decision=one)
             for one in DecisionType
             if one is not DecisionType.RETRY
         },
@@ -245,7 +247,8 @@ def test_aut_04_a_retry_has_its_count_and_time_and_its_event_is_sent_again(clock
             [before.pk],
         )
     assert isinstance(
-        deciding.decide(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada"), deciding.Decided
+        deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada"),
+        deciding.Decided,
     )
     due = clock.now() + timedelta(seconds=10)
     waiting = gear.row(error.pk)
@@ -272,7 +275,7 @@ def test_aut_08_an_error_is_retried_six_times_at_most(clock: FixedClock) -> None
     error = gear.analyzed()
     delays = []
     for _ in range(6):
-        deciding.decide(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
+        deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
         due = gear.row(error.pk).next_retry_at
         assert due is not None
         delays.append((due - clock.now()).total_seconds())
@@ -280,7 +283,7 @@ def test_aut_08_an_error_is_retried_six_times_at_most(clock: FixedClock) -> None
         gear.handle_analysis(error)
     assert delays == [10, 60, 600, 600, 600, 600]
     before = everything()
-    refused = deciding.decide(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
+    refused = deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
     assert (getattr(refused, "reason", None), getattr(refused, "field", None)) == ("CONFLICT", "decision")
     assert everything() == before
 
@@ -289,7 +292,7 @@ def test_aut_08_an_error_is_retried_six_times_at_most(clock: FixedClock) -> None
 def test_aut_04_a_retry_writes_the_event_anew_where_retention_took_it(clock: FixedClock) -> None:
     error = gear.analyzed()
     OutboxMessage.objects.all().delete()
-    deciding.decide(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
+    deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
     assert OutboxMessage.objects.get().idempotency_key == f"auth_error:analysis_requested:{error.pk}"
     with connection.cursor() as cursor:
         cursor.execute("SELECT status, next_retry_at - now() BETWEEN '8 s' AND '10 s' FROM outbox_message")
@@ -302,7 +305,7 @@ def test_aut_04_a_retry_writes_the_event_anew_where_retention_took_it(clock: Fix
 def test_aut_08_a_retry_is_due_by_the_databases_clock_whatever_a_process_says(clock: FixedClock) -> None:
     error = gear.analyzed()
     clock.advance(seconds=86_400)  # the operator's process is a day ahead of the consumer's
-    deciding.decide(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
+    deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
     clock.advance(seconds=-86_390)
     with connection.cursor() as cursor:
         cursor.execute("SELECT max(next_retry_at) - now() BETWEEN '8 s' AND '10 s' FROM outbox_message")

@@ -40,7 +40,7 @@ def test_aut_11_a_tenant_reads_its_own_reports_and_nothing_of_clusters(client: C
     key = a_key(scopes=[Scope.ERRORS_WRITE])
     mine, theirs = gear.analyzed(tenant_id=key.key.tenant_id), gear.analyzed(tenant_id="t_other")
     assert mine.cluster_id == theirs.cluster_id
-    deciding.decide(
+    deciding.decide_auth_error(
         auth_error_id=mine.pk, decision=DecisionType.RESOLVE, by="operator:ada", reason="mended for t_other"
     )
     answer = read(client, key=key)
@@ -121,7 +121,7 @@ def test_aut_11_a_cluster_is_read_with_what_is_merged_into_it(client: Client) ->
     one, two, _, three, _ = (error.cluster_id for error in errors)
     assert one is not None
     assert two is not None
-    clusters.merge(source_id=two, into_id=one, by="operator:ada")
+    clusters.merge_clusters(source_id=two, into_id=one, by="operator:ada")
     expected = [str(errors[place].pk) for place in (4, 2, 1, 0)]
     assert ids(read(client, cluster=str(one))) == expected
     first = read(client, cluster=str(one), limit=3)
@@ -148,7 +148,9 @@ def test_aut_11_an_unknown_one_is_404(client: Client, path: str) -> None:
 
 def test_aut_11_an_errors_life_tells_each_event_in_its_order(client: Client) -> None:
     error = gear.analyzed()
-    deciding.decide(auth_error_id=error.pk, decision=DecisionType.IGNORE, by="operator:ada", reason="a drill")
+    deciding.decide_auth_error(
+        auth_error_id=error.pk, decision=DecisionType.IGNORE, by="operator:ada", reason="a drill"
+    )
     lines = read(client, f"/{error.pk}").json()["events"]
     assert [line["what"] for line in lines] == [
         "reported",

@@ -55,7 +55,7 @@ def test_aut_09_a_report_is_analysed_through_the_queue(client: Client, world: Ev
 def test_aut_12_events_handled_anew_after_the_end_change_nothing(client: Client, world: EventWorld) -> None:
     """D3: the ledger forgets, all comes again, and what was decided stands."""
     error = an_error(client, world)
-    decided = deciding.decide(auth_error_id=error.pk, decision=DecisionType.RESOLVE, by="operator:ada")
+    decided = deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.RESOLVE, by="operator:ada")
     assert isinstance(decided, Decided)
     before = AuthError.objects.values().get()
     clusters = list(Cluster.objects.values())
@@ -70,7 +70,7 @@ def test_aut_12_events_handled_anew_after_the_end_change_nothing(client: Client,
 @pytest.mark.contract("AUT-04", "AUT-08")
 def test_aut_04_a_retry_goes_through_the_queue_when_it_is_due(client: Client, world: EventWorld) -> None:
     error = an_error(client, world)
-    deciding.decide(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
+    deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.RETRY, by="operator:ada")
     until_quiet(world)
     assert gear.row(error.pk).status == "RETRY"
     event = OutboxMessage.objects.get(event_type="auth.error.analysis.requested.v1")

@@ -31,7 +31,7 @@ def aged(error: AuthError, *, days: int) -> None:
 
 def test_aut_11_after_90_days_an_error_goes_with_its_fault() -> None:
     old, kept = gear.analyzed(name="Old"), gear.analyzed(name="Kept")
-    deciding.decide(auth_error_id=old.pk, decision=DecisionType.IGNORE, by="operator:ada")
+    deciding.decide_auth_error(auth_error_id=old.pk, decision=DecisionType.IGNORE, by="operator:ada")
     aged(old, days=91)
     aged(kept, days=89)
     assert retention.preview_deleting_auth_errors(now=clock.now(), limit=100).changed == 1
@@ -48,7 +48,7 @@ def test_aut_11_a_fault_that_a_rule_or_a_merge_names_is_kept() -> None:
     assert ruled.cluster_id is not None
     assert merged.cluster_id is not None
     assert into.cluster_id is not None
-    rules.add(
+    rules.add_decision_rule(
         name="x",
         decision=DecisionType.FAIL,
         cluster_id=ruled.cluster_id,
@@ -56,7 +56,7 @@ def test_aut_11_a_fault_that_a_rule_or_a_merge_names_is_kept() -> None:
         path_prefix="",
         by="operator:ada",
     )
-    clusters.merge(source_id=merged.cluster_id, into_id=into.cluster_id, by="operator:ada")
+    clusters.merge_clusters(source_id=merged.cluster_id, into_id=into.cluster_id, by="operator:ada")
     for place, error in enumerate((ruled, merged, into)):
         aged(error, days=91 + place)
     assert retention.delete_old_auth_errors(now=clock.now(), limit=100).detail == {"errors": 3, "clusters": 0}
@@ -79,7 +79,7 @@ def test_aut_11_a_scrape_tells_how_many_wait_and_how_long(clock: FixedClock) -> 
     gear.recorded()
     gear.requested()
     gear.analyzed()
-    page = metrics.page().decode()
+    page = metrics.render_metrics().decode()
     for line in (
         *('dpp_auth_errors_waiting{status="NEW"} 1.0', 'dpp_auth_errors_waiting{status="ANALYSIS_REQUESTED"} 1.0'),
         *('dpp_auth_errors_waiting{status="ANALYSIS_COMPLETED"} 1.0', 'dpp_auth_errors_waiting{status="RETRY"} 0.0'),

@@ -36,7 +36,7 @@ def cluster_of(error: AuthError) -> uuid.UUID:
 
 
 def decide(error: AuthError, decision: DecisionType, **values: Any) -> Decided:
-    answer = deciding.decide(auth_error_id=error.pk, decision=decision, by=ADA, **values)
+    answer = deciding.decide_auth_error(auth_error_id=error.pk, decision=decision, by=ADA, **values)
     assert isinstance(answer, Decided), answer
     return answer
 
@@ -48,7 +48,7 @@ def decide_cluster(cluster_id: uuid.UUID, decision: DecisionType) -> ClusterDeci
 
 
 def merged(source: uuid.UUID, into: uuid.UUID) -> None:
-    assert isinstance(clusters.merge(source_id=source, into_id=into, by=ADA), ClusterAlias)
+    assert isinstance(clusters.merge_clusters(source_id=source, into_id=into, by=ADA), ClusterAlias)
 
 
 @pytest.mark.contract("AUT-11")
@@ -88,7 +88,7 @@ def test_aut_11_a_terminal_error_is_decided_no_more(first: DecisionType) -> None
     decide(error, first)
     before = everything()
     for other in set(DecisionType) - {first}:
-        refused = deciding.decide(auth_error_id=error.pk, decision=other, by=ADA)
+        refused = deciding.decide_auth_error(auth_error_id=error.pk, decision=other, by=ADA)
         assert isinstance(refused, Refusal)
         assert refused.reason is ReasonCode.CONFLICT
     assert everything() == before
@@ -100,7 +100,7 @@ def test_aut_11_of_two_at_once_one_decides() -> None:
 
     def ask(decision: DecisionType) -> Any:
         try:
-            return deciding.decide(auth_error_id=error.pk, decision=decision, by=ADA)
+            return deciding.decide_auth_error(auth_error_id=error.pk, decision=decision, by=ADA)
         finally:
             connection.close()
 
@@ -115,7 +115,7 @@ def test_aut_11_of_two_at_once_one_decides() -> None:
 def test_aut_11_a_reason_that_cannot_be_shown_is_refused(reason: str) -> None:
     error = gear.analyzed()
     before = everything()
-    refused = deciding.decide(auth_error_id=error.pk, decision=DecisionType.FAIL, by=ADA, reason=reason)
+    refused = deciding.decide_auth_error(auth_error_id=error.pk, decision=DecisionType.FAIL, by=ADA, reason=reason)
     assert isinstance(refused, Refusal)
     assert refused.field == "reason"
     assert everything() == before
@@ -269,11 +269,11 @@ def test_aut_10_chains_are_followed_and_circles_refused() -> None:
     assert sorted(clusters.tree_of(c)) == sorted([a, b, c])
     before = everything()
     for source, into in ((c, a), (c, b), (c, c), (a, c)):
-        refused = clusters.merge(source_id=source, into_id=into, by=ADA)
+        refused = clusters.merge_clusters(source_id=source, into_id=into, by=ADA)
         assert isinstance(refused, Refusal), (source, into)
         assert (refused.reason, refused.field) == (ReasonCode.CONFLICT, "into")
-    assert isinstance(clusters.merge(source_id=uuid.uuid4(), into_id=c, by=ADA), Refusal)
-    assert isinstance(clusters.merge(source_id=c, into_id=uuid.uuid4(), by=ADA), Refusal)
+    assert isinstance(clusters.merge_clusters(source_id=uuid.uuid4(), into_id=c, by=ADA), Refusal)
+    assert isinstance(clusters.merge_clusters(source_id=c, into_id=uuid.uuid4(), by=ADA), Refusal)
     assert everything() == before
 
 
@@ -283,7 +283,7 @@ def test_aut_10_two_merges_at_once_close_no_circle() -> None:
 
     def merge(pair: tuple[uuid.UUID, uuid.UUID]) -> Any:
         try:
-            return clusters.merge(source_id=pair[0], into_id=pair[1], by=ADA)
+            return clusters.merge_clusters(source_id=pair[0], into_id=pair[1], by=ADA)
         finally:
             connection.close()
 
@@ -298,7 +298,7 @@ def test_aut_10_two_merges_at_once_close_no_circle() -> None:
 
 def a_rule(decision: DecisionType = DecisionType.IGNORE, **conditions: Any) -> DecisionRule | Refusal:
     values: dict[str, Any] = {"cluster_id": None, "exception_class": "", "path_prefix": ""} | conditions
-    return rules.add(name="a rule", decision=decision, by=ADA, **values)
+    return rules.add_decision_rule(name="a rule", decision=decision, by=ADA, **values)
 
 
 @pytest.mark.contract("AUT-11")
@@ -330,9 +330,9 @@ def test_aut_11_a_rule_about_a_cluster_holds_for_what_is_merged_into_it_and_ends
     assert gear.analyzed(name="One").status == "ANALYSIS_COMPLETED"
     merged(one, other)
     assert gear.analyzed(name="One").status == "FAILED"
-    assert not isinstance(rules.end(rule_id=rule.pk, by=ADA), Refusal)
+    assert not isinstance(rules.end_decision_rule(rule_id=rule.pk, by=ADA), Refusal)
     before = everything()
-    assert not isinstance(rules.end(rule_id=rule.pk, by=ADA), Refusal)
+    assert not isinstance(rules.end_decision_rule(rule_id=rule.pk, by=ADA), Refusal)
     assert everything() == before
     assert gear.analyzed(name="One").status == "ANALYSIS_COMPLETED"
 

@@ -119,8 +119,8 @@ def test_aut_01_a_refused_key_is_no_failure_of_ours(client: Client, header: str)
 def test_aut_01_handed_over_twice_is_recorded_once() -> None:
     """The taker died after its first statement; all of them come again."""
     failure = AuthFailure("platform-1", clock.now(), 500, "X", "Traceback\nX", "/v1/runs", "GET")
-    platform_reports.take([failure])
-    platform_reports.take([failure])
+    platform_reports.take_platform_reports([failure])
+    platform_reports.take_platform_reports([failure])
     assert AuthError.objects.count() == 1
 
 

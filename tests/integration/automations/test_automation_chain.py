@@ -338,9 +338,9 @@ def test_lif_08_an_answer_makes_a_task_that_resumes_and_mappings_go(shop: Automa
     shop.event(thread="issue-7")
     shop.turn()
     former = shop.only_task()
-    (held,) = message_steps.claim(channels=["slack"], limit=5)
+    (held,) = message_steps.claim_automation_messages(channels=["slack"], limit=5)
     assert held.message.kind == "QUESTION"
-    message_steps.sent(held, external_id="171.1", thread="171.1")
+    message_steps.mark_message_sent(held, external_id="171.1", thread="171.1")
     assert AwaitedAnswer.objects.get().task_id == former.pk
     assert not ThreadMapping.objects.exists()
 
@@ -383,7 +383,7 @@ def test_lif_02_what_died_after_the_submit_finds_its_run(shop: AutomationShop, m
     def dies(**_: object) -> None:
         raise recovery.Died
 
-    monkeypatch.setattr(transitions, "accept", dies)
+    monkeypatch.setattr(transitions, "accept_attempt", dies)
     with pytest.raises(recovery.Died):
         shop.buy()
     monkeypatch.undo()
@@ -406,7 +406,7 @@ def test_lif_02_a_run_that_stands_is_noted_before_a_refusal_ends_anything(
     def dies(**_: object) -> None:
         raise recovery.Died
 
-    monkeypatch.setattr(transitions, "accept", dies)
+    monkeypatch.setattr(transitions, "accept_attempt", dies)
     with pytest.raises(recovery.Died):
         shop.buy()
     monkeypatch.undo()
@@ -515,7 +515,7 @@ def test_lif_02_a_result_that_postgres_cannot_hold_ends_its_task(shop: Automatio
     shop.work()
     run = Run.objects.get()
     envelope = f'{{"data": {data}, "logs": {{}}, "problem": null}}'.encode()
-    storage.shared().put(str(run.result_key), envelope, content_type=storage.ENVELOPE_CONTENT_TYPE)
+    storage.shared_run_storage().put(str(run.result_key), envelope, content_type=storage.ENVELOPE_CONTENT_TYPE)
     ending.end_due(limit=10)
     assert (shop.only_task().status, shop.only_task().outcome) == ("COMPLETED", "SUCCEEDED")
     (result,) = shop.results()
@@ -546,10 +546,12 @@ def test_lif_09_a_session_log_holds_the_logs_and_what_a_command_wrote(shop: Auto
     shop.work()
     run = Run.objects.get()
     said = {"data": {"stdout": "out", "stderr": "err", "session_id": "s-1"}, "logs": {"engine": "1"}, "problem": None}
-    storage.shared().put(str(run.result_key), json.dumps(said).encode(), content_type=storage.ENVELOPE_CONTENT_TYPE)
+    storage.shared_run_storage().put(
+        str(run.result_key), json.dumps(said).encode(), content_type=storage.ENVELOPE_CONTENT_TYPE
+    )
     logs = {"logs": {"engine": "1"}, "problem": None}
     run.pack_type = "command"
-    assert ending.answer_of(run).session_log == logs | {"stdout": "out", "stderr": "err"}
+    assert ending.answer_of_run(run).session_log == logs | {"stdout": "out", "stderr": "err"}
     ending.end_due(limit=10)
     (result,) = shop.results()
     assert (result.session_log, result.session_id, result.summary) == (logs, "s-1", "out")

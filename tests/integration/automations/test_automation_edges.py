@@ -67,17 +67,19 @@ def changes_nothing(act: Callable[[], CasOutcome]) -> None:
 
 
 def begin(chain: Chain, version: int) -> CasOutcome:
-    return transitions.start(task_id=chain.task.pk, version=version, reserved_micros=10)
+    return transitions.start_task(task_id=chain.task.pk, version=version, reserved_micros=10)
 
 
 def accept(chain: Chain, run_id: uuid.UUID) -> CasOutcome:
-    return transitions.accept(attempt_pk=chain.attempt.pk, run_id=run_id)
+    return transitions.accept_attempt(attempt_pk=chain.attempt.pk, run_id=run_id)
 
 
 VERSIONED: Final[dict[str, tuple[str, Callable[[Chain, int], CasOutcome]]]] = {
     "dispatch": (
         "event",
-        lambda at, version: transitions.dispatch(event_pk=at.event.pk, version=version, rule_id=at.rule.pk),
+        lambda at, version: transitions.mark_event_dispatched(
+            event_pk=at.event.pk, version=version, rule_id=at.rule.pk
+        ),
     ),
     "hold_event": (
         "event",
@@ -141,12 +143,12 @@ def test_lif_02_an_attempt_has_one_submitter_one_run_and_one_charge(chain: Chain
     changes_nothing(lambda: transitions.lease_attempt(attempt_pk=pk))
     changes_nothing(lambda: transitions.put_off_end(attempt_pk=pk, seconds=1, reason="error"))
     changes_nothing(lambda: transitions.end_attempt(attempt_pk=pk, succeeded=True, charged_micros=3, reason=""))
-    changes_nothing(lambda: transitions.refuse(attempt_pk=pk, lease_until=None, reason="another's lease"))
+    changes_nothing(lambda: transitions.refuse_attempt(attempt_pk=pk, lease_until=None, reason="another's lease"))
     assert accept(chain, uuid7.new()) is WON
     changes_nothing(lambda: accept(chain, uuid7.new()))
     changes_nothing(lambda: transitions.lease_attempt(attempt_pk=pk))
     changes_nothing(lambda: transitions.put_off_attempt(attempt_pk=pk, seconds=1, reason="late"))
-    changes_nothing(lambda: transitions.refuse(attempt_pk=pk, lease_until=None, reason="late"))
+    changes_nothing(lambda: transitions.refuse_attempt(attempt_pk=pk, lease_until=None, reason="late"))
     assert transitions.end_attempt(attempt_pk=pk, succeeded=False, charged_micros=3, reason="") is WON
     changes_nothing(lambda: transitions.end_attempt(attempt_pk=pk, succeeded=False, charged_micros=3, reason=""))
     changes_nothing(lambda: transitions.put_off_end(attempt_pk=pk, seconds=1, reason="error"))
@@ -155,19 +157,19 @@ def test_lif_02_an_attempt_has_one_submitter_one_run_and_one_charge(chain: Chain
 
 
 STEPS: Final[dict[str, Callable[[MessageClaim], CasOutcome]]] = {
-    "sent": lambda held: message_steps.sent(held, external_id="1.1", thread="1.1"),
+    "sent": lambda held: message_steps.mark_message_sent(held, external_id="1.1", thread="1.1"),
     "give_back": message_steps.give_back,
-    "put_off": lambda held: message_steps.put_off(held, seconds=1, error="429"),
-    "doubt": lambda held: message_steps.doubt(held, seconds=1, error="500"),
-    "fail": lambda held: message_steps.fail(held, error="gone"),
+    "put_off": lambda held: message_steps.put_off_message(held, seconds=1, error="429"),
+    "doubt": lambda held: message_steps.doubt_message(held, seconds=1, error="500"),
+    "fail": lambda held: message_steps.fail_message(held, error="gone"),
 }
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_lif_02_a_message_is_marked_by_the_holder_of_its_lease_alone(chain: Chain, name: str) -> None:
     messaging.queue_message(task=chain.task, channel=MessageChannel.SLACK, target="C01", body="done")
-    (held,) = message_steps.claim(channels=["slack"], limit=5)
-    assert message_steps.claim(channels=["slack"], limit=5) == [], "it is leased"
+    (held,) = message_steps.claim_automation_messages(channels=["slack"], limit=5)
+    assert message_steps.claim_automation_messages(channels=["slack"], limit=5) == [], "it is leased"
     before = AutomationMessage.objects.values().get()
     assert STEPS[name](replace(held, owner=uuid.uuid4())) is LOST
     assert AutomationMessage.objects.values().get() == before

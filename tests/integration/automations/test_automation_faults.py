@@ -39,7 +39,7 @@ def fails(*_: object, **__: object) -> None:
 
 def standing() -> dict[str, str]:
     alarming.look_at_all()
-    return {alarm.subject: alarm.said for alarm in alarming.standing() if alarm.name == "automations_failing"}
+    return {alarm.subject: alarm.said for alarm in alarming.standing_alarms() if alarm.name == "automations_failing"}
 
 
 def again(row: AutomationEvent | AutomationTask, work: Callable[[], object]) -> int:

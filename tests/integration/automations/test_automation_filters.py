@@ -51,7 +51,7 @@ def worker() -> Iterator[FilterWorker]:
 def test_lif_12_filters_are_answered_up_to_the_first_that_matches(
     filters: list[str], event: dict[str, Any], said: list[Any]
 ) -> None:
-    assert filtering.answers(filters, event) == said
+    assert filtering.answers_of_filters(filters, event) == said
 
 
 def test_lif_12_a_filter_that_a_stranger_makes_slow_is_stopped(worker: FilterWorker) -> None:
@@ -72,12 +72,12 @@ def test_lif_12_an_events_filters_share_a_child_as_long_as_none_is_stopped(monke
 
     monkeypatch.setattr(limited_child, "run_in_limited_child", counted)
     plain = [f"event.labels[{number}] == 2" for number in range(8)]
-    assert list(filter_worker.answers([*plain, "event.gone", "true", "false"], HOSTILE)) == [False] * 8 + [
+    assert list(filter_worker.evaluate_filters([*plain, "event.gone", "true", "false"], HOSTILE)) == [False] * 8 + [
         "NOT_FOUND",
         True,
     ]
     assert len(children) == 1
-    assert list(filter_worker.answers(["false", SLOW, "true"], HOSTILE)) == [False, "TOO_SLOW", True]
+    assert list(filter_worker.evaluate_filters(["false", SLOW, "true"], HOSTILE)) == [False, "TOO_SLOW", True]
     assert len(children) == 1 + 4
 
 
@@ -117,9 +117,9 @@ def test_lif_12_several_threads_are_each_answered_their_own(worker: FilterWorker
 
 def test_lif_12_all_filters_of_an_event_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred rules of half a second each would keep a loop so long that it is taken for one that hangs."""
-    assert list(filter_worker.answers(["event.a == 2"] * 2, {"a": 1})) == [False, False]
+    assert list(filter_worker.evaluate_filters(["event.a == 2"] * 2, {"a": 1})) == [False, False]
     monkeypatch.setattr(filter_worker, "EVENT_SECONDS", 0.0)
-    assert list(filter_worker.answers(["event.a == 2"] * 2, {"a": 1})) == ["TOO_SLOW", "TOO_SLOW"]
+    assert list(filter_worker.evaluate_filters(["event.a == 2"] * 2, {"a": 1})) == ["TOO_SLOW", "TOO_SLOW"]
     assert 2 * filtering.ANSWER_SECONDS < HANG_SECONDS
     assert filter_worker.EVENT_SECONDS + filter_worker.WALL_SECONDS < filtering.ANSWER_SECONDS
 
@@ -161,7 +161,7 @@ def test_lif_12_an_event_whose_filters_were_not_answered_waits(tenant: Tenant, m
     shop.rule(filter="event.a == 1")
     shop.event(payload={"a": 1})
     with monkeypatch.context() as patched:
-        patched.setattr(filtering, "answers", silent)
+        patched.setattr(filtering, "answers_of_filters", silent)
         dispatching.dispatch_due(limit=10)
     event = AutomationEvent.objects.get()
     assert (event.status, event.waits_for) == ("PENDING", "error")

@@ -104,7 +104,7 @@ def test_lif_02_what_a_frozen_buyer_bought_after_the_refusal_is_given_back(
     submit = submitting.submit
 
     def freezes(attempt: AutomationAttempt) -> Any:
-        ending.finish(attempt.task_id, outcome=TaskOutcome.FAILED, reason="AUTH_INVALID", refused=attempt)
+        ending.finish_task(attempt.task_id, outcome=TaskOutcome.FAILED, reason="AUTH_INVALID", refused=attempt)
         return submit(attempt)
 
     monkeypatch.setattr(submitting, "submit", freezes)
@@ -237,7 +237,7 @@ def test_lif_02_a_run_whose_key_went_with_its_data_is_not_bought_twice(
     def dies(**_: object) -> None:
         raise recovery.Died
 
-    monkeypatch.setattr(transitions, "accept", dies)
+    monkeypatch.setattr(transitions, "accept_attempt", dies)
     with pytest.raises(recovery.Died):
         shop.buy()
     monkeypatch.undo()
@@ -295,7 +295,7 @@ def test_lif_02_what_failed_within_its_submit_is_looked_for(
     def fails(**_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(transitions, "accept", fails)
+    monkeypatch.setattr(transitions, "accept_attempt", fails)
     shop.buy()
     monkeypatch.undo()
     assert AutomationAttempt.objects.get().unclear is True

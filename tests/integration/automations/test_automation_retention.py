@@ -92,7 +92,7 @@ class Court:
         self.count += 1
 
     def task(self, event: AutomationEvent) -> AutomationTask:
-        transitions.dispatch(event_pk=event.pk, version=event.version, rule_id=self.rule.pk)
+        transitions.mark_event_dispatched(event_pk=event.pk, version=event.version, rule_id=self.rule.pk)
         made = gear.bare_task(event, self.rule, number=f"task-{uuid7.new()}", inputs={"text": "x"})
         return AutomationTask.objects.get(pk=made)
 
@@ -158,7 +158,7 @@ def test_lif_03_again_nothing_more_goes_and_a_dry_run_takes_nothing() -> None:
     court.day()
     age(8)
     before = left()
-    due = cleaning.due(now=clock.now(), limit=1_000)
+    due = cleaning.count_due_rows(now=clock.now(), limit=1_000)
     assert (left(), due["automation_tasks"]) == (before, 15)
     assert clear().changed > 0
     once = left()

@@ -75,7 +75,7 @@ def test_lif_12_a_wrong_field_is_named_and_changes_nothing(
     shop: AutomationShop, field: str, changes: dict[str, Any]
 ) -> None:
     before = everything()
-    refused = rules.create(asked=rule_values(shop.tenant, **changes), actor="ada")
+    refused = rules.create_rule(asked=rule_values(shop.tenant, **changes), actor="ada")
     assert isinstance(refused, Refusal)
     assert refused.field == field
     assert everything() == before
@@ -84,7 +84,7 @@ def test_lif_12_a_wrong_field_is_named_and_changes_nothing(
 def test_lif_12_only_tenants_that_enabled_them_have_rules(shop: AutomationShop) -> None:
     Tenant.objects.update(automations_enabled=False)
     before = everything()
-    refused = rules.create(asked=rule_values(shop.tenant), actor="ada")
+    refused = rules.create_rule(asked=rule_values(shop.tenant), actor="ada")
     assert isinstance(refused, Refusal)
     assert (refused.field, everything()) == ("tenant", before)
 
@@ -92,20 +92,20 @@ def test_lif_12_only_tenants_that_enabled_them_have_rules(shop: AutomationShop) 
 def test_a_second_rule_of_a_name_is_refused_and_makes_no_key(shop: AutomationShop) -> None:
     shop.rule()
     before = everything()
-    refused = rules.create(asked=rule_values(shop.tenant), actor="ada")
+    refused = rules.create_rule(asked=rule_values(shop.tenant), actor="ada")
     assert isinstance(refused, Refusal)
     assert (refused.field, everything()) == ("name", before)
 
 
 def test_a_change_moves_what_it_names_and_its_cap(shop: AutomationShop) -> None:
     rule = shop.rule()
-    changed = rules.change(
+    changed = rules.change_rule(
         rule_id=rule.pk, asked=RuleChange.model_validate({"usd_per_day": "1.0000", "retries": 0}), actor="ada"
     )
     assert isinstance(changed, AutomationRule)
     assert (changed.usd_per_day_micros, changed.retries, changed.runs_per_hour) == (1_000_000, 0, 100)
     assert SpendCap.objects.get(lineage_id=rule.lineage_id).day_usd_micros == 1_000_000
-    again = rules.change(
+    again = rules.change_rule(
         rule_id=rule.pk, asked=RuleChange.model_validate({"retries": 0, "usd_per_day": "1.0000"}), actor="ada"
     )
     assert isinstance(again, AutomationRule)
@@ -120,11 +120,11 @@ def test_lif_12_of_two_acts_at_once_the_cap_follows_the_row_that_stands(
 
     def after_a_rival(**asked: Any) -> Any:
         if rivals:
-            rules.change(rule_id=rule.pk, asked=rivals.pop(), actor="bob")
+            rules.change_rule(rule_id=rule.pk, asked=rivals.pop(), actor="bob")
         return set_caps(**asked)
 
     monkeypatch.setattr(setting, "set_caps", after_a_rival)
-    assert isinstance(rules.enable(rule_id=rule.pk, enabled=True, actor="ada"), AutomationRule)
+    assert isinstance(rules.enable_rule(rule_id=rule.pk, enabled=True, actor="ada"), AutomationRule)
     rule.refresh_from_db()
     assert (rule.usd_per_day_micros, SpendCap.objects.get().day_usd_micros) == (1_000_000, 1_000_000)
 
@@ -140,13 +140,13 @@ def test_lif_12_a_death_within_a_change_leaves_no_cap_above_the_rules(
 
     monkeypatch.setattr(rules, "_record", dies)
     with pytest.raises(recovery.Died):
-        rules.change(rule_id=rule.pk, asked=asked, actor="ada")
+        rules.change_rule(rule_id=rule.pk, asked=asked, actor="ada")
     monkeypatch.undo()
     cap_micros = SpendCap.objects.get().day_usd_micros
     assert cap_micros is not None
     rule.refresh_from_db()
     assert cap_micros <= rule.usd_per_day_micros == 5_000_000
-    changed = rules.change(rule_id=rule.pk, asked=asked, actor="ada")
+    changed = rules.change_rule(rule_id=rule.pk, asked=asked, actor="ada")
     assert isinstance(changed, AutomationRule)
     assert SpendCap.objects.get().day_usd_micros == changed.usd_per_day_micros == asked.columns()["usd_per_day_micros"]
 
@@ -154,7 +154,7 @@ def test_lif_12_a_death_within_a_change_leaves_no_cap_above_the_rules(
 def test_lif_11_a_place_for_messages_is_one_that_there_is(shop: AutomationShop) -> None:
     """Or what a rule says is put off for a day, and then lost; a rule whose place has gone is changed all the same."""
     place = {"notify": {"channel": "webhook", "target": "hooks"}}
-    refused = rules.create(asked=rule_values(shop.tenant, **place), actor="ada")
+    refused = rules.create_rule(asked=rule_values(shop.tenant, **place), actor="ada")
     assert isinstance(refused, Refusal)
     assert "has no `url`" in refused.detail
     AutomationSource.objects.filter(pk=shop.source.pk).update(settings={"url": "https://crm.example/messages"})
@@ -162,14 +162,14 @@ def test_lif_11_a_place_for_messages_is_one_that_there_is(shop: AutomationShop) 
     assert (rule.notify_channel, rule.notify_target) == ("webhook", "hooks")
     AutomationSource.objects.filter(pk=shop.source.pk).update(settings={})
     for changes, field in (({"retries": 0}, None), (place, "notify.target"), ({"notify": None}, None)):
-        changed = rules.change(rule_id=rule.pk, asked=RuleChange.model_validate(changes), actor="ada")
+        changed = rules.change_rule(rule_id=rule.pk, asked=RuleChange.model_validate(changes), actor="ada")
         assert (changed.field if isinstance(changed, Refusal) else None) == field
 
 
 def test_an_ended_rule_frees_its_name_and_revokes_its_key(shop: AutomationShop) -> None:
     rule = shop.rule()
     for _ in range(2):
-        ended = rules.end(rule_id=rule.pk, actor="ada")
+        ended = rules.end_automation_rule(rule_id=rule.pk, actor="ada")
         assert isinstance(ended, AutomationRule)
         assert (ended.enabled, ended.ended_at is not None) == (False, True)
     assert ApiKey.objects.get(pk=rule.key_id).status == "REVOKED"
@@ -295,6 +295,6 @@ def test_lif_12_a_rule_whose_cap_is_not_in_force_buys_nothing(
     shop.buy()
     event.refresh_from_db()
     assert (event.outcome, SpendCap.objects.exists()) == ("NO_RULE", False)
-    enabled = rules.enable(rule_id=rule.pk, enabled=True, actor="ada")
+    enabled = rules.enable_rule(rule_id=rule.pk, enabled=True, actor="ada")
     assert isinstance(enabled, AutomationRule)
     assert (enabled.enabled, SpendCap.objects.get().day_usd_micros) == (True, 5_000_000)

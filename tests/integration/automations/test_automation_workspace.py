@@ -97,7 +97,7 @@ def test_lif_09_both_files_stand_there_whole_and_anew_for_each_task(home: Home) 
     workspace_id = uuid7.new()
     for number in (1, 2):
         task = a_task(number, workspace_id=workspace_id, source_name=f"s-{number}")
-        assert workspace_files.write(task) is None
+        assert workspace_files.write_workspace_files(task) is None
         assert home.files["CLAUDE.md"] == b"Be brief."
         assert json.loads(home.files[".kingdom-task.json"]) == {
             "task_id": task.number,
@@ -124,11 +124,11 @@ def test_lif_09_the_files_are_written_before_each_attempt(home: Home, shop: Auto
 
 def test_lif_09_a_workspace_that_sleeps_or_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     task = a_task(workspace_id=uuid7.new())
-    assert isinstance(workspace_files.write(task), Refusal)
+    assert isinstance(workspace_files.write_workspace_files(task), Refusal)
     monkeypatch.setattr(selectors, "workspace_of", lambda _tenant_id, workspace_id: workspace_id)
     for found in (using.Asleep(), using.Awake(str(task.workspace_id), None), using.Awake("w", "127.0.0.1:1")):
         monkeypatch.setattr(using, "awake", lambda _workspace, found=found, **_: found)
-        assert isinstance(workspace_files.write(task), FilesLater)
+        assert isinstance(workspace_files.write_workspace_files(task), FilesLater)
 
 
 @pytest.mark.contract("LIF-02")

@@ -73,9 +73,9 @@ def test_dpp_92_a_sender_that_holds_the_message_marks_nothing(shop: AutomationSh
     shop.rule()
     shop.event()
     shop.turn()
-    (held,) = message_steps.claim(channels=["slack"], limit=10)
+    (held,) = message_steps.claim_automation_messages(channels=["slack"], limit=10)
     delete(Run.objects.get())
-    assert message_steps.sent(held, external_id="1.1", thread="1.1") is CasOutcome.LOST
+    assert message_steps.mark_message_sent(held, external_id="1.1", thread="1.1") is CasOutcome.LOST
     assert [one.status for one in AutomationMessage.objects.all()] == ["PENDING"]
 
 
@@ -125,7 +125,7 @@ def test_dpp_92_inputs_go_where_the_deletion_came_before_the_attempt_knew_its_ru
 
     shop.rule()
     shop.event()
-    monkeypatch.setattr(transitions, "accept", fails)
+    monkeypatch.setattr(transitions, "accept_attempt", fails)
     shop.buy()
     monkeypatch.undo()
     shop.work()
@@ -143,14 +143,14 @@ def test_dpp_92_an_end_that_read_the_envelope_before_copies_nothing_of_it(
     shop.event()
     shop.buy()
     shop.work()
-    read = ending.answer_of
+    read = ending.answer_of_run
 
     def reads_and_is_overtaken(run: Run) -> Any:
         answer = read(run)
         delete(run)
         return answer
 
-    monkeypatch.setattr(ending, "answer_of", reads_and_is_overtaken)
+    monkeypatch.setattr(ending, "answer_of_run", reads_and_is_overtaken)
     ending.end_due(limit=10)
     assert kept(shop)[:5] == ("SUCCEEDED", DELETED, None, "", None)
     assert DELETED in shop.bodies()[0]
@@ -161,7 +161,7 @@ def test_dpp_92_nothing_of_the_result_stands_in_any_row_of_automations(shop: Aut
     shop.event(payload={"word": "plain"})
     shop.turn()
     run = Run.objects.get()
-    envelope = json.loads(storage.shared().read(str(run.result_key), max_bytes=1_000_000))
+    envelope = json.loads(storage.shared_run_storage().read(str(run.result_key), max_bytes=1_000_000))
     word = next(iter(envelope["data"]))
     delete(run)
     for model in apps.get_app_config("automations").get_models():

@@ -176,7 +176,7 @@ def test_lif_11_killed_between_post_and_mark_it_arrives_once(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((slack, "post") if when == "before" else (message_steps, "sent")), dies)
+        patch.setattr(*((slack, "post_to_slack") if when == "before" else (message_steps, "mark_message_sent")), dies)
         with pytest.raises(KeyboardInterrupt):
             send(world)
     assert send(world) == []  # its lease stands
@@ -189,7 +189,7 @@ def test_lif_11_killed_between_post_and_mark_it_arrives_once(
 def test_lif_11_a_sender_that_was_frozen_does_not_post_behind_its_lease(world: World) -> None:
     a_slack()
     one = a_message()
-    (frozen,) = message_steps.claim(channels=CHANNELS, limit=1)
+    (frozen,) = message_steps.claim_automation_messages(channels=CHANNELS, limit=1)
     waits(70)
     send(world)
     MessageSender(world.outside).send(frozen, until=time.monotonic() - 10)
@@ -201,7 +201,7 @@ def test_lif_11_a_post_that_could_outlive_its_lease_is_not_begun(world: World) -
     """By a slow lookup, or a machine that stood still: the next sender must find what was posted."""
     a_slack()
     one = a_message()
-    (held,) = message_steps.claim(channels=CHANNELS, limit=1)
+    (held,) = message_steps.claim_automation_messages(channels=CHANNELS, limit=1)
     MessageSender(world.outside).send(held, until=time.monotonic() + slack.ANSWER_SECONDS - 1)
     assert posts(world) == 0
     assert (message(one).last_error, message(one).unclear) == ("no time left", False)
@@ -291,7 +291,7 @@ def test_lif_02_a_message_has_24_hours_and_its_end_is_said_to_the_platform(
     a_slack()
     one = a_message()
     for hours, status in ((23.9, MessageStatus.PENDING), (24.0, MessageStatus.FAILED)):
-        (held,) = message_steps.claim(channels=CHANNELS, limit=5)
+        (held,) = message_steps.claim_automation_messages(channels=CHANNELS, limit=5)
         held.message.created_at = database_now() - timedelta(hours=hours)
         world.slack.befalls(mishap, at="/")
         MessageSender(world.outside).send(held, until=time.monotonic() + 50)
@@ -415,7 +415,7 @@ def test_lif_11_two_senders_at_once_post_each_message_once(world: World, monkeyp
 def test_lif_11_what_is_given_back_counts_no_attempt(world: World) -> None:
     a_slack()
     one = a_message()
-    (held,) = message_steps.claim(channels=CHANNELS, limit=1)
+    (held,) = message_steps.claim_automation_messages(channels=CHANNELS, limit=1)
     sending._give_back([held])
     after = message(one)
     assert (after.attempts, after.lease_owner, after.unclear) == (0, None, False)

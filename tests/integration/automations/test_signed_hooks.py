@@ -126,8 +126,8 @@ def wrong_ways() -> dict[str, Any]:
 
 def test_lif_06_every_wrong_reason_is_one_answer_and_changes_nothing() -> None:
     source = a_hook(secret="former").source
-    acts.rotate(source=source, actor=ACTOR, signing_secret=SECRET)
-    ends = credentials.of(row(source)).signing[1].until
+    acts.rotate_source_secret(source=source, actor=ACTOR, signing_secret=SECRET)
+    ends = credentials.credentials_of(row(source)).signing[1].until
     assert ends is not None
     a_github()
     a_slack()
@@ -141,7 +141,7 @@ def test_lif_06_every_wrong_reason_is_one_answer_and_changes_nothing() -> None:
 
 def test_lif_06_two_secrets_sign_for_a_day_while_one_is_rotated() -> None:
     source = a_hook(secret="former").source
-    changed = acts.rotate(source=source, actor=ACTOR, signing_secret=SECRET)
+    changed = acts.rotate_source_secret(source=source, actor=ACTOR, signing_secret=SECRET)
     assert isinstance(changed, Changed)
     assert changed.secret == ""  # given, not made
     assert of_github({"n": 1}, secret="former").status_code == 202
@@ -175,10 +175,10 @@ def test_lif_06_who_writes_of_a_character_that_cannot_be_stored_has_not_sent_it(
 
 def test_lif_06_a_paused_hook_says_so_to_who_is_proven_and_to_nobody_else() -> None:
     source = a_hook(secret=SECRET).source
-    acts.pause(source=source, actor=ACTOR)
+    acts.pause_source(source=source, actor=ACTOR)
     assert (of_github().status_code, of_github(secret="wrong").status_code) == (409, 401)
     assert not SeenEvent.objects.exists()
-    acts.resume(source=row(source), actor=ACTOR)
+    acts.resume_source(source=row(source), actor=ACTOR)
     assert of_github().status_code == 202
 
 
@@ -198,7 +198,7 @@ def test_lif_06_secrets_of_another_source_do_not_open() -> None:
     first, second = a_hook("first", secret=SECRET).source, a_hook("second", secret="other").source
     AutomationSource.objects.filter(pk=second.pk).update(sealed_secrets=row(first).sealed_secrets)
     with pytest.raises(credentials.NoCredentials):
-        credentials.of(row(second))
+        credentials.credentials_of(row(second))
 
 
 # Slack.
@@ -225,7 +225,7 @@ def test_what_people_write_to_slack_is_an_event_where_the_source_has_a_rule() ->
     by_slack(body)  # Slack repeats what was not answered within three seconds
     (event,) = events(source)
     assert (event.actor, event.payload["event"]["text"]) == ("UANN", "Open the door")
-    acts.pause(source=row(source), actor=ACTOR)
+    acts.pause_source(source=row(source), actor=ACTOR)
     later = slack.an_answer("Close it", thread="1531420618.000100", event_id="Ev2", thread_ts=None)
     assert by_slack(later).status_code == 409
     assert len(events(source)) == 1

@@ -77,7 +77,7 @@ def run(*words: str, said: str = "", **options: Any) -> tuple[str, str]:
 def test_lif_06_a_wrong_setting_names_its_field_and_makes_nothing(
     kind: str, settings: dict[str, Any], more: dict[str, Any], field: str
 ) -> None:
-    answer = acts.create(name="x", kind=SourceKind(kind), settings=settings, actor=ACTOR, **more)
+    answer = acts.create_source(name="x", kind=SourceKind(kind), settings=settings, actor=ACTOR, **more)
     assert isinstance(answer, Refusal), answer
     assert answer.field == field
     assert not AutomationSource.objects.exists()
@@ -86,14 +86,14 @@ def test_lif_06_a_wrong_setting_names_its_field_and_makes_nothing(
 
 @pytest.mark.parametrize("name", ["", "Upper", "a b", "-a", "a" * 65, "a/b"])
 def test_lif_06_a_name_that_no_address_can_bear_is_refused(name: str) -> None:
-    answer = acts.create(name=name, kind=SourceKind.HOOK, settings={"form": "github"}, actor=ACTOR)
+    answer = acts.create_source(name=name, kind=SourceKind.HOOK, settings={"form": "github"}, actor=ACTOR)
     assert isinstance(answer, Refusal)
     assert answer.field == "name"
 
 
 def test_lif_06_a_name_is_taken_once() -> None:
     a_hook("hook")
-    answer = acts.create(name="hook", kind=SourceKind.HOOK, settings={"form": "github"}, actor=ACTOR)
+    answer = acts.create_source(name="hook", kind=SourceKind.HOOK, settings={"form": "github"}, actor=ACTOR)
     assert isinstance(answer, Refusal)
     assert answer.reason == "CONFLICT"
 
@@ -101,28 +101,28 @@ def test_lif_06_a_name_is_taken_once() -> None:
 def test_lif_06_secrets_lie_encrypted_and_show_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     source = a_github()
     made = a_hook()
-    acts.rotate(source=source, token="ghp_another", actor=ACTOR)
-    rotated = acts.rotate(source=made.source, actor=ACTOR)
+    acts.rotate_source_secret(source=source, token="ghp_another", actor=ACTOR)
+    rotated = acts.rotate_source_secret(source=made.source, actor=ACTOR)
     assert not isinstance(rotated, Refusal)
     secrets = [github.TOKEN, "ghp_another", made.secret, rotated.secret]
     shown = [
         *(str(one) for one in AutomationSource.objects.values()),
         *(str(one) for one in AuditEntry.objects.values()),
         *(str(record.msg) for record in caplog.records),
-        *(repr(one) for one in (made, rotated, credentials.of(row(source)))),
+        *(repr(one) for one in (made, rotated, credentials.credentials_of(row(source)))),
         run("list", as_json=True)[0],
         run("show", "github")[0],
     ]
     assert all(secret and secret not in text for secret in secrets for text in shown)
-    assert credentials.of(row(source)).token == "ghp_another"
+    assert credentials.credentials_of(row(source)).token == "ghp_another"
     acts_done = set(AuditEntry.objects.values_list("act", flat=True))
     assert acts_done == {"automation source made", "automation source's token replaced", "automation source rotated"}
 
 
 def test_lif_06_a_third_secret_waits_for_the_second_to_end() -> None:
     source = a_hook().source
-    acts.rotate(source=source, actor=ACTOR)
-    answer = acts.rotate(source=row(source), actor=ACTOR)
+    acts.rotate_source_secret(source=source, actor=ACTOR)
+    answer = acts.rotate_source_secret(source=row(source), actor=ACTOR)
     assert isinstance(answer, Refusal)
     assert answer.reason == "CONFLICT"
 
@@ -130,7 +130,7 @@ def test_lif_06_a_third_secret_waits_for_the_second_to_end() -> None:
 def test_lif_06_a_new_token_asks_anew_whose_it_is(world: World) -> None:
     source = a_github()
     look(world, source)
-    acts.rotate(source=row(source), token=github.TOKEN, actor=ACTOR)
+    acts.rotate_source_secret(source=row(source), token=github.TOKEN, actor=ACTOR)
     assert "login" not in row(source).state
     look(world, source)
     assert world.github.paths().count("/user") == 2
@@ -140,15 +140,15 @@ def test_lif_06_a_new_token_asks_anew_whose_it_is(world: World) -> None:
 def test_lif_06_a_look_under_way_does_not_bring_back_what_an_act_changed(world: World, act: str) -> None:
     source = a_github()
     world.github.happens("12")
-    (slow,) = source_marks.claim(kinds=["GITHUB"])
-    asked = looks.ask(slow.source, world.outside)
+    (slow,) = source_marks.claim_source_looks(kinds=["GITHUB"])
+    asked = looks.ask_source(slow.source, world.outside)
     if act == "rotate":
-        acts.rotate(source=source, token="ghp_another", actor=ACTOR)
+        acts.rotate_source_secret(source=source, token="ghp_another", actor=ACTOR)
     elif act == "change":
-        acts.change(source=source, settings={"own_actors": ["hubot"]}, actor=ACTOR)
+        acts.change_source(source=source, settings={"own_actors": ["hubot"]}, actor=ACTOR)
     else:
-        acts.pause(source=source, actor=ACTOR)
-    looks.keep(slow, asked)
+        acts.pause_source(source=source, actor=ACTOR)
+    looks.keep_look(slow, asked)
     assert row(source).state == {}
     assert len(events(source)) == 1  # which happened, whatever was changed
 
@@ -164,12 +164,12 @@ def test_lif_06_secrets_move_under_the_first_key_and_are_named_where_none_opens_
     assert not isinstance(done, Refusal)
     assert (done.changed, done.unreadable) == (1, ["lost"])
     monkeypatch.setattr(encryption, "ENV", ENV.model_copy(update={"DPP_ENCRYPTION_KEYS": ["A" * 43 + "="]}))
-    assert credentials.of(row(source)).token == github.TOKEN
+    assert credentials.credentials_of(row(source)).token == github.TOKEN
 
 
 def test_lif_06_without_encryption_keys_no_secret_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encryption, "ENV", ENV.model_copy(update={"DPP_ENCRYPTION_KEYS": []}))
-    answer = acts.create(name="x", kind=SourceKind.GITHUB, settings={}, token="ghp_x", actor=ACTOR)
+    answer = acts.create_source(name="x", kind=SourceKind.GITHUB, settings={}, token="ghp_x", actor=ACTOR)
     assert isinstance(answer, Refusal)
     assert answer.reason == "SERVICE_UNAVAILABLE"
     assert a_schedule().sealed_secrets is None  # which needs none
@@ -190,7 +190,7 @@ def test_lif_06_a_setting_in_the_row_names_no_other_variable() -> None:
     source = a_github()
     AutomationSource.objects.filter(pk=source.pk).update(settings={"token_env": "DPP_SECRET_KEY"})
     with pytest.raises(credentials.NoCredentials, match="names no variable"):
-        credentials.of(row(source))
+        credentials.credentials_of(row(source))
 
 
 @pytest.mark.contract("LIF-06", "LIF-11")
@@ -216,10 +216,10 @@ def test_lif_06_a_source_that_fails_is_told_once_with_what_and_since_when(
 def test_lif_06_the_command_makes_rotates_pauses_and_looks() -> None:
     run("make", "github", "--token", said="ghp_typed\n", kind="GITHUB")
     source = AutomationSource.objects.get(name="github")
-    assert credentials.of(source).token == "ghp_typed"
+    assert credentials.credentials_of(source).token == "ghp_typed"
     out, err = run("make", "hook", kind="HOOK", config='{"form": "github"}')
     secret = out.splitlines()[1]
-    assert credentials.of(AutomationSource.objects.get(name="hook")).signing[0].secret == secret
+    assert credentials.credentials_of(AutomationSource.objects.get(name="hook")).signing[0].secret == secret
     assert "only time" in err
     run("pause", "github")
     assert not row(source).enabled
@@ -228,7 +228,7 @@ def test_lif_06_the_command_makes_rotates_pauses_and_looks() -> None:
     run("resume", "github")
     run("look", "github")
     run("token", "github", said="ghp_second\n")
-    assert credentials.of(row(source)).token == "ghp_second"
+    assert credentials.credentials_of(row(source)).token == "ghp_second"
     run("change", "github", config='{"own_actors": ["hubot"]}')
     assert row(source).settings == {"own_actors": ["hubot"]}
     assert "were encrypted anew" in run("reencrypt")[0]

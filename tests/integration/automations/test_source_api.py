@@ -43,7 +43,7 @@ class Operator:
 
 def live(name: str) -> list[str]:
     source = AutomationSource.objects.get(name=name)
-    return [one.secret for one in credentials.of(source).signing]
+    return [one.secret for one in credentials.credentials_of(source).signing]
 
 
 def test_lif_06_a_hook_is_made_and_its_secret_is_shown_once(operator: Operator) -> None:
@@ -64,7 +64,7 @@ def test_lif_06_what_was_given_is_never_shown(operator: Operator) -> None:
     assert (status, made["secret"], made["has_secrets"]) == (201, None, True)
     status, rotated = operator("post", "/github/rotate", {"token": "ghp_neither_this_one"})
     assert (status, rotated["secret"]) == (200, None)
-    assert credentials.of(AutomationSource.objects.get()).token == "ghp_neither_this_one"
+    assert credentials.credentials_of(AutomationSource.objects.get()).token == "ghp_neither_this_one"
     told = json.dumps([made, rotated, operator("get", "/github")]) + str(list(AuditEntry.objects.values()))
     assert "ghp_" not in told
 

@@ -122,7 +122,7 @@ def test_lif_06_the_poll_interval_is_obeyed_whoever_asks_for_a_look(world: World
     assert timedelta(seconds=299) <= after.next_look_at - after.looked_at <= timedelta(seconds=301)
     acts.look_now(source=after, actor="operator:ada")
     assert row(source).next_look_at >= after.looked_at + timedelta(seconds=298)
-    assert source_marks.claim(kinds=["GITHUB"]) == []
+    assert source_marks.claim_source_looks(kinds=["GITHUB"]) == []
 
 
 def test_lif_06_our_own_comment_starts_nothing(world: World) -> None:
@@ -194,7 +194,7 @@ def test_lif_05_a_death_before_the_marks_finds_the_same_again(world: World, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(source_marks, "looked", dies)
+        patch.setattr(source_marks, "mark_source_looked", dies)
         with pytest.raises(KeyboardInterrupt):
             look(world, source)
     assert events(source) == []
@@ -210,11 +210,11 @@ def test_lif_05_two_looks_at_once_keep_each_event_once_and_the_marks_of_one(worl
     """The first one's lease has run out under it."""
     source = a_github()
     world.github.happens("12")
-    (slow,) = source_marks.claim(kinds=["GITHUB"])
-    asked = looks.ask(slow.source, world.outside)
+    (slow,) = source_marks.claim_source_looks(kinds=["GITHUB"])
+    asked = looks.ask_source(slow.source, world.outside)
     AutomationSource.objects.update(lease_owner=None, lease_until=None)
     marked = look(world, source)
-    looks.keep(slow, asked)
+    looks.keep_look(slow, asked)
     assert len(events(source)) == 1
     assert row(source).version == marked.version
 

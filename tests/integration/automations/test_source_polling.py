@@ -73,7 +73,7 @@ def test_lif_06_two_pollers_at_once_look_once(world: World) -> None:
 def test_lif_06_a_poller_that_died_is_followed_when_its_lease_has_run_out(world: World) -> None:
     source = a_github()
     world.github.happens("12")
-    assert len(source_marks.claim(kinds=["GITHUB"])) == 1  # and dies
+    assert len(source_marks.claim_source_looks(kinds=["GITHUB"])) == 1  # and dies
     poller = SourcePoller(world.outside)
     poller.turn()
     poller.end()
@@ -105,7 +105,7 @@ def test_lif_06_a_fault_of_ours_is_one_sources_alone(world: World, monkeypatch: 
     def fails(*_arguments: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(github, "look", fails)
+    monkeypatch.setattr(github, "look_at_github", fails)
     poller = SourcePoller(world.outside)
     poller.turn()
     poller.end()
@@ -116,10 +116,10 @@ def test_lif_06_a_fault_of_ours_is_one_sources_alone(world: World, monkeypatch: 
 def test_lif_06_a_paused_source_is_not_looked_at(world: World) -> None:
     source = a_github()
     world.github.happens("12")
-    acts.pause(source=source, actor="operator:ada")
+    acts.pause_source(source=source, actor="operator:ada")
     SourcePoller(world.outside).turn()
     assert world.github.asked == []
-    acts.resume(source=source, actor="operator:ada")
+    acts.resume_source(source=source, actor="operator:ada")
     look(world, source)
     assert len(events(source)) == 1  # of the time when it was paused
 
@@ -187,8 +187,8 @@ def test_lif_06_a_schedule_that_was_paused_over_its_time_is_not_due_for_it(
 ) -> None:
     source = a_schedule()
     AutomationSource.objects.update(created_at=at("2026-01-01T00:00"))
-    acts.pause(source=source, actor="operator:ada")
-    acts.resume(source=row(source), actor="operator:ada")
+    acts.pause_source(source=source, actor="operator:ada")
+    acts.resume_source(source=row(source), actor="operator:ada")
     monkeypatch.setattr(looks, "database_now", lambda: at("2026-03-01T12:00"))
     look(world, source)
     assert events(source) == []

@@ -167,9 +167,11 @@ def test_lif_11_adr_65_sent_then_moved_posts_twice(world: World) -> None:
 def test_lif_11_adr_65_looked_up_it_stands_there_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     a_slack()
     one = a_message()
-    (held,) = message_steps.claim(channels=CHANNELS, limit=1)
+    (held,) = message_steps.claim_automation_messages(channels=CHANNELS, limit=1)
     with monkeypatch.context() as patch:
-        patch.setattr(message_steps, "sent", lambda *_arguments, **_options: None)  # it dies before its mark
+        patch.setattr(
+            message_steps, "mark_message_sent", lambda *_arguments, **_options: None
+        )  # it dies before its mark
         MessageSender(world.outside).send(held, until=time.monotonic() + 50)
     waits(70)
     send(world)

@@ -165,7 +165,7 @@ def test_actions_need_the_permission(client: Client, tenant_id: str) -> None:
 
 def test_the_first_page_shows_the_money(console: Client, tenant_id: str, valkey: redis.Redis) -> None:
     valkey.incrby(keys.balance(tenant_id), 4)
-    runner.run(registry.job("money_verify"))
+    runner.run_job_pass(registry.job("money_verify"))
     shown = page(console, "/admin/")
     assert "Owed to tenants" in shown
     figures = {figure.label: figure.value for figure in dashboard.money_panel().figures}
@@ -176,12 +176,12 @@ def test_the_first_page_shows_the_money(console: Client, tenant_id: str, valkey:
 @pytest.mark.contract("DPP-74")
 def test_dpp_74_a_scrape_shows_the_drift(tenant_id: str, valkey: redis.Redis) -> None:
     valkey.incrby(keys.balance(tenant_id), 4)
-    runner.run(registry.job("money_verify"))
-    scraped = metrics.page().decode()
+    runner.run_job_pass(registry.job("money_verify"))
+    scraped = metrics.render_metrics().decode()
     for line in ("dpp_money_drift_usd_micros 4.0", "dpp_money_tenants_differing 1.0", "dpp_budget_open 1.0"):
         assert f"\n{line}\n" in scraped
     valkey.flushall()
-    assert "\ndpp_budget_open 0.0\n" in metrics.page().decode()
+    assert "\ndpp_budget_open 0.0\n" in metrics.render_metrics().decode()
 
 
 @pytest.mark.contract("DPP-74")

@@ -340,10 +340,10 @@ def test_hrd_05_a_receipt_stands_as_long_as_its_pending_row(
         valkey.delete(keys.credit(entry_id))
         assert isinstance(rebuild.rebuild_all() if whole else rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
     assert valkey.ttl(keys.credit(entry_id)) == -1
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert 86_390 <= int(str(valkey.ttl(keys.credit(entry_id)))) <= 86_400
-    assert (standing_balance(tenant_id), verify.verify(tenant_id).verdict) == (500_001, Verdict.PROVED)
+    assert (standing_balance(tenant_id), verify.verify_tenant_money(tenant_id).verdict) == (500_001, Verdict.PROVED)
 
 
 @pytest.mark.contract("HRD-05")
@@ -363,8 +363,8 @@ def test_hrd_05_a_rebuild_by_a_fast_clock_leaves_the_receipts_of_the_day(
     valkey.delete(keys.credit(entry_id))
     with clock_wrong_by(days=2):
         assert isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
-    late = scripts.shared().credit(
-        tenant_id=tenant_id, entry_id=entry_id, amount_micros=500_000, epoch=scripts.shared().gate.renewed()
+    late = scripts.shared_scripts().credit(
+        tenant_id=tenant_id, entry_id=entry_id, amount_micros=500_000, epoch=scripts.shared_scripts().gate.renewed()
     )
     assert late == Credited(500_000, again=True)
     assert standing_balance(tenant_id) == 500_000

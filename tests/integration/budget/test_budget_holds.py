@@ -125,7 +125,7 @@ def test_dpp_51_a_script_the_server_forgot_is_loaded_again(tenant_id: str, valke
 
 
 def test_a_process_that_knows_an_old_epoch_learns_the_new_one(tenant_id: str, trips: list[object]) -> None:
-    scripts.shared().gate._known = "a" * 40 + ".long-ago"
+    scripts.shared_scripts().gate._known = "a" * 40 + ".long-ago"
     assert hold(tenant_id, 5) == Held(999_995)
     assert costs(trips, lambda: hold(tenant_id, 5, "another")) == 1
 

@@ -127,7 +127,7 @@ def test_hrd_03_who_asks_later_than_a_receipt_lives_moves_nothing(
     else:
         assert answer == Refunded(0, 950_000, 0, again=False, tombstone=True)
     assert standing_balance(tenant_id) == 950_000
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
 
 
 def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valkey: redis.Redis) -> None:
@@ -244,11 +244,11 @@ def test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing(runs: RunsTab
 
 def test_one_rebuild_at_a_time(runs: RunsTable) -> None:
     """Another has the lease; the second rebuild changes nothing."""
-    epoch = scripts.shared().gate.renewed()
+    epoch = scripts.shared_scripts().gate.renewed()
     with another_at_work():
         assert rebuild.rebuild_all() == Busy()
         assert rebuild.rebuild_tenant("t_any") == Busy()
-        assert scripts.shared().gate.renewed() == epoch
+        assert scripts.shared_scripts().gate.renewed() == epoch
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
 
 
@@ -336,7 +336,7 @@ class OwnValkey:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._server, self._process = devstack_valkey.start(folder, options=OPTIONS)
+        self._server, self._process = devstack_valkey.start_valkey(folder, options=OPTIONS)
         self.url = self._server.url
         self.client = redis.Redis.from_url(self.url, decode_responses=True)
 
@@ -353,7 +353,7 @@ class OwnValkey:
         self.kill()
         if dump != "dump.rdb":
             shutil.copy(self.folder / dump, self.folder / "dump.rdb")
-        self._server, self._process = devstack_valkey.start(self.folder, port=self._server.port, options=OPTIONS)
+        self._server, self._process = devstack_valkey.start_valkey(self.folder, port=self._server.port, options=OPTIONS)
 
 
 def test_dpp_55_a_restart_with_everything_still_closes_money(runs_table: RunsTable, own_valkey: OwnValkey) -> None:
@@ -405,7 +405,9 @@ def test_dpp_55_connections_that_stood_while_redis_was_away_do_not_pass_the_gate
     own_valkey.save()
     own_valkey.start_from("older.rdb")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scripts.shared().gate, "renewed", lambda: pytest.fail("the known epoch should be refused first"))
+        patch.setattr(
+            scripts.shared_scripts().gate, "renewed", lambda: pytest.fail("the known epoch should be refused first")
+        )
         answers = []
         for _ in range(12):
             try:
@@ -450,7 +452,7 @@ def test_hrd_01_a_frozen_rebuild_that_wakes_up_writes_no_older_snapshot(
         assert rebuild.rebuild_all() == Busy(), "what it was to do is done"
     assert isinstance(found[0], Rebuilt)
     assert standing_balance(tenant_id) == 500_005
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt), "the lease is free"
 
 
@@ -465,7 +467,7 @@ def test_hrd_01_a_frozen_rebuild_that_wakes_up_beside_another_leaves_the_gate_to
     def another_closes() -> None:
         taken_for_dead()
         valkey.set(keys.REBUILD, "another's")
-        others.append(scripts.shared().gate.close(valkey))
+        others.append(scripts.shared_scripts().gate.close(valkey))
 
     after_the_first_snapshot(monkeypatch, another_closes)
     assert rebuild.rebuild_all() == Busy()
@@ -539,7 +541,7 @@ def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
     assert snapshots == [tenant_id, None, tenant_id]
     assert valkey.hgetall(keys.holds(tenant_id)) == {others[0]: "250000"}
     assert standing_balance(tenant_id) == 750_000
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
 
 
 def test_dpp_57_pending_credits_are_counted_by_a_rebuild(runs: RunsTable, valkey: redis.Redis) -> None:

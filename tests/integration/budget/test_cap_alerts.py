@@ -68,7 +68,7 @@ class Spender:
         else:
             SpendCap.objects.filter(pk=row.pk).update(revision=revision, **columns)
         periods: tuple[CapPeriod, ...] = ("day", "week", "month", "total")
-        in_force = scripts.shared().put_caps(
+        in_force = scripts.shared_scripts().put_caps(
             tenant_id=self.id,
             lineage_id=lineage_id,
             revision=revision,
@@ -80,7 +80,7 @@ class Spender:
 
     def hold(self, micros: int, *, days: int = 0) -> tuple[str, Any]:
         run_id, where = str(uuid.uuid4()), Counted(self.lineage_id, self.today() + timedelta(days=days))
-        answer = scripts.shared().reserve(
+        answer = scripts.shared_scripts().reserve(
             tenant_id=self.id, run_id=run_id, reserved_micros=micros, created_at_ms=1, counted=where
         )
         return run_id, answer
@@ -89,9 +89,9 @@ class Spender:
         run_id, answer = self.hold(micros, days=days)
         assert isinstance(answer, Held)
         where = Counted(self.lineage_id, self.today() + timedelta(days=days))
-        settled = scripts.shared().settle(tenant_id=self.id, run_id=run_id, charge_micros=micros, counted=where)
+        settled = scripts.shared_scripts().settle(tenant_id=self.id, run_id=run_id, charge_micros=micros, counted=where)
         assert isinstance(settled, Settled)
-        scripts.shared().client.delete(keys.EVIDENCE)  # of the end of a run that has no row
+        scripts.shared_scripts().client.delete(keys.EVIDENCE)  # of the end of a run that has no row
 
     def refused(self, micros: int, *, days: int = 0) -> CapReached:
         _, answer = self.hold(micros, days=days)
@@ -203,8 +203,8 @@ def test_cap_11_a_refusal_by_what_is_held_comes_first_and_half_and_four_fifths_a
     spender.tell(spender.refused(101))
     assert look().changed == 0
     spender_day = Counted(spender.lineage_id, spender.today())
-    scripts.shared().settle(tenant_id=spender.id, run_id=run_id, charge_micros=900, counted=spender_day)
-    scripts.shared().client.delete(keys.EVIDENCE)
+    scripts.shared_scripts().settle(tenant_id=spender.id, run_id=run_id, charge_micros=900, counted=spender_day)
+    scripts.shared_scripts().client.delete(keys.EVIDENCE)
     assert [look().changed, look().changed] == [2, 0]
     assert told() == [f"{spender.id}:total:ever:{percent}:1" for percent in (100, 50, 80)]
     first = WebhookMessage.objects.get(key__endswith=":100:1").payload
@@ -429,6 +429,6 @@ def test_cap_11_a_pass_that_could_not_reach_all_is_followed_by_one_that_goes_on_
         spender.cap(total=1_000, key=key)
     spender.spend(500)
     for _ in range(3):
-        runner.run(job(alerts.JOB), limit=1)
+        runner.run_job_pass(job(alerts.JOB), limit=1)
         clock.advance(seconds=30)
     assert len(told()) == 2

@@ -68,7 +68,7 @@ def everything() -> list[Any]:
 
 
 def scope_of(tenant: Tenant, lineage_id: Any) -> Any:
-    return view.look_at_caps(scripts.shared().client, tenant.pk, lineage_id and str(lineage_id))
+    return view.look_at_caps(scripts.shared_scripts().client, tenant.pk, lineage_id and str(lineage_id))
 
 
 def limited(tenant: Tenant, key: ApiKey | None, **limits: int) -> None:
@@ -76,7 +76,7 @@ def limited(tenant: Tenant, key: ApiKey | None, **limits: int) -> None:
     lineage_id = None if key is None else key.lineage_id
     full: Any = dict(rows.NO_LIMITS) | limits
     SpendCap.objects.create(tenant=tenant, lineage_id=lineage_id, revision=1, actor="test", **rows.columns(full))
-    scripts.shared().put_caps(
+    scripts.shared_scripts().put_caps(
         tenant_id=tenant.pk,
         lineage_id=None if lineage_id is None else str(lineage_id),
         revision=1,
@@ -87,9 +87,9 @@ def limited(tenant: Tenant, key: ApiKey | None, **limits: int) -> None:
 
 def a_run(tenant: Tenant, key: ApiKey, held: int, *, charge: int | None, day: date) -> None:
     run: Any = {"tenant_id": tenant.pk, "run_id": str(uuid.uuid4()), "counted": Counted(str(key.lineage_id), day)}
-    assert isinstance(scripts.shared().reserve(**run, reserved_micros=held, created_at_ms=1), Held)
+    assert isinstance(scripts.shared_scripts().reserve(**run, reserved_micros=held, created_at_ms=1), Held)
     if charge is not None:
-        assert isinstance(scripts.shared().settle(**run, charge_micros=charge), Settled)
+        assert isinstance(scripts.shared_scripts().settle(**run, charge_micros=charge), Settled)
 
 
 def today() -> date:
@@ -98,7 +98,7 @@ def today() -> date:
 
 @pytest.mark.contract("CAP-07")
 def test_caps_are_put_period_by_period(owner: Caller, tenant: Tenant) -> None:
-    scripts.shared().put_caps(tenant_id=tenant.pk, lineage_id=None, revision=1, limits=rows.NO_LIMITS, new=True)
+    scripts.shared_scripts().put_caps(tenant_id=tenant.pk, lineage_id=None, revision=1, limits=rows.NO_LIMITS, new=True)
     first = owner.ask("PUT", "budget/caps", {"day_usd": "5.0000", "total_usd": "0.0000"})
     assert (first["revision"], first["caps"]["day_usd"], first["caps"]["week_usd"]) == (1, "5.0000", None)
     second = owner.ask("PUT", "budget/caps", {"day_usd": None, "month_usd": "9007199254.7409"})
@@ -391,7 +391,7 @@ def test_a_scope_that_is_lost_is_shown_as_unknown_and_never_as_unspent(
     """While another rebuild is at work nobody can count it; then it is counted, and shown."""
     limited(tenant, owner.issued.key, day=500_000)
     charged(tenant, owner.issued.key, 300_000, today())
-    scripts.shared().client.delete(keys.caps(tenant.pk, str(owner.issued.key.lineage_id)))
+    scripts.shared_scripts().client.delete(keys.caps(tenant.pk, str(owner.issued.key.lineage_id)))
     with rebuilders.another_at_work():
         unknown = rebuilders.in_another_session(lambda: owner.ask("GET", path, status=503))
     assert unknown["reason_code"] == "BUDGET_UNAVAILABLE"

@@ -46,7 +46,7 @@ def account(tenant: Tenant) -> str:
 
 
 def with_a_cap_half_used(tenant: Tenant, issued: IssuedKey) -> None:
-    scripts.shared().client.set(keys.balance(tenant.pk), 10_000_000)
+    scripts.shared_scripts().client.set(keys.balance(tenant.pk), 10_000_000)
     limited(tenant, None, month=4_000_000)
     limited(tenant, issued.key, day=1_000_000)
     a_run(tenant, issued.key, 500_000, charge=500_000, day=today())
@@ -65,7 +65,7 @@ def test_pages_show_what_is_used_held_and_left_and_when_it_resets(
         assert 'class="dpp-bar-held" x="500" width="250"' in shown
     assert "left 3.25 USD" in page(console, f"{account(tenant)}change/")
     assert "No run is taken" not in page(console, f"{account(tenant)}change/")
-    scripts.shared().put_caps(
+    scripts.shared_scripts().put_caps(
         tenant_id=tenant.pk, lineage_id=None, revision=2, limits={**rows.NO_LIMITS, "total": 0}, new=False
     )
     assert "No run is taken." in page(console, f"{account(tenant)}change/")

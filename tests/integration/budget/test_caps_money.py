@@ -111,7 +111,7 @@ class Story:
         )
 
     def seen(self, key: uuid.UUID | None = KEY) -> SeenCaps:
-        found = view.look_at_caps(scripts.shared().client, self.tenant_id, None if key is None else str(key))
+        found = view.look_at_caps(scripts.shared_scripts().client, self.tenant_id, None if key is None else str(key))
         assert found is not None
         return found
 
@@ -119,10 +119,10 @@ class Story:
         return [self.seen(None), self.seen()]
 
     def lose(self, key: uuid.UUID | None = KEY) -> None:
-        scripts.shared().client.delete(keys.caps(self.tenant_id, None if key is None else str(key)))
+        scripts.shared_scripts().client.delete(keys.caps(self.tenant_id, None if key is None else str(key)))
 
     def differences(self) -> list[tuple[str, int, int]]:
-        found = verify.verify(self.tenant_id).differences
+        found = verify.verify_tenant_money(self.tenant_id).differences
         return [(it.kind.value, it.expected_micros, it.found_micros) for it in found]
 
 
@@ -196,7 +196,7 @@ def test_cap_09_a_settled_run_that_is_not_committed_is_held_again_until_its_fini
 @pytest.mark.parametrize("how", ["lost", "cut", "flushed"])
 def test_cap_09_a_lost_scope_is_refused_and_counted_anew(story: Story, how: str, key: uuid.UUID | None) -> None:
     story.settle(story.hold(250_000), 60_000)
-    counted, client = story.scopes(), scripts.shared().client
+    counted, client = story.scopes(), scripts.shared_scripts().client
     if how == "flushed":
         client.flushall()
     elif how == "cut":
@@ -288,7 +288,7 @@ DRIFTS = [
 @pytest.mark.parametrize("field", DRIFTS)
 def test_cap_10_what_drifted_is_found_and_mended(story: Story, field: str) -> None:
     story.settle(story.hold(250_000), 60_000)
-    right, client, name = story.seen(), scripts.shared().client, keys.caps(story.tenant_id, str(KEY))
+    right, client, name = story.seen(), scripts.shared_scripts().client, keys.caps(story.tenant_id, str(KEY))
     if field == "all of it":
         client.delete(name)
         assert story.differences() == [], "caps that were changed just now may be on their way"
@@ -302,11 +302,11 @@ def test_cap_10_what_drifted_is_found_and_mended(story: Story, field: str) -> No
         client.hset(name, four, " ".join(numbers))
     kinds = {"used": "CAP_USED", "limits": "CAP_LIMITS", "revision": "CAP_LIMITS"}
     kind = kinds.get(field.rsplit(maxsplit=1)[-1], "CAP_COUNTED")
-    found = verify.verify(story.tenant_id).differences
+    found = verify.verify_tenant_money(story.tenant_id).differences
     assert [it.kind for it in found] == [DifferenceKind(kind)]
     assert found[0].where is not None
     assert found[0].where.startswith(str(KEY))
-    assert verify.verify(story.tenant_id).drift_micros == 0, "the money itself is right"
+    assert verify.verify_tenant_money(story.tenant_id).drift_micros == 0, "the money itself is right"
     assert isinstance(repairs.rebuild_by_hand(story.tenant_id, actor="test"), rebuild.Rebuilt)
     assert (story.seen(), story.differences()) == (right, [])
 
@@ -316,7 +316,7 @@ def test_cap_10_the_command_mends_what_is_counted_where_the_balance_is_right(
 ) -> None:
     story.settle(story.hold(250_000), 60_000)
     right = story.seen()
-    scripts.shared().client.hset(keys.caps(story.tenant_id, str(KEY)), "counted", "60001 60000 60000 60000")
+    scripts.shared_scripts().client.hset(keys.caps(story.tenant_id, str(KEY)), "counted", "60001 60000 60000 60000")
     capsys.readouterr()
     call_command("money_verify", "--tenant", story.tenant_id, "--law-only", "--repair", "--json")
     told = json.loads(capsys.readouterr().out)
@@ -331,18 +331,20 @@ def test_cap_10_many_scopes_are_compared_in_turns_and_the_balance_is_told_once(
 ) -> None:
     """All at once they would take longer than a busy tenant stands still."""
     monkeypatch.setattr(verify_caps, "AT_ONCE", 1)
-    looked, real = [], verify_caps.look
+    looked, real = [], verify_caps.look_at_cap_scopes
 
     def look(client: redis.Redis, tenant_id: str, names: Sequence[str | None]) -> SeenScopes:
         looked.append(len(names))
         return real(client, tenant_id, names)
 
-    monkeypatch.setattr(verify_caps, "look", look)
+    monkeypatch.setattr(verify_caps, "look_at_cap_scopes", look)
     story.settle(story.hold(250_000), 60_000)
     assert (story.differences(), looked) == ([], [1, 1])
     for key in (None, KEY):
-        scripts.shared().client.hset(keys.caps(story.tenant_id, None if key is None else str(key)), "used", "0 0 0 0")
-    scripts.shared().client.decrby(keys.balance(story.tenant_id), 5)
+        scripts.shared_scripts().client.hset(
+            keys.caps(story.tenant_id, None if key is None else str(key)), "used", "0 0 0 0"
+        )
+    scripts.shared_scripts().client.decrby(keys.balance(story.tenant_id), 5)
     kinds = [kind for kind, *_ in story.differences()]
     assert (kinds.count("BALANCE"), kinds.count("CAP_USED"), len(kinds)) == (1, 8, 9)
 

@@ -47,7 +47,7 @@ def set_caps(
 
 def stand(tenant: Tenant, key: ApiKey | None = None) -> None:
     """The scope stands in Redis, as one does that ever had a cap."""
-    scripts.shared().put_caps(
+    scripts.shared_scripts().put_caps(
         tenant_id=tenant.pk,
         lineage_id=None if key is None else str(key.lineage_id),
         revision=1,
@@ -57,7 +57,7 @@ def stand(tenant: Tenant, key: ApiKey | None = None) -> None:
 
 
 def in_redis(tenant: Tenant, key: ApiKey | None = None) -> Any:
-    return view.look_at_caps(scripts.shared().client, tenant.pk, None if key is None else str(key.lineage_id))
+    return view.look_at_caps(scripts.shared_scripts().client, tenant.pk, None if key is None else str(key.lineage_id))
 
 
 def everything(tenant: Tenant) -> list[Any]:

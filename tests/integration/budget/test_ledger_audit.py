@@ -105,7 +105,7 @@ def test_a_run_without_its_charge_is_found(runs: RunsTable, tenant_id: str) -> N
     _, run_id, _ = (ended_run(runs, tenant_id) for _ in range(3))
     unguarded("DELETE FROM ledger_entries WHERE run_id = %s", run_id)
     rebuild.rebuild_tenant(tenant_id)
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
     assert audited(tenant_id) == [Difference(DifferenceKind.RUN_OF_ANOTHER_CHARGE, 1_000, 0, run_id)]
 
 
@@ -193,7 +193,7 @@ def test_a_sum_that_a_clock_ahead_had_written_stops_no_entry(runs: RunsTable, te
     assert {it.run_id and str(it.run_id) for it in behind} == {run_id, None}
     assert ledger.sums_of(tenant_id).total_micros == entered.balance_micros == 999_007
     rebuild.rebuild_tenant(tenant_id)
-    assert (verify.verify(tenant_id).verdict, audited(tenant_id)) == (Verdict.PROVED, [])
+    assert (verify.verify_tenant_money(tenant_id).verdict, audited(tenant_id)) == (Verdict.PROVED, [])
 
 
 def test_an_entry_that_went_is_found_by_the_sums_behind_it(runs: RunsTable) -> None:
@@ -329,8 +329,8 @@ def test_usage_is_compared_with_the_ledger_of_the_same_month(runs: RunsTable, mo
     monkeypatch.setattr(ranges, "usage_range", lambda _tenant_id: range_of)
     spent(tenant_id, -1_000, LONG_AGO)
     assert audited(tenant_id) == []
-    rows = reading.rows
-    monkeypatch.setattr(reading, "rows", lambda *asked: rows(*asked)[1:])
+    rows = reading.read_usage_rows
+    monkeypatch.setattr(reading, "read_usage_rows", lambda *asked: rows(*asked)[1:])
     expected = Difference(DifferenceKind.USAGE_OF_ANOTHER_SUM, 1_000, 0, where="2025-01-01 to 2025-02-01")
     assert audited(tenant_id) == [expected]
 
@@ -339,7 +339,7 @@ def test_usage_is_compared_with_the_ledger_of_the_same_month(runs: RunsTable, mo
 
 
 def report() -> JobReport:
-    runner.run(JOB, limit=1)
+    runner.run_job_pass(JOB, limit=1)
     return JobReport.objects.filter(job=JOB.name).latest("started_at")
 
 
@@ -362,14 +362,14 @@ def test_a_tenant_that_cannot_be_compared_takes_nobodys_turn(
     runs: RunsTable, tenant_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = min(tenant_id, funded())
-    real = verify.verify
+    real = verify.verify_tenant_money
 
     def too_much(which: str) -> verify.Proof:
         if which == first:
             raise DatabaseError("canceling statement due to statement timeout")
         return real(which)
 
-    monkeypatch.setattr(verify, "verify", too_much)
+    monkeypatch.setattr(verify, "verify_tenant_money", too_much)
     for _ in range(2):
         found = report()
         assert (found.detail["failed"], found.detail["standing"]["unproved"]) == (1, {first: "failed"})
@@ -418,20 +418,20 @@ def test_a_place_survives_its_report() -> None:
 
 
 def scraped() -> set[str]:
-    return {line for line in metrics.page().decode().splitlines() if line.startswith("dpp_money_")}
+    return {line for line in metrics.render_metrics().decode().splitlines() if line.startswith("dpp_money_")}
 
 
 def test_what_could_not_be_told_is_not_told_as_no_drift(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
-    runner.run(JOB)
+    runner.run_job_pass(JOB)
     assert {"dpp_money_drift_usd_micros 0.0", "dpp_money_tenants_unproved 0.0"} <= scraped()
     valkey.flushall()
-    assert verify.verify(tenant_id).drift_micros is None
-    runner.run(JOB)
+    assert verify.verify_tenant_money(tenant_id).drift_micros is None
+    runner.run_job_pass(JOB)
     assert {"dpp_money_drift_usd_micros NaN", "dpp_money_tenants_unproved 1.0"} <= scraped()
     assert JobReport.objects.latest("started_at").detail["standing"]["unproved"] == {tenant_id: "closed"}
     rebuild.rebuild_all()
     valkey.incrby(keys.balance(tenant_id), 3)
-    runner.run(JOB)
+    runner.run_job_pass(JOB)
     assert {"dpp_money_drift_usd_micros 3.0", "dpp_money_tenants_unproved 0.0"} <= scraped()
 
 
@@ -439,8 +439,11 @@ def test_a_tenant_that_never_stands_still_has_no_drift_of_zero(
     runs: RunsTable, tenant_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verify, "_attempt", lambda *_args, **_more: None)
-    assert (verify.verify(tenant_id).verdict, verify.verify(tenant_id).drift_micros) == (Verdict.UNSETTLED, None)
-    runner.run(JOB)
+    assert (verify.verify_tenant_money(tenant_id).verdict, verify.verify_tenant_money(tenant_id).drift_micros) == (
+        Verdict.UNSETTLED,
+        None,
+    )
+    runner.run_job_pass(JOB)
     assert {"dpp_money_drift_usd_micros NaN", "dpp_money_tenants_unproved 1.0"} <= scraped()
 
 
@@ -449,7 +452,7 @@ def test_a_pass_that_failed_is_not_told_as_no_drift(runs: RunsTable, monkeypatch
         raise RuntimeError
 
     monkeypatch.setattr(verify_pass, "run_verify_pass", fails)
-    runner.run(JOB)
+    runner.run_job_pass(JOB)
     assert "dpp_money_drift_usd_micros NaN" in scraped()
 
 

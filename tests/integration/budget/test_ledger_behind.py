@@ -69,7 +69,7 @@ def held_run(runs: RunsTable, tenant_id: str, micros: int = 250_000) -> str:
     held = services.hold(tenant_id=tenant_id, run_id=run_id, reserved_micros=micros, created_at_ms=1)
     assert isinstance(held, Held)
     assert runs.mark_reserved(run_id)
-    scripts.shared().client.lpush(keys.EVIDENCE, f"run:{run_id}")  # as the mapping of its key does
+    scripts.shared_scripts().client.lpush(keys.EVIDENCE, f"run:{run_id}")  # as the mapping of its key does
     return run_id
 
 
@@ -120,7 +120,7 @@ Lose = Callable[[RunsTable, str], str]
 
 def is_behind() -> bool:
     try:
-        scripts.shared().gate.renewed()
+        scripts.shared_scripts().gate.renewed()
     except GateClosed as closed:
         return closed.ledger_is_behind
     return False
@@ -158,7 +158,7 @@ def test_hrd_06_the_watch_closes_the_money_and_never_opens_it(
         assert is_behind()
     assert money_in(valkey) == before
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
-    assert verify.verify(tenant_id).verdict is Verdict.CLOSED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.CLOSED
 
 
 def test_hrd_06_money_opens_by_itself_when_the_right_postgres_is_back(runs: RunsTable, tenant_id: str) -> None:
@@ -179,7 +179,7 @@ def test_hrd_06_what_is_only_on_its_way_is_no_loss(runs: RunsTable, tenant_id: s
     dropped = runs.accept(tenant_id, 5)
     assert runs.drop(dropped)
     services.refund(tenant_id=tenant_id, run_id=dropped)
-    told = [each.partition(":")[0] for each in evidence.heard_commits(scripts.shared().client)]
+    told = [each.partition(":")[0] for each in evidence.heard_commits(scripts.shared_scripts().client)]
     assert told == ["run", "run", "end", "run", "entry"]
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
@@ -230,10 +230,10 @@ def test_hrd_06_a_restarted_postgres_that_lost_nothing_closes_nothing(
     runs: RunsTable, tenant_id: str, valkey: redis.Redis
 ) -> None:
     settled_run(runs, tenant_id)
-    epoch = scripts.shared().gate.renewed()
+    epoch = scripts.shared_scripts().gate.renewed()
     valkey.set(keys.POSTGRES, "another")
     a_new_connection()
-    assert scripts.shared().gate.renewed() == epoch
+    assert scripts.shared_scripts().gate.renewed() == epoch
     assert valkey.get(keys.POSTGRES) not in {None, "another"}
 
 
@@ -263,13 +263,13 @@ def test_hrd_06_evidence_that_cannot_be_read_keeps_no_connection_from_being_made
 ) -> None:
     """As a later release, or a person, might leave it: it would keep every process from Postgres for good."""
     settled_run(runs, tenant_id)
-    epoch = scripts.shared().gate.renewed()
+    epoch = scripts.shared_scripts().gate.renewed()
     valkey.lpush(keys.EVIDENCE, *STRANGE)
     valkey.delete(keys.POSTGRES)
     with structlog.testing.capture_logs() as logs:
         a_new_connection()
     assert connection.is_usable()
-    assert scripts.shared().gate.renewed() == epoch
+    assert scripts.shared_scripts().gate.renewed() == epoch
     assert [line["count"] for line in logs if "cannot be read" in line["event"]] == [len(STRANGE)]
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     lost = lose_run(runs, tenant_id)
@@ -282,7 +282,7 @@ def test_hrd_06_evidence_that_cannot_be_read_keeps_no_connection_from_being_made
 def test_hrd_06_a_postgres_without_our_tables_has_lost_all_of_it(runs: RunsTable, tenant_id: str) -> None:
     url = database_url().rpartition("/")[0] + "/postgres"
     with psycopg.connect(url, autocommit=True) as empty:
-        scripts.shared().client.delete(keys.POSTGRES)
+        scripts.shared_scripts().client.delete(keys.POSTGRES)
         evidence.ask_new_connection(empty)
     assert is_behind()
 
@@ -364,7 +364,7 @@ def test_hrd_06_an_operator_accepts_the_loss(
     assert adjustments() == ([(tenant_id, adjusted, "operator:ada")] if adjusted else [])
     assert PendingCredit.objects.count() == 0
     assert standing_balance(tenant_id) == balance
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
     assert watch(limit=10).found == 0
 
 
@@ -379,7 +379,7 @@ def test_cap_09_a_cap_that_was_lost_with_the_ledger_refuses_no_more(runs: RunsTa
     lose_entry(runs, tenant_id)
     SpendCap.objects.filter(tenant_id=tenant_id).delete()
     accepted()
-    seen = [view.look_at_caps(scripts.shared().client, whose) for whose in (tenant_id, other)]
+    seen = [view.look_at_caps(scripts.shared_scripts().client, whose) for whose in (tenant_id, other)]
     assert [it is not None for it in seen] == [False, True]
 
 
@@ -390,7 +390,7 @@ def test_hrd_06_a_charge_that_was_lost_with_its_run_stays_charged_once(runs: Run
     accepted()
     assert adjustments() == [(tenant_id, -50_000, "operator:ada")]
     assert standing_balance(tenant_id) == ledger.sums_of(tenant_id).total_micros == FUNDS - 50_000
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
 
 
 def test_hrd_06_an_end_that_was_lost_is_charged_once_when_it_comes_again(runs: RunsTable, tenant_id: str) -> None:
@@ -414,7 +414,7 @@ def test_hrd_06_what_an_operator_entered_is_missed_if_postgres_goes_back_again(r
     assert accepted().missing == MissingCommits(runs=0, ends=0, entries=1)
     without_triggers("UPDATE money_test_runs SET stage = NULL, money = 'RESERVED' WHERE run_id = %s", stood)
     assert watch(limit=10).failed == 1, "what stood when the loss was accepted is asked for as before"
-    stands = scripts.shared().client.get(keys.balance(tenant_id))
+    stands = scripts.shared_scripts().client.get(keys.balance(tenant_id))
     assert stands == str(FUNDS - 50_000 + 400_000)
 
 
@@ -429,12 +429,12 @@ def test_hrd_06_a_dry_run_says_it_and_changes_nothing(runs: RunsTable, tenant_id
 
 def test_hrd_06_where_nothing_is_missing_there_is_nothing_to_accept(runs: RunsTable, tenant_id: str) -> None:
     settled_run(runs, tenant_id)
-    scripts.shared().client.incrby(keys.balance(tenant_id), 5)
-    epoch = scripts.shared().gate.renewed()
+    scripts.shared_scripts().client.incrby(keys.balance(tenant_id), 5)
+    epoch = scripts.shared_scripts().gate.renewed()
     refusal = accept()
     assert isinstance(refusal, Refusal)
     assert refusal.reason is ReasonCode.CONFLICT
-    assert (adjustments(), scripts.shared().gate.renewed()) == ([], epoch)
+    assert (adjustments(), scripts.shared_scripts().gate.renewed()) == ([], epoch)
     lose_run(runs, tenant_id)
     unsaid = accept(reason=" ")
     assert isinstance(unsaid, Refusal)
@@ -472,7 +472,7 @@ def test_hrd_06_an_acceptance_that_died_is_taken_up_again(
         assert watch(limit=10).rebuilt == 1
     assert adjustments() == [(tenant_id, 400_000, "operator:ada")]
     assert standing_balance(tenant_id) == FUNDS + 400_000
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
 
 
 def test_hrd_06_a_tenant_whose_balance_redis_lacks_too_stays_as_its_ledger_says(

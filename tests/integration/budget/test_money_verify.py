@@ -54,7 +54,7 @@ def claimed_run(runs: RunsTable, run_id: str) -> Claimed:
 
 
 def differences(tenant_id: str) -> list[Difference]:
-    proof = verify.verify(tenant_id)
+    proof = verify.verify_tenant_money(tenant_id)
     assert proof.verdict is (Verdict.DIFFERS if proof.differences else Verdict.PROVED)
     return list(proof.differences)
 
@@ -96,7 +96,7 @@ def test_dpp_56_a_balance_that_drifted_is_found_to_the_micro(
     held_run(runs, tenant_id)
     valkey.incrby(keys.balance(tenant_id), 1)
     assert differences(tenant_id) == [Difference(DifferenceKind.BALANCE, 750_000, 750_001)]
-    assert verify.verify(tenant_id).drift_micros == 1
+    assert verify.verify_tenant_money(tenant_id).drift_micros == 1
 
 
 def test_dpp_56_a_hold_nobody_has_is_found(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
@@ -126,12 +126,12 @@ def test_dpp_56_a_hold_of_another_amount_is_found(runs: RunsTable, tenant_id: st
 def test_a_lost_balance_is_not_a_drift(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     valkey.delete(keys.balance(tenant_id))
     assert differences(tenant_id) == [Difference(DifferenceKind.BALANCE_LOST, 1_000_000, 0)]
-    assert verify.verify(tenant_id).drift_micros == 0
+    assert verify.verify_tenant_money(tenant_id).drift_micros == 0
 
 
 def test_closed_money_is_not_counted(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     valkey.flushall()
-    assert verify.verify(tenant_id).verdict is Verdict.CLOSED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.CLOSED
 
 
 def test_a_repair_is_a_rebuild(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
@@ -172,7 +172,7 @@ def test_a_commit_between_two_readings_is_in_both_or_in_none(
 
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "sums_of", sums_of)
-        proof = verify.verify(tenant_id)
+        proof = verify.verify_tenant_money(tenant_id)
     assert (proof.verdict, proof.differences, committed) == (Verdict.PROVED, (), [True])
     assert differences(tenant_id) == []
 
@@ -196,7 +196,7 @@ def test_dpp_56_what_moved_while_it_was_counted_is_counted_again(
     runs: RunsTable, tenant_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moves = moved_while_read(monkeypatch, tenant_id, runs, times=3)
-    proof = verify.verify(tenant_id)
+    proof = verify.verify_tenant_money(tenant_id)
     assert (proof.verdict, proof.gated, len(moves)) == (Verdict.PROVED, False, 3)
 
 
@@ -205,7 +205,7 @@ def test_dpp_56_a_tenant_that_never_stands_still_is_closed_for_a_moment(
 ) -> None:
     monkeypatch.setattr(services, "GATE_TRIES", 1)
     moves = moved_while_read(monkeypatch, tenant_id, runs, times=21)
-    proof = verify.verify(tenant_id)
+    proof = verify.verify_tenant_money(tenant_id)
     assert (proof.verdict, proof.gated) == (Verdict.PROVED, True)
     assert len(moves) == 21
     assert len(valkey.hgetall(keys.holds(tenant_id))) == 20, "the last one met the gate"
@@ -214,7 +214,7 @@ def test_dpp_56_a_tenant_that_never_stands_still_is_closed_for_a_moment(
 
 def test_the_moments_gate_opens_by_itself(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     """Whoever dies while counting leaves a gate that expires, and a hold that waits a little does not even notice."""
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     assert money.gate.close_tenant_briefly(money.client, tenant_id) is not None
     assert 0 < valkey.pttl(keys.gate(tenant_id)) <= keys.VERIFY_GATE_MS
     assert money.gate.close_tenant_briefly(money.client, tenant_id) is None
@@ -256,14 +256,14 @@ def test_dpp_56_no_false_alarm_under_load(runs: RunsTable, tenant_id: str) -> No
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
-    proofs = [verify.verify(tenant_id) for _ in range(60)]
+    proofs = [verify.verify_tenant_money(tenant_id) for _ in range(60)]
     stop.set()
     for thread in threads:
         thread.join()
     assert not failed
     assert [proof.differences for proof in proofs if proof.differences] == []
     assert {proof.verdict for proof in proofs} == {Verdict.PROVED}
-    assert verify.verify(tenant_id).verdict is Verdict.PROVED
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
 
 
 def test_the_job_reports_the_drift(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:

@@ -261,14 +261,14 @@ def test_metadata_takes_its_key_and_the_key_takes_metadata(shop: Shop, query: st
 def test_a_stream_does_not_change_while_entries_are_added_and_summed_up(year: Shop) -> None:
     chosen = ranges.usage_range(year.tenant.pk, start=date(2026, 1, 1), end=date(2027, 1, 1))
     assert isinstance(chosen, ranges.UsageRange)
-    before = list(csv_rows.rows(chosen, UsagePeriod.DAY, None))
-    stream = csv_rows.rows(chosen, UsagePeriod.DAY, None)
+    before = list(csv_rows.usage_csv_rows(chosen, UsagePeriod.DAY, None))
+    stream = csv_rows.usage_csv_rows(chosen, UsagePeriod.DAY, None)
     begun = [next(stream) for _ in range(2)]
     charge: dict[str, Any] = {"kind": "CHARGE", "amount_usd_micros": -7, "actor": "test"}
     LedgerEntry.objects.create(tenant=year.tenant, run_id=uuid.uuid4(), spend_day=date(2026, 3, 31), **charge)
     assert daily_snapshots.sum_up(now=datetime(2026, 4, 2, tzinfo=UTC), limit=10) == 1
     assert begun + list(stream) == before
-    after = list(csv_rows.rows(chosen, UsagePeriod.DAY, None))
+    after = list(csv_rows.usage_csv_rows(chosen, UsagePeriod.DAY, None))
     assert (before[-1], after[-1]) == (
         "TOTAL,,,,210000,20000,190000,0.190000,6,28\r\n",
         "TOTAL,,,,210007,20000,190007,0.190007,7,28\r\n",

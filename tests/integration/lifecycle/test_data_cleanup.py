@@ -51,7 +51,7 @@ def tick(limit: int = 10**6) -> Any:
 @pytest.fixture
 def one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {"job_reports": retention.kinds()["job_reports"]}
-    monkeypatch.setattr(cleaning, "clearings", lambda: kinds)
+    monkeypatch.setattr(cleaning, "cleanup_clearings", lambda: kinds)
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_lif_04_a_batch_is_as_large_as_its_time_allows(one_kind: None, monkeypat
 
     monkeypatch.setattr(clearing, "clear_batch", cleared)
     monkeypatch.setattr(cleaning, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=rests.append))
-    (kind,) = cleaning.clearings().values()
+    (kind,) = cleaning.cleanup_clearings().values()
     running = cleaning._Pass(10**6)
     at = time_source.now()
     assert len(list(cleaning._batches(running, kind, at=at, after=None, noted=None))) == 11
@@ -310,7 +310,7 @@ def test_lif_04_a_kind_that_fails_hinders_no_other_and_twice_in_a_row_is_an_alar
     assert good.clearing is not None
     bad = replace(retention.kinds()["alarms"], clearing=replace(good.clearing, rows=broken))
     kinds = {"alarms": bad, "job_reports": good}
-    monkeypatch.setattr(cleaning, "clearings", lambda: kinds)
+    monkeypatch.setattr(cleaning, "cleanup_clearings", lambda: kinds)
     old_reports(2)
     report = tick()
     assert (report.changed, report.errors, report.detail["failed"], left()) == (2, 1, {"alarms": "ValueError"}, 0)
@@ -338,7 +338,7 @@ def test_lif_04_a_kind_that_fails_hinders_no_other_and_twice_in_a_row_is_an_alar
 
 def failing() -> list[str]:
     alarming.look_at_all()
-    return [alarm.said for alarm in alarming.standing() if alarm.name == "cleanup_failing"]
+    return [alarm.said for alarm in alarming.standing_alarms() if alarm.name == "cleanup_failing"]
 
 
 def test_lif_04_a_database_that_is_away_is_no_failure_of_a_kind(
@@ -391,7 +391,7 @@ def test_lif_04_a_late_cleanup_is_an_alarm_of_its_own(clock: FixedClock) -> None
     """Where beat is away, nothing counts as a failure."""
     DataCleanup.objects.create(day=date(2026, 2, 27), due_at=time_source.now() - timedelta(days=2))
     alarming.look_at_all()
-    assert [alarm.name for alarm in alarming.standing()] == ["cleanup_late"]
+    assert [alarm.name for alarm in alarming.standing_alarms()] == ["cleanup_late"]
 
 
 def test_a_check_that_fails_leaves_what_stood_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +407,7 @@ def test_a_check_that_fails_leaves_what_stood_and_hides_no_other(monkeypatch: py
     assert alarming.look_at_all().changed == 2
     found |= {"a": {"fails": "1"}, "b": {"y": "third"}}
     report = alarming.look_at_all()
-    assert (report.errors, [alarm.said for alarm in alarming.standing()]) == (1, ["first", "third"])
+    assert (report.errors, [alarm.said for alarm in alarming.standing_alarms()]) == (1, ["first", "third"])
     found |= {"a": {}, "b": {"z": "fourth"}}
     assert alarming.look_at_all().detail == {"begun": 1, "ended": 2}
-    assert [(alarm.name, alarm.subject) for alarm in alarming.standing()] == [("b", "z")]
+    assert [(alarm.name, alarm.subject) for alarm in alarming.standing_alarms()] == [("b", "z")]

@@ -89,7 +89,7 @@ def one_of_everything(shop: Shop) -> None:
 
 
 def objects(bucket_name: str) -> list[str]:
-    s3: Any = storage.shared().client()
+    s3: Any = storage.shared_run_storage().client()
     return [
         one["Key"]
         for found in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket_name)
@@ -107,7 +107,7 @@ def test_lif_01_every_key_and_every_object_belongs_to_one_kind_and_no_kind_is_wi
     assert {key: kinds for key, kinds in of_keys.items() if len(kinds) != 1} == {}
     families = set(declared("redis"))
     assert {pattern for pattern in families if not any(fnmatchcase(key, pattern) for key in keys)} == set()
-    there = objects(str(storage.shared().bucket_name))
+    there = objects(str(storage.shared_run_storage().bucket_name))
     of_objects = {key: retention.kinds_of_object(key, bucket="results") for key in there}
     assert {key: kinds for key, kinds in of_objects.items() if len(kinds) != 1} == {}
     assert {prefix for prefix in declared("results") if not any(key.startswith(prefix) for key in there)} == set()
@@ -128,7 +128,7 @@ def test_lif_01_the_folders_of_workspaces_are_declared_and_no_other() -> None:
 
 
 def test_lif_01_the_page_is_what_is_declared() -> None:
-    assert DATA_PAGE.read_text(encoding="utf-8") == page.page()
+    assert DATA_PAGE.read_text(encoding="utf-8") == page.lifecycle_page()
 
 
 @pytest.mark.contract("DPP-23")

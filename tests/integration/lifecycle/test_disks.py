@@ -59,7 +59,7 @@ def test_lif_10_a_disk_is_full_where_the_line_through_its_days_ends(
 def test_lif_10_each_kind_of_data_is_measured_once_a_date(
     shop: Shop, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.shared().client().put_object(
+    storage.shared_run_storage().client().put_object(
         Bucket=ENV.DPP_BUCKET, Key="dpp/t_x/2026/03/01/r/result.json", Body=b"x" * 1_234
     )
     report = measuring.measure_disks(now=time_source.now(), limit=1)
@@ -84,7 +84,9 @@ def test_lif_10_each_kind_of_data_is_measured_once_a_date(
 def test_lif_10_a_bucket_too_large_for_a_pass_is_at_least_so_much(
     shop: Shop, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.shared().client().put_object(Bucket=ENV.DPP_BUCKET, Key="dpp/t_x/2026/03/01/r/other.json", Body=b"x")
+    storage.shared_run_storage().client().put_object(
+        Bucket=ENV.DPP_BUCKET, Key="dpp/t_x/2026/03/01/r/other.json", Body=b"x"
+    )
     monkeypatch.setattr(measuring, "PAGES_MAX", 1)
     measuring.measure_disks(now=time_source.now(), limit=1)
     assert DataSize.objects.get(kind="runs").is_whole is False
@@ -110,7 +112,7 @@ def test_lif_10_a_disk_that_fills_is_an_alarm_before_it_is_full(console: Client,
     filling()
     filling(host="two", a_day=1 * GB)
     alarming.look_at_all()
-    (alarm,) = [alarm for alarm in alarming.standing() if alarm.name == "disk_filling"]
+    (alarm,) = [alarm for alarm in alarming.standing_alarms() if alarm.name == "disk_filling"]
     assert (alarm.subject, alarm.said) == ("/ at one", "full in 6.0 days as it grows")
     page = console.get("/admin/").content.decode()
     assert "full in 6.0 days as it grows" in page
@@ -121,7 +123,7 @@ def test_lif_10_a_disk_that_fills_is_an_alarm_before_it_is_full(console: Client,
     assert families["dpp_disk_days_until_full"] == {"one": pytest.approx(6.0), "two": pytest.approx(30.0)}
     measuring.note(TODAY, host="one", disk="/", used=10 * GB, total=100 * GB)
     alarming.look_at_all()
-    assert [alarm.name for alarm in alarming.standing() if alarm.name == "disk_filling"] == []
+    assert [alarm.name for alarm in alarming.standing_alarms() if alarm.name == "disk_filling"] == []
 
 
 def test_lif_10_a_host_that_is_gone_for_a_week_raises_no_alarm() -> None:

@@ -61,7 +61,7 @@ def stands(shop: Shop) -> tuple[int, int, int, int]:
 
 def disputed(shop: Shop, *, charge_micros: int = 50_000) -> Run:
     claimed = recovery.worker_claimed(shop.tenant)
-    finalization.finish(Claim.stored(claimed, actor="worker"))
+    finalization.finish_claim(Claim.stored(claimed, actor="worker"))
     assert isinstance(disputes.open_dispute(run_id=claimed.run_id, reason="wrong", actor="operator:bob"), Run)
     run = run_gear.row(claimed.run_id)
     assert run.actual_cost_usd_micros == charge_micros
@@ -154,13 +154,13 @@ def test_hrd_14_a_dispute_above_the_limit_is_refunded_by_a_ticket_of_two(shop: S
     before = stands(shop)
     gear.run_cycle()
     assert (gear.row(ticket.pk).status, stands(shop)) == (TicketStatus.OPEN, before)
-    assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
+    assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:bob"), Ticket)
     gear.run_cycle()
     assert gear.row(ticket.pk).status == TicketStatus.DONE
     assert (stands(shop)[0] - before[0], run_gear.row(run.pk).money_state) == (50_000, "REFUNDED")
     recovery.law_holds(shop.tenant)
     again = gear.opened(RequestType.DISPUTE_REFUND, payload, requested_by="operator:ada")
-    services.approve(request_id=again.pk, by="operator:bob")
+    services.approve_ticket(request_id=again.pk, by="operator:bob")
     gear.run_cycle()
     assert gear.row(again.pk).status == TicketStatus.FAILED, "it went back once"
 
@@ -183,8 +183,8 @@ def test_hrd_14_a_top_up_ticket_above_the_limit_waits_for_a_second_person(
     gear.run_cycle()
     if waits:
         assert stands(shop)[0] == before
-        assert not isinstance(services.approve(request_id=ticket.pk, by="operator:ada"), Ticket)
-        assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
+        assert not isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:ada"), Ticket)
+        assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:bob"), Ticket)
         gear.run_cycle()
     assert gear.row(ticket.pk).status == TicketStatus.DONE
     assert stands(shop)[0] - before == (ABOVE_MICROS if waits else 2_000_000)
@@ -234,7 +234,7 @@ def test_hrd_14_what_redis_lost_is_rebuilt_by_one_person_all_the_same(shop: Shop
 def test_hrd_14_a_difference_above_the_limit_is_repaired_by_a_ticket_of_two(shop: Shop) -> None:
     redis.client().incrby(money_keys.balance(shop.tenant.tenant_id), ABOVE_MICROS)
     ticket = gear.opened(RequestType.BUDGET_REBUILD, {"tenant_id": shop.tenant.pk}, requested_by="operator:ada")
-    services.approve(request_id=ticket.pk, by="operator:bob")
+    services.approve_ticket(request_id=ticket.pk, by="operator:bob")
     gear.run_cycle()
     assert (gear.row(ticket.pk).status, shop.balance_micros()) == (TicketStatus.DONE, recovery.FUNDS_MICROS)
 
@@ -324,8 +324,8 @@ def test_hrd_14_who_saw_a_keys_secret_cannot_approve_what_was_asked_for_with_it(
         assert isinstance(rotated, IssuedKey)
         key = rotated.key
     ticket = a_waiting_ticket(f"key:dpp_{key.prefix}")
-    assert isinstance(services.approve(request_id=ticket.pk, by="operator:Ada"), Refusal)
-    assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
+    assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:Ada"), Refusal)
+    assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:bob"), Ticket)
 
 
 def test_hrd_14_money_is_entered_and_rebuilt_for_people_where_the_limit_is_asked() -> None:

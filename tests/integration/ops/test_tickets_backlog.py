@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.contract("TKT-07")]
 def test_tkt_07_a_ticket_that_cannot_be_taken_keeps_no_other_from_being_worked_on(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tenant_id, take = {"tenant_id": shop.tenant.tenant_id}, transitions.take
+    tenant_id, take = {"tenant_id": shop.tenant.tenant_id}, transitions.take_ticket
     bad, good = gear.opened(payload=tenant_id), gear.opened(payload=tenant_id)
 
     def breaks(**values: Any) -> Any:
@@ -25,7 +25,7 @@ def test_tkt_07_a_ticket_that_cannot_be_taken_keeps_no_other_from_being_worked_o
         return take(**values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transitions, "take", breaks)
+        patch.setattr(transitions, "take_ticket", breaks)
         document = cycle.run_cycle(now=clock.now(), limit=10).document
     assert document["steps"][-1] == {
         "step": "1", "name": "ticket_processing", "status": "FAILED", "note": f"1 skipped: {bad.pk}"

@@ -141,7 +141,7 @@ def test_tkt_01_unknown_and_malformed_ids_are_not_found_and_tenants_are_kept_out
 def worked(request_type: RequestType, payload: dict[str, Any], *, approved: bool = False) -> Ticket:
     ticket = gear.opened(request_type, payload)
     if approved:
-        assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
+        assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:bob"), Ticket)
     gear.run_cycle()
     return gear.row(ticket.pk)
 
@@ -190,7 +190,7 @@ def test_tkt_01_dying_between_effect_and_finish_does_it_once(shop: Shop, monkeyp
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(transitions, "finish", dies)
+        patch.setattr(transitions, "finish_ticket", dies)
         with pytest.raises(Died):
             gear.run_cycle()
     assert (gear.row(ticket.pk).status, shop.balance_micros() - before) == (TicketStatus.IN_PROGRESS, 2_500_000)
@@ -205,7 +205,7 @@ def test_tkt_01_dying_between_effect_and_finish_does_it_once(shop: Shop, monkeyp
 
 def test_tkt_01_a_slow_processor_loses_its_finish_to_whoever_resumed(shop: Shop) -> None:
     slow = gear.taken()
-    assert transitions.resume(request_id=slow.pk, version=slow.version) is EdgeOutcome.WON
+    assert transitions.resume_ticket(request_id=slow.pk, version=slow.version) is EdgeOutcome.WON
     assert gear.finish(slow) is EdgeOutcome.LOST
     assert gear.row(slow.pk).status == TicketStatus.IN_PROGRESS
 
@@ -217,10 +217,10 @@ def test_tkt_01_an_adjustment_waits_for_a_second_operator(shop: Shop) -> None:
     gear.run_cycle()
     assert (gear.row(ticket.pk).status, shop.balance_micros()) == (TicketStatus.OPEN, before)
     for same in ("operator:Ada", "admin:ada", "command:ada"):
-        refusal = services.approve(request_id=ticket.pk, by=same)
+        refusal = services.approve_ticket(request_id=ticket.pk, by=same)
         assert isinstance(refusal, Refusal)
         assert (refusal.reason, refusal.field) == (ReasonCode.CONFLICT, "by")
-    assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
+    assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:bob"), Ticket)
     gear.run_cycle()
     assert (gear.row(ticket.pk).status, before - shop.balance_micros()) == (TicketStatus.DONE, 1_000_000)
 
@@ -228,8 +228,8 @@ def test_tkt_01_an_adjustment_waits_for_a_second_operator(shop: Shop) -> None:
 def test_tkt_01_one_operator_approves_and_the_next_is_told(shop: Shop) -> None:
     payload = {"tenant_id": shop.tenant.pk, "amount_usd": "-1.0000", "reason": "Entered twice"}
     ticket = gear.opened(RequestType.BUDGET_ADJUST, payload, requested_by="operator:ada")
-    assert isinstance(services.approve(request_id=ticket.pk, by="operator:bob"), Ticket)
-    refusal = services.approve(request_id=ticket.pk, by="operator:cid")
+    assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:bob"), Ticket)
+    refusal = services.approve_ticket(request_id=ticket.pk, by="operator:cid")
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.field) == (ReasonCode.CONFLICT, "request_id")
     assert (gear.row(ticket.pk).approved_by, gear.row(ticket.pk).version) == ("operator:bob", 1)
@@ -354,7 +354,7 @@ def test_tkt_07_the_cycle_goes_step_by_step_and_leaves_a_receipt(shop: Shop) -> 
         ("0.5", "ticket_selection", "OK"),
         ("1", "ticket_processing", "OK"),
     ]
-    assert document["ticket_reaper"] == json.loads(reaper.latest() or b"")
+    assert document["ticket_reaper"] == json.loads(reaper.latest_reaper_report() or b"")
     assert document["ticket_reaper"]["cleaned_items"][0]["request_id"] == str(old.pk)
     assert document["selected"] == [str(ticket.pk) for ticket in mine[:2]], "oldest first, bounded, and not the reaped"
     assert [one["status"] for one in document["processed"]] == ["DONE", "DONE"]
@@ -402,7 +402,7 @@ def test_tkt_07_a_step_that_fails_is_named_and_the_next_one_runs(shop: Shop, mon
         raise RuntimeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(reaper, "run", fails)
+        patch.setattr(reaper, "reap_tickets", fails)
         document = gear.run_cycle().document
     assert (document["steps"][1]["status"], document["steps"][1]["note"]) == ("FAILED", "RuntimeError")
     assert (document["ticket_reaper"], gear.row(ticket.pk).status) == (None, TicketStatus.DONE)
@@ -419,7 +419,7 @@ def test_tkt_07_what_is_stale_is_left_to_the_reaper_beyond_its_bound_and_when_it
     excluded = gear.stale(request_type=RequestType.EXECUTION_DISABLE, payload=payload | {"tenant_id": "t_nobody"})
     assert gear.run_cycle().document["selected"] == [str(excluded.pk)], "nobody but the cycle would ever end it"
     with monkeypatch.context() as patch:
-        patch.setattr(reaper, "run", lambda: 1 / 0)
+        patch.setattr(reaper, "reap_tickets", lambda: 1 / 0)
         assert gear.run_cycle().document["selected"] == []
     gear.run_cycle()
     assert gear.run_cycle().document["ticket_reaper"]["stale_count"] == 1
@@ -536,7 +536,7 @@ def test_tkt_07_the_console_turns_the_stop_and_shows_receipts(console: Client) -
     assert (emergency.is_on(), EmergencySwitch.objects.get().actor) == (True, "operator:ada")
     assert "drill" in page(console, address)
     receipt = gear.run_cycle()
-    reaper.run()
+    reaper.reap_tickets()
     assert "OPS_RUN_RECEIPT_V1" in page(console, f"/admin/tickets/opsrunreceipt/{receipt.pk}/change/")
     for path in ("opsrunreceipt/", "reaperreport/", "ticket/", "ticket/add/"):
         page(console, f"/admin/tickets/{path}")

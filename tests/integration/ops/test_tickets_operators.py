@@ -183,7 +183,7 @@ def to_be_approved(requested_by: str = "admin:ada") -> Ticket:
 )
 def test_tkt_01_whoever_asked_cannot_approve_through_another_door(shop: Shop, requested_by: str, by: str) -> None:
     ticket = to_be_approved(requested_by)
-    refusal = services.approve(request_id=ticket.pk, by=by)
+    refusal = services.approve_ticket(request_id=ticket.pk, by=by)
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.field, gear.row(ticket.pk)) == (ReasonCode.CONFLICT, "by", ticket)
 
@@ -192,16 +192,16 @@ def test_tkt_01_a_key_asks_for_the_person_on_its_label(shop: Shop) -> None:
     key = an_operator_key().key
     ApiKey.objects.filter(pk=key.pk).update(label="Ada")
     ticket = to_be_approved(f"key:dpp_{key.prefix}")
-    refusal = services.approve(request_id=ticket.pk, by="admin:ada")
+    refusal = services.approve_ticket(request_id=ticket.pk, by="admin:ada")
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.field) == (ReasonCode.CONFLICT, "by")
-    assert isinstance(services.approve(request_id=ticket.pk, by="admin:bob"), Ticket)
+    assert isinstance(services.approve_ticket(request_id=ticket.pk, by="admin:bob"), Ticket)
 
 
 def test_tkt_01_of_two_approvals_at_once_one_counts(shop: Shop) -> None:
     ticket = to_be_approved()
     answers = recovery.at_once(
-        *(lambda by=by: services.approve(request_id=ticket.pk, by=f"admin:{by}") for by in ("bob", "eve", "kim"))
+        *(lambda by=by: services.approve_ticket(request_id=ticket.pk, by=f"admin:{by}") for by in ("bob", "eve", "kim"))
     )
     approved = [one for one in answers if isinstance(one, Ticket)]
     refused = [one for one in answers if isinstance(one, Refusal)]
@@ -213,14 +213,14 @@ def test_tkt_01_of_two_approvals_at_once_one_counts(shop: Shop) -> None:
 
 def test_tkt_03_an_approval_comes_too_late_for_a_ticket_that_was_reaped_or_declined(shop: Shop) -> None:
     reaped, declined = to_be_approved(), to_be_approved()
-    services.approve(request_id=reaped.pk, by="admin:bob")
-    assert transitions.take(request_id=reaped.pk, version=1) is transitions.EdgeOutcome.WON
+    services.approve_ticket(request_id=reaped.pk, by="admin:bob")
+    assert transitions.take_ticket(request_id=reaped.pk, version=1) is transitions.EdgeOutcome.WON
     gear.aged(gear.row(reaped.pk), seconds=90_000)
-    assert reaper.run().report.cleaned_count == 1
-    services.decline(request_id=declined.pk, by="admin:ada", reason="not today")
+    assert reaper.reap_tickets().report.cleaned_count == 1
+    services.decline_ticket(request_id=declined.pk, by="admin:ada", reason="not today")
     for ticket in (reaped, declined):
         before = gear.row(ticket.pk)
-        assert isinstance(services.approve(request_id=ticket.pk, by="admin:eve"), Refusal)
+        assert isinstance(services.approve_ticket(request_id=ticket.pk, by="admin:eve"), Refusal)
         assert gear.row(ticket.pk) == before
         assert gear.result(ticket).status == "FAILED"
 
@@ -314,7 +314,7 @@ def test_tkt_03_the_result_of_a_reaped_ticket_says_whether_its_effect_stands(sho
         before = gear.stale(request_type=request_type, payload=payload)
         after = gear.stale(request_type=request_type, payload=payload)
         processors.process(after)
-        reaper.run()
+        reaper.reap_tickets()
         assert gear.result(after).detail == {"effect": effect}, request_type
         if request_type in {RequestType.BUDGET_TOPUP, RequestType.DLQ_REDRIVE, RequestType.RUN_CANCEL}:
             assert gear.result(before).detail == {"effect": "ABSENT"}, request_type
@@ -412,7 +412,7 @@ def test_tkt_01_metrics_count_what_cycle_and_reaper_do_and_who_waits(shop: Shop)
 
 
 def figures() -> dict[str, float]:
-    lines = (line.rsplit(" ", 1) for line in metrics.page().decode().splitlines() if line[:1] != "#")
+    lines = (line.rsplit(" ", 1) for line in metrics.render_metrics().decode().splitlines() if line[:1] != "#")
     return {name: float(value) for name, value in lines if name.startswith(("dpp_tickets", "dpp_emergency"))}
 
 

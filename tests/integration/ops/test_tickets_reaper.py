@@ -32,21 +32,21 @@ WAIT = reaper.wait_for_the_next_second
 
 @pytest.fixture(autouse=True)
 def _empty(valkey: Redis, aws: str) -> None:
-    storage.shared().delete_prefix(prefixes.REPORTS)
+    storage.shared_run_storage().delete_prefix(prefixes.REPORTS)
 
 
 def run(**values: Any) -> dict[str, Any]:
-    document = reaper.run(**values).report.document()
+    document = reaper.reap_tickets(**values).report.document()
     SCHEMA.validate(document)
     return document
 
 
 def in_storage(path: str) -> bytes:
-    return storage.shared().read(path, max_bytes=1_000_000)
+    return storage.shared_run_storage().read(path, max_bytes=1_000_000)
 
 
 def snapshots() -> list[str]:
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     found = bucket.client().list_objects_v2(Bucket=bucket.bucket_name, Prefix=prefixes.REPORT_SNAPSHOTS)
     return [one["Key"] for one in found.get("Contents", [])]
 
@@ -72,14 +72,14 @@ def test_tkt_02_a_ticket_never_processed_counts_from_when_it_went_in_progress() 
 
 def test_tkt_02_what_was_processed_lately_is_not_stale_however_old_it_is() -> None:
     ticket = gear.aged(gear.taken(), seconds=200_000)
-    transitions.resume(request_id=ticket.pk, version=ticket.version)
+    transitions.resume_ticket(request_id=ticket.pk, version=ticket.version)
     assert run()["stale_count"] == 0
     assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
 
 
 def test_tkt_03_a_ticket_that_cannot_be_ended_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     bad, others = gear.stale(seconds=gear.DAY_SECONDS + 900), [gear.stale() for _ in range(2)]
-    clean = transitions.clean
+    clean = transitions.clean_ticket
 
     def breaks(**values: Any) -> Any:
         if values["request_id"] == bad.pk:
@@ -88,8 +88,8 @@ def test_tkt_03_a_ticket_that_cannot_be_ended_keeps_no_other_from_it(monkeypatch
         return clean(**values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transitions, "clean", breaks)
-        ran = reaper.run(max_clean=1)
+        patch.setattr(transitions, "clean_ticket", breaks)
+        ran = reaper.reap_tickets(max_clean=1)
         assert (ran.report.stale_count, ran.report.cleaned_count, ran.skipped) == (3, 1, (str(bad.pk),))
         receipt = cycle.run_cycle(now=clock.now(), limit=10)
     steps = {step["step"]: step for step in receipt.document["steps"]}
@@ -112,10 +112,10 @@ def test_tkt_06_a_report_that_the_storage_refuses_keeps_no_other_from_it(monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(storage.RunStorage, "put", away)
-        paths = [reaper.run().report.evidence_refs[0] for _ in range(2)]
+        paths = [reaper.reap_tickets().report.evidence_refs[0] for _ in range(2)]
         refused.append(paths[1])
         patch.setattr(storage.RunStorage, "put", refuses_one)
-        assert reaper.run().published
+        assert reaper.reap_tickets().published
         assert paths[0] in snapshots()
         assert paths[1] not in snapshots()
     reaper.publish_due()
@@ -279,9 +279,9 @@ def test_tkt_06_latest_and_snapshot_are_one_report_at_the_documents_paths(clock:
     assert LATEST_PATH == "reports/ops/tickets/reaper/latest/reaper_latest.json"
     assert in_storage(path) == in_storage(LATEST_PATH)
     assert json.loads(in_storage(LATEST_PATH)) == document
-    assert storage.shared().client().head_object(Bucket=storage.shared().bucket_name, Key=path)["ContentType"] == (
-        "application/json; charset=utf-8"
-    )
+    assert storage.shared_run_storage().client().head_object(Bucket=storage.shared_run_storage().bucket_name, Key=path)[
+        "ContentType"
+    ] == ("application/json; charset=utf-8")
 
 
 def test_tkt_06_the_zone_can_be_set_for_content_and_names(clock: FixedClock, settings: Any) -> None:
@@ -375,7 +375,7 @@ def test_tkt_06_after_an_outage_the_latest_is_written_first_and_the_rest_in_boun
     with monkeypatch.context() as patch:
         patch.setattr(reaper, "publish_due", lambda: None)
         for _ in range(5):
-            assert reaper.run().published is False
+            assert reaper.reap_tickets().published is False
             clock.advance(seconds=60)
     put, written = storage.RunStorage.put, list[str]()
 
@@ -384,7 +384,7 @@ def test_tkt_06_after_an_outage_the_latest_is_written_first_and_the_rest_in_boun
         return put(self, key, content, content_type=content_type)
 
     monkeypatch.setattr(storage.RunStorage, "put", noted)
-    assert reaper.run().published is True
+    assert reaper.reap_tickets().published is True
     assert written == ["210500.json", "latest.json", "210400.json", "210300.json"]
     reaper.publish_due()
     assert written[4:] == ["210200.json", "210100.json", "210000.json"]
@@ -407,7 +407,7 @@ def test_tkt_06_dying_between_snapshot_and_latest_is_mended_by_the_next_run(
     with monkeypatch.context() as patch:
         patch.setattr(storage.RunStorage, "put", dies_at_latest)
         with pytest.raises(KeyboardInterrupt):
-            reaper.run()
+            reaper.reap_tickets()
     assert json.loads(in_storage(LATEST_PATH)) == first, "whole, and the one before"
     reaper.publish_due()
     assert json.loads(in_storage(LATEST_PATH))["asof"] == "2026-03-01T21:01:00+09:00"
@@ -422,7 +422,7 @@ def test_tkt_06_dying_while_cleaning_leaves_nothing(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(reports, "report", dies)
         with pytest.raises(KeyboardInterrupt):
-            reaper.run()
+            reaper.reap_tickets()
     assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
     assert (TicketResult.objects.count(), ReaperReport.objects.count(), Ticket.objects.count()) == (0, 0, 1)
 

@@ -74,7 +74,7 @@ def test_aut_06_the_handler_gets_what_was_written(world: EventWorld) -> None:
 def test_aut_06_a_message_that_comes_again_is_deleted_without_effect(world: EventWorld) -> None:
     event = delivered(world)
     for _ in range(2):
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
     while world.consume():
         pass
     assert (gear.effects(), world.waiting(), ProcessedMessage.objects.count()) == (["a"], (0, 0), 1)
@@ -83,7 +83,7 @@ def test_aut_06_a_message_that_comes_again_is_deleted_without_effect(world: Even
 def test_aut_06_eight_consumers_on_one_message_do_its_effect_once(world: EventWorld) -> None:
     event = delivered(world)
     for _ in range(7):
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
     at_once(*[lambda: world.consumer().consume_once()] * 8)
     assert gear.effects() == ["a"]
     assert standing(event) == ("DONE", 0, "")
@@ -124,7 +124,7 @@ def test_aut_06_a_lease_that_is_over_is_taken_and_the_first_consumer_rolls_back(
     def overtaken(happened: Event) -> None:
         world.handle = gear.enter_and_follow
         gear.aged_beside(event, seconds=61)
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
         beside(lambda: world.consumer().consume_once())
         gear.enter_and_follow(happened)
 
@@ -142,7 +142,7 @@ def test_aut_06_a_long_handler_keeps_its_lease(world: EventWorld) -> None:
         gear.aged_beside(event, seconds=50)
         beside(lambda: gear.holds(consumer._keeper.renew()))  # type: ignore[attr-defined]
         gear.aged_beside(event, seconds=50)
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
         beside(lambda: gear.consumes(world, 1))
         gear.enter(happened)
 
@@ -205,13 +205,13 @@ def test_aut_08_a_failure_is_retried_on_the_ladder_by_the_rows_time_alone(world:
         assert (gear.effects(), world.waiting(), world.delayed()) == ([], (0, 0), 1)
         # The new message comes early: whatever the queue does, the row decides.
         world.queues.sqs.purge_queue(QueueUrl=world.queues.runs_url)
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
         (seconds,) = gear.kept_invisible(world, world.consume)
         assert gear.seconds_until(row.next_retry_at) < seconds <= delay + 1
         assert standing(event) == ("RETRY_WAIT", count, "ValueError")
         gear.aged(event, seconds=601)
         world.queues.sqs.purge_queue(QueueUrl=world.queues.runs_url)
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
     assert world.consume() == 1
     assert (standing(event), world.waiting(), world.delayed()) == (("DEAD", 6, "ValueError"), (0, 0), 0)
     assert gear.letters() == [("RETRIES_EXCEEDED", event.outbox_id)]
@@ -241,7 +241,7 @@ def test_aut_08_an_event_that_recovers_is_handled_once(world: EventWorld) -> Non
     world.consume()
     world.handle = gear.enter
     gear.aged(event, seconds=11)
-    world.deliver(messages.of(event))
+    world.deliver(messages.queue_message_of(event))
     world.consume()
     assert (gear.effects(), standing(event)) == (["a"], ("DONE", 1, ""))
 
@@ -269,7 +269,7 @@ def test_aut_07_what_is_not_retryable_is_a_dead_letter_at_once(world: EventWorld
         "thing.happened.v1",
         1,
     )
-    assert letter.attributes == dict(messages.of(event).attributes)
+    assert letter.attributes == dict(messages.queue_message_of(event).attributes)
     assert letter.sent_at is not None
 
 
@@ -327,7 +327,7 @@ def test_aut_07_a_malformed_message_of_a_known_event_ends_its_row(
     world: EventWorld, change: dict[str, str], reason: str
 ) -> None:
     event = gear.written(gear.an_event("a"))
-    good = messages.of(event)
+    good = messages.queue_message_of(event)
     attributes = {name: value for name, value in (dict(good.attributes) | change).items() if value and name != "body"}
     world.deliver(QueueMessage(change.get("body", good.body), attributes=attributes))
     world.consume()
@@ -341,7 +341,7 @@ def test_aut_07_a_malformed_copy_leaves_an_event_that_is_done_or_at_work_alone(w
     world.consume()
     gear.claimed_by_another(busy)
     for event in (done, busy):
-        world.deliver(QueueMessage("nonsense", attributes=messages.of(event).attributes))
+        world.deliver(QueueMessage("nonsense", attributes=messages.queue_message_of(event).attributes))
     while world.consume():
         pass
     assert sorted(gear.letters()) == sorted([("NOT_JSON", done.outbox_id), ("NOT_JSON", busy.outbox_id)])
@@ -356,7 +356,7 @@ def test_aut_07_a_lease_lost_before_the_letter_leaves_none(world: EventWorld) ->
     def overtaken(_event: Event) -> None:
         world.handle = gear.enter
         gear.aged_beside(event, seconds=61)
-        world.deliver(messages.of(event))
+        world.deliver(messages.queue_message_of(event))
         beside(lambda: gear.consumes(world, 1))
         raise NotRetryable("unknown")
 
@@ -377,7 +377,7 @@ def test_aut_07_a_lease_lost_before_a_malformed_messages_letter_leaves_the_messa
         give_up(*arguments, **options)
 
     monkeypatch.setattr(letters, "give_up", late)
-    world.deliver(QueueMessage("nonsense", attributes=messages.of(event).attributes))
+    world.deliver(QueueMessage("nonsense", attributes=messages.queue_message_of(event).attributes))
     assert world.consume() == 1
     assert (gear.letters(), standing(event), world.waiting()) == ([], ("PROCESSING", 0, ""), (0, 1))
 
@@ -446,7 +446,7 @@ def test_aut_06_a_database_that_goes_counts_no_attempt(
     assert gear.kept_invisible(world, world.consume) == [1]
     assert (gear.effects(), standing(event)) == ([], ("PENDING", 0, ""))
     world.handle = gear.enter
-    world.deliver(messages.of(event))
+    world.deliver(messages.queue_message_of(event))
     world.consume()
     assert (gear.effects(), standing(event)) == (["a"], ("DONE", 0, ""))
 

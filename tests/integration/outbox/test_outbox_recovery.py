@@ -118,11 +118,11 @@ def test_aut_06_an_event_handled_anew_has_its_effect_once_more_when_it_is_due(wo
     world.consume()
     assert resending.handle_anew(event.outbox_id, after_seconds=after)
     assert gear.row(event).handled_at is None
-    world.deliver(messages.of(event))  # a copy of before comes first
+    world.deliver(messages.queue_message_of(event))  # a copy of before comes first
     world.consume()
     assert gear.effects() == (["a"] if after else ["a", "a"])
     gear.aged(event, seconds=after + 1)
-    world.deliver(messages.of(event))
+    world.deliver(messages.queue_message_of(event))
     world.until_quiet()
     assert gear.effects() == ["a", "a"]
 
@@ -208,7 +208,7 @@ def test_aut_07_what_the_queue_gave_up_ends_its_event(world: EventWorld) -> None
     world.publish()
     gear.claimed_by_another(event)
     gear.aged(event, seconds=61)
-    given_up(world, messages.of(event))
+    given_up(world, messages.queue_message_of(event))
     given_up(world, QueueMessage("nonsense"))
     assert run("events_dead_letters") == (2, 2)
     assert gear.letters() == [("RECEIVED_TOO_OFTEN", event.outbox_id), ("RECEIVED_TOO_OFTEN", None)]
@@ -228,7 +228,7 @@ def test_aut_07_a_copy_in_the_dead_queue_ends_no_event_that_is_well(world: Event
             ledger.done(event.outbox_id, token=token)
         if event == waiting:
             ledger.wait(event.outbox_id, token=token, retry_count=1, delay_seconds=600, error="x")
-        given_up(world, messages.of(event))
+        given_up(world, messages.queue_message_of(event))
     before = list(ProcessedMessage.objects.values())
     assert dead_queue.drain(world.queues.dlq_url, limit=10) == (3, 0)
     assert list(ProcessedMessage.objects.values()) == before
@@ -243,7 +243,7 @@ def test_aut_07_an_outage_that_outlasts_a_hundred_receives_ends_no_event(world: 
     ledger.wait(due.outbox_id, token=gear.claimed_by_another(due), retry_count=1, delay_seconds=0, error="x")
     world.empty()
     for event in (unknown, due):
-        given_up(world, messages.of(event))
+        given_up(world, messages.queue_message_of(event))
     assert dead_queue.drain(world.queues.dlq_url, limit=10) == (2, 0)
     for event in (unknown, due):
         gear.aged(event, seconds=601)
@@ -296,7 +296,10 @@ def test_aut_06_events_go_thirty_days_after_they_were_handled_and_never_before(w
         EventDeadLetter(letter_key=key, reason="NOT_JSON", body=b"", attributes={}, receives=1) for key in "ab"
     )
     EventDeadLetter.objects.filter(letter_key="a").update(stored_at=then)
-    due = [cleaning.due(now=clock.now(), limit=100, only=kind)[kind] for kind in ("event_dead_letters", "events")]
+    due = [
+        cleaning.count_due_rows(now=clock.now(), limit=100, only=kind)[kind]
+        for kind in ("event_dead_letters", "events")
+    ]
     assert (due, cleaned("event_dead_letters"), cleaned("events")) == ([1, 2], 1, 2)
     left = set(OutboxMessage.objects.filter(event_type=gear.HAPPENED.event_type).values_list("pk", flat=True))
     assert left == {unhandled.pk, late.pk, new.pk}

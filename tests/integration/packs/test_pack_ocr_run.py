@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.contract("DPP-63", "DPP-66"), ocr.needs_engine]
 
 def uploaded(tenant_id: str, content: bytes) -> str:
     key = storage.upload_key(tenant_id=tenant_id, upload_id=uuid.uuid4(), filename="receipt.png", at=clock.now())
-    storage.shared().put(key, content, content_type="image/png")
+    storage.shared_run_storage().put(key, content, content_type="image/png")
     return key
 
 
@@ -29,7 +29,7 @@ def queued(tenant: Tenant, key: str) -> Run:
     return recovery.queued(
         tenant,
         pack_type="ocr",
-        inputs={"images": [{"kind": "s3", "bucket": storage.shared().bucket_name, "key": key}]},
+        inputs={"images": [{"kind": "s3", "bucket": storage.shared_run_storage().bucket_name, "key": key}]},
         timebox_sec=60,
     )
 
@@ -91,7 +91,7 @@ def test_a_replay_is_answered_although_the_upload_has_gone_and_a_bucket_that_is_
 ) -> None:
     there = uploaded(shop.tenant.tenant_id, b"bytes")
     first = shop.submit(asked_for(there), key="key-of-the-run")
-    storage.shared().delete_prefix(there)
+    storage.shared_run_storage().delete_prefix(there)
     again = shop.submit(asked_for(there), key="key-of-the-run")
     assert (again.status_code, again.content) == (202, first.content)
 

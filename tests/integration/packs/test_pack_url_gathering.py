@@ -39,7 +39,7 @@ class ReaderHere:
     """Reads in this process; the real one is a process of its own and is shown in test_pack_url_reading.py."""
 
     def read(self, page: FetchedPage) -> dict[str, Any]:
-        return dataclasses.asdict(text.read(page.body, page.kind, page.charset))
+        return dataclasses.asdict(text.read_url_text(page.body, page.kind, page.charset))
 
 
 def gather(web: Web, work: Work[Any], *, network: Loopback | None = None, reader: Any = None) -> dict[str, Any]:

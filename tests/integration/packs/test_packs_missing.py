@@ -43,7 +43,7 @@ def test_a_replay_needs_no_engine(shop: Shop, request: pytest.FixtureRequest) ->
 @pytest.mark.contract("DPP-72")
 @pytest.mark.usefixtures("lacking")
 def test_dpp_72_readyz_names_what_is_missing_and_stays_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "latest", lambda: {"redis": {"state": "up", "ms": 1.0}})
+    monkeypatch.setattr(health, "latest_probes", lambda: {"redis": {"state": "up", "ms": 1.0}})
     response = client.get("/readyz")
     assert response.status_code == 200
     assert json.loads(response.content)["missing"]["probe"] == [CURE]

@@ -79,7 +79,7 @@ def test_dpp_97_a_command_says_its_name_and_the_account_it_ran_under(monkeypatch
     assert (entry.source, entry.actor) == ("command", "command")
     assert entry.place.startswith("create_tenant by ")
     assert " (ada) on " in entry.place
-    assert origins.current() == origins.Origin("platform")
+    assert origins.current_origin() == origins.Origin("platform")
 
 
 def test_dpp_97_a_dry_run_and_the_same_again_leave_no_entry() -> None:
@@ -99,7 +99,7 @@ def test_dpp_97_what_a_ticket_does_names_its_people(shop: Shop) -> None:
         {"tenant_id": shop.tenant.pk, "amount_usd": "-1.0000", "reason": "entered twice"},
         requested_by="operator:bob",
     )
-    assert isinstance(services.approve(request_id=ticket.pk, by="operator:ada"), Ticket)
+    assert isinstance(services.approve_ticket(request_id=ticket.pk, by="operator:ada"), Ticket)
     ticket_gear.run_cycle()
     entry = latest()
     assert (entry.act, entry.actor, entry.source) == ("money adjusted", f"ticket:{ticket.pk}", "ticket")
@@ -151,7 +151,7 @@ def read(owner: Owner, **query: Any) -> dict[str, Any]:
 def test_dpp_97_a_tenant_reads_what_concerns_it_and_no_names_of_operators(owner: Owner) -> None:
     _, tenant, _ = owner
     stranger = a_key()
-    with origins.use(origins.CONSOLE, "192.0.2.7"):
+    with origins.use_origin(origins.CONSOLE, "192.0.2.7"):
         tenants.enable_submits(tenant_id=tenant.pk, enabled=False, actor="operator:ada")
     shown = read(owner)
     assert [line["act"] for line in shown["entries"]] == ["submits disabled", "key issued", "tenant created"]

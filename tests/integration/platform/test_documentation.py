@@ -53,7 +53,7 @@ def test_dpp_71_a_page_is_whole_and_its_links_lead_to_pages_and_headings(client:
         elif path.startswith("/"):
             found = resolve(path)
             if anchor and found.url_name == "docs-page":
-                page = rendering.page(found.kwargs["name"])
+                page = rendering.render_documentation_page(found.kwargs["name"])
                 assert f'id="{anchor}"' in page.html, f"{name} leads to {link}"
         elif not path.startswith("https://"):
             assert not path, link
@@ -114,13 +114,13 @@ def rendered(monkeypatch: pytest.MonkeyPatch, folder: Path, **pages: str) -> str
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
     monkeypatch.setattr(chapters, "FOLDER", folder)
     chapters.chapters.cache_clear()
-    rendering.page.cache_clear()
+    rendering.render_documentation_page.cache_clear()
     try:
-        return rendering.page("one").html
+        return rendering.render_documentation_page("one").html
     finally:
         monkeypatch.undo()
         chapters.chapters.cache_clear()
-        rendering.page.cache_clear()
+        rendering.render_documentation_page.cache_clear()
 
 
 def test_html_links_and_pictures_of_a_page_do_no_harm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

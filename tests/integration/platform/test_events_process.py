@@ -36,7 +36,7 @@ def test_a_loop_that_raises_exits_or_returns_takes_no_other_along_and_is_counted
         assert (first["service"], first["level"]) == ("events", "error")
         count = len(events.lines("good came round"))
         events.wait_for("good came round", count=count + 3)
-        page = metrics.page().decode()  # as the API of this machine gives it
+        page = metrics.render_metrics().decode()  # as the API of this machine gives it
         for name in ("raises", "exits", "returns"):
             assert f'dpp_events_loop_failures_total{{loop="{name}"}} ' in page
         events.terminate()

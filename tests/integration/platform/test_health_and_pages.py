@@ -211,7 +211,7 @@ def test_dpp_74_a_service_that_starts_clears_up_after_the_dead_and_leaves_the_li
 
 
 def counted() -> dict[str, float]:
-    lines = dict(line.rsplit(" ", 1) for line in metrics.page().decode().splitlines() if line[:1] != "#")
+    lines = dict(line.rsplit(" ", 1) for line in metrics.render_metrics().decode().splitlines() if line[:1] != "#")
     return {
         "starts lost": float(lines["dpp_run_starts_lost_total"]),
         "waits": float(lines["dpp_run_queue_wait_seconds_count"]),

@@ -113,7 +113,7 @@ def test_lif_08_a_process_that_lives_and_gets_nothing_done_is_told(beating: Puls
     _, family = collect_processes()
     assert [(sample.labels["service"], sample.value) for sample in family.samples] == [("api", 1.0)]
     alarming.look_at_all()
-    (alarm,) = [alarm for alarm in alarming.standing() if alarm.name == "process_silent"]
+    (alarm,) = [alarm for alarm in alarming.standing_alarms() if alarm.name == "process_silent"]
     assert (alarm.subject, alarm.said) == (
         f"api {os.getpid()} at {socket.gethostname()}",
         "it lives and gets nothing done",
@@ -153,11 +153,11 @@ def test_lif_08_a_silent_process_is_an_alarm_until_it_is_back_or_forgotten() -> 
     a_process()
     silence("another", STALE_SECONDS + 1)
     alarming.look_at_all()
-    said = [(alarm.subject, alarm.said) for alarm in alarming.standing() if alarm.name == "process_silent"]
+    said = [(alarm.subject, alarm.said) for alarm in alarming.standing_alarms() if alarm.name == "process_silent"]
     assert said == [("worker 7 at elsewhere", "its heartbeat stopped")]
     silence("another", 0)
     alarming.look_at_all()
-    assert alarming.standing() == []
+    assert alarming.standing_alarms() == []
 
 
 @pytest.mark.contract("LIF-08")

@@ -35,7 +35,7 @@ def done(*, now: datetime, limit: int) -> PassReport:
 
 
 def begun(name: str = "probe") -> int:
-    row = leases.take(name, started_at=clock.now(), dry_run=False)
+    row = leases.take_job_lease(name, started_at=clock.now(), dry_run=False)
     assert row is not None
     return row
 
@@ -59,7 +59,7 @@ def silence(row: int) -> float | None:
 def test_hrd_01_a_pass_that_is_silent_for_less_than_its_lease_keeps_the_job() -> None:
     row = begun()
     silent_for(row, leases.LEASE_SECONDS - 2)
-    assert runner.run(job()).outcome is PassOutcome.BUSY
+    assert runner.run_job_pass(job()).outcome is PassOutcome.BUSY
     assert JobReport.objects.count() == 1
     assert silence(row) is not None
 
@@ -68,7 +68,7 @@ def test_hrd_01_a_pass_that_is_silent_for_longer_is_taken_over() -> None:
     row, other = begun(), begun("another")
     silent_for(row, leases.LEASE_SECONDS + 1)
     silent_for(other, leases.LEASE_SECONDS + 1)
-    assert runner.run(job()).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job()).outcome is PassOutcome.DONE
     old = JobReport.objects.get(pk=row)
     assert (old.ended_at, old.beat_at) == (None, None), "its report stays as that of one that died"
     assert JobReport.objects.get(pk=other).beat_at is not None, "another job's lease is its own"
@@ -82,7 +82,7 @@ def test_hrd_01_two_that_take_over_at_once_are_one() -> None:
 
     def take() -> None:
         start.wait(10)
-        taken.append(leases.take("probe", started_at=clock.now(), dry_run=False))
+        taken.append(leases.take_job_lease("probe", started_at=clock.now(), dry_run=False))
         connections.close_all()
 
     threads = [threading.Thread(target=take) for _ in range(4)]
@@ -121,7 +121,7 @@ def test_hrd_01_a_pass_that_hangs_gives_its_job_up(monkeypatch: pytest.MonkeyPat
         assert running.hangs() is hangs
         keeper.beat()
         assert (silence(row) is None) is hangs
-    assert runner.run(job()).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job()).outcome is PassOutcome.DONE
     keeper.beat()
     assert running.is_over(), "should it ever come back"
 
@@ -136,7 +136,7 @@ def once(*, now, limit):
     while not deadline.is_over():
         time.sleep(0.01)
     return PassReport(seen=7)
-print(runner.run(Job(name="probe", summary="For a test.", every_seconds=3600, run_once=once)).outcome.name)
+print(runner.run_job_pass(Job(name="probe", summary="For a test.", every_seconds=3600, run_once=once)).outcome.name)
 """
 
 
@@ -161,9 +161,9 @@ def test_hrd_01_a_frozen_process_loses_its_job_and_ends_its_pass_when_it_thaws(
     first = row.beat_at
     assert first is not None
     wait_until(lambda: JobReport.objects.filter(pk=row.pk, beat_at__gt=first).exists(), what="a heartbeat")
-    assert runner.run(job()).outcome is PassOutcome.BUSY
+    assert runner.run_job_pass(job()).outcome is PassOutcome.BUSY
     worker_of_the_job.send_signal(signal.SIGSTOP)
-    wait_until(lambda: runner.run(job()).outcome is PassOutcome.DONE, what="the job, from the frozen process")
+    wait_until(lambda: runner.run_job_pass(job()).outcome is PassOutcome.DONE, what="the job, from the frozen process")
     row.refresh_from_db()
     assert (row.ended_at, row.beat_at) == (None, None)
     worker_of_the_job.send_signal(signal.SIGCONT)

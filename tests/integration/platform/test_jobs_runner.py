@@ -52,7 +52,7 @@ def test_dpp_46_a_run_leaves_one_report(clock: FixedClock) -> None:
         clock.advance(seconds=2)
         return PassReport(seen=3, changed=2, errors=1, detail={"ids": ["a"]})
 
-    ran = runner.run(job(once))
+    ran = runner.run_job_pass(job(once))
     assert ran.outcome is PassOutcome.DONE
     row = JobReport.objects.get()
     assert (row.job, row.started_at, row.ended_at) == ("probe", START, START + timedelta(seconds=2))
@@ -70,19 +70,19 @@ def test_dpp_46_two_at_once_are_one_and_a_normal_answer() -> None:
         return PassReport(seen=1)
 
     def first() -> None:
-        outcomes.append(runner.run(job(once)).outcome)
+        outcomes.append(runner.run_job_pass(job(once)).outcome)
         connection.close()
 
     other = threading.Thread(target=first)
     other.start()
     assert running.wait(10)
-    assert runner.run(job(once)) == runner.FinishedPass(outcome=PassOutcome.BUSY)
-    assert runner.run(job(answers(PassReport()), name="another")).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job(once)) == runner.FinishedPass(outcome=PassOutcome.BUSY)
+    assert runner.run_job_pass(job(answers(PassReport()), name="another")).outcome is PassOutcome.DONE
     finish.set()
     other.join(10)
     assert outcomes == [PassOutcome.DONE]
     assert JobReport.objects.filter(job="probe").count() == 1
-    assert runner.run(job(answers(PassReport()))).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job(answers(PassReport()))).outcome is PassOutcome.DONE
 
 
 @pytest.mark.contract("DPP-46")
@@ -96,7 +96,7 @@ def test_dpp_46_a_pass_has_four_fifths_of_its_interval(monkeypatch: pytest.Monke
             asked.append(deadline.is_over())
         return PassReport()
 
-    assert runner.run(job(once)).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job(once)).outcome is PassOutcome.DONE
     assert asked == [False, False, True, True]
     assert not deadline.is_over()
 
@@ -106,11 +106,11 @@ def test_dpp_46_a_job_that_raises_is_reported_without_its_words_and_frees_its_lo
     def once(*, now: datetime, limit: int) -> PassReport:
         raise RuntimeError("dpp_abcdefgh_secret")
 
-    assert runner.run(job(once)).outcome is PassOutcome.FAILED
+    assert runner.run_job_pass(job(once)).outcome is PassOutcome.FAILED
     row = JobReport.objects.get()
     assert (row.errors, row.detail) == (1, {"error": "RuntimeError"})
     assert row.ended_at is not None
-    assert runner.run(job(answers(PassReport()))).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job(answers(PassReport()))).outcome is PassOutcome.DONE
 
 
 @pytest.mark.contract("DPP-46")
@@ -120,9 +120,9 @@ def test_dpp_46_a_lost_session_leaves_a_row_without_end_and_no_lock() -> None:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
         return PassReport()
 
-    assert runner.run(job(once)).outcome in (PassOutcome.FAILED, PassOutcome.UNAVAILABLE)
+    assert runner.run_job_pass(job(once)).outcome in (PassOutcome.FAILED, PassOutcome.UNAVAILABLE)
     connection.close()
-    assert runner.run(job(answers(PassReport()))).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job(answers(PassReport()))).outcome is PassOutcome.DONE
 
 
 @pytest.mark.contract("DPP-46")
@@ -134,17 +134,19 @@ def test_dpp_46_without_a_database_nothing_runs_and_nothing_is_raised(monkeypatc
         pytest.fail("ran without its lock")
 
     monkeypatch.setattr(connection, "cursor", away)
-    assert runner.run(job(once)).outcome is PassOutcome.UNAVAILABLE
+    assert runner.run_job_pass(job(once)).outcome is PassOutcome.UNAVAILABLE
 
 
 def test_dpp_46_a_dry_run_runs_the_preview_alone() -> None:
     def once(*, now: datetime, limit: int) -> PassReport:
         pytest.fail("changed something")
 
-    assert runner.run(job(once, preview=answers(PassReport(seen=4))), dry_run=True).report == PassReport(seen=4)
+    assert runner.run_job_pass(job(once, preview=answers(PassReport(seen=4))), dry_run=True).report == PassReport(
+        seen=4
+    )
     assert JobReport.objects.get().dry_run is True
     with pytest.raises(ValueError, match="no preview"):
-        runner.run(job(once), dry_run=True)
+        runner.run_job_pass(job(once), dry_run=True)
 
 
 def test_dpp_46_old_reports_are_deleted_by_the_daily_cleanup(clock: FixedClock) -> None:
@@ -178,7 +180,7 @@ def test_dpp_46_a_clock_that_is_set_back_leaves_a_report(clock: FixedClock) -> N
         clock.advance(seconds=-3_600)
         return PassReport(seen=1)
 
-    assert runner.run(job(once)).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(job(once)).outcome is PassOutcome.DONE
     row = JobReport.objects.get()
     assert (row.started_at, row.ended_at, row.seen) == (START, START, 1)
 

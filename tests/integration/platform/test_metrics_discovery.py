@@ -21,7 +21,7 @@ import sys
 import django
 django.setup()
 from dpp_project.observe import metrics
-page = metrics.page().decode()
+page = metrics.render_metrics().decode()
 print([name for name in sys.modules if name.endswith(".dashboard") and name != "dpp_project.console.dashboard"])
 print(page)
 """

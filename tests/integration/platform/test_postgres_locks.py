@@ -75,7 +75,7 @@ def test_dpp_46_a_locked_row_stops_no_other_of_its_loop_in_this_pass_or_the_next
     job = registry.job("lease_reaper")
     locked, *_ = [recovery.lease_ran_out(tenant) for _ in range(3)]
     with locked_by_another(locked):
-        first = runner.run(job).report
+        first = runner.run_job_pass(job).report
         assert first is not None
         assert (first.changed, first.errors, first.detail["skipped"]) == (
             2,
@@ -84,11 +84,11 @@ def test_dpp_46_a_locked_row_stops_no_other_of_its_loop_in_this_pass_or_the_next
         )
         connections.close_all()  # as beat does behind each job
         recovery.lease_ran_out(tenant)
-        second = runner.run(job)
+        second = runner.run_job_pass(job)
         assert second.outcome is PassOutcome.DONE, "the session that was given up kept the job's lock"
         assert second.report is not None
         assert (second.report.changed, second.report.errors) == (1, 1)
-    third = runner.run(job).report
+    third = runner.run_job_pass(job).report
     assert third is not None
     assert (third.changed, third.errors) == (1, 0)
     recovery.law_holds(tenant)

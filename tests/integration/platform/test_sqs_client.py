@@ -61,9 +61,9 @@ def received(queue: Queues, count: int) -> list[str]:
 
 def test_receipts_are_deleted_and_released_ten_at_a_time(queue: Queues) -> None:
     held = received(queue, 23)
-    receipt_handles.delete(queue.runs_url, held[:12])
+    receipt_handles.delete_receipts(queue.runs_url, held[:12])
     assert queue.counts(queue.runs_url) == (0, 11)
-    receipt_handles.release(queue.runs_url, held[12:])
+    receipt_handles.release_receipts(queue.runs_url, held[12:])
     assert queue.counts(queue.runs_url) == (11, 0)
 
 
@@ -72,9 +72,9 @@ def test_a_receipt_that_fails_is_logged_and_the_others_are_done(
 ) -> None:
     held = received(queue, 2)
     with caplog.at_level(logging.WARNING, logger="dpp.sqs"):
-        receipt_handles.delete(queue.runs_url, [held[0], "never-heard-of", held[1]])
-        receipt_handles.delete(queue.runs_url + "-gone", ["x"])
-        receipt_handles.release(queue.runs_url + "-gone", ["x"])
+        receipt_handles.delete_receipts(queue.runs_url, [held[0], "never-heard-of", held[1]])
+        receipt_handles.delete_receipts(queue.runs_url + "-gone", ["x"])
+        receipt_handles.release_receipts(queue.runs_url + "-gone", ["x"])
     assert queue.counts(queue.runs_url) == (0, 0)
     said = [record.getMessage() for record in caplog.records]
     assert said == [
@@ -96,5 +96,5 @@ def test_dpp_31_an_sqs_in_a_black_hole_is_asked_once_for_all_that_a_heartbeat_ke
         monkeypatch.setattr(clients, "sqs", lambda: through)
         with proxy.outage(Mode.BLACK_HOLE):
             before = proxy.connections
-            receipt_handles.keep(queue.runs_url, held, seconds=60)
+            receipt_handles.keep_receipts(queue.runs_url, held, seconds=60)
             assert proxy.connections - before <= clients.ATTEMPTS

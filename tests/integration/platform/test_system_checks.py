@@ -63,7 +63,7 @@ def test_a_redis_that_evicts_is_refused_at_the_start() -> None:
 
 def test_a_redis_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bus = str(ports.choose())  # else the port plus 10,000, which any connection on the machine may have
-    with valkeys.running(tmp_path, options={"cluster-enabled": "yes", "cluster-port": bus}) as server:
+    with valkeys.running_valkey(tmp_path, options={"cluster-enabled": "yes", "cluster-port": bus}) as server:
         clustered = redis_library.Redis.from_url(server.url, decode_responses=True)
         monkeypatch.setattr(redis, "client", lambda: clustered)
         assert ids(checks.redis_keeps_what_it_is_given(None)) == ["dpp.E002"]

@@ -185,7 +185,7 @@ def test_dpp_38_poison_is_stored_bounded_and_leaves_the_queue(tenant: Tenant) ->
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_three_receives_bring_a_message_here_and_its_run_is_sent_once_more(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
-    wake_worker.send(Wakeup.of(run))
+    wake_worker.send_wakeup(Wakeup.of(run))
     sqs = clients.sqs()
     for _ in range(constants.QUEUE_MAX_RECEIVES):
         (message,) = sqs.receive_message(QueueUrl=ENV.DPP_QUEUE_URL, VisibilityTimeout=60)["Messages"]
@@ -214,9 +214,9 @@ def test_dpp_45_a_consumer_that_dies_leaves_the_first_letter_a_first_letter(
 
     with monkeypatch.context() as patch:
         if dies_at == "the sending":
-            patch.setattr(wake_worker, "send", die)
+            patch.setattr(wake_worker, "send_wakeup", die)
         else:
-            patch.setattr(receipt_handles, "delete", die)
+            patch.setattr(receipt_handles, "delete_receipts", die)
         with pytest.raises(recovery.Died):
             consume()
     assert waiting(ENV.DPP_QUEUE_URL) == (0 if dies_at == "the sending" else 1)
@@ -249,7 +249,7 @@ def test_dpp_45_a_consumer_that_dies_after_its_claim_leaves_it_to_the_reconciler
 
     monkeypatch.setattr(dead_letters, "_received", redelivers(body))
     with monkeypatch.context() as patch:
-        patch.setattr(finalization, "finish", die)
+        patch.setattr(finalization, "finish_claim", die)
         with pytest.raises(recovery.Died):
             consume()
     monkeypatch.setattr(dead_letters, "_received", redelivers(body))
@@ -273,7 +273,7 @@ def test_dpp_39_a_letter_that_cannot_be_sent_stays_in_the_queue(
         raise Unreachable("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(wake_worker, "send", refuse)
+        patch.setattr(wake_worker, "send_wakeup", refuse)
         assert consume() == (2, 1, 1)
     assert waiting(ENV.DPP_DLQ_URL) == 1
     assert (outcomes(run), outcomes(other)) == (["REQUEUED"], ["KEPT"])

@@ -168,7 +168,7 @@ def test_dpp_39_a_queue_that_is_away_is_said_and_the_letter_stays_unsent(
     def refuse(_wakeup: Wakeup) -> None:
         raise Unreachable("no answer")
 
-    monkeypatch.setattr(wake_worker, "send", refuse)
+    monkeypatch.setattr(wake_worker, "send_wakeup", refuse)
     refusal = redrive.redrive(letter, actor="test")
     assert refusal is not None
     assert refusal.reason == "SERVICE_UNAVAILABLE"

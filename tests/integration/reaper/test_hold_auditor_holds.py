@@ -122,14 +122,14 @@ def hold_of_an_ended_run(tenant: Tenant) -> None:
 
 def hold_gone(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
-    client = scripts.shared().client
+    client = scripts.shared_scripts().client
     assert client.hdel(keys.holds(tenant.tenant_id), str(run.run_id)) == 1
     client.delete(keys.reserve(str(run.run_id)))
 
 
 def hold_of_another_amount(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
-    scripts.shared().client.hincrby(keys.holds(tenant.tenant_id), str(run.run_id), -1)
+    scripts.shared_scripts().client.hincrby(keys.holds(tenant.tenant_id), str(run.run_id), -1)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Te
     fine = recovery.queued(tenant)
     fault(tenant)
     mended = metrics.HOLDS_MENDED._value.get()
-    assert verify.verify(tenant.tenant_id).verdict is Verdict.DIFFERS
+    assert verify.verify_tenant_money(tenant.tenant_id).verdict is Verdict.DIFFERS
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     recovery.law_holds(tenant)
     open_runs = Run.objects.filter(tenant=tenant, money_state="RESERVED")
@@ -155,17 +155,17 @@ def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Te
 def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) -> None:
     other = recovery.funded()
     recovery.queued(other)
-    before = scripts.shared().client.get(keys.seq(other.tenant_id))
+    before = scripts.shared_scripts().client.get(keys.seq(other.tenant_id))
     hold_gone(tenant)
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
-    assert scripts.shared().client.get(keys.seq(other.tenant_id)) == before
+    assert scripts.shared_scripts().client.get(keys.seq(other.tenant_id)) == before
 
 
 @pytest.mark.contract("HRD-04")
 @pytest.mark.parametrize("wrong_by", [5, -recovery.FUNDS_MICROS, -recovery.FUNDS_MICROS - 7])
 def test_hrd_04_a_balance_that_alone_is_wrong_is_made_right(wrong_by: int, tenant: Tenant) -> None:
     recovery.queued(tenant)
-    scripts.shared().client.incrby(keys.balance(tenant.tenant_id), wrong_by)
+    scripts.shared_scripts().client.incrby(keys.balance(tenant.tenant_id), wrong_by)
     mended, holds_mended = metrics.BALANCES_MENDED._value.get(), metrics.HOLDS_MENDED._value.get()
     report = recovery.run_loop(hold_auditor.audit_holds)
     assert (report.changed, report.errors) == (1, 0)
@@ -184,10 +184,10 @@ def test_hrd_04_an_orphan_hold_of_a_tenant_without_runs_is_given_back(tenant: Te
 @pytest.mark.contract("HRD-04")
 def test_hrd_04_a_tenant_without_runs_and_holds_is_repaired_when_the_proof_named_it(tenant: Tenant) -> None:
     recovery.queued(recovery.funded())
-    scripts.shared().client.incrby(keys.balance(tenant.tenant_id), 5)
+    scripts.shared_scripts().client.incrby(keys.balance(tenant.tenant_id), 5)
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
     (proof,) = [job for job in budget_jobs.JOBS if job.name == "money_verify"]
-    assert runner.run(proof).outcome is PassOutcome.DONE
+    assert runner.run_job_pass(proof).outcome is PassOutcome.DONE
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
 
@@ -208,18 +208,18 @@ def test_hrd_04_what_cannot_be_made_right_is_said_loudly(
     with monkeypatch.context() as patch:
         patch.setattr(rebuild, "rebuild_tenant", cannot)
         (job,) = [job for job in reaper_jobs.JOBS if job.name == "hold_auditor"]
-        report = runner.run(job).report
+        report = runner.run_job_pass(job).report
     assert report is not None
     assert (report.changed, report.errors, report.detail[f"not mended: {why}"]) == (0, why != "Busy", 1)
     assert metrics.NOT_MENDED.labels(why)._value.get() == before + 1
     assert [it.value for it in recovery_panel().figures if it.label == "Wrong money not mended"] == [f"1 ({why})"]
-    assert verify.verify(tenant.tenant_id).verdict is Verdict.DIFFERS
+    assert verify.verify_tenant_money(tenant.tenant_id).verdict is Verdict.DIFFERS
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
 
 
 def test_dpp_44_a_tenant_whose_gate_is_closed_waits(tenant: Tenant) -> None:
     hold_gone(tenant)
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     money.gate.close_tenant(money.client, tenant.tenant_id)
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
     rebuild.rebuild_tenant(tenant.tenant_id)
@@ -232,7 +232,9 @@ def test_dpp_44_under_load_it_sees_no_fault_where_there_is_none(tenant: Tenant) 
     def work() -> None:
         try:
             while not stop.is_set():
-                finalization.finish(Claim.stored(recovery.worker_claimed(tenant, intent=gear.fee()), actor="worker"))
+                finalization.finish_claim(
+                    Claim.stored(recovery.worker_claimed(tenant, intent=gear.fee()), actor="worker")
+                )
         except BaseException as error:
             errors.append(error)
             raise

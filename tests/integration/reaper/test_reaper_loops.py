@@ -265,7 +265,7 @@ def test_dpp_46_beat_runs_it_and_leaves_its_report(loop: Loop, tenant: Tenant) -
     job = registry.job(loop.job)
     interval = {"lease_reaper": 30, "run_retention": 300}.get(loop.job, 60)
     assert list(beat.seconds_of(loop.job, until=300))[:2] == [0, interval]
-    assert runner.run(job).outcome is runner.PassOutcome.DONE
+    assert runner.run_job_pass(job).outcome is runner.PassOutcome.DONE
     report = JobReport.objects.get(job=loop.job)
     assert (report.changed, report.errors, report.ended_at is not None) == (1, 0, True)
 
@@ -274,7 +274,7 @@ def test_dpp_46_beat_runs_it_and_leaves_its_report(loop: Loop, tenant: Tenant) -
 def test_while_money_is_closed_nothing_is_claimed(loop: Loop, tenant: Tenant) -> None:
     run = loop.due(tenant)
     before = gear.everything(run.run_id)
-    money = scripts.shared()
+    money = scripts.shared_scripts()
     money.gate.close(money.client)
     report = recovery.run_loop(loop.run_once)
     assert (report.seen, report.changed, report.errors, report.detail) == (0, 0, 0, {"waits_for": "money"})

@@ -43,7 +43,7 @@ def settled_before(run: Run) -> None:
 
 
 def result_vanishes(run: Run) -> None:
-    assert storage.shared().delete_prefix(str(run.result_key)) == 1
+    assert storage.shared_run_storage().delete_prefix(str(run.result_key)) == 1
 
 
 def test_dpp_42_a_result_that_waits_is_delivered_and_charged(tenant: Tenant) -> None:
@@ -186,7 +186,7 @@ def test_dpp_42_an_object_that_s3_never_answers_for_is_asked_for_last(
 def test_dpp_42_a_missing_bucket_is_no_lost_result(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recovery.left_claimed(tenant)
     with monkeypatch.context() as patch:
-        patch.setattr(storage.shared(), "bucket_name", "no-such-bucket")
+        patch.setattr(storage.shared_run_storage(), "bucket_name", "no-such-bucket")
         report = recovery.run_loop(claim_reconciler.reconcile_claims)
     assert (report.changed, report.errors, report.detail["waiting"]) == (0, 0, 1)
     assert gear.row(run.run_id).intent_status == "COMPLETED"
@@ -229,7 +229,7 @@ def test_dpp_42_a_finisher_that_was_only_slow_loses_its_commit_to_the_takeover(
 
     with monkeypatch.context() as patch:
         patch.setattr(transitions, "commit", overtaken)
-        assert finalization.finish(claim) is Unfinished.LOST
+        assert finalization.finish_claim(claim) is Unfinished.LOST
     assert recovery.charges(run) == [-50_000]
     assert gear.row(run.run_id).last_actor == "reconciler"
     recovery.law_holds(tenant)
@@ -267,7 +267,7 @@ def test_dpp_42_without_faults_nothing_is_taken_over(tenant: Tenant) -> None:
     taken_over = metrics.TAKEOVERS._value.get()
     for _ in range(10):
         claim = Claim.stored(recovery.worker_claimed(tenant), actor="worker")
-        assert finalization.finish(claim) == Committed(4)
+        assert finalization.finish_claim(claim) == Committed(4)
         assert reconcile() == (0, 0, 0)
     assert metrics.TAKEOVERS._value.get() == taken_over
 
@@ -276,19 +276,19 @@ def test_dpp_42_without_faults_nothing_is_taken_over(tenant: Tenant) -> None:
 
 
 def hold_is_lost(tenant: Tenant, run: Run) -> None:
-    client = scripts.shared().client
+    client = scripts.shared_scripts().client
     client.hdel(keys.holds(tenant.tenant_id), str(run.run_id))
     client.delete(keys.reserve(str(run.run_id)))
 
 
 def balance_is_lost(tenant: Tenant, _run: Run) -> None:
-    scripts.shared().client.delete(keys.balance(tenant.tenant_id))
+    scripts.shared_scripts().client.delete(keys.balance(tenant.tenant_id))
 
 
 def receipt_has_expired(tenant: Tenant, run: Run) -> None:
     settled_before(run)
     assert tenant.tenant_id == run.tenant_id
-    assert scripts.shared().client.delete(keys.receipt(str(run.run_id))) == 1
+    assert scripts.shared_scripts().client.delete(keys.receipt(str(run.run_id))) == 1
 
 
 @pytest.mark.contract("DPP-53")
@@ -311,7 +311,7 @@ def test_dpp_55_a_claim_older_than_a_flush_is_finished_after_the_rebuild(settled
     run = recovery.left_claimed(tenant)
     if settled == "settled before":
         settled_before(run)
-    scripts.shared().client.flushall()
+    scripts.shared_scripts().client.flushall()
     assert recovery.run_loop(claim_reconciler.reconcile_claims).detail == {"waits_for": "money"}
     assert gear.row(run.run_id).finalize_stage == "CLAIMED"
     rebuild.rebuild_all()
@@ -365,7 +365,7 @@ def test_dpp_42_a_claim_taken_over_in_this_pass_is_not_taken_over_again_in_it(
         return Unfinished.WAITING
 
     with monkeypatch.context() as patch:
-        patch.setattr(finalization, "finish", cannot_move)
+        patch.setattr(finalization, "finish_claim", cannot_move)
         report = recovery.run_loop(claim_reconciler.reconcile_claims)
     assert (report.seen, report.changed, report.errors, report.detail) == (3, 0, 0, {"waiting": 3})
 

@@ -39,7 +39,7 @@ REFUSES_TO_DELETE = b"<DeleteResult><Error><Key>k</Key><Code>AccessDenied</Code>
 
 @pytest.fixture
 def scripted_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     with Scripted(str(bucket.endpoint_url)).running() as script:
         monkeypatch.setattr(bucket, "endpoint_url", script.url)
         yield script
@@ -48,7 +48,7 @@ def scripted_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
 @pytest.fixture
 def s3_through_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """With little patience: the real one waits 10 s for an answer, twice."""
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     target, impatient = urlsplit(str(bucket.endpoint_url)), Config(read_timeout=0.3)
     with Proxy(str(target.hostname), target.port or 80) as proxy:
         monkeypatch.setattr(bucket, "endpoint_url", proxy.url)
@@ -89,7 +89,7 @@ def test_dpp_23_one_refused_object_keeps_no_other_run_from_expiring(
     before, skipped = gear.everything(poison.run_id), metrics.SKIPPED.labels(loop="retention")._value.get()
     method = "GET" if status == 403 else "POST"
     with scripted_s3.answering(status, body, only=method, holding=str(poison.run_id).encode()):
-        report = runner.run(registry.job("run_retention")).report
+        report = runner.run_job_pass(registry.job("run_retention")).report
         assert report is not None
         assert found(report) == (4, 3, 1)
         assert report.detail["skipped"] == {str(poison.run_id): why}

@@ -107,7 +107,7 @@ def test_dpp_43_a_backlog_is_not_sent_again_unless_15_minutes_late(tenant: Tenan
     late = gear.aged(recovery.queued(tenant), next_send_at=901)
     merely_due = [gear.aged(recovery.queued(tenant), next_send_at=890) for _ in range(2)]
     for _ in range(3):
-        sqs_sender.shared().send(sqs_sender.QueueMessage("a message that waits"))
+        sqs_sender.shared_sender().send(sqs_sender.QueueMessage("a message that waits"))
     report = recovery.run_loop(requeuer.requeue_runs)
     assert (report.seen, report.changed) == (1, 1)
     assert gear.row(late.run_id).send_count == 1
@@ -117,7 +117,7 @@ def test_dpp_43_a_backlog_is_not_sent_again_unless_15_minutes_late(tenant: Tenan
 def test_dpp_43_one_message_too_few_and_all_due_are_sent(tenant: Tenant) -> None:
     runs = [recovery.unsent(tenant) for _ in range(3)]
     for _ in range(2):
-        sqs_sender.shared().send(sqs_sender.QueueMessage("a message that waits"))
+        sqs_sender.shared_sender().send(sqs_sender.QueueMessage("a message that waits"))
     assert recovery.run_loop(requeuer.requeue_runs).changed == 3
     assert [gear.row(run.run_id).send_count for run in runs] == [1, 1, 1]
 
@@ -132,7 +132,7 @@ def test_dpp_39_while_sqs_is_away_rows_keep_and_the_job_says_so(
     gone.meta.events.register("before-send.sqs.*", _refused)
     with monkeypatch.context() as patch:
         patch.setattr(clients, "sqs", lambda: gone)
-        assert runner.run(registry.job("requeuer")).outcome is runner.PassOutcome.FAILED
+        assert runner.run_job_pass(registry.job("requeuer")).outcome is runner.PassOutcome.FAILED
     assert gear.everything(run.run_id) == before
     assert recovery.run_loop(requeuer.requeue_runs).changed == 1
 
@@ -150,7 +150,7 @@ def test_dpp_43_a_queue_that_takes_nothing_postpones_ten_rows_and_no_more(
         return {wakeup.run_id: Unreachable("no answer") for wakeup in wakeups}
 
     with monkeypatch.context() as patch:
-        patch.setattr(wake_worker, "send_many", refuse)
+        patch.setattr(wake_worker, "send_wakeups", refuse)
         report = recovery.run_loop(requeuer.requeue_runs)
     assert (report.seen, report.changed, report.errors) == (10, 0, 10)
     assert sorted(gear.row(run.run_id).send_count for run in runs) == [0] * 3 + [1] * 10
@@ -169,7 +169,7 @@ def test_dpp_43_one_message_that_is_refused_keeps_no_other_waiting(
     def refuse_one(wakeups: list[wake_worker.Wakeup]) -> dict[Any, Any]:
         return {wakeup.run_id: Unreachable("no answer") for wakeup in wakeups if wakeup.run_id == runs[0].run_id}
 
-    monkeypatch.setattr(wake_worker, "send_many", refuse_one)
+    monkeypatch.setattr(wake_worker, "send_wakeups", refuse_one)
     report = recovery.run_loop(requeuer.requeue_runs)
     assert (report.seen, report.changed, report.errors) == (13, 12, 1)
     assert "waits_for" not in report.detail
@@ -185,7 +185,7 @@ def test_dpp_43_a_death_before_the_sending_leaves_the_run_due_again(
         raise recovery.Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(wake_worker, "send_many", die)
+        patch.setattr(wake_worker, "send_wakeups", die)
         with pytest.raises(recovery.Died):
             recovery.run_loop(requeuer.requeue_runs)
     assert messages() == []

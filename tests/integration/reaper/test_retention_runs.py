@@ -34,7 +34,7 @@ def prefix(run: Run) -> str:
 
 
 def objects(run: Run) -> int:
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     return int(bucket.client().list_objects_v2(Bucket=bucket.bucket_name, Prefix=prefix(run))["KeyCount"])
 
 
@@ -45,7 +45,7 @@ def expire() -> tuple[int, int, int]:
 
 def test_dpp_23_result_inputs_and_history_go_and_the_money_stays(tenant: Tenant) -> None:
     run, neighbour = recovery.past_retention(tenant), gear.aged(recovery.past_retention(tenant), retention_until=-60)
-    storage.shared().put(prefix(run) + "artifacts/page.md", b"# page", content_type="text/markdown")
+    storage.shared_run_storage().put(prefix(run) + "artifacts/page.md", b"# page", content_type="text/markdown")
     assert objects(run) == 2
     report = recovery.run_loop(retention.expire_runs)
     assert (report.seen, report.changed, report.errors) == (1, 1, 0)
@@ -149,7 +149,7 @@ def test_hrd_06_a_run_that_was_forgotten_is_no_commit_that_was_lost(
     with monkeypatch.context() as then:
         then.setattr(run_ids, "new_run_id", lambda: made)
         old = recovery.past_retention(tenant)
-    client = scripts.shared().client
+    client = scripts.shared_scripts().client
     client.lpush(keys.EVIDENCE, f"run:{old.run_id}")  # as the mapping of its key does
     assert expire() == (1, 1, 0)
     gear.aged(old, retention_until=YEAR_SECONDS)

@@ -15,7 +15,7 @@ from runs import transitions
 from runs.cancel import cancellation
 from runs.cancel.cancellation import Canceled, NotCancelable
 from runs.claims import LOST, Lease, Lost, Moved
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.intents import Intent
 from runs.lease_key import lease_key
 from runs.models import Run, RunInputs
@@ -40,7 +40,7 @@ def submitted(shop: Shop) -> Run:
 def started(shop: Shop) -> Run:
     run = submitted(shop)
     gear.won(transitions.start(run_id=run.run_id, version=run.version, lease_token="lease", actor="worker"))
-    assert leases.take(Lease(run.run_id, "lease"))
+    assert leases.take_run_lease(Lease(run.run_id, "lease"))
     return gear.row(run.run_id)
 
 
@@ -133,7 +133,7 @@ def worker_fails(run: Run, *, commit: bool = True) -> None:
     )
     claimed = gear.won(transitions.claim_worked(run=run, lease_token="lease", token="t", intent=intent, actor="worker"))
     if commit:
-        assert finish(claimed.claim) == Committed(run.version + 2)
+        assert finish_claim(claimed.claim) == Committed(run.version + 2)
 
 
 def test_dpp_27_a_run_that_is_being_finished_cannot_be_canceled(shop: Shop) -> None:
@@ -261,7 +261,7 @@ def test_hrd_20_inputs_go_with_the_commit_of_a_refund_not_with_its_claim_nor_its
     stale = dataclasses.replace(claimed.claim, version=claimed.claim.version - 1)
     assert transitions.commit(claim=stale, taken_micros=0) is LOST
     assert has_inputs(run)
-    assert isinstance(finish(claimed.claim), Committed)
+    assert isinstance(finish_claim(claimed.claim), Committed)
     assert not has_inputs(run)
 
 

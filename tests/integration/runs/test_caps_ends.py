@@ -16,7 +16,7 @@ from budget.redis.view import SeenCaps
 from dpp_project.reasons import ReasonCode
 from runs import transitions
 from runs.claims import Claim, counted_of
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.models import Run
 from runs.operators import disputes
 from runs.reads.for_budget import created_at_ms
@@ -44,7 +44,7 @@ def shop(tenant: Tenant) -> Shop:
 def seen(shop: Shop) -> SeenCaps:
     """The key's scope, which the tenant's equals as long as it has one key."""
     scopes = [
-        view.look_at_caps(scripts.shared().client, shop.tenant.pk, lineage_id)
+        view.look_at_caps(scripts.shared_scripts().client, shop.tenant.pk, lineage_id)
         for lineage_id in (None, str(shop.issued.key.lineage_id))
     ]
     assert scopes[0] is not None
@@ -64,7 +64,7 @@ def end(run: Run) -> None:
             run=run, lease_token=gear.LEASE_TOKEN, token=gear.TOKEN, intent=recovery.completed(run), actor="worker"
         )
     )
-    assert isinstance(finish(Claim.stored(gear.row(run.run_id), actor="worker")), Committed)
+    assert isinstance(finish_claim(Claim.stored(gear.row(run.run_id), actor="worker")), Committed)
 
 
 def tomorrow_begins(shop: Shop) -> Run:
@@ -141,7 +141,7 @@ def test_cap_08_a_failure_of_ours_returns_what_it_cost(shop: Shop) -> None:
     claimed = gear.won(
         transitions.claim_lease_expired(run=gear.row(run.run_id), intent=gear.fee(ReasonCode.WORKER_TIMEOUT), actor="r")
     )
-    assert isinstance(finish(claimed.claim), Committed)
+    assert isinstance(finish_claim(claimed.claim), Committed)
     assert seen(shop).used["day"] > 0, "charged, and the credit on its way"
     entries.replay_pending(limit=10, older_than=timedelta(0))
     assert set(seen(shop).used.values()) == {0}
@@ -156,7 +156,7 @@ def trips_of_an_end(tenant: Tenant, lineage_id: Any) -> tuple[int, int, int]:
     gear.won(claimed)
     claim = Claim.stored(gear.row(run.run_id), actor="worker")
     with round_trips.counted() as seen:
-        assert isinstance(finish(claim), Committed)
+        assert isinstance(finish_claim(claim), Committed)
     return seen.redis, len(seen.sql), seen.sqs
 
 

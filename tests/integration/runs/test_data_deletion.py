@@ -42,7 +42,7 @@ def delete(shop: Shop, run: Run | str) -> Any:
 
 
 def objects(run: Run) -> int:
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     prefix = storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
     return int(bucket.client().list_objects_v2(Bucket=bucket.bucket_name, Prefix=prefix)["KeyCount"])
 

@@ -61,7 +61,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
             found.s3.append(f"{method} {path}")
         return exchange(self, method, path, *args)
 
-    bucket: Any = storage.shared().client()
+    bucket: Any = storage.shared_run_storage().client()
     events = bucket.meta.events
     events.register("before-send.s3", _note(found), unique_id="counted")
     with monkeypatch.context() as patch, connection.execute_wrapper(statement):

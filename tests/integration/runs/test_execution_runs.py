@@ -86,9 +86,9 @@ def test_dpp_33_the_envelope_lies_at_its_key_with_type_and_hash(tenant: Tenant) 
     found = gear.row(run.run_id)
     key = f"dpp/{tenant.tenant_id}/{run.created_at:%Y/%m/%d}/{run.run_id}/pack_envelope.json"
     assert found.result_key == key
-    content = storage.shared().read(key, max_bytes=1_000_000)
+    content = storage.shared_run_storage().read(key, max_bytes=1_000_000)
     assert found.result_sha256 == hashlib.sha256(content).hexdigest()
-    head = storage.shared().head(key)
+    head = storage.shared_run_storage().head(key)
     assert head is not None
     assert head.content_type == "application/json; charset=utf-8"
     assert work.objects(run) == ["pack_envelope.json"]
@@ -180,11 +180,11 @@ def nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a loser did something")
 
     for where, name in [
-        (leases, "take"),
+        (leases, "take_run_lease"),
         (Box, "start"),
         (store_result, "store_result"),
         (transitions, "claim_worked"),
-        (execution, "finish"),
+        (execution, "finish_claim"),
         (services, "settle"),
         (services, "refund"),
         (transitions, "commit"),
@@ -345,8 +345,8 @@ def test_dpp_31_a_worker_that_loses_its_lease_stops_the_pack_and_touches_nothing
 @pytest.mark.contract("DPP-63")
 def test_execution_a_pack_reads_the_uploads_of_its_own_tenant_alone(tenant: Tenant) -> None:
     key = f"{storage.upload_prefix(tenant.tenant_id)}2026/03/01/x/a.png"
-    storage.shared().put(key, b"mine", content_type="image/png")
-    storage.shared().put("uploads/t_other/a.png", b"theirs", content_type="image/png")
+    storage.shared_run_storage().put(key, b"mine", content_type="image/png")
+    storage.shared_run_storage().put("uploads/t_other/a.png", b"theirs", content_type="image/png")
     read = store_result.upload_reader(tenant.tenant_id)
     assert read(key) == b"mine"
     for refused in (

@@ -182,7 +182,7 @@ def test_dpp_34_no_connection_is_used_by_two_slots_at_once(
 def test_execution_what_the_slots_share_is_made_once_and_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen first runs at once made sixteen S3 clients, which was 100 MB."""
     made: Counter[str] = Counter()
-    bucket = storage.shared()
+    bucket = storage.shared_run_storage()
     monkeypatch.setattr(clients, "_s3_by_address", PerProcess(dict))
     monkeypatch.setattr(bucket, "_puts", PerProcess(dict))
     monkeypatch.setattr(clients, "new_s3", _counted(made, "client", clients.new_s3))
@@ -198,7 +198,7 @@ def test_execution_what_the_slots_share_is_made_once_and_before_them(monkeypatch
 
     def first_run() -> tuple[Any, ...]:
         barrier.wait(10)
-        return leases.keeper(), execution.box(), storage.shared()._signed_put()
+        return leases.keeper(), execution.box(), storage.shared_run_storage()._signed_put()
 
     with ThreadPoolExecutor(16) as slots:
         assert {found.result() for found in [slots.submit(first_run) for _ in range(16)]} == {here}

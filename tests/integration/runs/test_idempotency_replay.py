@@ -12,7 +12,7 @@ from dpp_project.constants import IDEMPOTENCY_MAPPING_TTL_SECONDS
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.intents import Intent
 from runs.models import Run
 from tests.gear.builders import recovery
@@ -199,7 +199,7 @@ def ended_as(shop: Shop, run: Run, code: ReasonCode, *, commit: bool = True) -> 
     intent = Intent.full_refund(reason=code)
     claimed = gear.won(transitions.claim_unsent(run=run, intent=intent, actor="test"))
     if commit:
-        assert finish(claimed.claim) == Committed(run.version + 2)
+        assert finish_claim(claimed.claim) == Committed(run.version + 2)
 
 
 @pytest.mark.parametrize("code", [ReasonCode.QUEUE_ENQUEUE_FAILED, ReasonCode.SUBMIT_ABANDONED])

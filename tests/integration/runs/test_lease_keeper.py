@@ -38,7 +38,7 @@ def lease_of(run: Run) -> Lease:
 
 def held(run: Run, *, stop: Callable[[], None] = lambda: None, message: WakingMessage | None = None) -> HeldLease:
     lease = lease_of(run)
-    return HeldLease(lease=lease, message=message, stop=stop, has_signal=leases.take(lease), since=0.0)
+    return HeldLease(lease=lease, message=message, stop=stop, has_signal=leases.take_run_lease(lease), since=0.0)
 
 
 def seconds_left(run: Run) -> float:
@@ -85,7 +85,9 @@ Kept = list[tuple[str, list[str], int]]
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     """What the queue was asked to keep."""
     calls: Kept = []
-    monkeypatch.setattr(receipt_handles, "keep", lambda url, handles, *, seconds: calls.append((url, handles, seconds)))
+    monkeypatch.setattr(
+        receipt_handles, "keep_receipts", lambda url, handles, *, seconds: calls.append((url, handles, seconds))
+    )
     return calls
 
 
@@ -94,10 +96,10 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
 
 def test_dpp_30_a_lease_is_taken_once_for_120_seconds(valkey: Redis) -> None:
     lease = Lease(uuid.uuid4(), "mine")
-    assert leases.take(lease)
+    assert leases.take_run_lease(lease)
     assert valkey.get(f"lease:{lease.run_id}") == "mine"
     assert valkey.ttl(f"lease:{lease.run_id}") == LEASE_TTL_SECONDS
-    assert not leases.take(Lease(lease.run_id, "theirs"))
+    assert not leases.take_run_lease(Lease(lease.run_id, "theirs"))
     assert valkey.get(f"lease:{lease.run_id}") == "mine"
 
 
@@ -105,7 +107,7 @@ def test_lease_a_run_goes_on_without_its_signal(valkey: Redis, monkeypatch: pyte
     redis.disconnect()
     with redis_through_proxy(monkeypatch) as proxy, proxy.outage(Mode.REFUSE):
         redis.disconnect()
-        assert not leases.take(Lease(uuid.uuid4(), "mine"))
+        assert not leases.take_run_lease(Lease(uuid.uuid4(), "mine"))
     redis.disconnect()
 
 
@@ -141,7 +143,7 @@ def test_dpp_31_a_dead_lease_is_never_revived(valkey: Redis, keeper: Keeper, kep
     run, stops = gear.aged(gear.working(), lease_expires_at=1), Stops()
     before = gear.everything(run.run_id)
     with keeper.holding(
-        lease_of(run), message=WakingMessage("queue", "r"), stop=stops, has_signal=leases.take(lease_of(run))
+        lease_of(run), message=WakingMessage("queue", "r"), stop=stops, has_signal=leases.take_run_lease(lease_of(run))
     ) as mine:
         valkey.expire(lease_key(run.run_id), 20)
         keeper.beat([mine])
@@ -229,7 +231,7 @@ def test_dpp_27_a_cancel_stops_the_pack_within_two_seconds(valkey: Redis) -> Non
     run, stops = gear.working(), Stops()
     keeper = Keeper()
     with keeper.holding(
-        lease_of(run), message=None, stop=stops, has_signal=leases.take(lease_of(run))
+        lease_of(run), message=None, stop=stops, has_signal=leases.take_run_lease(lease_of(run))
     ) as mine:  # fmt: skip
         canceled(run)
         valkey.delete(lease_key(run.run_id))
@@ -243,7 +245,7 @@ def test_lease_survives_a_redis_that_lost_everything_and_is_not_asked_about_agai
 ) -> None:
     run, stops = gear.working(), Stops()
     with watching.holding(
-        lease_of(run), message=None, stop=stops, has_signal=leases.take(lease_of(run))
+        lease_of(run), message=None, stop=stops, has_signal=leases.take_run_lease(lease_of(run))
     ) as mine:  # fmt: skip
         valkey.flushall()
         wait_until(lambda: not mine.has_signal, what="the watch to notice")
@@ -270,7 +272,7 @@ def test_lease_watch_goes_on_after_an_outage_of_redis(
     with redis_through_proxy(monkeypatch) as proxy:
         redis.disconnect()
         with watching.holding(
-            lease_of(run), message=None, stop=stops, has_signal=leases.take(lease_of(run))
+            lease_of(run), message=None, stop=stops, has_signal=leases.take_run_lease(lease_of(run))
         ) as mine:  # fmt: skip
             with proxy.outage(Mode.REFUSE):
                 seen = threading.Event()

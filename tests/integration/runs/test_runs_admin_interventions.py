@@ -126,7 +126,7 @@ def test_dpp_75_a_queue_that_does_not_answer_is_told(
     def fail(_message: Any) -> None:
         raise SendFailed("no answer")
 
-    monkeypatch.setattr(sqs_sender.shared(), "send", fail)
+    monkeypatch.setattr(sqs_sender.shared_sender(), "send", fail)
     [said] = act_on(console, run, "requeue")
     assert said.startswith(f"Not sent: {run.run_id}, the queue did not take its message")
 

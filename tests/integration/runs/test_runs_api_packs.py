@@ -24,7 +24,7 @@ def test_dpp_60_every_pack_is_listed_with_schema_prices_and_an_example_that_work
         assert listed[name]["result_schema"] == pack.result.model_json_schema(mode="serialization")
         assert [line["usd_micros"] for line in listed[name]["prices"]] == [price.micros for price in pack.prices]
         body = {"pack_type": name, "inputs": listed[name]["example"], "reservation": {"max_cost_usd": "1.0000"}}
-        assert request_body.read(body).pack_type == name
+        assert request_body.read_run_request(body).pack_type == name
 
 
 @pytest.mark.contract("DPP-71")

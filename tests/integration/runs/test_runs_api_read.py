@@ -18,7 +18,7 @@ from dpp_project.reasons import ReasonCode
 from dpp_project.stores import redis
 from runs import transitions
 from runs.bucket import storage
-from runs.finish.finalization import Committed, finish
+from runs.finish.finalization import Committed, finish_claim
 from runs.intents import Intent, ResultPointer, StoredArtifact
 from runs.models import Run
 from runs.reads import for_tenant
@@ -53,17 +53,17 @@ def started(shop: Shop, **changes: Any) -> Run:
 
 def ended(run: Run, intent: Intent) -> Run:
     claimed = gear.won(transitions.claim_worked(run=run, lease_token="lease", token="t", intent=intent, actor="worker"))
-    assert finish(claimed.claim) == Committed(run.version + 2)
+    assert finish_claim(claimed.claim) == Committed(run.version + 2)
     return gear.row(run.run_id)
 
 
 def completed(shop: Shop, *, content: bytes | None = None, **changes: Any) -> Run:
     run = started(shop, **changes)
     key = storage.envelope_key(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
-    digest = storage.shared().put(
+    digest = storage.shared_run_storage().put(
         key, json.dumps(ENVELOPE).encode() if content is None else content, content_type=storage.ENVELOPE_CONTENT_TYPE
     )
-    pointer = ResultPointer(bucket=storage.shared().bucket_name, key=key, sha256=digest)
+    pointer = ResultPointer(bucket=storage.shared_run_storage().bucket_name, key=key, sha256=digest)
     return ended(
         run, Intent.completed(actual_micros=50_000, reserved_micros=250_000, result=pointer, tokens_consumed=7)
     )
@@ -166,7 +166,7 @@ def test_dpp_21_inline_ends_at_256_kb(shop: Shop, size: int, omitted: str | None
 
 def test_dpp_21_without_the_bucket_a_completed_run_is_still_answered(shop: Shop) -> None:
     run = completed(shop, options={"inline": 1})
-    storage.shared().delete_prefix(str(run.result_key))
+    storage.shared_run_storage().delete_prefix(str(run.result_key))
     response = read(shop, run)
     assert response.status_code == 200
     assert response.json()["result"]["data_omitted"] == "UNAVAILABLE"
@@ -226,7 +226,7 @@ MALFORMED = (
 def with_a_file(shop: Shop) -> tuple[Run, str]:
     run = completed(shop)
     key = storage.artifact_key(run.result_key or "", "text.md")
-    storage.shared().put(key, b"# a page", content_type="text/markdown; charset=utf-8")
+    storage.shared_run_storage().put(key, b"# a page", content_type="text/markdown; charset=utf-8")
     return run, f"{RUNS}/{run.run_id}/artifacts"
 
 
@@ -375,9 +375,12 @@ def test_dpp_20_the_files_beside_a_result_are_listed_with_their_addresses(shop: 
     key = storage.envelope_key(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
     about = StoredArtifact(content_type="text/markdown", size=4, sha256="d" * 64)
     name = "쪽 1%.md"
-    storage.shared().put(storage.artifact_key(key, name), b"text", content_type="text/markdown")
+    storage.shared_run_storage().put(storage.artifact_key(key, name), b"text", content_type="text/markdown")
     pointer = ResultPointer(
-        bucket=storage.shared().bucket_name, key=key, sha256="c" * 64, artifacts={name: about, "a.md": about}
+        bucket=storage.shared_run_storage().bucket_name,
+        key=key,
+        sha256="c" * 64,
+        artifacts={name: about, "a.md": about},
     )
     ended(run, Intent.completed(actual_micros=50_000, reserved_micros=250_000, result=pointer))
     first, second = read(shop, run).json()["artifacts"]

@@ -218,7 +218,7 @@ def test_dpp_74_metrics_tell_how_long_the_oldest_waits() -> None:
 @pytest.mark.contract("DPP-74")
 def test_dpp_74_the_scrape_carries_them() -> None:
     gear.reserved()
-    assert b'dpp_runs_open{money_state="RESERVED",stage="",status="QUEUED"} 1.0' in metrics.page()
+    assert b'dpp_runs_open{money_state="RESERVED",stage="",status="QUEUED"} 1.0' in metrics.render_metrics()
 
 
 @pytest.mark.django_db

@@ -29,7 +29,7 @@ def _bucket(aws: str) -> None:
 
 @pytest.fixture
 def bucket() -> RunStorage:
-    return storage.shared()
+    return storage.shared_run_storage()
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def capped(shop: Shop, *, of_key: bool = True, **limits: int | None) -> CapsSet:
 
 def seen(shop: Shop, *, of_key: bool = True) -> SeenCaps:
     found = view.look_at_caps(
-        scripts.shared().client, shop.tenant.pk, str(shop.issued.key.lineage_id) if of_key else None
+        scripts.shared_scripts().client, shop.tenant.pk, str(shop.issued.key.lineage_id) if of_key else None
     )
     assert found is not None
     return found

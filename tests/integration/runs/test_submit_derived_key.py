@@ -139,7 +139,7 @@ def test_dpp_82_a_derived_key_costs_one_statement_and_one_trip_more(shop: Shop) 
 def test_dpp_82_racers_derive_one_key_and_make_one_run(shop: Shop, at_least: int) -> None:
     """All have derived before the first inserts."""
     gate, answers = threading.Barrier(at_least), []
-    real = derived_key.of
+    real = derived_key.derived_key_of
 
     def together(**named: Any) -> str:
         key = real(**named)
@@ -153,7 +153,7 @@ def test_dpp_82_racers_derive_one_key_and_make_one_run(shop: Shop, at_least: int
             connection.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(derived_key, "of", together)
+        patch.setattr(derived_key, "derived_key_of", together)
         threads = [threading.Thread(target=go) for _ in range(at_least)]
         for thread in threads:
             thread.start()
@@ -214,7 +214,7 @@ def test_dpp_82_a_purchase_that_was_never_queued_gives_its_key_back(
         raise Unreachable("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(wake_worker, "send", away)
+        patch.setattr(wake_worker, "send_wakeup", away)
         assert buy(shop).json()["reason_code"] == "QUEUE_ENQUEUE_FAILED"
     again = buy(shop)
     assert (again.status_code, generation(again)) == (202, 1)

@@ -30,7 +30,7 @@ def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
     with queues() as made:
         monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
         yield made
-        if (sender := wake_worker.express.forget()) is not None:
+        if (sender := wake_worker.express_sender.forget()) is not None:
             sender.close()
 
 
@@ -92,7 +92,7 @@ def test_a_batch_that_one_queue_refuses_is_told_by_its_runs_alone(
 ) -> None:
     express_one, other = recovery.unsent(shop.tenant), recovery.unsent(shop.tenant)
     express.sqs.delete_queue(QueueUrl=express.express_url)
-    failed = wake_worker.send_many([_wakeup(express_one, Lane.EXPRESS), _wakeup(other, Lane.RUNS)])
+    failed = wake_worker.send_wakeups([_wakeup(express_one, Lane.EXPRESS), _wakeup(other, Lane.RUNS)])
     assert list(failed) == [express_one.run_id]
     assert queue_depth.depth(ENV.DPP_QUEUE_URL)[0] == 1
 

@@ -290,7 +290,7 @@ def test_dpp_98_who_dies_waking_the_next_leaves_it_to_the_requeuer(
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(wake_worker, "send_many", die)
+        patch.setattr(wake_worker, "send_wakeups", die)
         with pytest.raises(Died):
             next_of_key.wake_next(tenant.tenant_id, KEY)
     assert (stands(parked), messages()) == ("WAITING", [])

@@ -63,7 +63,7 @@ def test_dpp_87_a_run_that_its_own_message_starts_moves_the_line_for_nobody(tena
     token = "a-token"
     started = starting.started(runs[-1].run_id, lease_token=token, in_turn=False)
     assert started is not None
-    leases.take(Lease(started.run.run_id, token), fair_pass=started.fair_pass)
+    leases.take_run_lease(Lease(started.run.run_id, token), fair_pass=started.fair_pass)
     assert (started.run.run_id, started.fair_pass, noted()) == (runs[-1].run_id, None, 0)
 
 
@@ -201,7 +201,7 @@ def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
     with queues() as made:
         monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
         yield made
-        if (sender := wake_worker.express.forget()) is not None:
+        if (sender := wake_worker.express_sender.forget()) is not None:
             sender.close()
 
 
@@ -210,7 +210,7 @@ def test_dpp_43_an_express_runs_lost_message_waits_for_nobody_elses_backlog(tena
     """The twin is a run in the line: as many messages as rows are due, and it is late, not lost."""
     quiet = recovery.funded()
     runs = flood(tenant, 6)
-    wake_worker.send_many([wake_worker.Wakeup.of(run) for run in runs])
+    wake_worker.send_wakeups([wake_worker.Wakeup.of(run) for run in runs])
     for run in runs[:2]:
         gear.aged(run, next_send_at=1)
     lost = recovery.unsent(quiet)

@@ -44,12 +44,12 @@ def test_dpp_65_the_file_lands_in_the_tenants_own_prefix(shop: Shop) -> None:
     room = response.json()
     assert response.status_code == 201
     assert re.fullmatch(rf"uploads/{shop.tenant.tenant_id}/\d{{4}}/\d\d/\d\d/[0-9a-f-]{{36}}/receipt\.png", room["key"])
-    assert (room["method"], room["bucket"]) == ("PUT", storage.shared().bucket_name)
+    assert (room["method"], room["bucket"]) == ("PUT", storage.shared_run_storage().bucket_name)
     assert room["headers"] == {"Content-Type": "image/png", "Content-Length": "3", "If-None-Match": "*"}
     left = datetime.fromisoformat(room["expires_at"]) - clock.now()
     assert timedelta(seconds=590) < left <= timedelta(seconds=600)
     assert urllib3.request("PUT", room["url"], body=b"png", headers=room["headers"]).status == 200
-    assert storage.shared().read(room["key"], max_bytes=10) == b"png"
+    assert storage.shared_run_storage().read(room["key"], max_bytes=10) == b"png"
 
 
 @pytest.mark.contract("HRD-20")
@@ -58,7 +58,7 @@ def test_hrd_20_an_address_takes_one_file(shop: Shop) -> None:
     room = prepare(shop, asked()).json()
     assert urllib3.request("PUT", room["url"], body=b"one", headers=room["headers"]).status == 200
     assert urllib3.request("PUT", room["url"], body=b"two", headers=room["headers"]).status == 412
-    assert storage.shared().read(room["key"], max_bytes=10) == b"one"
+    assert storage.shared_run_storage().read(room["key"], max_bytes=10) == b"one"
 
 
 def test_dpp_65_length_type_and_end_are_signed(shop: Shop) -> None:
@@ -200,10 +200,10 @@ def test_hrd_20_an_old_file_goes_with_its_room_and_a_younger_one_stays(shop: Sho
     assert urllib3.request("PUT", room["url"], body=b"png", headers=room["headers"]).status == 200
     older(30 * 86_400 - 10)
     looked(**{"uploads found": 1})
-    assert storage.shared().head(room["key"]) is not None
+    assert storage.shared_run_storage().head(room["key"]) is not None
     older(30 * 86_400 + 10)
     looked(**{"uploads deleted": 1})
-    assert storage.shared().head(room["key"]) is None
+    assert storage.shared_run_storage().head(room["key"]) is None
     assert UploadRoom.objects.count() == 0
 
 

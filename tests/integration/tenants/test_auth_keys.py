@@ -88,7 +88,7 @@ def test_auth_warm_path_asks_no_database(client: Client, django_assert_num_queri
 def test_auth_refused_key_repeated_asks_the_database_once(
     client: Client, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    headers = {"Authorization": f"Bearer {keys.make().plaintext}"}
+    headers = {"Authorization": f"Bearer {keys.make_api_key().plaintext}"}
     with django_assert_num_queries(1):
         for _ in range(20):
             assert client.get(WHOAMI, headers=headers).status_code == 401
@@ -156,7 +156,7 @@ def test_auth_every_dead_key_gets_the_same_answer_byte_for_byte(client: Client, 
     services.suspend_tenant(tenant_id=suspended.key.tenant_id, actor="test")
     clock.advance(seconds=1)
     wrong_secret = f"dpp_{other.key.prefix}_{'x' * 43}"
-    presented = [revoked.plaintext, expired.plaintext, suspended.plaintext, wrong_secret, keys.make().plaintext]
+    presented = [revoked.plaintext, expired.plaintext, suspended.plaintext, wrong_secret, keys.make_api_key().plaintext]
     answers = [
         client.get(WHOAMI, headers={"Authorization": f"Bearer {key}", "X-Trace-Id": "same"}) for key in presented
     ]
@@ -217,7 +217,7 @@ def test_auth_random_keys_do_not_grow_the_memory(monkeypatch: pytest.MonkeyPatch
     authentication.authenticate_header(f"Bearer {key.plaintext}")
     for _ in range(limit + 20):
         with pytest.raises(Problem):
-            authentication.authenticate_header(f"Bearer {keys.make().plaintext}")
+            authentication.authenticate_header(f"Bearer {keys.make_api_key().plaintext}")
     assert len(authentication.memory) == limit + 1
     assert authentication.memory.find(key.key.key_hash) is not None
 

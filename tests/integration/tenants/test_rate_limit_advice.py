@@ -26,7 +26,7 @@ def principal(valkey: Redis) -> Principal:
 
 
 def take(principal: Principal, count: int = 1) -> list[Decision]:
-    return [rate_limits.check(principal, Bucket.POLL) for _ in range(count)]
+    return [rate_limits.check_rate_limit(principal, Bucket.POLL) for _ in range(count)]
 
 
 def later(valkey: Redis, principal: Principal, seconds: float) -> None:

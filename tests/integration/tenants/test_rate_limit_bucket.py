@@ -23,7 +23,7 @@ def a_principal(*, poll: int = 60, submit: int = 60) -> Principal:
 
 
 def take(limit: int = 60) -> Decision:
-    return rate_limits.check(a_principal(poll=limit), Bucket.POLL)
+    return rate_limits.check_rate_limit(a_principal(poll=limit), Bucket.POLL)
 
 
 def server_now(valkey: redis_library.Redis) -> int:
@@ -110,11 +110,11 @@ def test_rate_limit_key_goes_when_it_says_nothing_more(valkey: redis_library.Red
 
 def test_rate_limit_tenants_and_buckets_draw_from_their_own(valkey: redis_library.Redis) -> None:
     principal = a_principal(poll=1, submit=2)
-    assert rate_limits.check(principal, Bucket.POLL).allowed is True
-    assert rate_limits.check(principal, Bucket.POLL).allowed is False
-    assert rate_limits.check(principal, Bucket.SUBMIT).remaining == 1
+    assert rate_limits.check_rate_limit(principal, Bucket.POLL).allowed is True
+    assert rate_limits.check_rate_limit(principal, Bucket.POLL).allowed is False
+    assert rate_limits.check_rate_limit(principal, Bucket.SUBMIT).remaining == 1
     neighbour = Principal("t_b", uuid4(), "abcdefgh", frozenset(), None, 1, 1)
-    assert rate_limits.check(neighbour, Bucket.POLL).allowed is True
+    assert rate_limits.check_rate_limit(neighbour, Bucket.POLL).allowed is True
     assert sorted(valkey.keys()) == ["rate:t_a:poll", "rate:t_a:submit", "rate:t_b:poll"]
 
 
@@ -136,11 +136,11 @@ def test_rate_limit_in_a_pipeline_costs_one_round_trip_and_answers_alike(valkey:
     rate_limits.queue_check(pipeline, principal, Bucket.SUBMIT)
     pipeline.set("another", "command")
     answer, stored = pipeline.execute()
-    assert rate_limits.decide(answer, bucket=Bucket.SUBMIT, limit=2) == Decision(
+    assert rate_limits.rate_limit_decision(answer, bucket=Bucket.SUBMIT, limit=2) == Decision(
         Bucket.SUBMIT, 2, allowed=True, remaining=1, reset_seconds=30
     )
     assert stored is True
-    assert rate_limits.check(principal, Bucket.SUBMIT).remaining == 0
+    assert rate_limits.check_rate_limit(principal, Bucket.SUBMIT).remaining == 0
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "1.5", "nan", "inf", "1000001", "many", ""])

@@ -213,10 +213,12 @@ def test_rate_limit_methods_draw_from_the_buckets_they_name(valkey: redis_librar
 def test_rate_limit_enforce_raises_only_on_an_empty_bucket() -> None:
     request: Any = Request(RequestFactory().get("/v1/x"))
     passed = rate_limits.Decision(Bucket.POLL, 1, allowed=True, remaining=0, reset_seconds=60)
-    rate_limits.enforce(request, passed)
+    rate_limits.enforce_rate_limit(request, passed)
     assert request._request.dpp_response_headers == passed.headers()
     with pytest.raises(Problem):
-        rate_limits.enforce(request, rate_limits.Decision(Bucket.POLL, 1, allowed=False, remaining=0, reset_seconds=60))
+        rate_limits.enforce_rate_limit(
+            request, rate_limits.Decision(Bucket.POLL, 1, allowed=False, remaining=0, reset_seconds=60)
+        )
 
 
 def api_views(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, type[APIView]]]:

@@ -197,8 +197,8 @@ def test_keys_are_not_issued_to_nobody() -> None:
 
 def test_keys_a_taken_prefix_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = a_key()
-    made = iter([keys.NewKey("dpp_x", taken.key.prefix, "f" * 64), keys.make()])
-    monkeypatch.setattr("tenants.services.keys.make", lambda: next(made))
+    made = iter([keys.NewKey("dpp_x", taken.key.prefix, "f" * 64), keys.make_api_key()])
+    monkeypatch.setattr("tenants.services.keys.make_api_key", lambda: next(made))
     issued = issue_key()
     assert issued.key.prefix != taken.key.prefix
 

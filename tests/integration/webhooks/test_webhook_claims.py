@@ -70,7 +70,7 @@ def test_a_locked_endpoint_holds_up_its_own_tenant_alone() -> None:
     hooks.a_message(locked.tenant_id)
     hooks.a_message(free.tenant_id)
     with transaction.atomic():
-        assert transitions.locked(locked.pk) is not None
+        assert transitions.locked_endpoint(locked.pk) is not None
         assert OnAnotherConnection(fan_out).answer().messages == 1
     assert (hooks.statuses(locked), hooks.statuses(free)) == (Counter(), Counter(PENDING=1))
     assert fan_out().deliveries == 2
@@ -84,9 +84,9 @@ def test_hook_05_what_is_held_while_its_endpoint_is_resumed_is_not_left_behind()
 
     def resume() -> int | None:
         with transaction.atomic():
-            found = transitions.locked(endpoint.pk)
+            found = transitions.locked_endpoint(endpoint.pk)
             assert found is not None
-            return transitions.resume(endpoint.pk, now=found.updated_at)
+            return transitions.resume_endpoint(endpoint.pk, now=found.updated_at)
 
     with transaction.atomic():
         assert fan_out().deliveries == 1
@@ -109,7 +109,7 @@ def test_two_fan_outs_at_once_make_each_delivery_once() -> None:
 
 
 def taken() -> Counter[uuid.UUID]:
-    return Counter(one.endpoint_id for one in claims.claim())
+    return Counter(one.endpoint_id for one in claims.claim_deliveries())
 
 
 @pytest.mark.contract("HOOK-04")
@@ -197,7 +197,7 @@ def test_a_locked_endpoint_is_left_for_the_next_turn_and_the_others_are_claimed(
     hooks.deliveries_due(locked)
     hooks.deliveries_due(free)
     with transaction.atomic():
-        transitions.locked(locked.pk)
+        transitions.locked_endpoint(locked.pk)
         assert OnAnotherConnection(taken).answer() == {free.pk: 1}
     assert taken() == {locked.pk: 1}
 
@@ -205,13 +205,13 @@ def test_a_locked_endpoint_is_left_for_the_next_turn_and_the_others_are_claimed(
 def test_what_is_given_back_is_due_as_before_and_only_by_its_owner() -> None:
     endpoint = hooks.an_endpoint()
     hooks.deliveries_due(endpoint)
-    (first,) = claims.claim()
+    (first,) = claims.claim_deliveries()
     assert claims.give_back([first]) == 1
-    (second,) = claims.claim()
+    (second,) = claims.claim_deliveries()
     assert (second.delivery_id, second.attempts) == (first.delivery_id, 0)
     assert second.lease_token != first.lease_token
     assert claims.give_back([first]) == 0
-    assert claims.claim() == []
+    assert claims.claim_deliveries() == []
 
 
 @pytest.mark.contract("HOOK-04")
@@ -231,7 +231,7 @@ def test_hook_04_two_senders_at_once_never_have_more_than_there_is_room_for() ->
         held: list[claims.ClaimedDelivery] = []
         claimed = 0
         for _ in range(25):
-            found = claims.claim()
+            found = claims.claim_deliveries()
             claimed += len(found)
             held += found
             with lock:

@@ -120,7 +120,7 @@ def test_dpp_85_the_webhook_of_a_run_is_part_of_the_runs_trace(
                 run = gear.committed(tenant_id=shop.tenant.tenant_id)
                 assert letter(receivers, 1).told["data"]["trace_id"] == run.trace_id
         finally:
-            spans.stop()
+            spans.stop_span_export()
     found = collector.of(f"{span_ids.trace_of(run.trace_id):032x}")["webhook attempt"]
     assert found.parent == f"{span_ids.sending_span_of(run.run_id):016x}"
     assert found.failed

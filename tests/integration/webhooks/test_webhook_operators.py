@@ -68,9 +68,9 @@ def test_hook_07_the_command_does_what_the_api_does(clock: FixedClock) -> None:
     assert (recovered["status"], recovered["deliveries"]) == ("ENABLED", 1)
     assert [one["delivery_id"] for one in command("show", name)["deliveries"]] == [str(failed.pk)]
     assert command("rotate", name, "--dry-run")["secret"] is None
-    assert signing_secrets.live(made.endpoint.pk, now=clock.now()) == [made.secret]
+    assert signing_secrets.live_secrets(made.endpoint.pk, now=clock.now()) == [made.secret]
     secret = command("rotate", name)["secret"]
-    assert signing_secrets.live(made.endpoint.pk, now=clock.now()) == [secret, made.secret]
+    assert signing_secrets.live_secrets(made.endpoint.pk, now=clock.now()) == [secret, made.secret]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_hook_05_the_console_pauses_resumes_recovers_and_sends_again(console: Cl
     assert states() == ["FAILED", "PENDING"]
     press(f"webhookdelivery/{failed.pk}/send_again")
     assert states() == ["PENDING", "PENDING"]
-    assert transitions.disable(endpoint.pk, reason="410", now=clock_module.now())
+    assert transitions.disable_endpoint(endpoint.pk, reason="410", now=clock_module.now())
     press(f"webhookendpoint/{endpoint.pk}/recover", hours="24")
     assert states() == ["PENDING", "PENDING"]
     assert WebhookEndpoint.objects.get(pk=endpoint.pk).status == "ENABLED"
@@ -157,10 +157,10 @@ def test_hook_07_secrets_move_to_the_first_key_and_the_old_one_may_go(
     monkeypatch: pytest.MonkeyPatch, clock: FixedClock
 ) -> None:
     made = [registered() for _ in range(3)]
-    services.rotate(tenant_id=made[0].endpoint.tenant_id, endpoint_id=made[0].endpoint.pk, actor="test")
+    services.rotate_endpoint_secret(tenant_id=made[0].endpoint.tenant_id, endpoint_id=made[0].endpoint.pk, actor="test")
 
     def live() -> list[list[str]]:
-        return [signing_secrets.live(one.endpoint.pk, now=clock.now()) for one in made]
+        return [signing_secrets.live_secrets(one.endpoint.pk, now=clock.now()) for one in made]
 
     before = live()
     keyed(monkeypatch, NEW, OLD)
@@ -279,13 +279,13 @@ def test_hook_07_deleted_webhooks_and_ended_secrets_go_and_live_ones_stay(clock:
     tenant = a_tenant()
     lives, gone = registered(tenant), registered(tenant)
     ids: dict[str, Any] = {"tenant_id": tenant.tenant_id, "actor": "test"}
-    second = services.rotate(**ids, endpoint_id=lives.endpoint.pk)
+    second = services.rotate_endpoint_secret(**ids, endpoint_id=lives.endpoint.pk)
     assert isinstance(second, services.Registered)
-    services.delete(**ids, endpoint_id=gone.endpoint.pk)
+    services.delete_endpoint(**ids, endpoint_id=gone.endpoint.pk)
     clock.advance(seconds=DAY.total_seconds())
     report = webhook_retention.forget_old_webhooks(now=clock.now(), limit=1_000)
     assert report.detail == {"secrets": 1, "deliveries": 0, "messages": 0, "webhooks": 0}
-    assert signing_secrets.live(lives.endpoint.pk, now=clock.now()) == [second.secret]
+    assert signing_secrets.live_secrets(lives.endpoint.pk, now=clock.now()) == [second.secret]
     clock.advance(seconds=(29 * DAY).total_seconds() + 1)
     report = webhook_retention.forget_old_webhooks(now=clock.now(), limit=1_000)
     assert report.detail["webhooks"] == 1
@@ -315,7 +315,7 @@ def test_hook_05_the_consoles_first_page_names_those_in_trouble(console: Client,
     failing = an_endpoint(consecutive_failures=3, failing_since=clock.now() - DAY)
     for _ in range(2):
         a_delivery(disabled)
-    assert transitions.disable(disabled.pk, reason="it answered 410 Gone", now=clock.now())
+    assert transitions.disable_endpoint(disabled.pk, reason="it answered 410 Gone", now=clock.now())
     panel = webhooks_panel()
     assert {one.label: one.value for one in panel.figures} == {
         "Webhooks": "3",

@@ -118,8 +118,8 @@ def test_hook_02_what_is_sent_is_the_same_at_every_attempt_and_has_the_form_of_t
     message = a_message(version=4, run_id="r", href="/v1/runs/r")
     read_anew = a_message(**dict(reversed(message.payload.items())))
     read_anew.at = message.at
-    body = bodies.of(message)
-    assert body == bodies.of(read_anew)
+    body = bodies.webhook_body_of(message)
+    assert body == bodies.webhook_body_of(read_anew)
     document = json.loads(body)
     assert set(document) == {"type", "timestamp", "data"}
     assert document["timestamp"].endswith("Z")

@@ -67,7 +67,7 @@ def _names_of_the_inside(names: NamesOfTests) -> None:
 
 @pytest.mark.parametrize("url", REFUSED)
 def test_hook_06_a_url_that_must_not_be_called_is_refused_with_its_cure(url: str) -> None:
-    answer = services.create(tenant_id=a_tenant().tenant_id, url=url, events=["run.failed"], actor="test")
+    answer = services.create_endpoint(tenant_id=a_tenant().tenant_id, url=url, events=["run.failed"], actor="test")
     assert isinstance(answer, Refusal)
     assert (answer.reason.value, answer.field) == ("VALIDATION_FAILED", "url")
     assert REFUSED[url] in answer.detail
@@ -78,7 +78,7 @@ def test_hook_06_a_url_that_must_not_be_called_is_refused_with_its_cure(url: str
 @pytest.mark.parametrize("url", REFUSED)
 def test_hook_06_an_endpoint_is_not_moved_there_either(url: str) -> None:
     endpoint = registered().endpoint
-    answer = services.change(
+    answer = services.change_endpoint(
         tenant_id=endpoint.tenant_id, endpoint_id=endpoint.endpoint_id, actor="test", url=url, events=["run.upheld"]
     )
     assert isinstance(answer, Refusal)

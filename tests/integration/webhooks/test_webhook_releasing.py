@@ -34,7 +34,7 @@ def states(endpoint: WebhookEndpoint) -> dict[str, int]:
 
 def paused(count: int) -> WebhookEndpoint:
     endpoint = an_endpoint()
-    services.change(**of(endpoint), status=EndpointStatus.PAUSED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.PAUSED)
     for _ in range(count):
         a_delivery(endpoint, DeliveryStatus.HELD, attempts=3)
     return endpoint
@@ -43,7 +43,7 @@ def paused(count: int) -> WebhookEndpoint:
 def test_hook_05_a_process_whose_clock_is_ahead_puts_nothing_off(clock: FixedClock) -> None:
     endpoint = paused(1)
     clock.advance(seconds=10 * 365 * 86_400)
-    services.change(**of(endpoint), status=EndpointStatus.ENABLED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
     services.send_test(**of(endpoint))
     with connection.cursor() as cursor:
         cursor.execute("SELECT next_attempt_at <= clock_timestamp() FROM webhook_delivery")
@@ -67,7 +67,7 @@ def is_releasing(endpoint: WebhookEndpoint) -> bool:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7])
 def test_hook_05_a_resume_lets_go_of_the_first_and_the_job_of_the_rest(clock: FixedClock, count: int) -> None:
     endpoint, other = paused(count), paused(1)
-    services.change(**of(endpoint), status=EndpointStatus.ENABLED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
     assert states(endpoint).get("PENDING", 0) == min(count, 2)
     assert is_releasing(endpoint) is (count >= 2)
     assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == max(0, count - 2)
@@ -80,12 +80,12 @@ def test_hook_05_a_resume_lets_go_of_the_first_and_the_job_of_the_rest(clock: Fi
 
 def test_hook_05_a_pause_in_between_ends_the_release(clock: FixedClock) -> None:
     endpoint = paused(7)
-    services.change(**of(endpoint), status=EndpointStatus.ENABLED)
-    services.change(**of(endpoint), status=EndpointStatus.PAUSED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.PAUSED)
     assert not is_releasing(endpoint)
     assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == 0
     assert states(endpoint) == {"HELD": 7}
-    services.change(**of(endpoint), status=EndpointStatus.ENABLED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
     releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert states(endpoint) == {"PENDING": 7}
 
@@ -96,7 +96,7 @@ def test_hook_05_a_recovery_lets_go_once_of_what_had_failed_by_then(clock: Fixed
         for status in (DeliveryStatus.FAILED, DeliveryStatus.HELD):
             for _ in range(3):
                 a_delivery(endpoint, status, at=clock.now() - at, attempts=10)
-    answer = services.recover(**of(endpoint), since=clock.now() - 2 * DAY)
+    answer = services.recover_endpoint(**of(endpoint), since=clock.now() - 2 * DAY)
     assert isinstance(answer, services.Recovered)
     assert answer.deliveries == 2
     first = WebhookDelivery.objects.filter(endpoint=endpoint, status="PENDING")
@@ -112,8 +112,8 @@ def test_hook_05_a_recovery_lets_go_once_of_what_had_failed_by_then(clock: Fixed
 def test_hook_05_a_recovery_during_a_resume_leaves_nothing_behind(clock: FixedClock) -> None:
     endpoint = paused(3)
     WebhookDelivery.objects.all()[0].message.__class__.objects.update(at=clock.now() - 9 * DAY)
-    services.change(**of(endpoint), status=EndpointStatus.ENABLED)
-    services.recover(**of(endpoint), since=clock.now() - DAY)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
+    services.recover_endpoint(**of(endpoint), since=clock.now() - DAY)
     releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert states(endpoint) == {"PENDING": 3}
 
@@ -123,7 +123,7 @@ def test_hook_05_a_webhook_whose_release_fails_keeps_no_other_waiting(
 ) -> None:
     poison, other = sorted((paused(3), paused(3)), key=lambda one: one.pk)
     for endpoint in (poison, other):
-        services.change(**of(endpoint), status=EndpointStatus.ENABLED)
+        services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
     release_some = transitions.release_some
 
     def fails(endpoint_id: UUID, *, now: datetime) -> int:
@@ -143,7 +143,7 @@ def test_hook_05_a_webhook_whose_release_fails_keeps_no_other_waiting(
 def test_hook_07_what_a_deletion_left_is_ended(clock: FixedClock) -> None:
     endpoint = paused(3)
     a_delivery(endpoint)
-    services.delete(**of(endpoint))
+    services.delete_endpoint(**of(endpoint))
     assert states(endpoint)["FAILED"] == 2
     assert releasing.preview_releasing_webhooks(now=clock.now(), limit=10).changed == 1
     assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).detail == {"released": 0, "ended": 2}
@@ -155,8 +155,8 @@ def test_hook_05_what_a_pause_did_not_move_waits_and_goes_with_the_resume(clock:
     endpoint = an_endpoint()
     for _ in range(5):
         a_delivery(endpoint)
-    services.change(**of(endpoint), status=EndpointStatus.PAUSED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.PAUSED)
     assert states(endpoint) == {"HELD": 2, "PENDING": 3}  # no claim takes those of a webhook that is paused
-    services.change(**of(endpoint), status=EndpointStatus.ENABLED)
+    services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
     releasing.release_held_webhooks(now=clock.now(), limit=1_000)
     assert states(endpoint) == {"PENDING": 5}

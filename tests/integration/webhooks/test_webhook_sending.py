@@ -68,7 +68,7 @@ def came_to(endpoint: WebhookEndpoint, count: int = 1) -> list[tuple[int | None,
 @pytest.mark.contract("HOOK-01")
 def test_hook_01_the_end_of_a_run_reaches_its_receiver_signed(receivers: Receivers) -> None:
     endpoint = hooks.an_endpoint(url=url("mine"))
-    secrets = signing_secrets.live(endpoint.pk, now=endpoint.created_at)
+    secrets = signing_secrets.live_secrets(endpoint.pk, now=endpoint.created_at)
     run = gear.committed(tenant_id=endpoint.tenant_id)
     with a_sender(a_world(receivers)):
         wait_until(lambda: ended(endpoint, "DELIVERED"), what="its delivery")
@@ -245,7 +245,7 @@ def test_hook_03_who_asks_for_less_is_left_alone_for_a_while(receivers: Receiver
     receivers.answers["/busy"] = b"HTTP/1.1 %d Busy\r\n%scontent-length: 0\r\n\r\n" % (status, asked)
     endpoint = hooks.an_endpoint(url=url("busy"), proven=True)
     hooks.deliveries_due(endpoint, 3)
-    (first, *_) = claims.claim()
+    (first, *_) = claims.claim_deliveries()
     mark_of(first, sent(a_world(receivers), first))
     paused = hooks.row(endpoint).paused_until
     assert paused is not None
@@ -295,7 +295,7 @@ def test_hook_05_all_of_a_paused_day_arrives_after_the_resume(receivers: Receive
         WebhookMessage.objects.update(at=Now() - timedelta(days=1))
         WebhookDelivery.objects.update(created_at=Now() - timedelta(days=1))
         assert receivers.letters == []
-        transitions.resume(endpoint.pk, now=db_now())
+        transitions.resume_endpoint(endpoint.pk, now=db_now())
         wait_until(lambda: ended(endpoint, "DELIVERED", 5), what="all of them")
     assert {letter.told["data"]["run_id"] for letter in receivers.letters} == {str(run.run_id) for run in runs}
     assert len(receivers.letters) == 5
@@ -315,9 +315,9 @@ def test_hook_03_the_tenth_failure_ends_a_delivery(receivers: Receivers) -> None
 def test_hook_05_a_failure_at_an_endpoint_that_was_paused_meanwhile_is_held(receivers: Receivers) -> None:
     endpoint = hooks.an_endpoint(url=url("status/500"))
     hooks.deliveries_due(endpoint)
-    (claimed,) = claims.claim()
+    (claimed,) = claims.claim_deliveries()
     came = sent(a_world(receivers), claimed)
-    assert transitions.pause(endpoint.pk, now=db_now())
+    assert transitions.pause_endpoint(endpoint.pk, now=db_now())
     assert mark_of(claimed, came) is Marked.DONE
     assert hooks.statuses(endpoint) == {"HELD": 1}
 
@@ -329,7 +329,7 @@ def test_hook_05_a_failure_at_an_endpoint_that_was_paused_meanwhile_is_held(rece
 def test_hook_08_killed_between_the_post_and_its_mark_the_same_id_comes_again(receivers: Receivers) -> None:
     endpoint = hooks.an_endpoint(url=url("mine"))
     hooks.deliveries_due(endpoint)
-    (claimed,) = claims.claim()
+    (claimed,) = claims.claim_deliveries()
     dead = sent(a_world(receivers), claimed)  # and no mark
     assert dead.is_success
     WebhookDelivery.objects.update(lease_until=Now())
@@ -346,10 +346,10 @@ def test_hook_08_killed_between_the_post_and_its_mark_the_same_id_comes_again(re
 def test_hook_08_who_lost_the_lease_marks_nothing(receivers: Receivers, what: str) -> None:
     endpoint = hooks.an_endpoint(url=url("mine"))
     hooks.deliveries_due(endpoint)
-    (claimed,) = claims.claim()
+    (claimed,) = claims.claim_deliveries()
     came = sent(a_world(receivers), claimed)
     if what == "deleted":
-        transitions.delete(endpoint.pk, now=db_now())
+        transitions.mark_endpoint_deleted(endpoint.pk, now=db_now())
     elif what == "sent anew":
         WebhookDelivery.objects.update(lease_token=None, lease_until=None)
     else:
@@ -365,7 +365,7 @@ def test_hook_04_a_mark_that_postgres_refuses_holds_up_no_other(receivers: Recei
     hooks.deliveries_due(gone)
     hooks.deliveries_due(well)
     sender = sending.WebhookSender(a_world(receivers))
-    claimed = sorted(claims.claim(), key=lambda one: one.endpoint_id != gone.pk)
+    claimed = sorted(claims.claim_deliveries(), key=lambda one: one.endpoint_id != gone.pk)
     for one in claimed:
         sender._came.put(sending._Came(one, sent(a_world(receivers), one)))
     (waits,) = hooks.deliveries_due(gone)
@@ -389,7 +389,7 @@ def test_hook_04_a_mark_that_postgres_refuses_holds_up_no_other(receivers: Recei
 def test_hook_08_a_mark_of_an_endpoint_that_a_restored_database_lacks_is_lost(receivers: Receivers) -> None:
     endpoint = hooks.an_endpoint(url=url("mine"))
     hooks.deliveries_due(endpoint)
-    (claimed,) = claims.claim()
+    (claimed,) = claims.claim_deliveries()
     came = sent(a_world(receivers), claimed)
     for table in (WebhookDelivery, WebhookSecret, WebhookEndpoint):
         table.objects.all().delete()
@@ -399,10 +399,10 @@ def test_hook_08_a_mark_of_an_endpoint_that_a_restored_database_lacks_is_lost(re
 def test_a_mark_does_not_wait_for_a_locked_endpoint(receivers: Receivers) -> None:
     endpoint = hooks.an_endpoint(url=url("mine"))
     hooks.deliveries_due(endpoint)
-    (claimed,) = claims.claim()
+    (claimed,) = claims.claim_deliveries()
     came = sent(a_world(receivers), claimed)
     with transaction.atomic():
-        transitions.locked(endpoint.pk)
+        transitions.locked_endpoint(endpoint.pk)
         assert OnAnotherConnection(lambda: mark_of(claimed, came)).answer() is Marked.BUSY
     assert mark_of(claimed, came) is Marked.DONE
 
@@ -412,7 +412,7 @@ def test_hook_08_a_sender_that_froze_after_its_claim_sends_nothing(receivers: Re
     """Its lease would end before the attempt does, and another sender's attempt would run beside it."""
     endpoint = hooks.an_endpoint(url=url("mine"))
     hooks.deliveries_due(endpoint)
-    (claimed,) = claims.claim()
+    (claimed,) = claims.claim_deliveries()
     sender = sending.WebhookSender(a_world(receivers))
     ((_, letter, until),) = sender._signed([claimed])
     assert 14 < until - time.monotonic() <= 15
@@ -477,8 +477,8 @@ def test_what_cannot_be_signed_is_put_off_and_counts_no_attempt(
 ) -> None:
     endpoint, well = hooks.an_endpoint(url=url("mine")), hooks.an_endpoint(url=url("well"))
     if fault == "a fault of ours":
-        one, live = endpoint.pk, signing_secrets.live
-        monkeypatch.setattr(signing_secrets, "live", lambda pk, *, now: 1 // (pk != one) and live(pk, now=now))
+        one, live = endpoint.pk, signing_secrets.live_secrets
+        monkeypatch.setattr(signing_secrets, "live_secrets", lambda pk, *, now: 1 // (pk != one) and live(pk, now=now))
     else:
         WebhookSecret.objects.filter(endpoint=endpoint).update(ciphertext=b"\x01" + base64.b64decode("A" * 80))
     hooks.deliveries_due(endpoint)
@@ -566,7 +566,7 @@ def test_two_senders_at_once_send_each_message_once(receivers: Receivers) -> Non
 def one_attempt(world: sending.SenderReach) -> Marked:
     """Of the one delivery that is due: claimed, sent and marked here."""
     fan_out()
-    claimed = claims.claim()[0]
+    claimed = claims.claim_deliveries()[0]
     return mark_of(claimed, sent(world, claimed))
 
 

@@ -276,5 +276,5 @@ def test_a_restore_that_is_given_up_closes_its_connection(store: ArchiveStore, h
 
 
 def test_the_configured_store_is_the_bucket_of_archives() -> None:
-    assert configured.shared().bucket == ENV.DPP_ARCHIVE_BUCKET
-    assert configured.shared().look(new_key()) is None
+    assert configured.shared_archive_store().bucket == ENV.DPP_ARCHIVE_BUCKET
+    assert configured.shared_archive_store().look(new_key()) is None

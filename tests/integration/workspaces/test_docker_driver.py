@@ -161,7 +161,7 @@ def test_a_daemon_that_comes_back_has_its_workspaces_run_again(by: signal.Signal
     if (why := dockerd.why_not()) is not None:
         pytest.skip(why)
     with dockerd.a_docker_daemon() as engine, docker_driver(engine) as driver:
-        driver_rows.register(DRIVER_ID, driver)
+        driver_rows.register_driver(DRIVER_ID, driver)
         world = World(a_tenant(), driver_id="nowhere")
         one = world.workspace()
 
@@ -203,7 +203,7 @@ def test_an_image_that_is_not_there_is_pulled_and_waited_for() -> None:
         dockerd.a_docker_daemon(has_image=False) as engine,
         docker_driver(engine, [registry.image]) as driver,
     ):
-        driver_rows.register(DRIVER_ID, driver)
+        driver_rows.register_driver(DRIVER_ID, driver)
         world = World(a_tenant(), driver_id="nowhere")
         one = world.workspace(spec={"image": registry.image})
         with loops(driver, driver_id=DRIVER_ID, times=1):

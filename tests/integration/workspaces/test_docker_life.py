@@ -43,8 +43,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[DockerDriver]:
     with docker_driver(images=[dockerd.IMAGE, ANOTHER]) as made_here:
         with contextlib.closing(docker_sdk.APIClient(base_url=_daemon().address, version="1.41")) as api:
             api.tag(dockerd.IMAGE, *ANOTHER.split(":"))
-        monkeypatch.setattr(offer, "current", lambda: Offer("docker", (dockerd.IMAGE, ANOTHER)))
-        driver_rows.register(DRIVER_ID, made_here)
+        monkeypatch.setattr(offer, "current_workspace_offer", lambda: Offer("docker", (dockerd.IMAGE, ANOTHER)))
+        driver_rows.register_driver(DRIVER_ID, made_here)
         yield made_here
 
 

@@ -43,7 +43,7 @@ def host() -> Iterator[WorkspaceHost]:
 @pytest.fixture
 def workspace(shop: Shop, host: WorkspaceHost, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """It runs at the host, as the loops would say."""
-    monkeypatch.setattr(offer, "current", lambda: Offer("process"))
+    monkeypatch.setattr(offer, "current_workspace_offer", lambda: Offer("process"))
     monkeypatch.setattr("dpp_project.uuid7.new", lambda: host.workspace_id)
     made = a_workspace(shop.tenant)
     monkeypatch.undo()

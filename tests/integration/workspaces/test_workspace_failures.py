@@ -304,7 +304,7 @@ def test_wsp_10_what_is_still_seen_is_not_deleted(world: World) -> None:
     world.wish(one, DesiredState.DELETED)
     row = world.converges(one, Phase.DELETED)
     assert (row.deleted_at is not None, world.driver.containers) == (True, {})
-    assert transitions.purge(one) is True
+    assert transitions.purge_workspace(one) is True
     assert world.row(one).archive_key is None
 
 

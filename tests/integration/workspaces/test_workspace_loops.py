@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("valkey", "aws")
 def test_wsp_05_two_processes_of_loops_take_a_real_home_down_and_up() -> None:
     with process_driver() as driver:
-        driver_rows.register(DRIVER_ID, driver)
+        driver_rows.register_driver(DRIVER_ID, driver)
         world = World(a_tenant(), driver_id="nowhere")
         one = world.workspace()
 

@@ -227,7 +227,7 @@ def test_wsp_05_a_look_that_finds_all_as_it_was_says_what_it_has_caught_up_with(
     one = world.workspace()
     world.converges(one, Phase.RUNNING)
     world.look()
-    transitions.doubt(one)
+    transitions.doubt_workspace(one)
     seen = world.look()
     assert (seen.changed, seen.caught_up) == ([], [one])
     assert world.look().caught_up == []

@@ -76,7 +76,7 @@ def test_wsp_09_a_recovery_that_reads_an_archive_keeps_no_pass_waiting(world: Wo
     """It may read for longer than a pass that hangs is borne with."""
     one, (beside,) = archived(world), world.standing(1)
     stored = world.store.objects.pop(key := str(world.row(one).archive_key))
-    assert transitions.doubt(one)
+    assert transitions.doubt_workspace(one)
     world.until(one, lambda row: row.phase == Phase.ERROR)
     world.store.objects[key] = stored
     world.comes_to(beside, DesiredState.RUNNING)
@@ -193,22 +193,22 @@ def test_wsp_05_a_loser_of_a_claim_does_nothing_more(world: World) -> None:
     world.wish(one, DesiredState.RUNNING)
     world.look()
     seen = world.row(one)
-    claim = transitions.begin(seen, Operation.RESTORING)
+    claim = transitions.begin_operation(seen, Operation.RESTORING)
     assert claim is not None
-    assert transitions.begin(seen, Operation.RESTORING) is None
-    assert transitions.take(world.driver_id, limit=9) == []  # its lease is held
+    assert transitions.begin_operation(seen, Operation.RESTORING) is None
+    assert transitions.take_operations(world.driver_id, limit=9) == []  # its lease is held
     world.time_passes(seconds=61)
-    (successor,) = transitions.take(world.driver_id, limit=9)
+    (successor,) = transitions.take_operations(world.driver_id, limit=9)
     assert successor.attempt == claim.attempt + 1
     before = Workspace.objects.filter(pk=one).values().get()
     with pytest.raises(transitions.ClaimLost):
-        transitions.hold(claim)
+        transitions.hold_operation(claim)
     with pytest.raises(transitions.ClaimLost):
-        transitions.advance(claim, successor.step)
-    assert transitions.complete(claim, seen=world.row(one)) is False
-    transitions.fail(claim, reason="Late", message="")
-    transitions.put_off(claim, reason="Late", message="")
-    transitions.park(claim)
+        transitions.advance_operation(claim, successor.step)
+    assert transitions.complete_operation(claim, seen=world.row(one)) is False
+    transitions.fail_operation(claim, reason="Late", message="")
+    transitions.put_off_operation(claim, reason="Late", message="")
+    transitions.park_operation(claim)
     assert Workspace.objects.filter(pk=one).values().get() == before
 
 
@@ -268,13 +268,13 @@ def test_wsp_05_a_clock_an_hour_off_takes_nothing_over_and_ends_no_pause(world: 
     one = running(world)
     world.wish(one, DesiredState.STANDBY)
     world.look()
-    claim = transitions.begin(world.row(one), Operation.STOPPING)
+    claim = transitions.begin_operation(world.row(one), Operation.STOPPING)
     assert claim is not None
     with clock.use(FixedClock(clock.now().replace(year=2030))):
-        assert transitions.take(world.driver_id, limit=9) == []
+        assert transitions.take_operations(world.driver_id, limit=9) == []
     with writing_as(Writer.RECONCILER):  # as a database's clock that ran an hour ahead has left it
         connection.cursor().execute("UPDATE workspaces SET op_lease_until = op_lease_until + interval '1 hour'")
-    assert len(transitions.take(world.driver_id, limit=9)) == 1
+    assert len(transitions.take_operations(world.driver_id, limit=9)) == 1
 
 
 @pytest.mark.contract("WSP-07")

@@ -48,7 +48,7 @@ def site(module_site: WorkspaceSite) -> Iterator[WorkspaceSite]:
 def workspace(shop: Shop, site: WorkspaceSite, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """It runs and serves, as the loops would say, and was not used for long."""
     with monkeypatch.context() as patch:
-        patch.setattr(offer, "current", lambda: Offer("process"))
+        patch.setattr(offer, "current_workspace_offer", lambda: Offer("process"))
         patch.setattr("dpp_project.uuid7.new", lambda: site.host.workspace_id)
         made = a_workspace(shop.tenant, spec=SpecDocument(ports=[PORT, CLOSED_PORT]))
     monkeypatch.setattr(links, "ENV", ENV.model_copy(update={"DPP_WORKSPACES_URL": "https://apps.example"}))

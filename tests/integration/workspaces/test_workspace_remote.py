@@ -43,7 +43,7 @@ def address(host: WorkspaceHost, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def run_in(address: str, workspace_id: str, request: ExecRequest, *, tenant_id: str = "t_a") -> Awaitable[ExecResult]:
-    return client.run(address, workspace_id, request, tenant_id=tenant_id)
+    return client.run_remote_exec(address, workspace_id, request, tenant_id=tenant_id)
 
 
 def done(call: Callable[[], Awaitable[Made]]) -> Made:
@@ -86,7 +86,7 @@ def test_its_own_deadline_ends_it_and_a_word_does(address: str) -> None:
         running = asyncio.ensure_future(run_in(address, WORKSPACE, request))
         while (await run_in(address, WORKSPACE, asked("/usr/bin/test", "-e", "begun"))).exit_code != 0:
             assert not running.done()
-        await client.stop(address, request.exec_id)
+        await client.stop_remote_exec(address, request.exec_id)
         return await running
 
     result = done(stopped)

@@ -76,7 +76,7 @@ def left_half_made(root: Path) -> list[Path]:
 def test_wsp_08_what_is_left_half_made_is_removed_an_hour_later() -> None:
     """Whatever the process that began it was at; nothing that is young, and nothing that a list shows."""
     with process_driver() as driver:
-        driver_rows.register(DRIVER_ID, driver)
+        driver_rows.register_driver(DRIVER_ID, driver)
         kept = Tenancy(driver).inhabited()
         folders = [driver._root / name for name in ("containers", "drafts", "locks")]
         young, old = left_half_made(driver._root), left_half_made(driver._root)
@@ -99,7 +99,7 @@ def _breaks_off(_place: Path) -> None:
 def test_wsp_08_a_deletion_that_broke_off_goes_on_with_the_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renamed away it is in no list; its files would have stayed."""
     with process_driver() as driver:
-        driver_rows.register(DRIVER_ID, driver)
+        driver_rows.register_driver(DRIVER_ID, driver)
         world = World(a_tenant(), driver_id="elsewhere")
         one = world.workspace()
         op_id = uuid.uuid4()

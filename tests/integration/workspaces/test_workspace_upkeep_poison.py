@@ -30,7 +30,7 @@ def scripted_s3(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """Between the jobs and the bucket."""
     with Scripted(str(ENV.S3_ENDPOINT_URL)).running() as script:
         scripted = ArchiveStore(clients.new_s3(script.url), store.bucket)
-        monkeypatch.setattr("ops.workspaces.archive_store.configured.shared", lambda: scripted)
+        monkeypatch.setattr("ops.workspaces.archive_store.configured.shared_archive_store", lambda: scripted)
         yield script
 
 
@@ -41,7 +41,7 @@ def to_collect(store: ArchiveStore, tenant: Tenant) -> str:
 def to_purge(store: ArchiveStore, tenant: Tenant) -> str:
     """Deleted nine days ago."""
     workspace = a_workspace(tenant)
-    services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
+    services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
     known, facts = put(store, workspace)
     an_archive(workspace, **facts)
     long_ago = clock.now() - timedelta(days=9)
@@ -138,7 +138,7 @@ def test_wsp_12_a_workspace_that_cannot_be_put_to_rest_keeps_no_other_awake(
     for workspace in idle:
         seen(workspace, Phase.RUNNING)
         unused(workspace, seconds=HOUR + 60)
-    poison, rest = idle[0], services.rest
+    poison, rest = idle[0], services.rest_workspace
 
     def rests(workspace: Workspace, **asked: Any) -> bool:
         if workspace.pk == poison.pk:
@@ -146,7 +146,7 @@ def test_wsp_12_a_workspace_that_cannot_be_put_to_rest_keeps_no_other_awake(
         return rest(workspace, **asked)
 
     with monkeypatch.context() as patched:
-        patched.setattr(services, "rest", rests)
+        patched.setattr(services, "rest_workspace", rests)
         report = passed(resting.rest_idle_workspaces)
     assert (report.seen, report.changed, report.errors) == (3, 2, 1)
     assert report.detail["skipped"] == {str(poison.pk): "ValueError"}

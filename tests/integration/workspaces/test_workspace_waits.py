@@ -67,7 +67,7 @@ def test_wsp_12_who_waits_is_answered_when_it_has_arrived_and_not_at_a_step_befo
         answer: Future[Any] = pool.submit(waiting)
         wait_until(lambda: places().taken == 1, what="the wait")
         seen(workspace, Phase.STANDBY)
-        arrivals.watcher().look_once()
+        arrivals.arrivals_watcher().look_once()
         assert not answer.done()
         seen(workspace, Phase.RUNNING)
         response = answer.result(20)

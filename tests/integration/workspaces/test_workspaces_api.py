@@ -197,12 +197,12 @@ def test_wsp_12_a_wrong_change_names_its_field_and_changes_nothing(shop: Shop) -
 
 
 def test_wsp_12_images_are_of_the_allowed_ones(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offer, "current", lambda: Offer("docker", ("dpp/python:3", "dpp/node:22")))
+    monkeypatch.setattr(offer, "current_workspace_offer", lambda: Offer("docker", ("dpp/python:3", "dpp/node:22")))
     assert made(shop)["spec"]["image"] == "dpp/python:3"
     assert made(shop, name="b", spec={"image": "dpp/node:22"})["spec"]["image"] == "dpp/node:22"
     refused = errors(send(shop, "POST", HERE, {"name": "c", "spec": {"image": "evil"}}))
     assert refused == {"spec.image": "is not allowed here; choose of: dpp/python:3, dpp/node:22"}
-    monkeypatch.setattr(offer, "current", lambda: None)
+    monkeypatch.setattr(offer, "current_workspace_offer", lambda: None)
     assert told(send(shop, "POST", HERE, {"name": "c"})) == (503, "SERVICE_UNAVAILABLE")
     assert Workspace.objects.count() == 2
 

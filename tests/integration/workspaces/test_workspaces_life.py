@@ -32,7 +32,7 @@ def test_wsp_12_a_life_from_its_creation_over_rests_and_wakes_to_its_purge(world
     assert next_actor(world.converges(one, Phase.RUNNING)) is Actor.TTL
     world.writes(one, "a", b"mine")
     was = world.container(one).container_id
-    services.change(workspace_id=one, actor=ME, wanted={"spec": SpecDocument(env={"STAGE": "test"})})
+    services.change_workspace(workspace_id=one, actor=ME, wanted={"spec": SpecDocument(env={"STAGE": "test"})})
     world.until(one, lambda row: row.operation == "STARTING")
     world.converges(one, Phase.RUNNING)
     assert world.container(one).container_id != was
@@ -44,15 +44,15 @@ def test_wsp_12_a_life_from_its_creation_over_rests_and_wakes_to_its_purge(world
     assert next_actor(world.row(one)) is Actor.NOBODY
     (archive,) = selectors.archives_of(world.row(one), limit=5)
     assert (archive.state, archive.pk in world.store.objects) == ("VERIFIED", True)
-    services.wake(workspace_id=one, actor=ME)
+    services.wake_workspace(workspace_id=one, actor=ME)
     world.settles(one, Phase.RUNNING)
     assert world.home(one) == {"a": b"mine"}
-    services.delete(workspace_id=one, actor=ME)
+    services.delete_workspace(workspace_id=one, actor=ME)
     assert next_actor(world.settles(one, Phase.DELETED)) is Actor.PURGE
-    services.undelete(workspace_id=one, actor=ME)
+    services.undelete_workspace(workspace_id=one, actor=ME)
     world.settles(one, Phase.STANDBY)
     assert world.home(one) == {"a": b"mine"}
-    services.delete(workspace_id=one, actor=ME)
+    services.delete_workspace(workspace_id=one, actor=ME)
     world.settles(one, Phase.DELETED)
     written(world.row(one), Writer.API, delete_requested_at=clock.now() - timedelta(days=7))
     assert purging.purge_workspaces(now=clock.now(), limit=10).changed == 1
@@ -66,15 +66,15 @@ def test_wsp_09_an_archive_that_was_set_aside_is_an_error_until_it_is_read_back(
     one = a_workspace(world.tenant).pk
     world.converges(one, Phase.RUNNING)
     world.writes(one, "a", b"mine")
-    services.change(workspace_id=one, actor=ME, wanted={"desired_state": DesiredState.ARCHIVED.value})
+    services.change_workspace(workspace_id=one, actor=ME, wanted={"desired_state": DesiredState.ARCHIVED.value})
     key = str(world.settles(one, Phase.ARCHIVED).archive_key)
     assert archives.quarantine(key)
-    assert transitions.doubt(one)
-    services.wake(workspace_id=one, actor=ME)
+    assert transitions.doubt_workspace(one)
+    services.wake_workspace(workspace_id=one, actor=ME)
     row = world.until(one, lambda row: row.phase == Phase.ERROR)
     assert world.seen(one).archive.reason == "ArchiveCorrupted"
     assert (next_actor(row), services.error_reason(row)) == (Actor.YOU, "ArchiveAccessError")
-    services.recover(workspace_id=one, actor=ME, source=f"archive:{key}")
+    services.recover_workspace(workspace_id=one, actor=ME, source=f"archive:{key}")
     assert next_actor(world.row(one)) is Actor.RECONCILER
     world.converges(one, Phase.RUNNING)
     assert world.home(one) == {"a": b"mine"}
@@ -87,7 +87,7 @@ def test_wsp_05_a_look_beside_a_begin_or_an_end_delays_neither_by_a_lease(
     """A hint wakes both loops: the monitor writes between what the reconciler reads and what it writes."""
     one = a_workspace(world.tenant, desired_state=DesiredState.STANDBY).pk
     world.settles(one, Phase.STANDBY)
-    services.wake(workspace_id=one, actor=ME)
+    services.wake_workspace(workspace_id=one, actor=ME)
 
     def looked_at_beside(name: str) -> None:
         plain = getattr(transitions, name)
@@ -100,11 +100,11 @@ def test_wsp_05_a_look_beside_a_begin_or_an_end_delays_neither_by_a_lease(
 
         monkeypatch.setattr(transitions, name, raced)
 
-    looked_at_beside("begin")
+    looked_at_beside("begin_operation")
     world.act()
     assert world.row(one).operation == "STARTING"
     world.look()
-    looked_at_beside("complete")
+    looked_at_beside("complete_operation")
     world.act()
     assert world.row(one).operation == "STARTING"
     world.act()

@@ -50,7 +50,7 @@ def tenant(transactional_db: None, valkey: Redis) -> Tenant:
 def few(monkeypatch: pytest.MonkeyPatch) -> Quotas:
     """Three workspaces, two at once, 10 MB."""
     most = Quotas(3, 2, 10)
-    monkeypatch.setattr(quotas, "current", lambda: most)
+    monkeypatch.setattr(quotas, "current_quotas", lambda: most)
     return most
 
 
@@ -59,11 +59,11 @@ def asked(name: str, state: DesiredState = DesiredState.RUNNING) -> services.New
 
 
 def created(tenant: Tenant, name: str, state: DesiredState = DesiredState.RUNNING) -> services.Made | Refusal:
-    return services.create(tenant_id=tenant.tenant_id, asked=asked(name, state), actor=ME)
+    return services.create_workspace(tenant_id=tenant.tenant_id, asked=asked(name, state), actor=ME)
 
 
 def wanting(workspace: Workspace, **wanted: Any) -> Workspace | Refusal:
-    return services.change(workspace_id=workspace.pk, actor=ME, wanted=wanted)
+    return services.change_workspace(workspace_id=workspace.pk, actor=ME, wanted=wanted)
 
 
 def reason(answer: object) -> ReasonCode:
@@ -105,7 +105,7 @@ def test_wsp_14_a_quota_holds_against_creations_at_once(tenant: Tenant, few: Quo
 @pytest.mark.contract("WSP-14")
 def test_wsp_14_a_quota_holds_against_wakes_at_once(tenant: Tenant, few: Quotas) -> None:
     resting = [a_workspace(tenant, desired_state=DesiredState.STANDBY) for _ in range(few.workspaces)]
-    answers = all_at_once(*[lambda pk=one.pk: services.wake(workspace_id=pk, actor=ME) for one in resting])
+    answers = all_at_once(*[lambda pk=one.pk: services.wake_workspace(workspace_id=pk, actor=ME) for one in resting])
     assert [reason(one) for one in answers if isinstance(one, Refusal)] == [ReasonCode.WORKSPACE_QUOTA_REACHED]
     assert Workspace.objects.filter(desired_state="RUNNING").count() == few.running
 
@@ -113,8 +113,8 @@ def test_wsp_14_a_quota_holds_against_wakes_at_once(tenant: Tenant, few: Quotas)
 @pytest.mark.contract("WSP-14")
 def test_wsp_14_fifty_wakes_at_once_are_one_change(tenant: Tenant) -> None:
     workspace = a_workspace(tenant, desired_state=DesiredState.STANDBY)
-    answers = all_at_once(*[lambda: services.wake(workspace_id=workspace.pk, actor=ME)] * 8)
-    answers += [services.wake(workspace_id=workspace.pk, actor=ME) for _ in range(42)]
+    answers = all_at_once(*[lambda: services.wake_workspace(workspace_id=workspace.pk, actor=ME)] * 8)
+    answers += [services.wake_workspace(workspace_id=workspace.pk, actor=ME) for _ in range(42)]
     assert all(isinstance(one, Workspace) and one.generation == 2 for one in answers)
     assert WorkspaceEvent.objects.filter(kind="Changed").count() == 1
 
@@ -144,7 +144,7 @@ def test_wsp_14_who_has_too_much_archived_makes_no_further_one_and_has_back_what
     kept = a_workspace(tenant, desired_state=DesiredState.ARCHIVED)
     worked_on(kept, archive_key=an_archive(kept, object_bytes=6_000_000).pk)
     deleted = a_workspace(tenant, desired_state=DesiredState.STANDBY)
-    services.delete(workspace_id=deleted.pk, actor=ME)
+    services.delete_workspace(workspace_id=deleted.pk, actor=ME)
     older = an_archive(deleted, ArchiveState.SUPERSEDED, object_bytes=4_000_000)
     worked_on(deleted, deleted_at=clock_module.now())
     before = Workspace.objects.count()
@@ -153,7 +153,7 @@ def test_wsp_14_who_has_too_much_archived_makes_no_further_one_and_has_back_what
     assert (refused.reason, "the archives hold 10 MB" in refused.detail) == (ReasonCode.WORKSPACE_QUOTA_REACHED, True)
     assert Workspace.objects.count() == before
     assert isinstance(wanting(kept, desired_state=DesiredState.RUNNING), Workspace)
-    assert isinstance(services.undelete(workspace_id=deleted.pk, actor=ME), Workspace)
+    assert isinstance(services.undelete_workspace(workspace_id=deleted.pk, actor=ME), Workspace)
     assert isinstance(created(a_tenant(), "another-s", DesiredState.STANDBY), services.Made)
     WorkspaceArchive.objects.filter(pk=older.pk).update(state=ArchiveState.DELETED)
     assert isinstance(created(tenant, "one-more", DesiredState.STANDBY), services.Made)
@@ -162,11 +162,11 @@ def test_wsp_14_who_has_too_much_archived_makes_no_further_one_and_has_back_what
 @pytest.mark.contract("WSP-14")
 def test_wsp_14_a_deleted_workspace_counts_until_its_volume_is_gone(tenant: Tenant, few: Quotas) -> None:
     rows = [a_workspace(tenant, desired_state=DesiredState.STANDBY) for _ in range(few.workspaces)]
-    services.delete(workspace_id=rows[0].pk, actor=ME)
+    services.delete_workspace(workspace_id=rows[0].pk, actor=ME)
     assert reason(created(tenant, "one-more")) == ReasonCode.WORKSPACE_QUOTA_REACHED
     worked_on(rows[0], deleted_at=clock_module.now())
     assert isinstance(created(tenant, "one-more", DesiredState.STANDBY), services.Made)
-    answer = services.undelete(workspace_id=rows[0].pk, actor=ME)
+    answer = services.undelete_workspace(workspace_id=rows[0].pk, actor=ME)
     assert reason(answer) == ReasonCode.WORKSPACE_QUOTA_REACHED
 
 
@@ -206,7 +206,7 @@ def test_wsp_12_what_is_changed_is_hinted_once_it_is_committed(tenant: Tenant, v
 
 
 def rested(workspace: Workspace, seconds: int = 60) -> bool:
-    return services.rest(workspace, to=DesiredState.STANDBY, unused_for=timedelta(seconds=seconds))
+    return services.rest_workspace(workspace, to=DesiredState.STANDBY, unused_for=timedelta(seconds=seconds))
 
 
 def test_wsp_12_a_rest_gives_way_to_a_use_a_change_and_a_deletion(tenant: Tenant) -> None:
@@ -221,7 +221,7 @@ def test_wsp_12_a_rest_gives_way_to_a_use_a_change_and_a_deletion(tenant: Tenant
     workspace.refresh_from_db()
     assert (workspace.desired_state, workspace.generation) == ("STANDBY", 3)
     assert WorkspaceEvent.objects.latest("id").actor == "ttl"
-    services.delete(workspace_id=workspace.pk, actor=ME)
+    services.delete_workspace(workspace_id=workspace.pk, actor=ME)
     assert not rested(workspace)
     assert Workspace.objects.get().desired_state == "DELETED"
 
@@ -232,7 +232,7 @@ def test_wsp_12_a_use_that_commits_while_a_rest_is_decided_is_seen(tenant: Tenan
     unused(workspace, seconds=600)
     answers: list[object] = []
     with transaction.atomic():
-        services.touch(workspace.pk)
+        services.touch_workspace(workspace.pk)
         rival = threading.Thread(target=lambda: answers.append(_closing(lambda: rested(workspace))))
         rival.start()
         wait_until(someone_waits_for_a_row)
@@ -253,9 +253,9 @@ def test_wsp_12_looks_are_no_use_and_uses_are_written_down_sparely(tenant: Tenan
     for seconds, moves in ((5, False), (60, True)):
         unused(workspace, seconds=seconds)
         before = WorkspaceAccess.objects.get().last_access_at
-        services.find(str(workspace.pk))
+        services.find_workspace(str(workspace.pk))
         assert WorkspaceAccess.objects.get().last_access_at == before
-        services.touch(workspace.pk)
+        services.touch_workspace(workspace.pk)
         assert (WorkspaceAccess.objects.get().last_access_at > before) is moves
 
 
@@ -263,11 +263,11 @@ def test_wsp_12_looks_are_no_use_and_uses_are_written_down_sparely(tenant: Tenan
 def test_wsp_14_a_frozen_driver_is_released_by_an_operator_alone_and_once(tenant: Tenant) -> None:
     del tenant
     a_driver(frozen_at=clock_module.now(), frozen_reason="VolumesVanished")
-    released = services.release(driver_id="local", actor="operator:ada")
+    released = services.release_driver(driver_id="local", actor="operator:ada")
     assert not isinstance(released, Refusal)
     assert (released.frozen_at, released.frozen_reason) == (None, "")
-    assert reason(services.release(driver_id="local", actor="operator:ada")) == ReasonCode.CONFLICT
-    assert reason(services.release(driver_id="other", actor="operator:ada")) == ReasonCode.NOT_FOUND
+    assert reason(services.release_driver(driver_id="local", actor="operator:ada")) == ReasonCode.CONFLICT
+    assert reason(services.release_driver(driver_id="other", actor="operator:ada")) == ReasonCode.NOT_FOUND
 
 
 def situations(workspace: Workspace, now: datetime) -> Iterator[tuple[Workspace, Actor, str]]:

@@ -204,7 +204,7 @@ def test_wsp_08_a_pin_that_commits_while_it_is_collected_keeps_the_archive(tenan
 
     def collect() -> None:
         try:
-            answers.append(archives.begin_collecting(collecting.due(), older.pk))
+            answers.append(archives.begin_collecting(collecting.archives_to_collect(), older.pk))
         finally:
             connection.close()
 
@@ -302,7 +302,7 @@ def test_wsp_08_uploads_whose_operation_is_over_are_ended_and_those_under_way_ar
 def test_wsp_10_a_deleted_workspace_is_let_go_after_seven_days_and_not_before_it_is_gone(tenant: Tenant) -> None:
     old, young, unfinished = (a_workspace(tenant) for _ in range(3))
     for workspace, days in ((old, 7), (young, 6.99), (unfinished, 30)):
-        services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
+        services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
         asked_at = clock.now() - timedelta(days=days)
         written(workspace, Writer.API, delete_requested_at=asked_at)
     for workspace in (old, young):
@@ -311,7 +311,7 @@ def test_wsp_10_a_deleted_workspace_is_let_go_after_seven_days_and_not_before_it
     assert passed(purging.purge_workspaces, hours=-1_000).changed == 1
     purged = Workspace.objects.filter(purged_at__isnull=False)
     assert [(one.pk, one.archive_key) for one in purged] == [(old.pk, None)]
-    assert isinstance(services.undelete(workspace_id=old.pk, actor="owner:dpp_test"), Refusal)
+    assert isinstance(services.undelete_workspace(workspace_id=old.pk, actor="owner:dpp_test"), Refusal)
     assert passed(purging.purge_workspaces).seen == 0
 
 
@@ -325,7 +325,7 @@ def test_wsp_08_a_deletion_that_an_older_database_brings_back_purges_nothing_tha
 ) -> None:
     """In truth it was undeleted, used, and archived again; these rows know of none of it."""
     workspace = a_workspace(tenant)
-    services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
+    services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
     known, facts = put(store, workspace)
     an_archive(workspace, **facts)
     long_ago = clock.now() - timedelta(days=9)
@@ -342,7 +342,7 @@ def test_wsp_08_a_deletion_that_an_older_database_brings_back_purges_nothing_tha
     assert keys(store) == {known, newer}
     away = ArchiveStore(clients.new_s3("http://127.0.0.1:1"), store.bucket)
     with monkeypatch.context() as patched:
-        patched.setattr("ops.workspaces.archive_store.configured.shared", lambda: away)
+        patched.setattr("ops.workspaces.archive_store.configured.shared_archive_store", lambda: away)
         assert passed(purging.purge_workspaces).detail == {"waiting": 1, "waits_for": "S3"}
     # A person gives what the copy calls deleted its seven days anew, as the runbook says; or lets the unknown one go.
     store.delete(newer)
@@ -355,7 +355,7 @@ def test_wsp_08_a_deletion_that_an_older_database_brings_back_purges_nothing_tha
 def test_wsp_10_what_a_copy_calls_deleted_is_given_its_seven_days_anew(tenant: Tenant) -> None:
     """By the statement of the runbook: an undeletion that left nothing in bucket or driver is known to no copy."""
     workspace = a_workspace(tenant)
-    services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
+    services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
     worked_on(workspace, deleted_at=clock.now(), archive_key=an_archive(workspace).pk)
     written(workspace, Writer.API, delete_requested_at=clock.now() - timedelta(days=9))
     assert passed(purging.preview_purging_workspaces).changed == 1
@@ -365,7 +365,7 @@ def test_wsp_10_what_a_copy_calls_deleted_is_given_its_seven_days_anew(tenant: T
         for one in filter(str.strip, statement.split(";")):
             cursor.execute(one)
     assert passed(purging.preview_purging_workspaces).changed == 0
-    assert isinstance(services.undelete(workspace_id=workspace.pk, actor="owner:dpp_test"), Workspace)
+    assert isinstance(services.undelete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test"), Workspace)
 
 
 @pytest.mark.contract("WSP-10")
@@ -374,7 +374,7 @@ def test_wsp_10_a_timeline_is_kept_as_long_as_its_workspace_and_thirty_days(
 ) -> None:
     old, older, young, there = (a_workspace(tenant) for _ in range(4))
     for workspace, days in ((old, 31), (older, 400), (young, 29)):
-        services.delete(workspace_id=workspace.pk, actor="owner:dpp_test")
+        services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
         at = clock.now() - timedelta(days=days)
         worked_on(workspace, deleted_at=at, purged_at=at)
     lines = WorkspaceEvent.objects.count()
@@ -421,7 +421,7 @@ def test_wsp_14_who_fills_the_disk_is_put_to_rest_and_nobody_else(
         driver.volumes[home.pk].files["x"] = b"x" * size
         at = clock.now() - timedelta(seconds=6)
         WorkspaceVolume.objects.filter(pk=home.pk).update(used_bytes=7, measured_at=at)
-    monkeypatch.setattr(quotas, "current", lambda: Quotas(workspaces=20, running=5, megabytes=2))
+    monkeypatch.setattr(quotas, "current_quotas", lambda: Quotas(workspaces=20, running=5, megabytes=2))
     assert overfull.keep_free(driver, driver_id=DRIVER, floor_bytes=driver.free) == 0
     assert WorkspaceVolume.objects.filter(used_bytes=7).count() == 2, "there is room, and nothing was measured"
     assert overfull.keep_free(driver, driver_id=DRIVER, floor_bytes=driver.free + 1) == 1
@@ -484,7 +484,7 @@ def test_wsp_08_a_bucket_that_is_away_changes_no_row(
     left = an_archive(workspace, ArchiveState.UPLOADING, sha256=None, verified_at=None)
     before = list(WorkspaceArchive.objects.order_by("pk").values())
     away = ArchiveStore(clients.new_s3("http://127.0.0.1:1"), store.bucket)
-    monkeypatch.setattr("ops.workspaces.archive_store.configured.shared", lambda: away)
+    monkeypatch.setattr("ops.workspaces.archive_store.configured.shared_archive_store", lambda: away)
     for run_once in (collecting.collect_archives, orphans.look_for_orphans, scrubbing.scrub_archives):
         report = passed(run_once, hours=50)
         assert (report.changed, report.errors, report.detail["waits_for"]) == (0, 0, "S3")
@@ -503,7 +503,7 @@ def test_wsp_12_metrics_count_how_long_operations_take_and_who_was_overtaken(wor
     world.converges(one, Phase.STANDBY)
     world.wish(one, DesiredState.RUNNING)
     world.look()
-    assert transitions.begin(world.row(one), Operation.STARTING) is not None
+    assert transitions.begin_operation(world.row(one), Operation.STARTING) is not None
     world.time_passes(seconds=61)  # nobody works on it
     world.converges(one, Phase.RUNNING)
     assert told("operation_seconds_count", "STARTING") == before["operation_seconds_count"] + 1
@@ -518,7 +518,7 @@ def test_wsp_12_metrics_tell_phases_and_lags(tenant: Tenant) -> None:
     worked_on(seen(a_workspace(tenant), Phase.ERROR))
     told = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in metrics.workspaces()
+        for family in metrics.workspace_metrics()
         for sample in family.samples
     }
     assert told["dpp_workspaces", "RUNNING"] == told["dpp_workspaces", "ERROR"] == 1

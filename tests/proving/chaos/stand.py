@@ -81,7 +81,7 @@ class Stand:
         )
         try:
             up_down.up(self.folder)
-            self.values = env_file.read(self.folder.env)
+            self.values = env_file.read_env_file(self.folder.env)
             self._put_proxies_between()
             if not self._small:
                 self._start_seconds()
@@ -242,7 +242,7 @@ class Stand:
             self.signal_group(name, SIGCONT)
         self.second_ones(SIGCONT)
         for name in APPS:
-            if CLOCK in env_file.read(self.folder.drill(name)):
+            if CLOCK in env_file.read_env_file(self.folder.drill(name)):
                 self.set_clock(name, 0)
 
     # How it is put together.

@@ -173,8 +173,8 @@ MUTANTS: Final = (
     Mutant(
         "a task is ended by what was true before it moved",
         "ops/automations/tasks/buying.py",
-        "finish(task.pk, version=task.version, ",
-        "finish(task.pk, ",
+        "finish_task(task.pk, version=task.version, ",
+        "finish_task(task.pk, ",
         chain("test_lif_02_a_task_that_moved_since_it_was_read_is_not_ended"),
     ),
     Mutant(
@@ -390,7 +390,7 @@ MUTANTS: Final = (
     Mutant(
         "a task that failed has no session log",
         "ops/automations/tasks/ending.py",
-        "            answer = answer_of(run)\n        except",
+        "            answer = answer_of_run(run)\n        except",
         "            answer = RunAnswer()\n        except",
         chain("test_lif_09_a_task_that_failed_keeps_its_last_runs_session_log"),
     ),

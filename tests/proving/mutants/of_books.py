@@ -69,9 +69,9 @@ MUTANTS: Final = (
         "a tenant that cannot be compared takes all turns",
         PASS,
         "        after = tenant_id\n        current.compared += 1\n        try:\n"
-        "            current.take(verify.verify(tenant_id))\n",
+        "            current.take(verify.verify_tenant_money(tenant_id))\n",
         "        current.compared += 1\n        try:\n"
-        "            current.take(verify.verify(tenant_id))\n            after = tenant_id\n",
+        "            current.take(verify.verify_tenant_money(tenant_id))\n            after = tenant_id\n",
         audits("test_a_tenant_that_cannot_be_compared_takes_nobodys_turn"),
     ),
     Mutant(

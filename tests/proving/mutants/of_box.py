@@ -40,7 +40,7 @@ MUTANTS: Final = (
         "flags, options)\n",
         APART,
     ),
-    Mutant("a job has no seccomp filter", SEALING, "        seccomp.refuse()\n", "        pass\n", APART),
+    Mutant("a job has no seccomp filter", SEALING, "        seccomp.refuse_system_calls()\n", "        pass\n", APART),
     Mutant(
         "a job may signal outside of its Landlock domain",
         LANDLOCK,

@@ -143,8 +143,9 @@ MUTANTS: Final = (
     Mutant(
         "the end of a capped run asks Redis twice",
         "budget/services.py",
-        "        lambda: scripts.shared().settle(\n",
-        "        lambda: (counted.lineage_id is None or scripts.shared().client.ping()) and scripts.shared().settle(\n",
+        "        lambda: scripts.shared_scripts().settle(\n",
+        "        lambda: (counted.lineage_id is None or scripts.shared_scripts().client.ping())"
+        " and scripts.shared_scripts().settle(\n",
         ends("test_cap_14_a_capped_runs_end_costs_the_trips_and_statements_of_any_other"),
     ),
     # Keys that have ended.
@@ -349,15 +350,15 @@ MUTANTS: Final = (
     Mutant(
         "the account's FOCUS file tells every key of all",
         MONEY_PAGES,
-        "focus_rows.rows(month.asked, UsagePeriod.DAY, own=own)",
-        "focus_rows.rows(month.asked, UsagePeriod.DAY)",
+        "focus_rows.usage_focus_rows(month.asked, UsagePeriod.DAY, own=own)",
+        "focus_rows.usage_focus_rows(month.asked, UsagePeriod.DAY)",
         OF_NO_OTHER,
     ),
     Mutant(
         "the account's file of usage is by month",
         MONEY_PAGES,
-        "csv_rows.rows(month.asked, UsagePeriod.DAY, reading",
-        "csv_rows.rows(month.asked, UsagePeriod.MONTH, reading",
+        "csv_rows.usage_csv_rows(month.asked, UsagePeriod.DAY, reading",
+        "csv_rows.usage_csv_rows(month.asked, UsagePeriod.MONTH, reading",
         FILES,
     ),
     Mutant(

@@ -511,7 +511,7 @@ MUTANTS: Final = (
     Mutant(
         "the watch does not ask while money is open",
         "budget/rebuild/gate_watch.py",
-        "        evidence.require_commits(scripts.shared().client)\n",
+        "        evidence.require_commits(scripts.shared_scripts().client)\n",
         "        pass\n",
         behind("test_hrd_06_the_watch_closes_the_money_and_never_opens_it"),
     ),

@@ -18,15 +18,15 @@ MUTANTS: Final = (
     Mutant(
         "a trace is read before its secrets are masked",
         CLEANING,
-        "trace = frames.read(stacktrace, ",
-        'trace = frames.read(plain["stacktrace"] or "", ',
+        "trace = frames.read_trace(stacktrace, ",
+        'trace = frames.read_trace(plain["stacktrace"] or "", ',
         masking("test_aut_01_frames_are_read_from_masked_text"),
     ),
     Mutant(
         "a trace is read after it was cut",
         CLEANING,
-        "trace = frames.read(stacktrace, ",
-        "trace = frames.read(cut(stacktrace, STACKTRACE_LENGTH_MAX), ",
+        "trace = frames.read_trace(stacktrace, ",
+        "trace = frames.read_trace(cut(stacktrace, STACKTRACE_LENGTH_MAX), ",
         cleaning("test_aut_01_frames_are_read_before_the_cut"),
     ),
     Mutant(

@@ -122,8 +122,8 @@ MUTANTS: Final = (
     Mutant(
         "a file loses its room when it is looked for",
         UPLOADS,
-        "    if storage.shared().head(room.key) is None:\n",
-        "    if storage.shared().head(room.key) is not room:\n",
+        "    if storage.shared_run_storage().head(room.key) is None:\n",
+        "    if storage.shared_run_storage().head(room.key) is not room:\n",
         uploads("test_hrd_20_room_that_no_file_came_into_is_given_back_and_a_file_keeps_its_room"),
     ),
     Mutant(

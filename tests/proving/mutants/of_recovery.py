@@ -32,7 +32,7 @@ MOVES_ALL_THE_SAME: Final = (
 )
 REFUNDS_ALL_THE_SAME: Final = MOVES_ALL_THE_SAME.format("refund", "")
 SETTLES_ALL_THE_SAME: Final = MOVES_ALL_THE_SAME.format("settle", ", charge_micros=5_000")
-HEAD: Final = "        return storage.shared().head(run.result_key) is None\n"
+HEAD: Final = "        return storage.shared_run_storage().head(run.result_key) is None\n"
 
 MUTANTS: Final = (
     Mutant(
@@ -162,8 +162,8 @@ MUTANTS: Final = (
     Mutant(
         "a run expires though its result stands",
         "reaper/retention.py",
-        "        objects = storage.shared().delete_prefix(_prefix(run))\n",
-        "        objects = 0 and storage.shared().delete_prefix(_prefix(run))\n",
+        "        objects = storage.shared_run_storage().delete_prefix(_prefix(run))\n",
+        "        objects = 0 and storage.shared_run_storage().delete_prefix(_prefix(run))\n",
         expiries("test_dpp_23_result_inputs_and_history_go_and_the_money_stays"),
     ),
     Mutant(

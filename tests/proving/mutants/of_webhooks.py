@@ -24,8 +24,8 @@ MUTANTS: Final = (
     Mutant(
         "a webhook hears of a run that its caller never got",
         TELLING,
-        "CASE WHEN reason IN ({listed(untold)}) THEN NULL WHEN status",
-        "CASE WHEN reason IN ({listed(untold)}) THEN 'run.failed' WHEN status",
+        "CASE WHEN reason IN ({listed_reasons(untold)}) THEN NULL WHEN status",
+        "CASE WHEN reason IN ({listed_reasons(untold)}) THEN 'run.failed' WHEN status",
         messages("test_hook_01_a_run_that_its_caller_never_got_tells_nothing"),
     ),
     Mutant(

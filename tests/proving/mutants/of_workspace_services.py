@@ -178,7 +178,7 @@ MUTANTS: Final = (
     Mutant(
         "nobody looks anew where a scrub has found a fault",
         SCRUBBING,
-        "    transitions.doubt(row.workspace_id)\n",
+        "    transitions.doubt_workspace(row.workspace_id)\n",
         "",
         upkeep("test_wsp_07_a_scrub_finds_what_the_bucket_changed_or_lost"),
     ),

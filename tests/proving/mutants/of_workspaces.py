@@ -211,7 +211,7 @@ MUTANTS: Final = (
     Mutant(
         "a start needs no marker",
         CONTAINERS,
-        "    if home is None or lacks_marker(row, home):\n",
+        "    if home is None or container_lacks_marker(row, home):\n",
         "    if home is None:\n",
         operations("test_wsp_07_no_start_without_the_marker_and_a_recheck_sets_it_anew"),
     ),
@@ -276,7 +276,7 @@ MUTANTS: Final = (
     Mutant(
         "an outage counts",
         RUNNING,
-        "        transitions.put_off(work.claim, reason=error.reason, message=str(error))\n",
+        "        transitions.put_off_operation(work.claim, reason=error.reason, message=str(error))\n",
         "        transitions.fail(work.claim, reason=error.reason, message=str(error), ends=False)\n",
         failures("test_wsp_09_a_driver_that_is_away_is_waited_for_and_never_counted"),
     ),

@@ -59,7 +59,7 @@ def _carried_out(asked: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        screen.tell(f"dpp: {error.filename}: {error.strerror}")
+        screen.tell_on_screen(f"dpp: {error.filename}: {error.strerror}")
         return WRONG_USE
     except (DppError, ValueError) as error:
         return _refused(error)
@@ -67,17 +67,17 @@ def _carried_out(asked: argparse.Namespace) -> int:
 
 
 def _refused(error: Exception) -> int:
-    screen.tell(f"dpp: {screen.plain(str(error))}")
+    screen.tell_on_screen(f"dpp: {screen.plain(str(error))}")
     if isinstance(error, ApiError) and error.trace_id:
-        screen.tell(f"  trace_id {screen.plain(error.trace_id)}")
+        screen.tell_on_screen(f"  trace_id {screen.plain(error.trace_id)}")
     if isinstance(error, WaitTimeoutError):
-        screen.tell(f"  wait for it again: dpp wait {error.run_id}")
+        screen.tell_on_screen(f"  wait for it again: dpp wait {error.run_id}")
         return NOT_ENDED
     if isinstance(error, ConnectionLostError):
-        screen.tell(f"  DPP_API_URL is {screen.plain(os.environ.get('DPP_API_URL', ''))}")
+        screen.tell_on_screen(f"  DPP_API_URL is {screen.plain(os.environ.get('DPP_API_URL', ''))}")
     if isinstance(error, ConnectionLostError | RateLimitedError | UnavailableError):
         if error.idempotency_key is not None:
-            screen.tell(f"  repeat it with --key {error.idempotency_key}: the same purchase")
+            screen.tell_on_screen(f"  repeat it with --key {error.idempotency_key}: the same purchase")
         return NOT_REACHED
     if isinstance(error, RunFailedError):
         return RUN_FAILED
@@ -98,16 +98,18 @@ def _submit(client: Client, asked: argparse.Namespace) -> int:
             idempotency_key=key,
         )
     except KeyboardInterrupt:
-        screen.tell(f"\nIt is open whether the run was bought. Repeat it with --key {key}: the same purchase.")
+        screen.tell_on_screen(
+            f"\nIt is open whether the run was bought. Repeat it with --key {key}: the same purchase."
+        )
         raise
     if asked.wait:
-        screen.tell(receipt.run_id)
+        screen.tell_on_screen(receipt.run_id)
         return _follow(client, receipt.run_id, asked)
     if asked.json:
         screen.say_json(dict(receipt.raw))
     else:
         screen.say(receipt.run_id)
-        screen.tell(f"wait for it: dpp wait {receipt.run_id}")
+        screen.tell_on_screen(f"wait for it: dpp wait {receipt.run_id}")
     return DONE
 
 
@@ -125,7 +127,7 @@ def _follow(client: Client, run_id: str, asked: argparse.Namespace) -> int:
             display.end()
         return _shown(client.get(run_id), asked)
     except KeyboardInterrupt:
-        screen.tell(f"\nThe run goes on. Wait for it again: dpp wait {run_id}\nEnd it: dpp cancel {run_id}")
+        screen.tell_on_screen(f"\nThe run goes on. Wait for it again: dpp wait {run_id}\nEnd it: dpp cancel {run_id}")
         raise
 
 
@@ -159,7 +161,9 @@ def _list(client: Client, asked: argparse.Namespace) -> int:
         for one in found:
             screen.show_run(one)
         if not found:
-            screen.tell("no run" if asked.status is asked.pack is None and not asked.metadata else "no such run")
+            screen.tell_on_screen(
+                "no run" if asked.status is asked.pack is None and not asked.metadata else "no such run"
+            )
     return DONE
 
 
@@ -173,7 +177,7 @@ def _download(client: Client, asked: argparse.Namespace) -> int:
         if sys.stdout.isatty():  # so that the prompt does not stand behind it
             screen.say("")
     else:
-        screen.tell(f"{asked.output}: {len(content)} bytes")
+        screen.tell_on_screen(f"{asked.output}: {len(content)} bytes")
     return DONE
 
 

@@ -18,7 +18,7 @@ def say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def tell(text: str) -> None:
+def tell_on_screen(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
@@ -84,7 +84,7 @@ class Display:
             sys.stderr.write(f"\r\x1b[K{text[:columns]}")
             sys.stderr.flush()
         elif isinstance(event, StepEvent) or event.note:
-            tell(text)
+            tell_on_screen(text)
 
     def _step(self, event: StepEvent) -> str:
         """PROCESSING comes a second time when the work is done, and its money about to move."""

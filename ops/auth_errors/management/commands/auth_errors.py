@@ -100,7 +100,9 @@ def _decide(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if dry_run:
         return CommandAnswer(_document(subject), [f"{subject} would be decided {decision}"])
     if isinstance(subject, AuthError):
-        answer = deciding.decide(auth_error_id=subject.pk, decision=decision, by=by, reason=options["reason"])
+        answer = deciding.decide_auth_error(
+            auth_error_id=subject.pk, decision=decision, by=by, reason=options["reason"]
+        )
         return _shown(unless_refused(answer).error)
     made = unless_refused(
         bulk.decide_cluster(cluster_id=subject.pk, decision=decision, by=by, reason=options["reason"])
@@ -112,7 +114,7 @@ def _merge(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     cluster, by, into = _cluster(options["subject"]), _claimed(options), _id(options["into"], "--into")
     if dry_run:
         return CommandAnswer(_document(cluster), [f"{cluster} would count as {into}"])
-    unless_refused(clusters.merge(source_id=cluster.pk, into_id=into, by=by))
+    unless_refused(clusters.merge_clusters(source_id=cluster.pk, into_id=into, by=by))
     return _shown(cluster)
 
 
@@ -120,7 +122,7 @@ def _unmerge(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     cluster, by = _cluster(options["subject"]), _claimed(options)
     if dry_run:
         return CommandAnswer(_document(cluster), [f"{cluster} would stand for itself"])
-    unless_refused(clusters.unmerge(cluster_id=cluster.pk, by=by))
+    unless_refused(clusters.unmerge_cluster(cluster_id=cluster.pk, by=by))
     return _shown(cluster)
 
 
@@ -131,7 +133,7 @@ def _rules(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         return _rule_added(options, dry_run=dry_run)
     if options["end"] is not None:
         return _rule_ended(options, dry_run=dry_run)
-    documents = [_rule(one) for one in rules.active()]
+    documents = [_rule(one) for one in rules.active_decision_rules()]
     lines = ["  ".join(str(value) for value in one.values() if value) for one in documents]
     return CommandAnswer({"rules": documents}, lines or ["There are no rules."])
 
@@ -145,12 +147,12 @@ def _rule_added(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         "path_prefix": options["path"],
     }
     by = _claimed(options)
-    if (fault := rules.fault_of(**asked)) is not None:
+    if (fault := rules.fault_of_decision_rule(**asked)) is not None:
         flags = {"name": "--add", "exception_class": "--class", "path_prefix": "--path"}
         raise CommandRefused(Refusal(fault.reason, fault.detail, flags.get(fault.field, f"--{fault.field}")))
     if dry_run:
         return CommandAnswer({"name": options["add"]}, [f"the rule {options['add']} would be added"])
-    return _listed(_rule(unless_refused(rules.add(**asked, by=by))))
+    return _listed(_rule(unless_refused(rules.add_decision_rule(**asked, by=by))))
 
 
 def _rule_ended(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
@@ -162,7 +164,7 @@ def _rule_ended(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         )
     if dry_run:
         return CommandAnswer(_rule(found), [f"the rule {found} would be ended"])
-    return _listed(_rule(unless_refused(rules.end(rule_id=found.pk, by=by))))
+    return _listed(_rule(unless_refused(rules.end_decision_rule(rule_id=found.pk, by=by))))
 
 
 def _rule(rule: DecisionRule) -> dict[str, Any]:

@@ -52,12 +52,12 @@ class Command(OpsCommand):
         parser.add_argument("--off", action="store_true", help="tenant: its events wait from now on")
         parser.add_argument("--by", default="", help="your name; what changes something asks for it")
         parser.add_argument("--reason", default="", help="again, forget: why")
-        source_acts.declare(parser)
+        source_acts.add_source_arguments(parser)
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         within_limit(options["limit"], LISTED_MAX)
         if options["what"] == "source":
-            return source_acts.run(options, dry_run=dry_run)
+            return source_acts.run_source_act(options, dry_run=dry_run)
         do, options["subject"] = options["what"], options["do"]
         options["do"] = do
         if do in LOOKS:
@@ -68,7 +68,7 @@ class Command(OpsCommand):
 
 def _rules(options: dict[str, Any]) -> CommandAnswer:
     del options
-    found = [documents.AutomationRuleAnswer.of(rule) for rule in selectors.rules()]
+    found = [documents.AutomationRuleAnswer.of(rule) for rule in selectors.list_automation_rules()]
     lines = [
         f"{one.position:5}  {one.name:32}  {'on ' if one.enabled else 'off'}  {one.source:16}  {one.tenant}  "
         f"{one.pack_type}  {one.max_cost_usd} USD  {one.runs_per_hour}/h  {one.usd_per_day} USD/d"
@@ -78,7 +78,7 @@ def _rules(options: dict[str, Any]) -> CommandAnswer:
 
 
 def _events(options: dict[str, Any]) -> CommandAnswer:
-    rows = selectors.events(status=_status(options, EventStatus))[: options["limit"]]
+    rows = selectors.list_automation_events(status=_status(options, EventStatus))[: options["limit"]]
     found = [documents.AutomationEventAnswer.of(event) for event in rows]
     lines = [
         f"{one.event}  {one.seen_at:%Y-%m-%d %H:%M:%S}  {one.status:10}  {one.outcome or one.waits_for or '-':12}  "
@@ -89,7 +89,7 @@ def _events(options: dict[str, Any]) -> CommandAnswer:
 
 
 def _tasks(options: dict[str, Any]) -> CommandAnswer:
-    rows = selectors.tasks(status=_status(options, TaskStatus))[: options["limit"]]
+    rows = selectors.list_automation_tasks(status=_status(options, TaskStatus))[: options["limit"]]
     found = [documents.AutomationTaskAnswer.of(task) for task in rows]
     lines = [
         f"{one.number:20}  {one.status:11}  {one.outcome or one.waits_for or '-':12}  {one.rule}  "
@@ -100,7 +100,7 @@ def _tasks(options: dict[str, Any]) -> CommandAnswer:
 
 
 def _messages(options: dict[str, Any]) -> CommandAnswer:
-    rows = selectors.messages(status=_status(options, MessageStatus))[: options["limit"]]
+    rows = selectors.list_automation_messages(status=_status(options, MessageStatus))[: options["limit"]]
     found = [documents.AutomationMessageAnswer.of(message) for message in rows]
     lines = [
         f"{one.number:20}  {one.status:8}  {one.kind:8}  {one.channel} {one.target}  {one.last_error[:80]}"
@@ -148,11 +148,11 @@ LOOKS: Final = {
 def _add(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
     asked = _read(RuleValues, _file(options))
     if dry_run:
-        fault = rules.fault_of(asked)
+        fault = rules.fault_of_automation_rule(asked)
         if fault is not None:
             raise CommandRefused(fault)
         return CommandAnswer({"name": asked.name}, [f"the rule {asked.name} would be made"])
-    return _shown(documents.AutomationRuleAnswer.of(unless_refused(rules.create(asked=asked, actor=by))))
+    return _shown(documents.AutomationRuleAnswer.of(unless_refused(rules.create_rule(asked=asked, actor=by))))
 
 
 def _rule_act(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
@@ -164,11 +164,11 @@ def _rule_act(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnsw
     if dry_run:
         return CommandAnswer({"name": rule.name}, [f"the rule {rule.name}: {do}"])
     if change is not None:
-        answer = rules.change(rule_id=rule.pk, asked=change, actor=by)
+        answer = rules.change_rule(rule_id=rule.pk, asked=change, actor=by)
     elif do == "end":
-        answer = rules.end(rule_id=rule.pk, actor=by)
+        answer = rules.end_automation_rule(rule_id=rule.pk, actor=by)
     else:
-        answer = rules.enable(rule_id=rule.pk, enabled=do == "enable", actor=by)
+        answer = rules.enable_rule(rule_id=rule.pk, enabled=do == "enable", actor=by)
     return _shown(documents.AutomationRuleAnswer.of(unless_refused(answer)))
 
 
@@ -190,7 +190,7 @@ def _event(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
     if dry_run:
         return CommandAnswer({"event": subject}, [f"{subject} would be emitted again"])
     again = unless_refused(emitting.emit_again(event_pk=event_pk, actor=by, reason=options["reason"]))
-    (found,) = selectors.events(pk=again.pk)
+    (found,) = selectors.list_automation_events(pk=again.pk)
     return _shown(documents.AutomationEventAnswer.of(found))
 
 

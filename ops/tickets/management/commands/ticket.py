@@ -88,7 +88,7 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
 
 def _list(options: dict[str, Any]) -> CommandAnswer:
     status = None if options["status"] is None else TicketStatus(options["status"])
-    tickets = selectors.page(status=status, limit=within_limit(options["limit"], LISTED_MAX)).tickets
+    tickets = selectors.page_of_tickets(status=status, limit=within_limit(options["limit"], LISTED_MAX)).tickets
     lines = [f"{one.pk}  {one.created_at:%Y-%m-%d %H:%M:%S}  {one.status:11}  {one.request_type}" for one in tickets]
     return CommandAnswer({"tickets": [_document(one) for one in tickets]}, lines or ["There are no tickets."])
 
@@ -98,14 +98,14 @@ def _approve(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if dry_run:
         return CommandAnswer(_document(ticket), [f"{ticket} would be approved by {actor}"])
     approver = _proven(options, "tickets.change_ticket")
-    return _shown(unless_refused(services.approve(request_id=ticket.pk, by=approver)))
+    return _shown(unless_refused(services.approve_ticket(request_id=ticket.pk, by=approver)))
 
 
 def _decline(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     ticket, actor = _found(options["subject"]), _claimed(options)
     if dry_run:
         return CommandAnswer(_document(ticket), [f"{ticket} would be declined by {actor}"])
-    return _shown(unless_refused(services.decline(request_id=ticket.pk, by=actor, reason=options["reason"])))
+    return _shown(unless_refused(services.decline_ticket(request_id=ticket.pk, by=actor, reason=options["reason"])))
 
 
 def _claimed(options: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _proven(options: dict[str, Any], permission: str) -> str:
 
 def _key(options: dict[str, Any]) -> str | None:
     try:
-        return None if options["key"] is None else idempotency_keys.read(options["key"])
+        return None if options["key"] is None else idempotency_keys.read_idempotency_key(options["key"])
     except Problem as problem:
         raise CommandRefused(invalid("--key", problem.errors[0].detail)) from None
 

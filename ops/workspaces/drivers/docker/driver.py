@@ -38,7 +38,7 @@ from ops.workspaces.drivers.base import (
     VerbAnswer,
     WorkspaceSpec,
     free_on,
-    measured,
+    measured_bytes,
     refuse_used_since,
 )
 from ops.workspaces.drivers.docker import daemon
@@ -136,7 +136,7 @@ class DockerDriver:
             said = b"".join(tool.output())
             ended = tool.end()
         try:
-            return measured(said, self._disk())
+            return measured_bytes(said, self._disk())
         except ValueError as fault:
             raise DriverUnavailable(f"measuring {volume}: {ended.errors}", reason=TOO_MUCH_TO_MEASURE) from fault
 

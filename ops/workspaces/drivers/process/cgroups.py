@@ -47,7 +47,7 @@ def remove_leftovers(root: Path, *, known: Iterable[str]) -> None:
                     group.rmdir()
 
 
-def make(name: str, limits: WorkspaceLimits) -> tuple[str, ...]:
+def make_cgroups(name: str, limits: WorkspaceLimits) -> tuple[str, ...]:
     """The groups of a workspace, empty and limited; () where there are none to be had."""
     if os.geteuid() != 0 or not (made := _folders(name)):
         return ()
@@ -59,7 +59,7 @@ def make(name: str, limits: WorkspaceLimits) -> tuple[str, ...]:
     return tuple(map(str, made))
 
 
-def remove(groups: tuple[str, ...]) -> None:
+def remove_cgroups(groups: tuple[str, ...]) -> None:
     """What lives in them is ours, whatever a record says, and is killed; the kernel takes a moment to see it."""
     end = time.monotonic() + REMOVE_SECONDS
     for group in groups:

@@ -251,7 +251,7 @@ class ProcessDriver:
             with self._lock(f"c-{record.name}") as lock:
                 if self._containers.by_id(container_id) is None:
                     return VerbAnswer.ABSENT
-                cgroups.remove(record.cgroups)
+                cgroups.remove_cgroups(record.cgroups)
                 self._containers.remove(record.name)
                 lock.forget()
                 return VerbAnswer.DONE

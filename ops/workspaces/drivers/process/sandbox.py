@@ -153,7 +153,7 @@ def why_not() -> str | None:
 
 @cache
 def _why_not(_euid: int) -> str | None:
-    if not seccomp.is_known():
+    if not seccomp.kernel_knows_seccomp():
         return "no filter of kernel calls is known for this machine: Linux on x86-64 or arm64, or the docker driver"
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed: make setup-workspaces, or apt-get install bubblewrap"

@@ -71,7 +71,7 @@ class Starting:
         name, spec = wanted.name, wanted.spec
         folder = self._containers.folder(name)
         folder.mkdir(mode=0o700, exist_ok=True)
-        groups = cgroups.make(cgroups.name_of(folder.parent, name), spec.limits)
+        groups = cgroups.make_cgroups(cgroups.name_of(folder.parent, name), spec.limits)
         words = {
             "command": list(spec.command),
             "environment": {**_ENVIRONMENT, **spec.environment},

@@ -36,7 +36,7 @@ from ops.workspaces.drivers.base import (
     Label,
     SeenVolume,
     VerbAnswer,
-    measured,
+    measured_bytes,
 )
 from ops.workspaces.drivers.process import locks, records, sandbox, tools
 
@@ -168,7 +168,7 @@ class Volumes:
         with tools.running(self.home(name), command, capability="CAP_DAC_READ_SEARCH", read_only=True) as tool:
             said = tool.read_all(USAGE_SECONDS)
         try:
-            return measured(said or b"", os.statvfs(self.home(name)))
+            return measured_bytes(said or b"", os.statvfs(self.home(name)))
         except ValueError as fault:
             raise DriverUnavailable(f"measuring {name}: {tool.errors()}", reason=TOO_MUCH_TO_MEASURE) from fault
 

@@ -67,7 +67,7 @@ class Command(OpsCommand):
                 return _logs(_found(options["subject"]), offset=options["offset"], bytes_max=options["bytes"])
             case "release":
                 with changes_undone_if(dry_run):
-                    driver = services.release(driver_id=options["subject"], actor=actors.COMMAND)
+                    driver = services.release_driver(driver_id=options["subject"], actor=actors.COMMAND)
                     return _driver_answer(unless_refused(driver))
         with changes_undone_if(dry_run):
             changed = unless_refused(_acted(options["do"], _found(options["subject"]), options))
@@ -78,13 +78,13 @@ def _acted(do: str, workspace: Workspace, options: dict[str, Any]) -> Workspace 
     ids: dict[str, Any] = {"workspace_id": workspace.pk, "actor": actors.COMMAND}
     match do:
         case "delete":
-            return services.delete(**ids, discard=options["discard"])
+            return services.delete_workspace(**ids, discard=options["discard"])
         case "undelete":
-            return services.undelete(**ids)
+            return services.undelete_workspace(**ids)
         case "recover":
-            answer = services.recover(**ids, source=options["source"])
+            answer = services.recover_workspace(**ids, source=options["source"])
             return _named(answer, "--from") if isinstance(answer, Refusal) else answer
-    return services.change(**ids, wanted={"desired_state": STATES[do].value})
+    return services.change_workspace(**ids, wanted={"desired_state": STATES[do].value})
 
 
 def _named(refusal: Refusal, argument: str) -> Refusal:
@@ -94,7 +94,7 @@ def _named(refusal: Refusal, argument: str) -> Refusal:
 def _list(options: dict[str, Any]) -> CommandAnswer:
     phase = None if options["phase"] is None else Phase(options["phase"])
     wanted = WantedWorkspaces(tenant_id=options["tenant"], phase=phase, deleted=options["deleted"])
-    found = selectors.workspaces(wanted, limit=within_limit(options["limit"], LISTED_MAX)).workspaces
+    found = selectors.list_workspaces(wanted, limit=within_limit(options["limit"], LISTED_MAX)).workspaces
     lines = [_line(one) for one in found] or ["There are no such workspaces."]
     return CommandAnswer({"workspaces": [_document(one) for one in found]}, lines)
 
@@ -136,7 +136,7 @@ def _logs(workspace: Workspace, *, offset: int, bytes_max: int) -> CommandAnswer
 
 
 def _drivers() -> CommandAnswer:
-    found = selectors.drivers()
+    found = selectors.list_drivers()
     lines = [_driver_line(one) for one in found] or ["There are no drivers yet."]
     return CommandAnswer({"drivers": [_driver(one) for one in found]}, lines)
 
@@ -146,7 +146,7 @@ def _driver_answer(driver: WorkspaceDriver) -> CommandAnswer:
 
 
 def _found(subject: str) -> Workspace:
-    found = services.find(subject)
+    found = services.find_workspace(subject)
     if isinstance(found, Refusal):
         raise CommandRefused(Refusal(found.reason, f"{found.detail}; see workspace list", "subject"))
     return found

@@ -63,16 +63,16 @@ def _acted(do: str, endpoint: WebhookEndpoint, since: str, *, dry_run: bool) -> 
         "actor": actors.COMMAND,
     }
     if do == "recover":
-        recovered = unless_refused(services.recover(**ids, since=_moment(since)))
+        recovered = unless_refused(services.recover_endpoint(**ids, since=_moment(since)))
         document = _document(recovered.endpoint) | {"deliveries": recovered.deliveries}
         return CommandAnswer(document, [_line(recovered.endpoint)], [f"{recovered.deliveries} deliveries are sent."])
     if do == "rotate":
-        issued = unless_refused(services.rotate(**ids))
+        issued = unless_refused(services.rotate_endpoint_secret(**ids))
         secret = None if dry_run else issued.secret
         lines = [] if secret is None else [secret]
         return CommandAnswer(_document(endpoint) | {"secret": secret}, lines, [] if dry_run else [SHOWN_ONCE])
     status = EndpointStatus.PAUSED if do == "pause" else EndpointStatus.ENABLED
-    changed = unless_refused(services.change(**ids, status=status))
+    changed = unless_refused(services.change_endpoint(**ids, status=status))
     return CommandAnswer(_document(changed), [_line(changed)])
 
 
@@ -84,7 +84,7 @@ def _redeliver(delivery_id: str) -> CommandAnswer:
     if delivery is None:
         raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, "there is no such delivery; see webhooks show", "subject"))
     again = unless_refused(
-        services.redeliver(
+        services.redeliver_webhook(
             tenant_id=delivery.endpoint.tenant_id, delivery_id=delivery.delivery_id, actor=actors.COMMAND
         )
     )
@@ -118,7 +118,7 @@ def _shown(endpoint: WebhookEndpoint, *, limit: int) -> CommandAnswer:
 
 
 def _found(subject: str) -> WebhookEndpoint:
-    found = services.find(subject)
+    found = services.find_endpoint(subject)
     if isinstance(found, Refusal):
         raise CommandRefused(Refusal(found.reason, f"{found.detail}; see webhooks list", "subject"))
     return found
