@@ -107,7 +107,7 @@ def _sqs(latency_ms: float) -> Iterator[int]:
 def ours(on: Stage, *, name: str = "ours") -> Iterator[Server]:
     """Our API as the product starts it where nothing is set; of the checkout that the stage was prepared for."""
     (on.folder / serve.STATIC_FOLDER).mkdir(exist_ok=True)
-    port = ports.choose()
+    port = ports.choose_port()
     environ = on.environ | {"DPP_API_PORT": str(port), "DPP_SERVICE": "api"}
     with _started(name, [sys.executable, "-m", "dpp_project.serve", "api"], port, environ, on.folder) as server:
         yield server
@@ -116,7 +116,7 @@ def ours(on: Stage, *, name: str = "ours") -> Iterator[Server]:
 @contextlib.contextmanager
 def running(name: str, app: str, on: Stage, *, interface: str = "wsgi", python: str | None = None) -> Iterator[Server]:
     """granian with one process for each core; what it logs goes nowhere."""
-    port = ports.choose()
+    port = ports.choose_port()
     command = [
         *(python or sys.executable, "-m", "granian", "--interface", interface, "--no-ws", "--no-access-log"),
         *("--log-level", "error", "--host", "127.0.0.1", "--port", str(port), "--workers", str(WORKERS)),

@@ -49,7 +49,7 @@ def a_fork() -> None:
 def cpu_of_a_run(box: Box) -> float:
     nursery = box.nursery_pid()
     assert nursery is not None
-    (zygote,) = process_tree.children(nursery)
+    (zygote,) = process_tree.child_processes(nursery)
     return _cpu_ms(zygote, lambda: begin(box, a_job("FREE")).wait())
 
 

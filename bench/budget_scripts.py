@@ -88,7 +88,7 @@ class Side:
     def begin(self) -> None:
         self.client.flushall()
         self.client.set(keys.EPOCH, EPOCH)
-        self.client.set(keys.balance(TENANT), 10**12)
+        self.client.set(keys.balance_key(TENANT), 10**12)
         limits = [WIDE, "", WIDE, ""]
         for lineage in self.kind.scopes or ():
             arguments = [TENANT, EPOCH, "1", *limits, "new"]
@@ -98,7 +98,7 @@ class Side:
         """What a process sends for one hold and its settle."""
         literal, counts = self.kind.is_literal, self.kind.scopes is not None
         names = run_keys(TENANT, run_id)[: 2 if literal else 7]
-        scopes = keys.scopes(TENANT, COUNTED.lineage_id) if counts else []
+        scopes = keys.scope_keys(TENANT, COUNTED.lineage_id) if counts else []
         day = [date_number(COUNTED.day)] if counts else []
         more_keys = {"reserve": scopes, "settle": [] if literal else [keys.EVIDENCE, *scopes]}
         amounts = {"reserve": [TENANT, "250000", "1772366400000"], "settle": ["50000"]}

@@ -57,7 +57,7 @@ def loops() -> Iterator[None]:
 
     url = str(queue.URL)
     handlers = {"bench.happened.v1": events.Handler("bench.happened.v1", lambda _event: None)}
-    sender = sqs_sender.to(url)
+    sender = sqs_sender.sqs_sender_to(url)
     stop = threading.Event()
     runs = [Publisher(sender=lambda: sender).run]
     runs += [EventConsumer(url=url, sender=lambda: sender, handlers=handlers).run for _ in range(events.CONSUMERS)]
@@ -80,18 +80,20 @@ def latency() -> None:
     kind = events.EventDescriptor(
         aggregate_type="bench", event_type="bench.happened.v1", key_prefix=f"bench:{uuid.uuid4().hex}"
     )
-    ring, wakeup.ring = wakeup.ring, lambda: None
+    ring, wakeup.ring_publisher = wakeup.ring_publisher, lambda: None
     try:
         with loops():
             for number in range(EVENTS):
                 with transaction.atomic():
-                    writing.insert(events.NewEvent(descriptor=kind, aggregate_id=str(number), payload={"n": number}))
+                    writing.insert_event(
+                        events.NewEvent(descriptor=kind, aggregate_id=str(number), payload={"n": number})
+                    )
                 time.sleep(1 / PER_SECOND)
             mine = OutboxMessage.objects.filter(idempotency_key__startswith=kind.key_prefix)
             while mine.filter(handled_at__isnull=True).exists():
                 time.sleep(0.1)
     finally:
-        wakeup.ring = ring
+        wakeup.ring_publisher = ring
     ages = [(row.handled_at - row.created_at).total_seconds() * 1_000 for row in mine if row.handled_at is not None]
     said(f"commit to handled, {PER_SECOND} a second", ages)
 
@@ -123,7 +125,7 @@ def claims() -> None:
         took = []
         for number in range(CLAIMS):
             with transaction.atomic():
-                writing.insert(events.NewEvent(descriptor=kind, aggregate_id=str(number), payload={}))
+                writing.insert_event(events.NewEvent(descriptor=kind, aggregate_id=str(number), payload={}))
             began = time.perf_counter()
             assert publisher.publish_once() == 1
             took.append((time.perf_counter() - began) * 1_000)

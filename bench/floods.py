@@ -62,7 +62,7 @@ def choosing() -> None:
     for count, of_tenants in LINES:
         with transaction.atomic(), connection.cursor() as cursor:
             bulk.in_line(cursor, owners=[tenants.a_tenant().tenant_id for _ in range(of_tenants)], count=count)
-            ask = partial(for_worker.next_in_line, uuid.uuid4(), packs=registry.packs(), own_too=True)
+            ask = partial(for_worker.next_in_line, uuid.uuid4(), packs=registry.packs_for_sale(), own_too=True)
             took = []
             for _ in range(ASKED):
                 began = time.perf_counter()

@@ -159,10 +159,10 @@ def loops(rows: int) -> None:
         "sweeper's scan": for_recovery.never_started,
         "requeuer's scan": for_recovery.send_due,
         "reconciler's scan": for_recovery.claimed_too_long,
-        "hold auditor's scan": for_recovery.abandoned,
+        "hold auditor's scan": for_recovery.abandoned_runs,
     }
     for what, due in scans.items():
-        measured(what, lambda due=due: next(for_recovery.batches(due())), rows)  # type: ignore[misc]
+        measured(what, lambda due=due: next(for_recovery.batches_of_due(due())), rows)  # type: ignore[misc]
     previews = {
         "reaper, counted": lease_reaper.preview_reaping_leases,
         "sweeper, counted": reservation_sweeper.preview_sweeping_reservations,
@@ -178,7 +178,9 @@ def loops(rows: int) -> None:
         times=1,
     )
     measured(
-        "next of the line", lambda: for_worker.next_in_line(uuid.uuid4(), packs=registry.packs(), own_too=True), rows
+        "next of the line",
+        lambda: for_worker.next_in_line(uuid.uuid4(), packs=registry.packs_for_sale(), own_too=True),
+        rows,
     )
 
 

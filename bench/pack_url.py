@@ -33,14 +33,16 @@ class Watch(threading.Thread):
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._pid = pid
-        self._base = process_tree.memory(pid).private
+        self._base = process_tree.process_memory(pid).private
         self._over = threading.Event()
         self.most = 0
 
     def run(self) -> None:
         while not self._over.wait(0.02):
-            members = [pid for pid in process_tree.tree(self._pid) if pid != self._pid]
-            self.most = max(self.most, sum(max(0, process_tree.memory(pid).private - self._base) for pid in members))
+            members = [pid for pid in process_tree.process_tree_of(self._pid) if pid != self._pid]
+            self.most = max(
+                self.most, sum(max(0, process_tree.process_memory(pid).private - self._base) for pid in members)
+            )
 
     def end(self) -> int:
         self._over.set()
@@ -93,7 +95,7 @@ def main() -> None:
     web = Web(Path(tempfile.mkdtemp()))
     box = Box([url.__name__], may_read=[str(web.ca_file)])
     nursery, _ = box.ready(url.__name__)
-    (zygote,) = process_tree.children(nursery.pid)
+    (zygote,) = process_tree.child_processes(nursery.pid)
     print(f"{'pages':>6} {'seconds':>8} {'beyond the deadline':>20} {'MiB':>5} {'job ms':>7} {'worker ms':>9}")
     for _ in range(chosen.runs):
         watch = Watch(zygote)

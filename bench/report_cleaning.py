@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ops.auth_errors.normaliser.versions import stack_hash
 from ops.auth_errors.reports import frames
 from ops.auth_errors.reports.cleaning import clean_report, plain_text
-from ops.auth_errors.reports.masking import masked
+from ops.auth_errors.reports.masking import masked_text
 from tests.gear.corpora.auth_traces import GOLDEN
 
 LARGE = 262_144
@@ -49,7 +49,7 @@ def main() -> None:
     steps: dict[str, Callable[[], object]] = {
         "all of a report": lambda: stack_hash(clean_report(fields, key=b"k").frames),
         "plain text": lambda: plain_text(fields["stacktrace"]),
-        "masking": lambda: masked(text),
+        "masking": lambda: masked_text(text),
         "frames": lambda: frames.read_trace(text, GOLDEN_4K.exception_class, None),
         "hash": lambda: stack_hash(trace),
     }

@@ -125,9 +125,9 @@ def measure() -> None:
             cursor.execute(_PLAIN, {"day": today})
             cursor.fetchone()
 
-    said("counts of the tenant", lambda: spend.spent([SpendScope(LARGE, None, today)]), limit_ms=20)
+    said("counts of the tenant", lambda: spend.spent_of_scopes([SpendScope(LARGE, None, today)]), limit_ms=20)
     everyone = [SpendScope(LARGE, lineage, today) for lineage in [None, *lineages]]
-    said("counts of the tenant and ten keys", lambda: spend.spent(everyone), limit_ms=20)
+    said("counts of the tenant and ten keys", lambda: spend.spent_of_scopes(everyone), limit_ms=20)
     said("counts, plain", plain)
     for group in (None, *UsageGroup):
         name = "usage of a month" + ("" if group is None else f" by {group.value}")

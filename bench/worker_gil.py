@@ -44,7 +44,7 @@ class Sleeper:
 
 
 def log_to_nowhere() -> None:
-    dpp_logging.configure(service="worker", level="INFO")
+    dpp_logging.set_up_logging(service="worker", level="INFO")
     nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  for as long as this process
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler):

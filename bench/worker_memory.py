@@ -39,7 +39,7 @@ def name(pid: int) -> str:
 def the_worker() -> int:
     """The child of this bench that is one."""
     return next(
-        pid for pid in process_tree.children(os.getpid()) if "celery" in Path(f"/proc/{pid}/cmdline").read_text()
+        pid for pid in process_tree.child_processes(os.getpid()) if "celery" in Path(f"/proc/{pid}/cmdline").read_text()
     )
 
 
@@ -47,12 +47,12 @@ def settled(pid: int) -> list[int]:
     """The worker's processes, once their number and memory stand still."""
     seen, since = (0, 0.0), time.monotonic()
     while time.monotonic() - since < STILL_SECONDS:
-        tree = process_tree.tree(pid)
+        tree = process_tree.process_tree_of(pid)
         now = (len(tree), round(sum(pss_mb(one) for one in tree)))
         if now != seen:
             seen, since = now, time.monotonic()
         time.sleep(0.2)
-    return process_tree.tree(pid)
+    return process_tree.process_tree_of(pid)
 
 
 def main() -> None:

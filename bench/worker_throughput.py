@@ -121,7 +121,10 @@ def a_worker(queue: Queue, *, concurrency: int) -> Iterator["subprocess.Popen[by
 def tasks(count: int) -> list[str]:
     from dpp_project.celery_sqs import celery_message
 
-    return [celery_message.pack(task="bench.nothing", kwargs={}, queue="runs", trace_id=None) for _ in range(count)]
+    return [
+        celery_message.pack_celery_message(task="bench.nothing", kwargs={}, queue="runs", trace_id=None)
+        for _ in range(count)
+    ]
 
 
 def runs(count: int) -> list[str]:
@@ -196,7 +199,7 @@ def prepare() -> None:
     from dpp_project.aws import provisioning
 
     call_command("migrate", interactive=False, verbosity=0)
-    provisioning.provision(dry_run=False)
+    provisioning.provision_aws(dry_run=False)
     rebuild.rebuild_all()
 
 

@@ -64,7 +64,7 @@ def tar_alone(home: Path) -> None:
 
 
 def packed(home: Path) -> None:
-    frame = frames.compressor()
+    frame = frames.frame_compressor()
     with export(home) as tar:
         while plain := tar.read(frames.READ_BYTES):
             frame.compress(plain)
@@ -102,7 +102,7 @@ def measure(home: Path, folder: Path, store: ArchiveStore) -> None:
 
 
 def main() -> None:
-    s3 = clients.s3(ENV.S3_ENDPOINT_URL)
+    s3 = clients.s3_client(ENV.S3_ENDPOINT_URL)
     bucket = f"bench-archives-{os.getpid()}"
     s3.create_bucket(Bucket=bucket)
     with tempfile.TemporaryDirectory() as name:

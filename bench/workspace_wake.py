@@ -30,7 +30,7 @@ class Bench:
 
     def call(self, method: str, path: str, send: dict[str, Any] | None = None) -> http.HttpAnswer:
         headers = {"If-Match": "*"} if method == "PATCH" else {}
-        return http.call(method, f"{self._api}/v1/workspaces{path}", key=self._key, send=send, headers=headers)
+        return http.call_api(method, f"{self._api}/v1/workspaces{path}", key=self._key, send=send, headers=headers)
 
     def made(self) -> str:
         answer = self.call("POST", "", {"name": f"wake-{uuid.uuid4().hex[:8]}"})

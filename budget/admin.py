@@ -128,7 +128,7 @@ class AccountAdmin(ReadOnlyAdmin):
     @action(description="Adjust", icon="balance", permissions=["manage"])  # type: ignore[untyped-decorator]
     def adjust(self, request: HttpRequest, object_id: str) -> HttpResponse:
         object_id = unquote(object_id)
-        return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=entries.adjust)
+        return self._enter(request, object_id, title="Adjust", form_class=AdjustForm, use_case=entries.adjust_balance)
 
     @action(description="Spend caps", icon="speed", permissions=["manage"])  # type: ignore[untyped-decorator]
     def set_caps(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -143,7 +143,7 @@ class AccountAdmin(ReadOnlyAdmin):
                 tenant_id=object_id,
                 lineage_id=lineage_id,
                 changes=form.changes(),
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
                 reason=form.cleaned_data["reason"],
             )
             if isinstance(answer, Refusal):
@@ -194,7 +194,7 @@ class AccountAdmin(ReadOnlyAdmin):
             text="Balance and holds are rebuilt from Postgres. Until then this tenant's requests for money wait.",
             submit="Rebuild",
             form_class=forms.Form,
-            act=lambda _form: self._tell(request, account, *_rebuilt(object_id, actors.person(request.user))),
+            act=lambda _form: self._tell(request, account, *_rebuilt(object_id, actors.person_actor(request.user))),
         )
 
     def _enter(
@@ -214,7 +214,7 @@ class AccountAdmin(ReadOnlyAdmin):
                 amount_micros=form.cleaned_data["amount_usd"],
                 reference=form.cleaned_data["reference"],
                 reason=form.cleaned_data["reason"],
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
             )
             if isinstance(answer, Refusal):
                 return self._tell(request, account, messages.ERROR, f"{answer.field}: {answer.detail}")
@@ -276,7 +276,7 @@ class PendingCreditAdmin(ReadOnlyAdmin):
 def _seen(account: Any) -> Overview | None:
     """Read once for a row's four columns."""
     if not hasattr(account, "seen_of_money"):
-        found = statements.overview(account.tenant_id)
+        found = statements.money_overview(account.tenant_id)
         account.seen_of_money = found if isinstance(found, Overview) else None
     seen: Overview | None = account.seen_of_money
     return seen

@@ -74,15 +74,15 @@ class CapCard:
 def of_account(tenant_id: str) -> dict[str, Any]:
     """The tenant's own card first, then each key that has a cap; `known` is False while nobody can say."""
     stand = reading.caps_standing(tenant_id)
-    seen = reading.counted(stand)
+    seen = reading.counted_caps(stand)
     if isinstance(seen, Unavailable):
         return {"known": False, "cards": [], "zone": stand.zone}
     keys = rows.newest_keys(tenant_id, [uuid.UUID(scope) for scope in stand.scopes if scope is not None])
-    tenant = CapCard(tenant_id, "", _change(tenant_id), _bars(reading.figures(stand, None, seen.get(None))))
+    tenant = CapCard(tenant_id, "", _change(tenant_id), _bars(reading.cap_figures(stand, None, seen.get(None))))
     others = [
         CapCard(_named(key), _page_of(key), _change(tenant_id, lineage_id), bars)
         for lineage_id, key in keys.items()
-        if (bars := _bars(reading.figures(stand, str(lineage_id), seen.get(str(lineage_id)))))
+        if (bars := _bars(reading.cap_figures(stand, str(lineage_id), seen.get(str(lineage_id)))))
     ]
     return {"known": True, "cards": [tenant, *others], "zone": stand.zone}
 

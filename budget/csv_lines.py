@@ -10,12 +10,12 @@ from typing import Final
 _FORMULA: Final = re.compile(r"(^|;)(?=\s*[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20])")
 
 
-def line(cells: Iterable[object]) -> str:
+def csv_line(cells: Iterable[object]) -> str:
     """One line with its end; None is an empty cell."""
     return str(csv.writer(_Line()).writerow(cells))  # what `write` answered
 
 
-def harmless(value: str) -> str:
+def harmless_csv_cell(value: str) -> str:
     """What others wrote, as text also to a spreadsheet."""
     return _FORMULA.sub(r"\1'", value)
 

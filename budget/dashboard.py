@@ -18,7 +18,7 @@ from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from budget.usage import reading
 from dpp_project import clock, durations
-from dpp_project.console.dashboard import Figure, Panel, Plot, panel
+from dpp_project.console.dashboard import Figure, Panel, Plot, dashboard_panel
 from dpp_project.jobs.models import JobReport
 
 DAYS = 30
@@ -28,9 +28,9 @@ NO_DRIFT = "$0.00"
 NEVER = "never verified"
 
 
-@panel(title="Money", order=20, permission="budget.view_account")
+@dashboard_panel(title="Money", order=20, permission="budget.view_account")
 def money_panel() -> Panel:
-    sums = ledger.sums().values()
+    sums = ledger.ledger_sums().values()
     pending, accounts = PendingCredit.objects.count(), reverse("admin:budget_account_changelist")
     proof = JobReport.objects.filter(job="money_verify", ended_at__isnull=False, dry_run=False)
     last = proof.order_by("-started_at").first()
@@ -72,7 +72,7 @@ def money_panel() -> Panel:
     )
 
 
-@panel(title="Spend by tenant", order=21, permission="budget.view_account")
+@dashboard_panel(title="Spend by tenant", order=21, permission="budget.view_account")
 def spend_by_tenant_panel() -> Panel:
     today = clock.now().astimezone(UTC).date()
     days = [today - timedelta(days=back) for back in range(WEEK)]
@@ -92,7 +92,7 @@ def spend_by_tenant_panel() -> Panel:
     )
 
 
-@panel(title="Revenue by pack", order=22, permission="budget.view_account")
+@dashboard_panel(title="Revenue by pack", order=22, permission="budget.view_account")
 def revenue_by_pack_panel() -> Panel:
     today = clock.now().astimezone(UTC).date()
     found = reading.net_by_pack(start=today - timedelta(days=DAYS), end=today + timedelta(days=1))
@@ -118,7 +118,7 @@ def _drift(detail: Mapping[str, Any]) -> str:
 def _age(last: JobReport | None) -> str:
     if last is None:
         return ""
-    return f"verified {durations.ago(clock.now() - last.started_at)}"
+    return f"verified {durations.duration_ago(clock.now() - last.started_at)}"
 
 
 def _gate() -> str:

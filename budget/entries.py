@@ -83,7 +83,7 @@ def top_up(
     return _enter(wanted, dry_run=dry_run)
 
 
-def adjust(
+def adjust_balance(
     *,
     tenant_id: str,
     amount_micros: int,
@@ -190,7 +190,7 @@ def _append(wanted: _Wanted) -> tuple[LedgerEntry, bool] | Refusal:
         reason=wanted.reason,
         actor=wanted.actor,
     )
-    trail.record(
+    trail.record_in_trail(
         f"money {'topped up' if wanted.kind is LedgerEntry.Kind.TOPUP else 'adjusted'}",
         actor=wanted.actor,
         subject=f"tenant {tenant_id}",

@@ -5,7 +5,7 @@ from typing import Final
 
 from budget import daily_snapshots, entries, low_balances
 from budget.caps import alerts
-from budget.rebuild.gate_watch import watch
+from budget.rebuild.gate_watch import watch_gates
 from budget.verification import verify_pass
 from dpp_project.jobs.registry import Job, PassReport
 
@@ -15,7 +15,7 @@ PENDING_IS_LATE_AFTER: Final = timedelta(seconds=10)
 def watch_gate(*, now: datetime, limit: int) -> PassReport:
     """Rebuilds what is closed or lost. Two at once: the lock lets one of them work."""
     del now
-    seen = watch(limit=limit)
+    seen = watch_gates(limit=limit)
     return PassReport(seen=seen.found, changed=seen.rebuilt, errors=seen.failed, detail={"tenants": list(seen.tenants)})
 
 

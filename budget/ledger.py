@@ -101,7 +101,7 @@ SELECT tenants.tenant_id,
 """
 
 
-def sums(*, tenant_id: str | None = None, before: datetime | None = None) -> dict[str, Sums]:
+def ledger_sums(*, tenant_id: str | None = None, before: datetime | None = None) -> dict[str, Sums]:
     """Every tenant's sums, or one's, also of those without entries; of the entries before an instant, or of all."""
     with connection.cursor() as cursor:
         cursor.execute(_SUMS, {"tenant_id": tenant_id, "before": before})
@@ -123,15 +123,15 @@ SELECT tenants.tenant_id, (coalesce(summed.total_usd_micros, 0) + coalesce(since
 """
 
 
-def totals(*, tenant_id: str | None = None) -> dict[str, int]:
-    """As `sums` says it, but from the index alone: money is closed for as long as a rebuild asks."""
+def ledger_totals(*, tenant_id: str | None = None) -> dict[str, int]:
+    """As `ledger_sums` says it, but from the index alone: money is closed for as long as a rebuild asks."""
     with connection.cursor() as cursor:
         cursor.execute(_TOTALS, {"tenant_id": tenant_id})
         return dict(cursor.fetchall())
 
 
 def sums_of(tenant_id: str, *, before: datetime | None = None) -> Sums:
-    return sums(tenant_id=tenant_id, before=before).get(tenant_id, Sums(0, 0))
+    return ledger_sums(tenant_id=tenant_id, before=before).get(tenant_id, Sums(0, 0))
 
 
 def entry_by_reference(tenant_id: str, reference: str) -> LedgerEntry | None:
@@ -244,7 +244,7 @@ class StatementPeriod:
 Position = tuple[datetime, uuid.UUID]
 
 
-def entries(tenant_id: str, period: StatementPeriod, *, kind: str | None = None) -> QuerySet[LedgerEntry]:
+def ledger_entries(tenant_id: str, period: StatementPeriod, *, kind: str | None = None) -> QuerySet[LedgerEntry]:
     chosen = LedgerEntry.objects.filter(tenant_id=tenant_id)
     if period.start is not None:
         chosen = chosen.filter(created_at__gte=period.start)

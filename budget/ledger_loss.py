@@ -94,7 +94,7 @@ def accept_ledger_loss(
             "adjust_usd_micros": entered,
             "approved_by": approved_by,
         }
-        trail.record("ledger loss accepted", actor=actor, subject="all tenants", after=after, reason=reason)
+        trail.record_in_trail("ledger loss accepted", actor=actor, subject="all tenants", after=after, reason=reason)
     _drop_scopes(client)
     evidence.replace_evidence(client, missing, [f"entry:{entry_id}" for entry_id in entry_ids])
     opened = isinstance(rebuild.rebuild_all(), Rebuilt)
@@ -118,7 +118,7 @@ def _enter(tenants: Sequence[TenantLoss], *, reference: str, reason: str, actor:
 
 
 def _drop_scopes(client: redis.Redis) -> None:
-    for name in client.scan_iter(match=keys.caps("*"), count=1_000):
+    for name in client.scan_iter(match=keys.caps_key("*"), count=1_000):
         client.unlink(name)
 
 
@@ -133,12 +133,12 @@ def _tenant_ids() -> list[str]:
 def _compared(client: redis.Redis, tenant_id: str) -> TenantLoss | None:
     """As `verify` does it, on money that stands still because it is closed."""
     seen = view.look_at_money(client, tenant_id)
-    stands: Any = client.get(keys.balance(tenant_id))  # `look` answers none while all money is closed
+    stands: Any = client.get(keys.balance_key(tenant_id))  # `look` answers none while all money is closed
     money = SeenMoney(seen.mark, stored_micros(stands), seen.holds)
     books = verify.read_books(tenant_id)
     without_hold = [run_id for run_id in books.open_runs if run_id not in money.holds]
-    applied = view.applied(client, [credit.entry_id for credit in books.pending])
-    sighting = Sighting(money, view.receipts(client, without_hold), frozenset(applied))
+    applied = view.applied_credits(client, [credit.entry_id for credit in books.pending])
+    sighting = Sighting(money, view.seen_receipts(client, without_hold), frozenset(applied))
     found = list(verify.money_differences(books, sighting))
     if not found:
         return None

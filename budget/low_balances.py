@@ -26,7 +26,7 @@ def tell_low_balances(*, now: datetime, limit: int) -> PassReport:
     seen = changed = unknown = 0
     after, skipped = "", SkippedRows("low_balances")
     while seen < limit and not deadline.is_over():
-        lines = low_balance.lines(after=after, limit=min(AT_ONCE, limit - seen))
+        lines = low_balance.balance_lines(after=after, limit=min(AT_ONCE, limit - seen))
         if not lines:
             break
         after = lines[-1].tenant_id
@@ -37,12 +37,12 @@ def tell_low_balances(*, now: datetime, limit: int) -> PassReport:
             else:
                 payload = _payload(line, balance_micros)
                 with skipped.each(line.tenant_id):
-                    changed += low_balance.judge(line, balance_micros=balance_micros, payload=payload)
+                    changed += low_balance.judge_balance(line, balance_micros=balance_micros, payload=payload)
     return PassReport(seen=seen, changed=changed, errors=skipped.errors, detail={"unknown": unknown, **skipped.detail})
 
 
 def _balances(lines: list[BalanceLine]) -> list[int | None]:
-    with redis.client().pipeline(transaction=False) as pipe:
+    with redis.redis_client().pipeline(transaction=False) as pipe:
         for line in lines:
             view.queue_balance(pipe, line.tenant_id)
         return [view.seen_balance(answer).balance_micros for answer in pipe.execute()]

@@ -14,7 +14,7 @@ from budget.models import PendingCredit
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from dpp_project.jobs.models import JobReport
-from dpp_project.observe.metrics import collector
+from dpp_project.observe.metrics import metrics_collector
 
 UNKNOWN: Final = Decimal("NaN")
 
@@ -22,7 +22,7 @@ OPERATIONS = Counter("dpp_money_operations_total", "Holds, settles and refunds, 
 REBUILDS = Counter("dpp_budget_rebuilds_total", "Rebuilds from the ledger, of all tenants or of one.", ["scope"])
 
 
-@collector("budget")
+@metrics_collector("budget")
 def collect_money() -> Iterable[Metric]:
     is_open, is_behind = _gate()
     yield GaugeMetricFamily("dpp_budget_open", "1 while money can be held; 0 while it is rebuilt.", value=is_open)

@@ -30,7 +30,7 @@ def rebuild_by_hand(tenant_id: str | None, *, actor: str, approved_by: str | Non
     made = rebuild.rebuild_all() if tenant_id is None else rebuild.rebuild_tenant(tenant_id)
     if isinstance(made, Rebuilt):
         with transaction.atomic():
-            trail.record(
+            trail.record_in_trail(
                 "money rebuilt",
                 actor=actor,
                 subject="all tenants" if tenant_id is None else f"tenant {tenant_id}",

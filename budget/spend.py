@@ -86,7 +86,7 @@ SELECT place, max(today),
 """
 
 
-def spent(scopes: Iterable[SpendScope], *, or_newest: bool = False) -> dict[SpendScope, Spent]:
+def spent_of_scopes(scopes: Iterable[SpendScope], *, or_newest: bool = False) -> dict[SpendScope, Spent]:
     """Of every scope asked for, in one statement: each of its tenants is read once, however many of its keys are asked.
 
     `or_newest`: where a scope has spent on a later date than was asked for, the windows of that date. A clock that was

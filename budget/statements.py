@@ -35,7 +35,7 @@ class Overview:
         return self.credited_micros - self.balance_micros - self.held_micros
 
 
-def overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Overview | Unavailable:
+def money_overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Overview | Unavailable:
     """Redis and the ledger as of one moment: between two looks at the same sequence.
 
     A tenant that was only just made has no balance yet: the first look brings it there. With `capped`, what is counted
@@ -52,7 +52,7 @@ def overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Overview 
                 if isinstance(brought, Unavailable):
                     return brought
                 continue
-            if capped is not None and (lost := reading.missing(capped, seen.caps)):
+            if capped is not None and (lost := reading.missing_caps(capped, seen.caps)):
                 if not reading.brought_back(tenant_id, lost):
                     return Unavailable(Closed.CAPS)
                 continue
@@ -68,14 +68,14 @@ def overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Overview 
 def _figures(
     capped: CapsStanding | None, seen: Mapping[ScopeId, SeenCaps | None]
 ) -> Mapping[ScopeId, Sequence[CapFigures]]:
-    return {} if capped is None else {scope: reading.figures(capped, scope, seen[scope]) for scope in seen}
+    return {} if capped is None else {scope: reading.cap_figures(capped, scope, seen[scope]) for scope in seen}
 
 
 def _coming(client: redis.Redis, tenant_id: str) -> int:
     """In the ledger, and not yet at the balance."""
     rows = PendingCredit.objects.filter(tenant_id=tenant_id).values_list("entry_id", "amount_usd_micros")
     pending = {str(entry_id): micros for entry_id, micros in rows}
-    applied = view.applied(client, pending)
+    applied = view.applied_credits(client, pending)
     return sum(micros for entry_id, micros in pending.items() if entry_id not in applied)
 
 
@@ -95,7 +95,7 @@ class Statement:
     next: Position | None
 
 
-def statement(
+def statement_page(
     tenant_id: str, period: StatementPeriod, *, kind: str | None, after: Position | None, limit: int
 ) -> Statement:
     """One page. With a kind, only such entries are shown; each still says the balance after it.
@@ -105,11 +105,11 @@ def statement(
     read as of the moment before.
     """
     until = ledger.settled_until()
-    chosen = ledger.entries(tenant_id, period, kind=kind)
+    chosen = ledger.ledger_entries(tenant_id, period, kind=kind)
     found = ledger.newest_first(chosen, after=after, limit=limit + 1)
     if len(found) > limit and found[limit - 1].created_at >= until:
         period = period.before(until)
-        found = ledger.newest_first(ledger.entries(tenant_id, period, kind=kind), after=after, limit=limit + 1)
+        found = ledger.newest_first(ledger.ledger_entries(tenant_id, period, kind=kind), after=after, limit=limit + 1)
     shown = found[:limit]
     if not shown:
         closing = ledger.sums_of(tenant_id, before=period.end).total_micros if after is None else 0
@@ -146,7 +146,7 @@ def _with_balances(tenant_id: str, shown: list[LedgerEntry], *, gapless: bool) -
 def lines_oldest_first(tenant_id: str, period: StatementPeriod, *, opening_micros: int) -> Iterator[StatementLine]:
     """The whole period, read as it is taken."""
     balance = opening_micros
-    for entry in ledger.oldest_first(ledger.entries(tenant_id, period)):
+    for entry in ledger.oldest_first(ledger.ledger_entries(tenant_id, period)):
         balance += entry.amount_usd_micros
         yield StatementLine(entry, balance)
 

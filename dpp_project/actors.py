@@ -17,27 +17,27 @@ class SignedIn(Protocol):
     def get_username(self) -> str: ...
 
 
-def operator(name: str) -> str:
+def operator_actor(name: str) -> str:
     """A person of ours, by her name in the console, who has signed in."""
     return f"operator:{name.strip()}"
 
 
-def claimed(name: str) -> str:
+def claimed_actor(name: str) -> str:
     """A person as a command's --by names her, without proof."""
     return f"command:{name.strip()}"
 
 
-def person(user: SignedIn) -> str:
+def person_actor(user: SignedIn) -> str:
     """The operator at the console."""
-    return operator(user.get_username())
+    return operator_actor(user.get_username())
 
 
-def key(prefix: str) -> str:
+def key_actor(prefix: str) -> str:
     """An operator's API key."""
     return f"key:dpp_{prefix}"
 
 
-def owner(prefix: str) -> str:
+def owner_actor(prefix: str) -> str:
     """The tenant's own API key."""
     return f"owner:dpp_{prefix}"
 

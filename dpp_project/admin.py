@@ -56,7 +56,9 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         for obj in queryset:
             kind, facts = self.opts.verbose_name, self._facts(obj)
-            trail.record(f"{kind} deleted", actor=actors.person(_user(request)), subject=f"{kind} {obj}", before=facts)
+            trail.record_in_trail(
+                f"{kind} deleted", actor=actors.person_actor(_user(request)), subject=f"{kind} {obj}", before=facts
+            )
         return super().log_deletions(request, queryset)
 
     def get_actions(self, request: HttpRequest) -> Any:
@@ -64,12 +66,12 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
         return {name: one for name, one in super().get_actions(request).items() if name != "delete_selected"}
 
     def _record(self, did: str, request: HttpRequest, obj: Model, *, before: dict[str, Any] | None) -> None:
-        was, became = trail.differing(before or {}, self._facts(self.get_queryset(request).get(pk=obj.pk)))
+        was, became = trail.differing_values(before or {}, self._facts(self.get_queryset(request).get(pk=obj.pk)))
         if was or did == "created":
             kind = self.opts.verbose_name
-            trail.record(
+            trail.record_in_trail(
                 f"{kind} {did}",
-                actor=actors.person(_user(request)),
+                actor=actors.person_actor(_user(request)),
                 subject=f"{kind} {obj}",
                 before=None if before is None else was,
                 after=became,
@@ -116,7 +118,9 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg]
         with transaction.atomic():
             removed, _ = SecondFactor.objects.filter(user=user).delete()
             if removed:
-                trail.record("second factor removed", actor=actors.person(_user(request)), subject=f"user {user}")
+                trail.record_in_trail(
+                    "second factor removed", actor=actors.person_actor(_user(request)), subject=f"user {user}"
+                )
         said = ("The second factor is removed.", messages.SUCCESS) if removed else ("There is none.", messages.ERROR)
         self.message_user(request, *said)
         return HttpResponseRedirect(reverse("admin:auth_user_change", args=[user.pk]))

@@ -16,4 +16,4 @@ class PlatformConfig(AppConfig):
         import_module("dpp_project.checks")
         if has_pages:
             import_module("dpp_project.http.openapi")
-        list(discovery.modules("metrics"))
+        list(discovery.discovered_modules("metrics"))

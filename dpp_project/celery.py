@@ -123,7 +123,7 @@ def _say(message: str, _stream: Any = None) -> None:
 
 @signals.setup_logging.connect
 def configure_logging(**_: Any) -> None:
-    dpp_logging.configure(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL, folder=ENV.DPP_LOG_DIR)
+    dpp_logging.set_up_logging(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL, folder=ENV.DPP_LOG_DIR)
     # One line for each task is ours (end_task); Celery's own would repeat it, and quote what a task raised.
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
     logging.getLogger("celery.app.trace").setLevel(logging.CRITICAL)

@@ -74,7 +74,7 @@ def redis_keeps_what_it_is_given(app_configs: Configs, **_kwargs: Any) -> list[C
 
 
 def _redis_faults() -> Iterable[CheckMessage]:
-    client = redis.client()
+    client = redis.redis_client()
     policy = client.info("memory").get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         yield Error(
@@ -114,7 +114,7 @@ def queue_as_provisioned(app_configs: Configs, **_kwargs: Any) -> list[CheckMess
         if url is None:
             continue
         try:
-            answer = clients.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+            answer = clients.sqs_client().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
         except Exception as error:  # noqa: BLE001  botocore's classes are many; the finding is the same
             said = f"{which} was not asked: {type(error).__name__}."
             found.append(Warning(said, hint=f"See {variable}.", id="dpp.W004"))
@@ -149,7 +149,7 @@ def events_can_be_sent(app_configs: Configs, **_kwargs: Any) -> list[CheckMessag
     if ENV.DPP_EVENTS_QUEUE_URL is None:
         return [Warning("No queue of events is set: they wait.", hint=both, id="dpp.W007")]
     try:
-        answer = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_EVENTS_QUEUE_URL, AttributeNames=["All"])
+        answer = clients.sqs_client().get_queue_attributes(QueueUrl=ENV.DPP_EVENTS_QUEUE_URL, AttributeNames=["All"])
     except Exception as error:  # noqa: BLE001  botocore's classes are many; the finding is the same
         said = f"The queue of events was not asked: {type(error).__name__}."
         return [Warning(said, hint="See DPP_EVENTS_QUEUE_URL.", id="dpp.W004")]

@@ -50,7 +50,7 @@ def now() -> datetime:
 
 
 @contextmanager
-def use(clock: Clock) -> Iterator[Clock]:
+def use_clock(clock: Clock) -> Iterator[Clock]:
     """Put another clock in place for the length of a block."""
     global _clock  # noqa: PLW0603  the one place where the time can be moved
     before, _clock = _clock, clock

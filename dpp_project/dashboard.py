@@ -1,10 +1,10 @@
 """The console's own panels: what the platform stands on."""
 
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from dpp_project.pages import health
 
 
-@panel(title="Services", order=10, permission="jobs.view_jobreport", is_live=True)
+@dashboard_panel(title="Services", order=10, permission="jobs.view_jobreport", is_live=True)
 def services_panel() -> Panel:
     return Panel(
         title="Services",

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Q
 
 from budget import entries
-from budget.rebuild.gate_watch import watch
+from budget.rebuild.gate_watch import watch_gates
 from dpp_project import clock
 from dpp_project.refusals import Refusal
 from tenants import keys, services
@@ -22,7 +22,7 @@ ACTOR = "devstack"
 Thing = TypeVar("Thing")
 
 
-def seed(told: Mapping[str, str]) -> dict[str, str]:
+def seed_demo(told: Mapping[str, str]) -> dict[str, str]:
     """Make what is missing and return the keys; safe to repeat. `told` has the keys of an earlier run.
 
     Keys that are still good are kept, since a key is shown only once.
@@ -56,7 +56,7 @@ def _fund() -> None:
             actor=ACTOR,
         )
     )
-    watch(limit=1)
+    watch_gates(limit=1)
 
 
 def _good_key(tenant_id: str, plaintext: str) -> str:

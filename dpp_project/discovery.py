@@ -11,7 +11,7 @@ from django.utils.module_loading import module_has_submodule
 import dpp_project
 
 
-def modules(name: str) -> Iterator[ModuleType]:
+def discovered_modules(name: str) -> Iterator[ModuleType]:
     """The module of this name in every installed app and in every folder of `dpp_project`, imported, each once."""
     for place in discovery_places():
         if module_has_submodule(import_module(place), name):

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 
-def span(length: timedelta) -> str:
+def duration_text(length: timedelta) -> str:
     """Whole seconds and more: `3 h 12 min`."""
     seconds = int(length.total_seconds())
     for unit, size, lesser, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
@@ -20,8 +20,8 @@ def short_span(length: timedelta) -> str:
         return f"{milliseconds} ms"
     if milliseconds < 60_000:
         return f"{milliseconds // 1_000}.{milliseconds % 1_000 // 100} s"
-    return span(length)
+    return duration_text(length)
 
 
-def ago(length: timedelta) -> str:
-    return "just now" if length < timedelta(seconds=5) else f"{span(length)} ago"
+def duration_ago(length: timedelta) -> str:
+    return "just now" if length < timedelta(seconds=5) else f"{duration_text(length)} ago"

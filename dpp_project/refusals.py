@@ -1,7 +1,8 @@
 """A refusal with its reason: what every use case answers when it does not do what it was asked for.
 
-A refusal is an answer, not an exception: nothing was changed, and the answer says why. `http.problems.refused`
-makes the problem document of one, `management.base.unless_refused` the error of a command.
+A refusal is an answer, not an exception: nothing was changed, and the answer says why.
+`http.problems.problem_of_refusal` makes the problem document of one, `management.base.unless_refused` the error of a
+command.
 """
 
 from collections.abc import Mapping

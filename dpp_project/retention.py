@@ -90,11 +90,11 @@ class DataKind:
 
 
 @cache
-def kinds() -> Mapping[str, DataKind]:
+def data_kinds() -> Mapping[str, DataKind]:
     """Every declared kind by its name, an app's in the order it declares them; no place belongs to two."""
     found: dict[str, DataKind] = {}
     owners: dict[tuple[str, str], str] = {}
-    for module in discovery.modules("retention"):
+    for module in discovery.discovered_modules("retention"):
         for kind in getattr(module, "KINDS", ()):  # this very module has none
             if kind.name in found:
                 raise ValueError(f"two kinds of data are called {kind.name}")
@@ -113,13 +113,13 @@ def places_of_kind(kind: DataKind) -> list[tuple[str, str]]:
 
 
 def days_of(name: str) -> int:
-    days = kinds()[name].period_days
+    days = data_kinds()[name].period_days
     if days is None:
         raise ValueError(f"{name} has no period")
     return days
 
 
-def cutoff(name: str, *, now: datetime) -> datetime:
+def retention_cutoff(name: str, *, now: datetime) -> datetime:
     """What is older than this is past its period."""
     return now - timedelta(days=days_of(name))
 
@@ -127,16 +127,19 @@ def cutoff(name: str, *, now: datetime) -> datetime:
 def expiring_prefixes() -> dict[str, int]:
     """Prefixes of the bucket of results, with the days after which the bucket itself deletes what lies below."""
     found = {
-        prefix: kind.period_days for kind in kinds().values() for prefix in kind.results if kind.period_days is not None
+        prefix: kind.period_days
+        for kind in data_kinds().values()
+        for prefix in kind.results
+        if kind.period_days is not None
     }
     return dict(sorted(found.items()))
 
 
 def kinds_of_key(key: str) -> list[str]:
     """Which kinds a key in Redis belongs to: one, where all is declared as it should be."""
-    return [kind.name for kind in kinds().values() if any(fnmatchcase(key, pattern) for pattern in kind.redis)]
+    return [kind.name for kind in data_kinds().values() if any(fnmatchcase(key, pattern) for pattern in kind.redis)]
 
 
 def kinds_of_object(key: str, *, bucket: str) -> list[str]:
     """Which kinds an object belongs to; `bucket` is `results` or `archives`."""
-    return [kind.name for kind in kinds().values() if any(key.startswith(one) for one in getattr(kind, bucket))]
+    return [kind.name for kind in data_kinds().values() if any(key.startswith(one) for one in getattr(kind, bucket))]

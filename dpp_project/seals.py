@@ -11,7 +11,7 @@ from functools import cache
 from dpp_project.process_env import ENV
 
 
-def seal(purpose: bytes, content: bytes) -> str:
+def seal_content(purpose: bytes, content: bytes) -> str:
     return _seal(ENV.DPP_SECRET_KEY, purpose, content)
 
 

@@ -64,7 +64,7 @@ def workspaces_command(_values: Environment) -> list[str]:
 
 def json_formatter() -> logging.Formatter:
     """The form of our log lines for the server's own, by granian.json."""
-    form = dpp_logging.configuration(service="api", level="INFO")["formatters"]["json"]
+    form = dpp_logging.logging_configuration(service="api", level="INFO")["formatters"]["json"]
     made: logging.Formatter = form.pop("()")(**form)
     return made
 
@@ -72,7 +72,9 @@ def json_formatter() -> logging.Formatter:
 def line_handler() -> logging.Handler:
     """Where our log lines go, for the server's own, by granian.json."""
     values = env.read_environment()
-    lines = dpp_logging.configuration(service="api", level="INFO", folder=values.DPP_LOG_DIR)["handlers"]["lines"]
+    lines = dpp_logging.logging_configuration(service="api", level="INFO", folder=values.DPP_LOG_DIR)["handlers"][
+        "lines"
+    ]
     return logging.StreamHandler(sys.stdout) if "()" not in lines else LogFiles(lines["folder"])
 
 

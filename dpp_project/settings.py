@@ -161,7 +161,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 
-LOGGING = logging.configuration(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL, folder=ENV.DPP_LOG_DIR)
+LOGGING = logging.logging_configuration(service=ENV.DPP_SERVICE, level=ENV.DPP_LOG_LEVEL, folder=ENV.DPP_LOG_DIR)
 
 REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["dpp_project.http.parsers.StrictJSONParser"],

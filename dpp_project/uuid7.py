@@ -15,7 +15,7 @@ _VARIANT = 0x2 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def new() -> uuid.UUID:
+def new_uuid7() -> uuid.UUID:
     low = secrets.randbits(62)
     high = secrets.randbits(12)
     return uuid.UUID(int=_milliseconds(clock.now()) << 80 | _VERSION | high << 64 | _VARIANT | low)

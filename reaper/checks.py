@@ -31,7 +31,7 @@ def recovery_waits_long_enough(app_configs: Sequence[AppConfig] | None, **_kwarg
                 id="dpp.E012",
             )
         )
-    if registry.job("lease_reaper").every_seconds >= constants.LEASE_TTL_SECONDS:
+    if registry.job_named("lease_reaper").every_seconds >= constants.LEASE_TTL_SECONDS:
         found.append(
             Error(
                 "The reaper comes so rarely that a dead worker's run waits longer for it than its lease lasted.",

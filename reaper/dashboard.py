@@ -5,7 +5,7 @@ from typing import Final
 from django.db.models import Model, QuerySet
 from django.urls import reverse
 
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from dpp_project.jobs.models import JobReport
 from dpp_project.outbox.models import EventDeadLetter
 from reaper.models import DeadLetter
@@ -15,7 +15,7 @@ COUNTED_MAX: Final = 1_000
 CLAIMED: Final = "finalize_stage__exact=CLAIMED"
 
 
-@panel(title="Recovery", order=70, permission="reaper.view_deadletter", is_live=True)
+@dashboard_panel(title="Recovery", order=70, permission="reaper.view_deadletter", is_live=True)
 def recovery_panel() -> Panel:
     letters = DeadLetter.objects.filter(redriven_at__isnull=True)
     queued = "status__exact=QUEUED"
@@ -29,7 +29,12 @@ def recovery_panel() -> Panel:
         ("Queued for over an hour", for_recovery.never_started(), "The sweeper returns their holds.", queued),
         ("Unfinished claims", for_recovery.claimed_too_long(), "The reconciler carries them out.", CLAIMED),
         ("Messages due again", for_recovery.send_due(), "Sent again, unless the queue is merely full.", queued),
-        ("Abandoned submits", for_recovery.abandoned(), "The auditor ends them.", f"{queued}&money_state__exact=NONE"),
+        (
+            "Abandoned submits",
+            for_recovery.abandoned_runs(),
+            "The auditor ends them.",
+            f"{queued}&money_state__exact=NONE",
+        ),
     )
     runs = reverse("admin:runs_run_changelist")
     return Panel(

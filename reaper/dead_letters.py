@@ -73,13 +73,13 @@ def consume_dead_letters(*, now: datetime, limit: int) -> PassReport:
 def preview_consuming_dead_letters(*, now: datetime, limit: int) -> PassReport:
     """How many there are; to look at one is to receive it, which is a change."""
     del now
-    visible, _ = queue_depth.depth(ENV.DPP_DLQ_URL)
+    visible, _ = queue_depth.queue_depth_of(ENV.DPP_DLQ_URL)
     waiting = min(limit, visible)
     return PassReport(seen=waiting, changed=waiting)
 
 
 def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
-    answer = clients.sqs().receive_message(
+    answer = clients.sqs_client().receive_message(
         QueueUrl=ENV.DPP_DLQ_URL,
         MaxNumberOfMessages=count,
         WaitTimeSeconds=wait_seconds,

@@ -50,7 +50,7 @@ def _not_failed_before(
 ) -> Generator[Row, None, set[Hashable] | None]:
     """Answers the failed rows it met on the way; None where it could not go through to the end."""
     met: set[Hashable] = set()
-    for batch in for_recovery.batches(due):
+    for batch in for_recovery.batches_of_due(due):
         for row in batch:
             if row.pk in failed:
                 met.add(row.pk)

@@ -55,7 +55,7 @@ def audit_holds(*, now: datetime, limit: int) -> PassReport:
     """`limit` runs, and as many tenants. Ages are the database's."""
     del now
     tally = Tally(ACTOR, limit=limit)
-    driver.finish_each(tally, _claimed, for_recovery.abandoned())
+    driver.finish_each(tally, _claimed, for_recovery.abandoned_runs())
     if not tally.waits and driver.money_is_closed():
         tally.wait_for("money")
     if not tally.waits:
@@ -70,7 +70,7 @@ def preview_auditing_holds(*, now: datetime, limit: int) -> PassReport:
     if driver.money_is_closed():
         tally.wait_for("money")
         return tally.report()
-    tally.seen = for_recovery.abandoned()[:limit].count()
+    tally.seen = for_recovery.abandoned_runs()[:limit].count()
     for tenant_id in _tenants()[:limit]:
         with tally.each(tenant_id, seen=0):
             tally.seen += verify.verify_tenant_money(tenant_id).verdict is Verdict.DIFFERS
@@ -161,6 +161,6 @@ def _with_holds() -> list[str]:
     tenant_ids = list(Tenant.objects.values_list("tenant_id", flat=True))
     with scripts.shared_scripts().client.pipeline(transaction=False) as pipe:
         for tenant_id in tenant_ids:
-            pipe.hlen(keys.holds(tenant_id))
+            pipe.hlen(keys.holds_key(tenant_id))
         counts = pipe.execute()
     return [tenant_id for tenant_id, count in zip(tenant_ids, counts, strict=True) if count]

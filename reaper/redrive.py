@@ -35,7 +35,7 @@ def redrive(letter: DeadLetter, *, actor: str) -> Refusal | None:
         return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again", "letter")
     with transaction.atomic():
         DeadLetter.objects.filter(pk=letter.pk).update(redriven_at=clock.now(), redriven_by=actor)
-        trail.record(
+        trail.record_in_trail(
             "dead letter sent again",
             actor=actor,
             subject=f"dead letter {letter.pk}",

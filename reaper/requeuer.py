@@ -115,7 +115,7 @@ def _woken_letters() -> QuerySet[Run]:
 def _unless_waiting(due: QuerySet[Run], lane: Lane) -> QuerySet[Run]:
     if not (count := due.count()):
         return due
-    visible, _ = queue_depth.depth(lane.url)
+    visible, _ = queue_depth.queue_depth_of(lane.url)
     if visible < count:
         return due
     return due.filter(next_send_at__lt=Now() - timedelta(seconds=LATE_SECONDS))

@@ -141,5 +141,5 @@ def _prefix(run: Run) -> str:
 
 
 def _old_letters(*, now: datetime) -> QuerySet[DeadLetter]:
-    old = DeadLetter.objects.filter(stored_at__lt=retention.cutoff("dead_letters", now=now))
+    old = DeadLetter.objects.filter(stored_at__lt=retention.retention_cutoff("dead_letters", now=now))
     return old.order_by("stored_at", "pk")

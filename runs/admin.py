@@ -186,7 +186,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
                     explain_run.state_in_words(step.status, step.money_state, step.stage),
                     step.actor,
                 )
-                for step in explain_run.timeline(run)
+                for step in explain_run.run_timeline(run)
             ],
         )
 
@@ -225,7 +225,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         return self._with_reason(
             request,
             object_id,
-            use_case=disputes.uphold,
+            use_case=disputes.uphold_dispute,
             title="Uphold the charge",
             text="The charge was right and stands.",
             done="Upheld.",
@@ -236,7 +236,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         return self._with_reason(
             request,
             object_id,
-            use_case=disputes.refund,
+            use_case=disputes.refund_dispute,
             title="Refund the charge",
             text="The whole charge goes back to the tenant by an ADJUST entry. This cannot be undone.",
             done="Refunded.",
@@ -258,7 +258,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
 
         def act(form: ReasonForm) -> HttpResponse:
             reason = form.cleaned_data["reason"]
-            answer = use_case(run_id=run.run_id, reason=reason, actor=actors.person(request.user))
+            answer = use_case(run_id=run.run_id, reason=reason, actor=actors.person_actor(request.user))
             if isinstance(answer, Refusal):
                 self.message_user(request, f"Nothing was changed: {answer.detail}.", messages.ERROR)
             else:

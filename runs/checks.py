@@ -31,7 +31,7 @@ def packs_that_cannot_work(app_configs: Sequence[AppConfig] | None, **_kwargs: A
     del app_configs
     return [
         Info(f"The {pack.name} pack cannot work: {what}.", hint="Its runs cost nothing until then.", id="dpp.I001")
-        for pack in registry.packs().values()
+        for pack in registry.packs_for_sale().values()
         for what in pack.missing()
     ]
 
@@ -43,7 +43,7 @@ def packs_that_are_left_out(app_configs: Sequence[AppConfig] | None, **_kwargs: 
     hint = "docs/packs.md says what a package of packs needs. Mend it or uninstall it; its pack is not sold."
     return [
         Warning(f"An installed pack is left out: {said}.", hint=hint, id="dpp.W010")
-        for said in registry.found().left_out
+        for said in registry.found_packs().left_out
     ]
 
 

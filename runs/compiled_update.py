@@ -12,7 +12,7 @@ written from the queryset alone, before there are any arguments: so no branch ca
 
 Postgres may look for the row through an index of the states that a guard compares: cheap while few rows are in that
 state, and ruinous in a burst, when the same plan, or the same stale statistics, meets thousands of queued rows, or
-their dead versions. `compared` keeps it to the primary key.
+their dead versions. `compared_row` keeps it to the primary key.
 """
 
 from functools import cached_property
@@ -46,7 +46,7 @@ class Given(Expression):
         return "%s", (self,)
 
 
-def compared(**columns: str | Given) -> Q:
+def compared_row(**columns: str | Given) -> Q:
     """The guard of a compare-and-set, whose row is named by its key."""
     return Q(**{f"{name}__compared": value for name, value in columns.items()})
 

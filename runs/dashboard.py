@@ -15,7 +15,7 @@ from budget.models import LedgerEntry
 from budget.money import format_plain_usd
 from dpp_project import clock, durations
 from dpp_project.aws import queue_depth
-from dpp_project.console.dashboard import Figure, Panel, Plot, panel
+from dpp_project.console.dashboard import Figure, Panel, Plot, dashboard_panel
 from dpp_project.heartbeats.models import ProcessHeartbeat
 from dpp_project.process_env import ENV
 from runs import run_ids
@@ -33,7 +33,7 @@ REASONS_SHOWN: Final = 8
 SHOWN = (Status.COMPLETED, Status.FAILED, Status.QUEUED, Status.PROCESSING)
 
 
-@panel(title="First steps", order=0, permission="runs.view_run")
+@dashboard_panel(title="First steps", order=0, permission="runs.view_run")
 def first_steps_panel() -> Panel | None:
     """Until the first run: what to do, instead of a page of zeros."""
     if Run.objects.exists():
@@ -60,7 +60,7 @@ def _linked(text: str, link: str) -> SafeString | str:
     return format_html('<a href="{}">{}</a>', link, text) if link else text
 
 
-@panel(title="Runs", order=10, permission="runs.view_run", is_live=True)
+@dashboard_panel(title="Runs", order=10, permission="runs.view_run", is_live=True)
 def runs_panel() -> Panel:
     counts: dict[str, int] = defaultdict(int)
     for status, money_state, stage, count in open_by_state():
@@ -104,14 +104,14 @@ def _name(status: str, money_state: str, stage: str | None) -> str:
 
 def _oldest() -> str:
     waited = for_recovery.waited_for_a_worker(now=clock.now())
-    return "" if waited is None else f"the oldest for {durations.span(waited)}"
+    return "" if waited is None else f"the oldest for {durations.duration_text(waited)}"
 
 
-@panel(title="Queue", order=10, permission="runs.view_run", is_live=True)
+@dashboard_panel(title="Queue", order=10, permission="runs.view_run", is_live=True)
 def queue_panel() -> Panel:
     """What SQS says, which may lag; how long the oldest run has waited says Postgres."""
-    waiting, in_hand = queue_depth.depth(ENV.DPP_QUEUE_URL)
-    dead, _ = queue_depth.depth(ENV.DPP_DLQ_URL)
+    waiting, in_hand = queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)
+    dead, _ = queue_depth.queue_depth_of(ENV.DPP_DLQ_URL)
     waited = for_recovery.waited_for_a_worker(now=clock.now())
     late = waited is not None and waited > LATE
     runs = reverse("admin:runs_run_changelist")
@@ -123,8 +123,8 @@ def queue_panel() -> Panel:
             Figure(label="In workers' hands", value=f"{in_hand:,}", link=f"{runs}?status__exact=PROCESSING"),
             Figure(
                 label="Oldest run waits",
-                value="none waits" if waited is None else durations.span(waited),
-                note=f"Longer than {durations.span(LATE)}: are workers alive?" if late else "",
+                value="none waits" if waited is None else durations.duration_text(waited),
+                note=f"Longer than {durations.duration_text(LATE)}: are workers alive?" if late else "",
                 link=f"{runs}?status__exact=QUEUED",
                 is_bad=late,
             ),
@@ -146,7 +146,7 @@ SELECT percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY updated_at
 """
 
 
-@panel(title="From submit to end", order=12, permission="runs.view_run", is_live=True)
+@dashboard_panel(title="From submit to end", order=12, permission="runs.view_run", is_live=True)
 def latency_panel() -> Panel:
     with connection.cursor() as cursor:
         cursor.execute(_ENDED, [MEASURED_MAX])
@@ -168,7 +168,7 @@ def latency_panel() -> Panel:
     )
 
 
-@panel(title="Failures by reason", order=13, permission="runs.view_run", is_live=True)
+@dashboard_panel(title="Failures by reason", order=13, permission="runs.view_run", is_live=True)
 def failures_panel() -> Panel:
     runs = reverse("admin:runs_run_changelist")
     failed = sorted(
@@ -185,7 +185,7 @@ def failures_panel() -> Panel:
     )
 
 
-@panel(title="Runs per hour", order=11, permission="runs.view_run")
+@dashboard_panel(title="Runs per hour", order=11, permission="runs.view_run")
 def runs_by_hour_panel() -> Panel:
     """Read through the primary key, whose ids are in order of time: a day's rows and no others."""
     end = clock.now().replace(minute=0, second=0, microsecond=0)

@@ -82,7 +82,7 @@ class PackFilter(SimpleListFilter):
     parameter_name = "pack"
 
     def lookups(self, request: HttpRequest, model_admin: "ModelAdmin[Any]") -> Iterable[tuple[str, str]]:
-        return [(name, name) for name in sorted(registry.packs())]
+        return [(name, name) for name in sorted(registry.packs_for_sale())]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
         name = self.value()

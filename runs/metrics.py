@@ -42,7 +42,7 @@ PROGRESS_DROPPED = Counter("dpp_progress_dropped_total", "Frames of progress tha
 ENDED_WITHIN: Final = timedelta(hours=1)
 
 
-@metrics.collector("runs")
+@metrics.metrics_collector("runs")
 def collect_runs() -> Iterable[Metric]:
     open_runs = GaugeMetricFamily(
         "dpp_runs_open", "Runs that have not ended, by state.", labels=["status", "money_state", "stage"]

@@ -62,7 +62,7 @@ def last_of(answer: Iterable[Any]) -> RunProgress | None:
     return next((found for _id, fields in answer if (found := _read(fields)) is not None), None)
 
 
-def after(client: Redis, seen: Mapping[str, EntryId]) -> Iterator[tuple[str, EntryId, RunProgress]]:
+def progress_after(client: Redis, seen: Mapping[str, EntryId]) -> Iterator[tuple[str, EntryId, RunProgress]]:
     """What was written to the streams of these runs beyond what was seen, in one request. Raises RedisError."""
     asked: Any = {progress_key(run_id): f"{ms}-{number}" for run_id, (ms, number) in seen.items()}
     answer: Any = client.xread(asked, count=KEPT)

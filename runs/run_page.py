@@ -23,9 +23,9 @@ def context_of(run: Run, *, previews: bool) -> dict[str, Any]:
     charged = run.actual_cost_usd_micros
     return {
         "run": run,
-        "life": life.life_of(run, explain_run.timeline(run), now=now),
+        "life": life.life_of(run, explain_run.run_timeline(run), now=now),
         "told": told,
-        "next_steps": [(step.actor, explanation.when(step.at, now=now), step.does) for step in told.next],
+        "next_steps": [(step.actor, explanation.explanation_time(step.at, now=now), step.does) for step in told.next],
         "returned_micros": None if charged is None else run.reservation_max_cost_usd_micros - charged,
         "entries": ledger.entries_of_run(run.tenant_id, run.run_id),
         "preview": preview_of(run) if previews else None,

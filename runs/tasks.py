@@ -23,7 +23,7 @@ def execute(self: Any, *, run_id: str, tenant_id: str, pack_type: str, enqueued_
     lane = Lane(self.request.delivery_info["routing_key"])
     message = WakingMessage(queue_url=lane.url, receipt=self.request.properties["delivery_tag"])
     try:
-        execution.execute(uuid.UUID(run_id), message=message, in_turn=lane is Lane.RUNS)
+        execution.execute_run(uuid.UUID(run_id), message=message, in_turn=lane is Lane.RUNS)
     except UnknownRun:
         raise Reject(run_id, requeue=False) from None  # left to redrive: the dead-letter queue keeps it for a person
 
@@ -34,7 +34,7 @@ def make_what_the_slots_share(**_: object) -> None:
     execution.box().warm()
     leases.keeper()
     storage.shared_run_storage().warm()
-    clients.sqs()
-    redis.client()
+    clients.sqs_client()
+    redis.redis_client()
     gc.collect()
     gc.freeze()  # what is loaded by now stays, and no collection need look at it again

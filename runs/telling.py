@@ -18,7 +18,7 @@ def listed_reasons(reasons: Iterable[ReasonCode]) -> str:
     return ", ".join(f"'{reason.value}'" for reason in reasons)
 
 
-def ended(*, untold: Iterable[ReasonCode]) -> str:
+def ended_clause(*, untold: Iterable[ReasonCode]) -> str:
     """A CTE beside `ended`. Runs that ended for one of these reasons never were, to their caller."""
     return messages.of_runs(
         rows="ended",

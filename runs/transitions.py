@@ -34,7 +34,7 @@ from runs.claims import (
     counted_of,
     new_token,
 )
-from runs.compiled_update import CompiledUpdate, Given, compared
+from runs.compiled_update import CompiledUpdate, Given, compared_row
 from runs.intents import FREES_ITS_KEY, OWN_FAILURES, Intent
 from runs.models import Run, RunHistory, RunInputs
 from runs.states import MoneyState, Stage, Status
@@ -52,11 +52,11 @@ def _won(changed: int) -> Won | Lost:
 _SEEN: Final = Q(run_id=Given("run_id"), version=Given("version"))
 """The row as the edge's caller saw it."""
 _UNCLAIMED: Final = Q(finalize_stage__isnull=True)
-_UNHELD: Final = compared(status=Status.QUEUED, money_state=MoneyState.NONE) & _UNCLAIMED
-_WAITING: Final = compared(status=Status.QUEUED, money_state=MoneyState.RESERVED) & _UNCLAIMED
-_PROCESSING: Final = compared(status=Status.PROCESSING) & _UNCLAIMED
-_CLAIMED: Final = compared(finalize_stage=Stage.CLAIMED)
-_COMMITTED: Final = compared(finalize_stage=Stage.COMMITTED)
+_UNHELD: Final = compared_row(status=Status.QUEUED, money_state=MoneyState.NONE) & _UNCLAIMED
+_WAITING: Final = compared_row(status=Status.QUEUED, money_state=MoneyState.RESERVED) & _UNCLAIMED
+_PROCESSING: Final = compared_row(status=Status.PROCESSING) & _UNCLAIMED
+_CLAIMED: Final = compared_row(finalize_stage=Stage.CLAIMED)
+_COMMITTED: Final = compared_row(finalize_stage=Stage.COMMITTED)
 
 _STEP: Final[dict[str, Any]] = {"version": F("version") + 1, "last_actor": Given("actor"), "updated_at": Now()}
 """What every edge but the renewing and postponing ones writes beside its own columns."""
@@ -321,7 +321,8 @@ def claim_dead_lettered(*, run: SeenRun, intent: Intent, actor: str) -> Claimed 
 
 
 _CLAIM_CANCELED: Final = CompiledUpdate(
-    Run.objects.filter(_SEEN, _UNCLAIMED, compared(status=Given("status"), money_state=MoneyState.RESERVED)), **_CLAIM
+    Run.objects.filter(_SEEN, _UNCLAIMED, compared_row(status=Given("status"), money_state=MoneyState.RESERVED)),
+    **_CLAIM,
 )
 
 
@@ -411,7 +412,7 @@ _ENDED: Final = (
     f"CASE WHEN last_error_reason_code IN ({telling.listed_reasons(OWN_FAILURES)}) "
     "THEN last_error_reason_code END AS own_failure"
 )
-_TELL_ENDED: Final = telling.ended(untold=FREES_ITS_KEY)
+_TELL_ENDED: Final = telling.ended_clause(untold=FREES_ITS_KEY)
 
 
 def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
@@ -446,7 +447,7 @@ def _end(claim: Claim, taken_micros: int) -> int:
 
 
 _DISPUTE: Final = CompiledUpdate(
-    Run.objects.filter(_SEEN, _COMMITTED, compared(money_state=MoneyState.SETTLED)),
+    Run.objects.filter(_SEEN, _COMMITTED, compared_row(money_state=MoneyState.SETTLED)),
     money_state=MoneyState.DISPUTED,
     **_STEP,
 )
@@ -458,7 +459,7 @@ def dispute(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
 
 
 _RESOLVE: Final = CompiledUpdate(
-    Run.objects.filter(_SEEN, _COMMITTED, compared(money_state=MoneyState.DISPUTED)),
+    Run.objects.filter(_SEEN, _COMMITTED, compared_row(money_state=MoneyState.DISPUTED)),
     money_state=Given("money_state"),
     **_STEP,
 )

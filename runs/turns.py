@@ -56,14 +56,14 @@ ENTER: Final = """
 """Beside the statement that accepts the run."""
 
 
-def last(tenant_id: str) -> str:
+def last_turn(tenant_id: str) -> str:
     return f"fair:last:{tenant_id}"
 
 
 # The numbers.
 
 
-def stride(share_weight: int) -> int:
+def turn_stride(share_weight: int) -> int:
     return STRIDE // share_weight
 
 
@@ -71,23 +71,23 @@ def queue_draw(
     pipeline: Pipeline, *, tenant_id: str, share_weight: int, below: int, mapping: str, lock: str, token: str
 ) -> None:
     """Of `below` open runs and more a turn is drawn, where the lock is held and its key has no run."""
-    names = [money_keys.holds(tenant_id), NOW, GUESS, last(tenant_id), mapping, lock]
-    _DRAW.queue(pipeline, keys=names, args=[below, stride(share_weight), token])
+    names = [money_keys.holds_key(tenant_id), NOW, GUESS, last_turn(tenant_id), mapping, lock]
+    _DRAW.queue(pipeline, keys=names, args=[below, turn_stride(share_weight), token])
 
 
-def drawn(answer: tuple[int, str | None]) -> tuple[int, int | None]:
+def drawn_turn(answer: tuple[int, str | None]) -> tuple[int, int | None]:
     """The tenant's open runs, and the turn."""
     open_runs, turn = answer
     return open_runs, None if turn is None else int(turn)
 
 
-def draw(*, tenant_id: str, share_weight: int, behind: int | None = None) -> int:
+def draw_turn(*, tenant_id: str, share_weight: int, behind: int | None = None) -> int:
     """`behind` so many turns of its tenant's, instead of behind all that it ever drew. Raises RedisError."""
-    names = [money_keys.holds(tenant_id), NOW, GUESS, last(tenant_id)]
-    args: list[str | int] = [0, stride(share_weight)]
+    names = [money_keys.holds_key(tenant_id), NOW, GUESS, last_turn(tenant_id)]
+    args: list[str | int] = [0, turn_stride(share_weight)]
     if behind is not None:
         args += ["", behind]
-    _, turn = drawn(_DRAW(redis.client(), keys=names, args=args))
+    _, turn = drawn_turn(_DRAW(redis.redis_client(), keys=names, args=args))
     assert turn is not None  # noqa: S101  below no open runs one is always drawn
     return turn
 
@@ -156,11 +156,11 @@ def park_key(tenant_id: str, concurrency_key: str, *, met: uuid.UUID) -> int:
     )
 
 
-def park(run_id: uuid.UUID) -> None:
+def park_run(run_id: uuid.UUID) -> None:
     RunTurn.objects.filter(run_id=run_id, stands=RunTurn.Stands.WAITING).update(stands=RunTurn.Stands.PARKED)
 
 
-def parked(tenant_id: str, concurrency_key: str) -> QuerySet[RunTurn]:
+def parked_turns(tenant_id: str, concurrency_key: str) -> QuerySet[RunTurn]:
     """In the order of their tenant: by priority, then by age."""
     of_key = RunTurn.objects.filter(tenant_id=tenant_id, concurrency_key=concurrency_key)
     return of_key.filter(stands=RunTurn.Stands.PARKED).order_by("-priority", "run_id")
@@ -246,7 +246,7 @@ def keep_back(run_id: uuid.UUID, *, tenant_id: str) -> int:
     return 1 + int(others)
 
 
-def limited(tenant_id: str) -> QuerySet[RunTurn]:
+def limited_turns(tenant_id: str) -> QuerySet[RunTurn]:
     """In the order of their tenant."""
     kept = RunTurn.objects.filter(tenant_id=tenant_id, stands=RunTurn.Stands.LIMITED)
     return kept.order_by("-priority", "run_id")
@@ -261,7 +261,7 @@ def tenants_to_wake() -> Sequence[str]:
 # For people.
 
 
-def before(turn: RunTurn, *, most: int) -> int:
+def turns_before(turn: RunTurn, *, most: int) -> int:
     """How many turns are before it, up to `most`."""
     earlier = RunTurn.objects.filter(fair_pass__lt=turn.fair_pass, stands=RunTurn.Stands.WAITING)
     return earlier[:most].count()

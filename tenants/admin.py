@@ -146,13 +146,15 @@ class TenantAdmin(_ManagedAdmin):
             zone=obj.zone,
             share_weight=obj.share_weight,
             most_at_work=obj.most_at_work,
-            actor=actors.person(request.user),
+            actor=actors.person_actor(request.user),
         )
         _require_done(answer)
         if obj.pk != OPERATOR_TENANT_ID:
             enabled = obj.automations_enabled
             _require_done(
-                services.enable_automations(tenant_id=obj.tenant_id, enabled=enabled, actor=actors.person(request.user))
+                services.enable_automations(
+                    tenant_id=obj.tenant_id, enabled=enabled, actor=actors.person_actor(request.user)
+                )
             )
 
     @action(description="Stop submits", icon="pause", variant=ActionVariant.DANGER, permissions=["manage"])  # type: ignore[untyped-decorator]
@@ -180,7 +182,7 @@ class TenantAdmin(_ManagedAdmin):
             answer = services.enable_submits(
                 tenant_id=tenant.tenant_id,
                 enabled=not stop,
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
                 reason=form.cleaned_data["reason"],
             )
             return self.report(request, tenant, answer, "Submits are stopped." if stop else "Submits are taken again.")
@@ -201,7 +203,7 @@ class TenantAdmin(_ManagedAdmin):
 
         def act(form: WhyForm) -> HttpResponse:
             answer = services.stop_all_submits(
-                stopped=stop, actor=actors.person(request.user), reason=form.cleaned_data["reason"]
+                stopped=stop, actor=actors.person_actor(request.user), reason=form.cleaned_data["reason"]
             )
             self.report(
                 request, operator, answer, "Submits of all are stopped." if stop else "Submits are taken again."
@@ -234,7 +236,7 @@ class TenantAdmin(_ManagedAdmin):
             act=lambda _form: self.report(
                 request,
                 tenant,
-                services.suspend_tenant(tenant_id=tenant.tenant_id, actor=actors.person(request.user)),
+                services.suspend_tenant(tenant_id=tenant.tenant_id, actor=actors.person_actor(request.user)),
                 "Suspended.",
             ),
         )
@@ -253,7 +255,7 @@ class TenantAdmin(_ManagedAdmin):
             act=lambda _form: self.report(
                 request,
                 tenant,
-                services.resume_tenant(tenant_id=tenant.tenant_id, actor=actors.person(request.user)),
+                services.resume_tenant(tenant_id=tenant.tenant_id, actor=actors.person_actor(request.user)),
                 "Resumed.",
             ),
         )
@@ -321,7 +323,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
                 scopes=obj.scopes,
                 label=obj.label,
                 expires_at=obj.expires_at,
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
             )
         )
         obj.__dict__ |= issued.key.__dict__
@@ -350,7 +352,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
         key = self.found(request, object_id)
 
         def act(form: RotateForm) -> HttpResponse:
-            answer = services.rotate_key(key_id=key.key_id, grace=form.grace(), actor=actors.person(request.user))
+            answer = services.rotate_key(key_id=key.key_id, grace=form.grace(), actor=actors.person_actor(request.user))
             if isinstance(answer, Refusal):
                 return self.report(request, key, answer, "")
             self.log_change(request, key, f"Rotated; {answer.key} follows.")
@@ -382,7 +384,7 @@ class ApiKeyAdmin(_ManagedAdmin, WrittenOnceAdmin):
             act=lambda _form: self.report(
                 request,
                 key,
-                services.revoke_key(key_id=key.key_id, actor=actors.person(request.user)),
+                services.revoke_key(key_id=key.key_id, actor=actors.person_actor(request.user)),
                 "Revoked.",
             ),
         )

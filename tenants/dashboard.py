@@ -7,7 +7,7 @@ from django.db.models import Count, Q
 from django.urls import reverse
 
 from dpp_project import clock
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from tenants import services
 from tenants.models import ApiKey, Tenant
 
@@ -16,7 +16,7 @@ IDLE = timedelta(days=90)
 ACTIVE = {"status__exact": "ACTIVE"}
 
 
-@panel(title="Tenants and keys", order=60, permission="tenants.view_tenant")
+@dashboard_panel(title="Tenants and keys", order=60, permission="tenants.view_tenant")
 def tenants_and_keys_panel() -> Panel:
     now = clock.now()
     live = Q(status="ACTIVE") & (Q(expires_at=None) | Q(expires_at__gt=now))

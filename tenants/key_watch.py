@@ -43,7 +43,7 @@ def keys_ended(watched: Mapping[str, int]) -> Iterator[News]:
         yield News(key_id, _ENDED, WaitEnd.KEY_ENDED)
 
 
-def watching(waiter: Waiter, key_id: UUID) -> AbstractContextManager[None]:
+def watching_key(waiter: Waiter, key_id: UUID) -> AbstractContextManager[None]:
     return key_watcher().watching(waiter, str(key_id), seen=STANDING)
 
 

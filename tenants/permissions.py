@@ -84,4 +84,4 @@ def principal_of(request: Request) -> Principal:
 
 def owner_of(request: Request) -> str:
     """Who asks, as the audit trail names a tenant's own key."""
-    return actors.owner(principal_of(request).prefix)
+    return actors.owner_actor(principal_of(request).prefix)

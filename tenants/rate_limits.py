@@ -90,7 +90,7 @@ def limit_of(principal: Principal, bucket: Bucket) -> int:
 def check_rate_limit(principal: Principal, bucket: Bucket) -> Decision:
     """Take a token, in a round trip of its own. Raises RedisError."""
     limit = limit_of(principal, bucket)
-    answer = TAKE_TOKEN(redis.client(), keys=[bucket_key(principal.tenant_id, bucket)], args=[limit])
+    answer = TAKE_TOKEN(redis.redis_client(), keys=[bucket_key(principal.tenant_id, bucket)], args=[limit])
     return rate_limit_decision(answer, bucket=bucket, limit=limit)
 
 
@@ -136,7 +136,7 @@ def pass_or_refuse_unmetered(error: Exception, *, bucket: Bucket) -> None:
 
 def enforce_rate_limit(request: Request, decision: Decision) -> None:
     """Put the decision's headers on the answer, and raise 429 if the bucket was empty."""
-    answers.promise(request._request, decision.headers())  # noqa: SLF001  DRF offers no public way to it
+    answers.promise_headers(request._request, decision.headers())  # noqa: SLF001  DRF offers no public way to it
     if not decision.allowed:
         metrics.RATE_LIMITED.labels(decision.bucket.value).inc()
         used = f"This tenant has used its {decision.limit} {decision.bucket.value} requests a minute."

@@ -220,7 +220,7 @@ def _change(event: str, actor: str, tenant_id: str, values: dict[str, Any], *, r
         tenant = Tenant.objects.select_for_update(no_key=True).filter(tenant_id=tenant_id).first()
         if tenant is None:
             return _tenant_unknown(tenant_id)
-        before, after = trail.differing({name: getattr(tenant, name) for name in values}, values)
+        before, after = trail.differing_values({name: getattr(tenant, name) for name in values}, values)
         if after:
             Tenant.objects.filter(tenant_id=tenant_id).update(**after)
             _audit(event, actor, tenant_id, before=before, after=after, reason=reason)
@@ -468,6 +468,8 @@ def _audit(
 ) -> None:
     """On a key, or on the tenant itself."""
     named = f"tenant {tenant_id}" if subject is None else f"key {subject}"
-    trail.record(event, actor=actor, subject=named, tenant_id=tenant_id, before=before, after=after, reason=reason)
+    trail.record_in_trail(
+        event, actor=actor, subject=named, tenant_id=tenant_id, before=before, after=after, reason=reason
+    )
     names = {} if subject is None else {"key_id": str(subject.key_id), "prefix": subject.prefix}
     transaction.on_commit(partial(log.info, event, actor=actor, tenant_id=tenant_id, **names, **(after or {})))

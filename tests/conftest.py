@@ -88,14 +88,14 @@ def django_db_setup(
 def clock() -> Iterator[FixedClock]:
     """Time stands still until the test moves it."""
     fixed = FixedClock(datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
-    with clock_module.use(fixed):
+    with clock_module.use_clock(fixed):
         yield fixed
 
 
 @pytest.fixture
 def valkey() -> redis_library.Redis:
     """This process's own Valkey, empty."""
-    client = redis.client()
+    client = redis.redis_client()
     client.flushall()
     return client
 
@@ -112,7 +112,7 @@ def _front_door_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def aws() -> Iterator[str]:
     """This process's own queues and bucket, as `manage.py provision` makes them; answers the queue's URL."""
-    provisioning.provision(dry_run=False)
+    provisioning.provision_aws(dry_run=False)
     yield ENV.DPP_QUEUE_URL
     if (sender := sqs_sender.shared_sender.forget()) is not None:
         sender.close()

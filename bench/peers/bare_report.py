@@ -27,7 +27,13 @@ INSERT = (
 
 def post(_view: AuthErrorsView, request: Request) -> Response:
     body = read_body(request, AuthErrorReport)
-    values: list[Any] = [uuid7.new(), principal_of(request).tenant_id, body.requestId, body.occurredAt, body.httpStatus]
+    values: list[Any] = [
+        uuid7.new_uuid7(),
+        principal_of(request).tenant_id,
+        body.requestId,
+        body.occurredAt,
+        body.httpStatus,
+    ]
     with connection.cursor() as cursor:
         cursor.execute(INSERT, [*values, body.exceptionClass, body.stacktrace[:8_000]])
         made = cursor.fetchone()

@@ -173,7 +173,7 @@ class CapsPage(AccountPage):
         self, *, form: forms.Form | None = None, settings_form: forms.Form | None = None, status: int = 200
     ) -> HttpResponse:
         stand = reading.caps_standing(self.tenant_id, [None])
-        seen = reading.counted(stand)
+        seen = reading.counted_caps(stand)
         known = not isinstance(seen, Unavailable)
         low = stand.low_micros
         shown = {"zone": stand.zone, "low_usd": "" if low is None else format_usd(low)}
@@ -181,7 +181,7 @@ class CapsPage(AccountPage):
             "known": known,
             "bars": []
             if isinstance(seen, Unavailable)
-            else [CapBar(one) for one in reading.figures(stand, None, seen.get(None))],
+            else [CapBar(one) for one in reading.cap_figures(stand, None, seen.get(None))],
             "zone": stand.zone,
             "form": form or _caps_form(self.tenant_id, None),
             "settings_form": settings_form or SettingsForm(initial=shown),

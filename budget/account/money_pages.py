@@ -29,7 +29,7 @@ LINES: Final = 50
 def money_part(principal: Principal) -> Mapping[str, Any]:
     """Balance and caps as of one moment; while they are rebuilt nobody can say."""
     stand = cap_reading.caps_standing(principal.tenant_id, [principal.lineage_id])
-    seen = statements.overview(principal.tenant_id, capped=stand)
+    seen = statements.money_overview(principal.tenant_id, capped=stand)
     if isinstance(seen, Unavailable):
         return {"seen": None}
     own = None if principal.lineage_id is None else str(principal.lineage_id)
@@ -49,7 +49,9 @@ class StatementPage(AccountPage):
         kind = request.GET.get("kind") or None
         if kind is not None and kind not in LedgerEntry.Kind.values:
             raise Problem(ReasonCode.VALIDATION_FAILED, f"Choose one of {', '.join(LedgerEntry.Kind.values)}.")
-        page = statements.statement(self.tenant_id, month.period(), kind=kind, after=cursor_of(request), limit=LINES)
+        page = statements.statement_page(
+            self.tenant_id, month.period(), kind=kind, after=cursor_of(request), limit=LINES
+        )
         context = {
             "page": page,
             "month": month,

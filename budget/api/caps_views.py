@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from budget.api import caps_examples as examples
 from budget.api.caps_documents import Caps, KeyFacts, KeyWithSpending, MadeKey, TenantKeys
 from budget.api.queries import CapsChange, KeysQuery, NewKeyRequest, RotateKeyRequest
-from budget.api.unavailable import unavailable
+from budget.api.unavailable import budget_unavailable
 from budget.caps import key_spending, setting, tenant_keys
 from budget.caps.setting import CapsSet
 from budget.caps.tenant_keys import KeyMade
@@ -21,7 +21,7 @@ from dpp_project.http import problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import cost_headers, refusals
+from dpp_project.http.openapi import cost_headers, openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import Problem
@@ -36,8 +36,8 @@ from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
 TAGS: Final = ["Keys"]
-_PROTECTED: Final = refusals(ReasonCode.CAPS_PROTECTED)
-_PROTECTED_OR_CONFLICT: Final = refusals(ReasonCode.CAPS_PROTECTED, ReasonCode.CONFLICT)
+_PROTECTED: Final = openapi_refusals(ReasonCode.CAPS_PROTECTED)
+_PROTECTED_OR_CONFLICT: Final = openapi_refusals(ReasonCode.CAPS_PROTECTED, ReasonCode.CONFLICT)
 
 
 class KeysView(ApiView):
@@ -50,7 +50,7 @@ class KeysView(ApiView):
         summary="Keys, what they spent, and their caps",
         tags=TAGS,
         parameters=[*query_parameters(KeysQuery), *cost_headers()],
-        responses={200: TenantKeys, **refusals(ReasonCode.BUDGET_UNAVAILABLE)},
+        responses={200: TenantKeys, **openapi_refusals(ReasonCode.BUDGET_UNAVAILABLE)},
         examples=examples.KEYS,
     )
     def get(self, request: Request) -> Response:
@@ -67,7 +67,7 @@ class KeysView(ApiView):
         lineages = dict.fromkeys(key.lineage_id for key in page.keys)
         spending = key_spending.spending_of(principal.tenant_id, list(lineages))
         if isinstance(spending, Unavailable):
-            raise unavailable()
+            raise budget_unavailable()
         answer = TenantKeys(
             keys=[KeyWithSpending.made(key, spending[key.lineage_id]) for key in page.keys],
             next_cursor=None if page.next is None else str(Cursor(*page.next)),
@@ -226,4 +226,4 @@ def _refuse(refusal: Refusal, *, asked: str) -> NoReturn:
         authentication.refuse_key(RefusedKey.REVOKED)
     if refusal.reason is ReasonCode.NOT_FOUND:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-    raise problems.refused(refusal, asked=asked, stands_for=asked)
+    raise problems.problem_of_refusal(refusal, asked=asked, stands_for=asked)

@@ -19,7 +19,7 @@ def statement_csv_rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]
     Up to the moment before which no entry can appear any more: another statement of this period says the same.
     """
     period = period.before(ledger.settled_until())
-    write = csv_lines.line
+    write = csv_lines.csv_line
     opening = closing = statements.opening_of(tenant_id, period)
     yield write(HEADER)
     yield write(("", "OPENING", "", "", opening, "", "", "", ""))
@@ -34,8 +34,8 @@ def statement_csv_rows(tenant_id: str, period: StatementPeriod) -> Iterator[str]
                 closing,
                 entry.entry_id,
                 entry.run_id or "",
-                csv_lines.harmless(entry.reference or ""),
-                csv_lines.harmless(entry.reason),
+                csv_lines.harmless_csv_cell(entry.reference or ""),
+                csv_lines.harmless_csv_cell(entry.reason),
             )
         )
     yield write(("", "CLOSING", "", "", closing, "", "", "", ""))

@@ -8,7 +8,7 @@ from dpp_project.reasons import ReasonCode
 RETRY_AFTER_SECONDS: Final = 2
 
 
-def unavailable() -> Problem:
+def budget_unavailable() -> Problem:
     return Problem(
         ReasonCode.BUDGET_UNAVAILABLE,
         "Balances are being rebuilt from the ledger.",

@@ -129,7 +129,7 @@ class UsageView(ApiView):
 
 def _given(answer: Made | Refusal) -> Made:
     if isinstance(answer, Refusal):
-        raise problems.refused(answer, asked="question", stands_for="question", places=PLACES)
+        raise problems.problem_of_refusal(answer, asked="question", stands_for="question", places=PLACES)
     return answer
 
 

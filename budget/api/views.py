@@ -14,7 +14,7 @@ from budget.api import caps_examples, csv_answer, examples
 from budget.api.caps_documents import BudgetSettings
 from budget.api.documents import Budget, Entries, TopUp
 from budget.api.queries import BudgetChange, EntriesQuery, TopUpRequest
-from budget.api.unavailable import unavailable
+from budget.api.unavailable import budget_unavailable
 from budget.caps import reading, setting
 from budget.caps.who import AskingKey
 from budget.money import format_usd
@@ -24,7 +24,7 @@ from dpp_project.http import answers, idempotency_keys, problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import cost_headers, refusals
+from dpp_project.http.openapi import cost_headers, openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.problems import Problem
 from dpp_project.http.streams import Stream
@@ -55,10 +55,12 @@ class BudgetView(ApiView):
         """The tenant's money as of one moment; it adds up to the micro. With it the caps that a run would meet."""
         principal = principal_of(request)
         stand = reading.caps_standing(principal.tenant_id, [principal.lineage_id])
-        seen = statements.overview(principal.tenant_id, capped=stand)
+        seen = statements.money_overview(principal.tenant_id, capped=stand)
         if isinstance(seen, Unavailable):
-            raise unavailable()
-        answers.promise(_plain(request), answers.balance_headers(format_usd(seen.balance_micros), seen.balance_micros))
+            raise budget_unavailable()
+        answers.promise_headers(
+            _plain(request), answers.balance_headers(format_usd(seen.balance_micros), seen.balance_micros)
+        )
         return Response(Budget.of(stand, seen).model_dump(mode="json"))
 
     @extend_schema(
@@ -67,7 +69,7 @@ class BudgetView(ApiView):
         tags=["Budget"],
         request=BudgetChange,
         parameters=cost_headers(),
-        responses={200: BudgetSettings, **refusals(ReasonCode.CAPS_PROTECTED)},
+        responses={200: BudgetSettings, **openapi_refusals(ReasonCode.CAPS_PROTECTED)},
         examples=caps_examples.SETTINGS,
     )
     def patch(self, request: Request) -> Response:
@@ -80,7 +82,7 @@ class BudgetView(ApiView):
         if isinstance(answer, Refusal):
             if answer.reason is ReasonCode.AUTH_INVALID:  # it ended since it was looked up
                 authentication.refuse_key(RefusedKey.REVOKED)
-            raise problems.refused(answer, asked="change", stands_for="change")
+            raise problems.problem_of_refusal(answer, asked="change", stands_for="change")
         return Response(BudgetSettings.of(answer).model_dump(mode="json"))
 
 
@@ -120,7 +122,9 @@ class EntriesView(ApiView):
         renderer: Any = request.accepted_renderer
         if renderer.format == CsvRenderer.format:
             return _csv(tenant_id, query)
-        page = statements.statement(tenant_id, query.period(), kind=query.kind, after=query.cursor, limit=query.limit)
+        page = statements.statement_page(
+            tenant_id, query.period(), kind=query.kind, after=query.cursor, limit=query.limit
+        )
         next_cursor = None if page.next is None else str(Cursor(*page.next))
         return Response(Entries.of(page, next_cursor=next_cursor).model_dump(mode="json"))
 
@@ -143,10 +147,10 @@ class TopUpsView(ApiView):
         tags=["Operators"],
         request=TopUpRequest,
         parameters=[
-            idempotency_keys.parameter("Your own name for this entry; it is entered once."),
+            idempotency_keys.idempotency_key_parameter("Your own name for this entry; it is entered once."),
             *cost_headers(),
         ],
-        responses={200: TopUp, 201: TopUp, **refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
+        responses={200: TopUp, 201: TopUp, **openapi_refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
         examples=examples.TOP_UP,
     )
     def post(self, request: Request, tenant_id: str) -> Response:
@@ -163,10 +167,10 @@ class TopUpsView(ApiView):
             amount_micros=body.amount_micros(),
             reference=key,
             reason=body.reason,
-            actor=actors.key(principal_of(request).prefix),
+            actor=actors.key_actor(principal_of(request).prefix),
         )
         if isinstance(entered, Refusal):
-            raise problems.refused(entered, asked="top-up", stands_for="entry", places=PLACES)
+            raise problems.problem_of_refusal(entered, asked="top-up", stands_for="entry", places=PLACES)
         headers = {} if entered.is_new else {"Idempotent-Replayed": "true"}
         document = TopUp.of(entered).model_dump(mode="json")
         return Response(document, status=201 if entered.is_new else 200, headers=headers)

@@ -23,7 +23,7 @@ from budget.caps.figures import CapFigures, CapScope
 from budget.outcomes import CapReached
 from budget.redis import view
 from budget.redis.view import SeenCaps
-from budget.redis.windows import PERIODS, CapPeriod, date_number, window
+from budget.redis.windows import PERIODS, CapPeriod, cap_window, date_number
 from dpp_project.jobs import deadline
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import PassReport
@@ -87,7 +87,7 @@ def tell_full(*, tenant_id: str, lineage_id: str | None, reached: CapReached) ->
         return
     try:
         with transaction.atomic():  # in the caller's transaction a savepoint: what fails here leaves that whole
-            _tell_full(cap_reached.scope(tenant_id=tenant_id, lineage_id=whose), reached)
+            _tell_full(cap_reached.scope_with_caps(tenant_id=tenant_id, lineage_id=whose), reached)
     except Exception as error:  # Postgres is away, or ends this statement
         log.warning("not told that a cap was reached", tenant_id=tenant_id, lineage_id=whose, exc_info=error)
         return
@@ -119,7 +119,7 @@ def raise_cap_alerts(*, now: datetime, limit: int) -> PassReport:
     seen = changed = unknown = 0
     after, skipped = _left_at(), SkippedRows(JOB)
     while seen < limit and not deadline.is_over():
-        scopes = cap_reached.scopes(after=after, limit=min(AT_ONCE, limit - seen))
+        scopes = cap_reached.scopes_with_caps(after=after, limit=min(AT_ONCE, limit - seen))
         if not scopes:
             after = None
             break
@@ -144,7 +144,7 @@ def _left_at() -> str | None:
 
 def _seen(scopes: list[CappedScope]) -> list[SeenCaps | None]:
     """None where what is spent is not known: money is closed, the tenant's is being rebuilt, or the scope is lost."""
-    with redis.client().pipeline(transaction=False) as pipe:
+    with redis.redis_client().pipeline(transaction=False) as pipe:
         for scope in scopes:
             view.queue_balance(pipe, scope.tenant_id)
             view.queue_caps(pipe, scope.tenant_id, scope.lineage_id)
@@ -184,7 +184,7 @@ def _payload(percent: int, figures: CapFigures) -> dict[str, Any]:
 
 
 def _window(day: date, period: CapPeriod) -> str:
-    return window(date_number(day), period)
+    return cap_window(date_number(day), period)
 
 
 def _has_ended(day: date, period: CapPeriod, today: date) -> bool:

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any, Final, Literal
 
 from budget.money import format_usd
-from budget.redis.windows import CapPeriod, date_number, resets_at, window
+from budget.redis.windows import CapPeriod, cap_window, date_number, resets_at
 
 CapScope = Literal["tenant", "key"]
 PERIOD_WORDS: Final[Mapping[CapPeriod, str]] = {
@@ -44,7 +44,7 @@ class CapFigures:
     @property
     def window(self) -> str:
         """`2026-11-19`, the Monday `2026-11-16`, `2026-11`; `ever` for the total."""
-        digits = window(date_number(self.day), self.period)
+        digits = cap_window(date_number(self.day), self.period)
         return "-".join(part for part in (digits[:4], digits[4:6], digits[6:]) if part) or "ever"
 
     @property

@@ -5,7 +5,7 @@ from typing import Final
 
 from budget.outcomes import CapReached
 from budget.redis.view import SeenCaps, SeenScopes
-from budget.redis.windows import NO_CAPS_KNOWN, PERIODS, CapPeriod, LeastRevisions, date_number, window
+from budget.redis.windows import NO_CAPS_KNOWN, PERIODS, CapPeriod, LeastRevisions, cap_window, date_number
 
 LONGEST_FIRST: Final = tuple(reversed(PERIODS))
 
@@ -33,6 +33,6 @@ def first_full(
 
 
 def _in_window(seen: SeenCaps, period: CapPeriod, day: date) -> tuple[int, int]:
-    if window(date_number(day), period) != window(date_number(seen.day), period):
+    if cap_window(date_number(day), period) != cap_window(date_number(seen.day), period):
         return 0, 0
     return seen.counted[period], seen.used[period]

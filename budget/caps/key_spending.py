@@ -30,11 +30,15 @@ def spending_of(tenant_id: str, lineages: Collection[uuid.UUID]) -> dict[uuid.UU
     The two agree but for charges on their way from the one to the other, which takes milliseconds.
     """
     stand = reading.caps_standing(tenant_id, lineages)
-    counted = reading.counted(stand)
+    counted = reading.counted_caps(stand)
     if isinstance(counted, Unavailable):
         return counted
     others = [SpendScope(tenant_id, one, stand.today) for one in lineages if str(one) not in counted]
-    of_ledger = {scope.lineage_id: _by_period(spent) for scope, spent in spend.spent(others).items()} if others else {}
+    of_ledger = (
+        {scope.lineage_id: _by_period(spent) for scope, spent in spend.spent_of_scopes(others).items()}
+        if others
+        else {}
+    )
     return {one: _spending(stand, one, counted.get(str(one)), of_ledger.get(one)) for one in lineages}
 
 
@@ -44,7 +48,7 @@ def _spending(
     if seen is None:
         return KeySpending(of_ledger or _by_period(Spent(stand.today)), (), 0)
     scope = str(lineage_id)
-    return KeySpending(reading.spent_now(stand, seen), reading.figures(stand, scope, seen), seen.revision)
+    return KeySpending(reading.spent_now(stand, seen), reading.cap_figures(stand, scope, seen), seen.revision)
 
 
 def _by_period(spent: Spent) -> dict[CapPeriod, int]:

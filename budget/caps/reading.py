@@ -18,7 +18,7 @@ from budget.caps.figures import CapFigures
 from budget.outcomes import Closed, Unavailable
 from budget.redis import scripts, view
 from budget.redis.view import ScopeId, SeenCaps
-from budget.redis.windows import PERIODS, CapPeriod, date_number, window
+from budget.redis.windows import PERIODS, CapPeriod, cap_window, date_number
 
 TRIES: Final = 3
 
@@ -63,7 +63,7 @@ def caps_standing(tenant_id: str, lineages: Collection[uuid.UUID | None] | None 
     return CapsStanding(tenant_id, zone, low_micros, today, revisions)
 
 
-def missing(stand: CapsStanding, seen: Mapping[ScopeId, SeenCaps | None]) -> list[ScopeId]:
+def missing_caps(stand: CapsStanding, seen: Mapping[ScopeId, SeenCaps | None]) -> list[ScopeId]:
     """Of the scopes that have caps, those that Redis has lost, or has not heard the last change of."""
     return [scope for scope, revision in stand.revisions.items() if _is_behind(seen.get(scope), revision)]
 
@@ -79,7 +79,7 @@ def brought_back(tenant_id: str, scopes: Iterable[ScopeId]) -> bool:
     return all(enforcing.put_in_force(row) for row in wanted)
 
 
-def counted(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
+def counted_caps(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
     """Every scope that has caps, as of one moment."""
     if not stand.scopes:
         return {}
@@ -89,7 +89,7 @@ def counted(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
             mark, seen = view.look_at_scopes(client, stand.tenant_id, stand.scopes)
             if not mark.is_open():
                 return Unavailable(Closed.EPOCH)
-            lost = missing(stand, seen)
+            lost = missing_caps(stand, seen)
             if not lost:
                 return {scope: caps for scope, caps in seen.items() if caps is not None}
             if not brought_back(stand.tenant_id, lost):
@@ -99,7 +99,7 @@ def counted(stand: CapsStanding) -> Mapping[ScopeId, SeenCaps] | Unavailable:
     return Unavailable(Closed.CAPS)
 
 
-def figures(stand: CapsStanding, scope: ScopeId, seen: SeenCaps | None) -> list[CapFigures]:
+def cap_figures(stand: CapsStanding, scope: ScopeId, seen: SeenCaps | None) -> list[CapFigures]:
     """Every window of the scope that has a limit. One that ended by the database's date shows nothing spent."""
     if seen is None:
         return []
@@ -127,7 +127,7 @@ def _in_windows(stand: CapsStanding, seen: SeenCaps) -> tuple[date, dict[CapPeri
     """The scope's date where it is later than today (a clock set back, a zone moved west): its windows go on."""
     day = max(stand.today, seen.day or stand.today)
     then, now = date_number(seen.day), date_number(day)
-    lasting = [period for period in PERIODS if period == "total" or window(then, period) == window(now, period)]
+    lasting = [period for period in PERIODS if period == "total" or cap_window(then, period) == cap_window(now, period)]
     spent = {period: seen.used[period] if period in lasting else 0 for period in PERIODS}
     held = {period: seen.held(period) if period in lasting else 0 for period in PERIODS}
     return day, spent, held

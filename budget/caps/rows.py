@@ -31,15 +31,15 @@ def revision_of(tenant_id: str, lineage_id: uuid.UUID | None) -> int:
 
 
 def limits_of(row: SpendCap | None) -> dict[CapPeriod, int | None]:
-    return dict(NO_LIMITS) if row is None else {period: getattr(row, column(period)) for period in PERIODS}
+    return dict(NO_LIMITS) if row is None else {period: getattr(row, cap_column(period)) for period in PERIODS}
 
 
-def column(period: CapPeriod) -> str:
+def cap_column(period: CapPeriod) -> str:
     return f"{period}_usd_micros"
 
 
-def columns(limits: CapLimits) -> dict[str, Any]:
-    return {column(period): limits[period] for period in PERIODS}
+def cap_columns(limits: CapLimits) -> dict[str, Any]:
+    return {cap_column(period): limits[period] for period in PERIODS}
 
 
 def is_capped(tenant_id: str, lineage_id: uuid.UUID | None) -> bool:

@@ -81,7 +81,7 @@ def change_settings(
     """
     with transaction.atomic(durable=True):
         Tenant.objects.select_for_update(no_key=True).get(tenant_id=asking.tenant_id)
-        fault = who.ended_fault(asking) or who.capped_fault(asking)
+        fault = who.ended_key_fault(asking) or who.capped_fault(asking)
         if fault is not None:
             return fault
         return services.change_budget_settings(tenant_id=asking.tenant_id, changes=changes, actor=actor)
@@ -120,7 +120,7 @@ def _written(
     keys_of_tenant = ApiKey.objects.filter(tenant_id=tenant_id)
     if lineage_id is not None and not keys_of_tenant.filter(lineage_id=lineage_id).exists():
         return Refusal(ReasonCode.NOT_FOUND, f"{tenant_id} has no such key", "key")
-    fault = who.ended_fault(asking) or who.capped_fault(asking) or who.own_caps_fault(asking, lineage_id)
+    fault = who.ended_key_fault(asking) or who.capped_fault(asking) or who.own_caps_fault(asking, lineage_id)
     if fault is not None:
         return fault
     row = rows.row_of(tenant_id, lineage_id)
@@ -132,7 +132,7 @@ def _written(
         return write_first(tenant_id, lineage_id, after, actor=actor, reason=reason), True
     told: dict[str, object] = {}
     SpendCap.objects.filter(pk=row.pk).update(
-        **rows.columns(after), revision=row.revision + 1, actor=actor, changed_at=Now(), told=told
+        **rows.cap_columns(after), revision=row.revision + 1, actor=actor, changed_at=Now(), told=told
     )
     row.refresh_from_db()
     _record(row, before, actor=actor, reason=reason)
@@ -144,7 +144,7 @@ def write_first(
 ) -> SpendCap:
     """A scope's first caps, and their line in the trail; inside the caller's transaction."""
     row = SpendCap.objects.create(
-        tenant_id=tenant_id, lineage_id=lineage_id, revision=1, actor=actor, **rows.columns(limits)
+        tenant_id=tenant_id, lineage_id=lineage_id, revision=1, actor=actor, **rows.cap_columns(limits)
     )
     _record(row, rows.NO_LIMITS, actor=actor, reason=reason)
     return row
@@ -154,13 +154,13 @@ def _record(row: SpendCap, was: rows.CapLimits, *, actor: str, reason: str) -> N
     """Only what differs, in micros; the revision tells this change from every other."""
     limits = rows.limits_of(row)
     changed = [period for period in PERIODS if was[period] != limits[period]]
-    trail.record(
+    trail.record_in_trail(
         CAPS_SET,
         actor=actor,
         subject=rows.scope_name(row.tenant_id, row.lineage_id),
         tenant_id=row.tenant_id,
-        before={rows.column(period): was[period] for period in changed},
-        after={rows.column(period): limits[period] for period in changed} | {"revision": row.revision},
+        before={rows.cap_column(period): was[period] for period in changed},
+        after={rows.cap_column(period): limits[period] for period in changed} | {"revision": row.revision},
         reason=reason,
     )
     facts = {"tenant_id": row.tenant_id, "lineage_id": str(row.lineage_id or ""), "revision": row.revision}

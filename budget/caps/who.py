@@ -41,7 +41,7 @@ def standing_key(asking: AskingKey) -> ApiKey | Refusal:
     return keys.filter(key_id=asking.key_id).first() or Refusal(ReasonCode.AUTH_INVALID, "The API key is not valid.")
 
 
-def ended_fault(asking: AskingKey | None) -> Refusal | None:
+def ended_key_fault(asking: AskingKey | None) -> Refusal | None:
     found = None if asking is None else standing_key(asking)
     return found if isinstance(found, Refusal) else None
 

@@ -37,7 +37,7 @@ class Watched:
             self.failed += 1
 
 
-def watch(*, limit: int) -> Watched:
+def watch_gates(*, limit: int) -> Watched:
     """One look, at most `limit` tenants rebuilt. Safe beside itself: the rebuild's lock lets one of them work.
 
     Asking for the epoch also finds a server that was changed under connections that stood, and asking for the evidence
@@ -68,9 +68,9 @@ def _lost() -> Iterator[str]:
     tenant_ids = list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True))
     for at in range(0, len(tenant_ids), CHUNK):
         chunk = tenant_ids[at : at + CHUNK]
-        balances: Any = client.mget([keys.balance(tenant_id) for tenant_id in chunk])
-        gates: Any = client.mget([keys.gate(tenant_id) for tenant_id in chunk])
+        balances: Any = client.mget([keys.balance_key(tenant_id) for tenant_id in chunk])
+        gates: Any = client.mget([keys.gate_key(tenant_id) for tenant_id in chunk])
         for tenant_id, balance, gate in zip(chunk, balances, gates, strict=True):
             # A gate with an expiry is only counting; one under way now is Busy by its lock.
-            if balance is None or (gate is not None and client.ttl(keys.gate(tenant_id)) == -1):
+            if balance is None or (gate is not None and client.ttl(keys.gate_key(tenant_id)) == -1):
                 yield tenant_id

@@ -168,7 +168,7 @@ def fence_open_runs(tenant_id: str | None, mine: RebuildLease) -> bool:
     for attempt in range(1, FENCE_ATTEMPTS + 1):
         try:
             for _ in ports.open_runs().fence(tenant_id=tenant_id):
-                deadline.progressed()
+                deadline.pass_progressed()
                 if not mine.renewed():
                     return False
         except OperationalError as error:
@@ -191,7 +191,7 @@ class _Counted:
 
 
 def _counted(tenant_id: str | None) -> _Counted:
-    balances, holds = ledger.totals(tenant_id=tenant_id), 0
+    balances, holds = ledger.ledger_totals(tenant_id=tenant_id), 0
     for reserved in ports.open_runs().reserved(tenant_id=tenant_id):
         balances[reserved.tenant_id] -= reserved.micros
         holds += reserved.runs
@@ -209,7 +209,7 @@ def _written(client: redis.Redis, tenant_id: str | None, counted: _Counted, toke
     left = rebuild_batches(counted.balances, chain(beside, scope_items(tenant_id)))
     while some := list(islice(left, BATCHES_AT_ONCE)):
         outcome = scripts.shared_scripts().write(client=client, token=token, batches=some)
-        deadline.progressed()
+        deadline.pass_progressed()
         if isinstance(outcome, Superseded) or not mine.renewed():
             log.warning("rebuild superseded", tenant_id=tenant_id)
             return False

@@ -16,7 +16,7 @@ from django.db import connection
 from budget import ports, spend
 from budget.redis.items import RebuildItem, caps_item
 from budget.redis.view import SeenCaps
-from budget.redis.windows import PERIODS, CapPeriod, date_number, window
+from budget.redis.windows import PERIODS, CapPeriod, cap_window, date_number
 from budget.spend import SpendScope, Spent
 from tenants.models import SpendCap
 
@@ -55,7 +55,7 @@ def scopes_of(rows: Sequence[SpendCap]) -> Iterator[tuple[SpendCap, SeenCaps]]:
     tenant_ids = list({row.tenant_id for row in rows})
     held, today = _held(tenant_ids), _today(tenant_ids)
     asked = {row: SpendScope(row.tenant_id, row.lineage_id, _day(row, held, today)) for row in rows}
-    found = spend.spent(asked.values(), or_newest=True)
+    found = spend.spent_of_scopes(asked.values(), or_newest=True)
     for row, scope in asked.items():
         yield row, _counted(row, found[scope], held.get((row.tenant_id, row.lineage_id), {}))
 
@@ -70,7 +70,7 @@ def _counted(row: SpendCap, spent: Spent, held: Mapping[date, int]) -> SeenCaps:
     at = date_number(spent.day)
     for day, micros in held.items():
         for period in PERIODS:
-            if window(date_number(day), period) == window(at, period):
+            if cap_window(date_number(day), period) == cap_window(at, period):
                 counted[period] += micros
     limits: dict[CapPeriod, int | None] = {period: getattr(row, f"{period}_usd_micros") for period in PERIODS}
     return SeenCaps(row.revision, spent.day, limits, counted, used)

@@ -18,7 +18,7 @@ from budget.redis.gate import CHECK
 from dpp_project.processes.per_process import PerProcess
 
 
-def guarded(connection: Any) -> None:
+def guard_connection(connection: Any) -> None:
     connection.on_connect()
     connection.send_command("EVAL", CHECK.text, 1, keys.EPOCH)
     connection.read_response()
@@ -33,12 +33,12 @@ def open_client(url: str, *, timeout_seconds: Any) -> redis.Redis:
         socket_connect_timeout=timeout_seconds,
         retry=Retry(NoBackoff(), 0),
         health_check_interval=0,
-        redis_connect_func=guarded,
+        redis_connect_func=guard_connection,
     )
 
 
 @PerProcess
-def client() -> redis.Redis:
+def budget_client() -> redis.Redis:
     return open_client(settings.REDIS_URL, timeout_seconds=settings.REDIS_TIMEOUT_SECONDS)
 
 
@@ -48,7 +48,7 @@ def one_connection(of: redis.Redis) -> redis.Redis:
     return single
 
 
-def pipelined(single: redis.Redis, commands: Sequence[Sequence[Any]], *, before: str) -> list[Any]:
+def pipelined_answers(single: redis.Redis, commands: Sequence[Sequence[Any]], *, before: str) -> list[Any]:
     """The answers to many calls of one script in one trip, over `one_connection`. A failure closes the connection.
 
     `before` is the script's text: it is loaded first, each time, since a server that was restarted has forgotten it.
@@ -62,7 +62,7 @@ def pipelined(single: redis.Redis, commands: Sequence[Sequence[Any]], *, before:
         raise
 
 
-def disconnect() -> None:
+def disconnect_budget_redis() -> None:
     """Close the pool and forget it: before a fork, or when the server has moved."""
-    if (old := client.forget()) is not None:
+    if (old := budget_client.forget()) is not None:
         old.connection_pool.disconnect()

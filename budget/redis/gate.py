@@ -69,14 +69,14 @@ class Gate:
     def close_tenant(self, client: redis.Redis, tenant_id: str) -> str:
         """Close one tenant until it is opened with the token. A closing by someone else is taken over."""
         token = f"{keys.CLOSED_PREFIX}{uuid.uuid4().hex}"
-        client.set(keys.gate(tenant_id), token)
+        client.set(keys.gate_key(tenant_id), token)
         return token
 
     def close_tenant_briefly(self, client: redis.Redis, tenant_id: str) -> str | None:
         """Close one tenant for VERIFY_GATE_MS at most, even if we die; None when it is closed already."""
         token = f"{keys.CLOSED_PREFIX}{uuid.uuid4().hex}"
-        taken = client.set(keys.gate(tenant_id), token, px=keys.VERIFY_GATE_MS, nx=True)
+        taken = client.set(keys.gate_key(tenant_id), token, px=keys.VERIFY_GATE_MS, nx=True)
         return token if taken else None
 
     def open_tenant(self, client: redis.Redis, tenant_id: str, token: str) -> bool:
-        return bool(OPEN_TENANT(client, keys=[keys.gate(tenant_id)], args=[token])[0] == "OPEN")
+        return bool(OPEN_TENANT(client, keys=[keys.gate_key(tenant_id)], args=[token])[0] == "OPEN")

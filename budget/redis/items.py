@@ -19,11 +19,11 @@ class RebuildItem:
 
     def key_pair(self, tenant_id: str) -> tuple[str, str]:
         if self.kind == "caps":
-            scope = keys.caps(tenant_id, self.id or None)
+            scope = keys.caps_key(tenant_id, self.id or None)
             return scope, scope
         if self.kind == "credit":
-            return keys.credit(self.id), keys.credit(self.id)
-        return keys.reserve(self.id), keys.receipt(self.id)
+            return keys.credit_key(self.id), keys.credit_key(self.id)
+        return keys.reserve_key(self.id), keys.receipt_key(self.id)
 
 
 def caps_item(lineage_id: str | None, caps: SeenCaps | None) -> RebuildItem:

@@ -22,45 +22,45 @@ that the run has ended, or meets a rebuild of the tenant."""
 VERIFY_GATE_MS: Final = 50
 
 
-def balance(tenant_id: str) -> str:
+def balance_key(tenant_id: str) -> str:
     return f"budget:{tenant_id}:balance_usd_micros"
 
 
-def seq(tenant_id: str) -> str:
+def seq_key(tenant_id: str) -> str:
     """Raised by every script that changed this tenant's money."""
     return f"budget:{tenant_id}:seq"
 
 
-def gate(tenant_id: str) -> str:
+def gate_key(tenant_id: str) -> str:
     """Exists while this one tenant is closed; says by whom."""
     return f"budget:{tenant_id}:gate"
 
 
-def holds(tenant_id: str) -> str:
+def holds_key(tenant_id: str) -> str:
     """Run id → micros held. It never expires: this is what the scripts settle from."""
     return f"holds:{tenant_id}"
 
 
-def reserve(run_id: str) -> str:
+def reserve_key(run_id: str) -> str:
     """The documented hash of a reservation. It expires; nothing is decided by its absence."""
     return f"reserve:{run_id}"
 
 
-def receipt(run_id: str) -> str:
+def receipt_key(run_id: str) -> str:
     """What a settle or refund did, so that asked again it answers the same."""
     return f"receipt:{run_id}"
 
 
-def caps(tenant_id: str, lineage_id: str | None = None) -> str:
+def caps_key(tenant_id: str, lineage_id: str | None = None) -> str:
     """The limits and counters of a scope: the tenant, or the lineage of one of its keys. It never expires."""
     return f"caps:{tenant_id}" if lineage_id is None else f"caps:{tenant_id}:{lineage_id}"
 
 
-def scopes(tenant_id: str, lineage_id: str | None) -> list[str]:
+def scope_keys(tenant_id: str, lineage_id: str | None) -> list[str]:
     """Where a run of this lineage counts: the tenant first."""
-    return [caps(tenant_id)] if lineage_id is None else [caps(tenant_id), caps(tenant_id, lineage_id)]
+    return [caps_key(tenant_id)] if lineage_id is None else [caps_key(tenant_id), caps_key(tenant_id, lineage_id)]
 
 
-def credit(entry_id: str) -> str:
+def credit_key(entry_id: str) -> str:
     """That a top-up or adjustment has reached the balance."""
     return f"credit:{entry_id}"

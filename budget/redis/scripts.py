@@ -66,7 +66,7 @@ class Scripts:
         caps = [date_number(counted.day), str(least.tenant), str(least.key)]
         return self._call(
             RESERVE,
-            [*_run_keys(tenant_id, run_id), *keys.scopes(tenant_id, counted.lineage_id)],
+            [*_run_keys(tenant_id, run_id), *keys.scope_keys(tenant_id, counted.lineage_id)],
             lambda epoch: [tenant_id, amount, str(created_at_ms), run_id, epoch, *caps],
             outcomes.hold_answer,
         )
@@ -98,11 +98,11 @@ class Scripts:
         """
         amount = str(checked_credit_micros(amount_micros))
         names = [
-            keys.balance(tenant_id),
-            keys.credit(entry_id),
+            keys.balance_key(tenant_id),
+            keys.credit_key(entry_id),
             keys.EPOCH,
-            keys.seq(tenant_id),
-            keys.gate(tenant_id),
+            keys.seq_key(tenant_id),
+            keys.gate_key(tenant_id),
             keys.EVIDENCE,
             *_moved(tenant_id, counted),
         ]
@@ -129,7 +129,7 @@ class Scripts:
         words = ["" if (limit := limits[period]) is None else str(checked_micros(limit, least=0)) for period in PERIODS]
         return self._call(
             CAPS,
-            [keys.caps(tenant_id, lineage_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)],
+            [keys.caps_key(tenant_id, lineage_id), keys.EPOCH, keys.seq_key(tenant_id), keys.gate_key(tenant_id)],
             lambda epoch: [tenant_id, epoch, str(revision), *words, "new" if new else "known"],
             lambda answer: outcomes.caps_answer(answer, revision=revision),
         )
@@ -140,7 +140,7 @@ class Scripts:
         Dying before this, or without Redis, a receipt of some hundred bytes stays, and does no harm.
         """
         try:
-            self.client.expire(keys.credit(entry_id), keys.RECEIPT_TTL_SECONDS)
+            self.client.expire(keys.credit_key(entry_id), keys.RECEIPT_TTL_SECONDS)
         except redis.RedisError as error:
             log.warning("the receipt of a credit stays", entry_id=entry_id, exc_info=error)
 
@@ -160,7 +160,7 @@ class Scripts:
         Superseded where one of them was: its gate is another's, and so is every tenant's behind it.
         """
         commands = [REBUILD.command(keys=_batch_keys(one), args=_batch_arguments(one, token)) for one in batches]
-        answers = connection.pipelined(client, commands, before=REBUILD.text)
+        answers = connection.pipelined_answers(client, commands, before=REBUILD.text)
         outcome = [outcomes.write_answer(words) for words in answers]
         return Superseded() if Superseded() in outcome else Written()
 
@@ -188,7 +188,13 @@ class Scripts:
 
 def _batch_keys(batch: Batch) -> list[str]:
     tenant_id = batch.tenant_id
-    names = [keys.balance(tenant_id), keys.holds(tenant_id), keys.EPOCH, keys.seq(tenant_id), keys.gate(tenant_id)]
+    names = [
+        keys.balance_key(tenant_id),
+        keys.holds_key(tenant_id),
+        keys.EPOCH,
+        keys.seq_key(tenant_id),
+        keys.gate_key(tenant_id),
+    ]
     return names + [name for item in batch.items for name in item.key_pair(tenant_id)]
 
 
@@ -201,13 +207,13 @@ def _batch_arguments(batch: Batch, token: str) -> list[str]:
 
 def _run_keys(tenant_id: str, run_id: str) -> list[str]:
     return [
-        keys.balance(tenant_id),
-        keys.reserve(run_id),
-        keys.holds(tenant_id),
-        keys.receipt(run_id),
+        keys.balance_key(tenant_id),
+        keys.reserve_key(run_id),
+        keys.holds_key(tenant_id),
+        keys.receipt_key(run_id),
         keys.EPOCH,
-        keys.seq(tenant_id),
-        keys.gate(tenant_id),
+        keys.seq_key(tenant_id),
+        keys.gate_key(tenant_id),
     ]
 
 
@@ -217,17 +223,17 @@ def _end_keys(tenant_id: str, run_id: str) -> list[str]:
 
 def _moved(tenant_id: str, counted: Counted) -> list[str]:
     """The scopes that what happens to a run moves; none where it counts nowhere."""
-    return [] if counted.day is None else keys.scopes(tenant_id, counted.lineage_id)
+    return [] if counted.day is None else keys.scope_keys(tenant_id, counted.lineage_id)
 
 
 @PerProcess
 def shared_scripts() -> Scripts:
     """This process's scripts, on its guarded connections."""
-    client = connection.client()
+    client = connection.budget_client()
     return Scripts(client, Gate(client))
 
 
-def forget() -> None:
+def forget_scripts() -> None:
     """Drop connections, scripts and the known epoch: after a fork, or when the server has moved."""
     shared_scripts.forget()
-    connection.disconnect()
+    connection.disconnect_budget_redis()

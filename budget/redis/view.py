@@ -89,7 +89,7 @@ _LIMITS: Final = re.compile(r"([0-9]+|-) ([0-9]+|-) ([0-9]+|-) ([0-9]+|-)", re.A
 
 def queue_caps(pipe: Pipeline, tenant_id: str, lineage_id: str | None = None) -> None:
     """Put a look at a scope into a pipeline of other commands; read its answer with `seen_caps`."""
-    pipe.hmget(keys.caps(tenant_id, lineage_id), _CAPS_FIELDS)
+    pipe.hmget(keys.caps_key(tenant_id, lineage_id), _CAPS_FIELDS)
 
 
 def seen_caps(answer: Sequence[str | None]) -> SeenCaps | None:
@@ -110,7 +110,7 @@ def seen_caps(answer: Sequence[str | None]) -> SeenCaps | None:
 
 
 def look_at_caps(client: redis.Redis, tenant_id: str, lineage_id: str | None = None) -> SeenCaps | None:
-    found: Any = client.hmget(keys.caps(tenant_id, lineage_id), _CAPS_FIELDS)
+    found: Any = client.hmget(keys.caps_key(tenant_id, lineage_id), _CAPS_FIELDS)
     return seen_caps(found)
 
 
@@ -137,7 +137,7 @@ def look_at_money(client: redis.Redis, tenant_id: str, scopes: Sequence[ScopeId]
     """Balance and holds, and what is counted in these scopes, in one step of the server."""
     with client.pipeline(transaction=True) as pipe:
         queue_balance(pipe, tenant_id)
-        pipe.hgetall(keys.holds(tenant_id))
+        pipe.hgetall(keys.holds_key(tenant_id))
         for lineage_id in scopes:
             queue_caps(pipe, tenant_id, lineage_id)
         found, holds, *counted = pipe.execute()
@@ -163,16 +163,16 @@ def look_at_scopes(
 
 
 def _names(tenant_id: str) -> list[str]:
-    return [keys.EPOCH, keys.gate(tenant_id), keys.seq(tenant_id), keys.balance(tenant_id)]
+    return [keys.EPOCH, keys.gate_key(tenant_id), keys.seq_key(tenant_id), keys.balance_key(tenant_id)]
 
 
-def receipts(client: redis.Redis, run_ids: Iterable[str]) -> dict[str, SeenReceipt]:
+def seen_receipts(client: redis.Redis, run_ids: Iterable[str]) -> dict[str, SeenReceipt]:
     """The receipts there are, of these runs."""
     asked = list(run_ids)
     found: dict[str, SeenReceipt] = {}
     for at in range(0, len(asked), CHUNK):
         chunk = asked[at : at + CHUNK]
-        written: Any = client.mget([keys.receipt(run_id) for run_id in chunk])
+        written: Any = client.mget([keys.receipt_key(run_id) for run_id in chunk])
         found |= {run_id: _receipt(text) for run_id, text in zip(chunk, written, strict=True) if text is not None}
     return found
 
@@ -182,11 +182,11 @@ def _receipt(text: str) -> SeenReceipt:
     return SeenReceipt(int(charge), int(refund))
 
 
-def applied(client: redis.Redis, entry_ids: Iterable[str]) -> set[str]:
+def applied_credits(client: redis.Redis, entry_ids: Iterable[str]) -> set[str]:
     """Which of these credits have reached the balance."""
     asked = list(entry_ids)
     with client.pipeline(transaction=False) as pipe:
         for entry_id in asked:
-            pipe.exists(keys.credit(entry_id))
+            pipe.exists(keys.credit_key(entry_id))
         answers = pipe.execute()
     return {entry_id for entry_id, there in zip(asked, answers, strict=True) if there}

@@ -71,7 +71,7 @@ def day_of(number: str) -> date | None:
     return day
 
 
-def window(number: str, period: CapPeriod) -> str:
+def cap_window(number: str, period: CapPeriod) -> str:
     """The window of this period that a date lies in: two dates share it where these are equal."""
     return number[_PARTS[period]]
 

@@ -29,17 +29,17 @@ def usage_csv_rows(
     groups = () if group is None else (group,)
     until = ledger.settled_until()
     total = UsageTotals.of(())
-    yield csv_lines.line(HEADER)
+    yield csv_lines.csv_line(HEADER)
     for month in asked.months():
         found = reading.read_usage_rows(month, period, groups, until=until, own=own, metadata_key=metadata_key)
         keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
             key = None if row.lineage_id is None else keys.get(row.lineage_id)
-            told = () if key is None else (key.key_id, csv_lines.harmless(key.label or ""))
-            name = csv_lines.harmless(group_of(row, keys) or "")
-            yield csv_lines.line((period.label(row.first), name, *(told or ("", "")), *_amounts(row)))
+            told = () if key is None else (key.key_id, csv_lines.harmless_csv_cell(key.label or ""))
+            name = csv_lines.harmless_csv_cell(group_of(row, keys) or "")
+            yield csv_lines.csv_line((period.label(row.first), name, *(told or ("", "")), *_amounts(row)))
         total = UsageTotals.of((total, *found))
-    yield csv_lines.line(("TOTAL", "", "", "", *_amounts(total)))
+    yield csv_lines.csv_line(("TOTAL", "", "", "", *_amounts(total)))
 
 
 def _amounts(of: UsageRow | UsageTotals) -> tuple[object, ...]:

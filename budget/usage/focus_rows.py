@@ -39,15 +39,18 @@ def usage_focus_rows(
     """
     until = ledger.settled_until()
     account = Tenant.objects.values_list("display_name", flat=True).get(tenant_id=asked.tenant_id)
-    yield csv_lines.line(COLUMNS)
+    yield csv_lines.csv_line(COLUMNS)
     for month in asked.months():
         found = reading.read_usage_rows(month, period, _EVERYTHING, until=until, own=own, metadata_key=metadata_key)
         keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
             for line in _lines(asked, period, row, keys):
-                line["BillingAccountId"], line["BillingAccountName"] = asked.tenant_id, csv_lines.harmless(account)
+                line["BillingAccountId"], line["BillingAccountName"] = (
+                    asked.tenant_id,
+                    csv_lines.harmless_csv_cell(account),
+                )
                 cells = line | {"Tags": _tags(metadata_key, row.metadata_value)}
-                yield csv_lines.line([cells[name] for name in COLUMNS])
+                yield csv_lines.csv_line([cells[name] for name in COLUMNS])
 
 
 def _lines(
@@ -75,7 +78,7 @@ def _lines(
         "ServiceName": row.pack_type or PLATFORM,
         "x_KeyId": None if key is None else key.key_id,
         "x_KeyPrefix": None if key is None else key.prefix,
-        "x_KeyLabel": None if key is None or key.label is None else csv_lines.harmless(key.label),
+        "x_KeyLabel": None if key is None or key.label is None else csv_lines.harmless_csv_cell(key.label),
         "x_Pack": row.pack_type,
         "x_Reason": row.reason or None,
     }

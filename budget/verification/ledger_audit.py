@@ -88,7 +88,7 @@ class Audited:
 _Chunk = tuple[list[Difference], int, AuditPlace | None]
 
 
-def audit(tenant_id: str) -> Iterator[Audited]:
+def audit_ledger(tenant_id: str) -> Iterator[Audited]:
     """All of one tenant, chunk by chunk."""
     place: AuditPlace | None = AuditPlace(tenant_id)
     while place is not None:

@@ -162,8 +162,8 @@ def _attempt(
     without_hold = [run_id for run_id, run in books.open_runs.items() if run.claimed and run_id not in seen.holds]
     sighting = Sighting(
         seen,
-        view.receipts(client, without_hold),
-        frozenset(view.applied(client, [credit.entry_id for credit in books.pending])),
+        view.seen_receipts(client, without_hold),
+        frozenset(view.applied_credits(client, [credit.entry_id for credit in books.pending])),
         caps,
     )
     if view.look_at_balance(client, tenant_id).mark != seen.mark:
@@ -213,7 +213,7 @@ def money_differences(books: Books, seen: Sighting) -> Iterable[Difference]:
             yield Difference(DifferenceKind.RUN_WITHOUT_HOLD, run.reserved_micros, 0, run_id)
     moves = _moves(books, seen)
     for cap in books.caps:
-        for kind, expected, found, scope in verify_caps.compare(cap, seen.caps[cap.lineage_id], moves):
+        for kind, expected, found, scope in verify_caps.compare_cap_books(cap, seen.caps[cap.lineage_id], moves):
             yield Difference(DifferenceKind(kind), expected, found, where=scope)
 
 

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 from budget import spend
 from budget.redis import view
 from budget.redis.view import SeenCaps, SeenScopes
-from budget.redis.windows import PERIODS, CapPeriod, Counted, date_number, window
+from budget.redis.windows import PERIODS, CapPeriod, Counted, cap_window, date_number
 from budget.spend import SpendScope
 from tenants.models import SpendCap
 
@@ -98,7 +98,7 @@ def read_cap_books(tenant_id: str, caps: SeenScopes) -> Iterator[CapBooks]:
     for row in rows:
         seen = caps[_name(row)]
         asked[row] = SpendScope(tenant_id, row.lineage_id, (seen and seen.day) or date.min)
-    charged = spend.spent(asked.values())
+    charged = spend.spent_of_scopes(asked.values())
     for row, scope in asked.items():
         yield CapBooks(
             _name(row),
@@ -109,7 +109,7 @@ def read_cap_books(tenant_id: str, caps: SeenScopes) -> Iterator[CapBooks]:
         )
 
 
-def compare(cap: CapBooks, caps: SeenCaps | None, moves: Moves) -> Iterable[Wrong]:
+def compare_cap_books(cap: CapBooks, caps: SeenCaps | None, moves: Moves) -> Iterable[Wrong]:
     """Pure: what does not fit."""
     scope = cap.lineage_id or "tenant"
     if caps is None:
@@ -131,9 +131,9 @@ def _within(moves: MovedByDay, lineage_id: str | None, day: date | None, period:
     """Of these, what counts for the scope in the window of its date."""
     if day is None:
         return 0
-    at = window(date_number(day), period)
+    at = cap_window(date_number(day), period)
     days = moves.get(lineage_id, {})
-    return sum(micros for counted, micros in days.items() if window(date_number(counted), period) == at)
+    return sum(micros for counted, micros in days.items() if cap_window(date_number(counted), period) == at)
 
 
 def _name(row: SpendCap) -> str | None:

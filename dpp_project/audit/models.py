@@ -6,7 +6,7 @@ from django.db.models import Func, Q
 
 
 class AuditEntry(models.Model):
-    """Written once by `trail.record`, in the transaction of the act. Triggers refuse to change, delete or empty it."""
+    """Written once, by `record_in_trail`, with the act. Triggers refuse to change, delete or empty it."""
 
     class Source(models.TextChoices):
         CONSOLE = "console"

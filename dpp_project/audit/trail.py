@@ -1,8 +1,8 @@
 """The one way into the audit trail.
 
-A use case that changes something for a person calls `record` inside the transaction that changes it: a crash leaves
-both or neither, a dry run or a refusal leaves none. An effect outside Postgres (a message, a rebuild in Redis) is
-entered right after it; a death in between leaves the effect with its log line alone.
+A use case that changes something for a person calls `record_in_trail` inside the transaction that changes it: a crash
+leaves both or neither, a dry run or a refusal leaves none. An effect outside Postgres (a message, a rebuild in Redis)
+is entered right after it; a death in between leaves the effect with its log line alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class OutsideTransaction(RuntimeError):  # noqa: N818  named for the finding
     """An entry of its own could stand for an act that was rolled back."""
 
 
-def record(
+def record_in_trail(
     act: str,
     *,
     actor: str,
@@ -51,7 +51,7 @@ def record(
     )
 
 
-def differing(before: AuditFacts, after: AuditFacts) -> tuple[dict[str, Any], dict[str, Any]]:
+def differing_values(before: AuditFacts, after: AuditFacts) -> tuple[dict[str, Any], dict[str, Any]]:
     """Only what changed, for `before` and `after`."""
     names = [name for name in after if before.get(name) != after[name]]
     return {name: before.get(name) for name in names}, {name: after[name] for name in names}

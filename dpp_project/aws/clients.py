@@ -29,12 +29,12 @@ POOL_CONNECTIONS: Final = 32
 
 
 @PerProcess
-def sqs() -> "SQSClient":
+def sqs_client() -> "SQSClient":
     """This process's client. A call gives up after two attempts of DPP_SQS_TIMEOUT_MS each."""
     return new_sqs()
 
 
-def s3(endpoint_url: str | None) -> "S3Client":
+def s3_client(endpoint_url: str | None) -> "S3Client":
     """This process's client for one address of the bucket. A call gives up after two attempts.
 
     Two threads that ask at once may make two; one stays.
@@ -86,7 +86,7 @@ def _s3_by_address() -> dict[str | None, "S3Client"]:
 
 
 @PerProcess
-def credentials() -> Callable[[], Credentials | ReadOnlyCredentials]:
+def aws_credentials() -> Callable[[], Credentials | ReadOnlyCredentials]:
     """To be called for each request: renewed credentials are used from then on."""
     if ENV.AWS_ACCESS_KEY_ID is not None and ENV.AWS_SECRET_ACCESS_KEY is not None:
         given = Credentials(ENV.AWS_ACCESS_KEY_ID, ENV.AWS_SECRET_ACCESS_KEY, ENV.AWS_SESSION_TOKEN)

@@ -67,7 +67,7 @@ class CannotProvision(Exception):  # noqa: N818  the message says all
 ProvisionStep = tuple[Change, Callable[[], object]]
 
 
-def provision(*, dry_run: bool) -> Provisioned:
+def provision_aws(*, dry_run: bool) -> Provisioned:
     """Lists each difference from what is wanted and, unless it is a dry run, repairs it."""
     env = ENV
     sqs = clients.new_sqs(read_timeout_seconds=READ_TIMEOUT_SECONDS, attempts=ATTEMPTS)

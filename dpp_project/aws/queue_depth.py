@@ -3,9 +3,9 @@
 from dpp_project.aws import clients
 
 
-def depth(url: str) -> tuple[int, int]:
+def queue_depth_of(url: str) -> tuple[int, int]:
     """Messages that wait, and messages that were received and are not finished; both approximate."""
-    answer = clients.sqs().get_queue_attributes(
+    answer = clients.sqs_client().get_queue_attributes(
         QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     )
     attributes = answer["Attributes"]

@@ -23,7 +23,7 @@ def delete_receipts(url: str, receipts: Sequence[str]) -> None:
     """Finished for good. A delete that fails repeats the message after its visibility timeout."""
     for some in _batches(receipts):
         try:
-            answer = clients.sqs().delete_message_batch(
+            answer = clients.sqs_client().delete_message_batch(
                 QueueUrl=url, Entries=[{"Id": str(at), "ReceiptHandle": receipt} for at, receipt in enumerate(some)]
             )
         except (BotoCoreError, ClientError, OSError) as error:
@@ -48,7 +48,7 @@ def _make_visible_in(seconds: int, url: str, receipts: Sequence[str], *, what: s
             {"Id": str(at), "ReceiptHandle": receipt, "VisibilityTimeout": seconds} for at, receipt in enumerate(some)
         ]
         try:
-            answer = clients.sqs().change_message_visibility_batch(QueueUrl=url, Entries=entries)
+            answer = clients.sqs_client().change_message_visibility_batch(QueueUrl=url, Entries=entries)
         except ClientError as error:
             log.warning("%d messages could not be %s", len(some), what, exc_info=error)
         except (BotoCoreError, OSError) as error:

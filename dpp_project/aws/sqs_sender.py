@@ -145,17 +145,17 @@ def _failure(code: str, text: str, *, is_refused: bool) -> SendFailed:
 @PerProcess
 def shared_sender() -> Sender:
     """This process's sender to the queue of runs."""
-    return to(ENV.DPP_QUEUE_URL)
+    return sqs_sender_to(ENV.DPP_QUEUE_URL)
 
 
-def to(queue_url: str) -> Sender:
+def sqs_sender_to(queue_url: str) -> Sender:
     """A sender to one queue, for many threads and messages."""
     try:
-        credentials = clients.credentials()
+        credentials = clients.aws_credentials()
     except NoCredentialsError as error:
         raise SendRefused("no AWS credentials are to be found") from error
     return Sender(
-        endpoint=clients.sqs().meta.endpoint_url,
+        endpoint=clients.sqs_client().meta.endpoint_url,
         queue_url=queue_url,
         region=ENV.AWS_REGION,
         credentials=credentials,

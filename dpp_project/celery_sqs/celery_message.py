@@ -39,7 +39,7 @@ class Obeyed:
     kwargs: dict[str, Any]
 
 
-def pack(*, task: str, kwargs: Mapping[str, str], queue: str, trace_id: str | None) -> str:
+def pack_celery_message(*, task: str, kwargs: Mapping[str, str], queue: str, trace_id: str | None) -> str:
     """The text to send; each call is a message of its own, with an id of its own."""
     return write_celery_message(Obeyed(str(task), str(uuid.uuid4()), trace_id, dict(kwargs)), queue=queue)
 

@@ -10,7 +10,7 @@ _PURPOSE: Final = b"dpp queue message 1"
 
 
 def seal_message(*, task: Any, task_id: Any, trace_id: Any, body: Any) -> str:
-    return seals.seal(_PURPOSE, _content(task, task_id, trace_id, body))
+    return seals.seal_content(_PURPOSE, _content(task, task_id, trace_id, body))
 
 
 def message_seal_holds(found: str, *, task: Any, task_id: Any, trace_id: Any, body: Any) -> bool:

@@ -127,7 +127,7 @@ class TaskPool(BasePool):
     def _end_if_grown(self) -> None:
         """Drain and leave, as on SIGTERM; the supervisor starts a small one. A second signal in a drain would kill."""
         most_kib = self.options.get("max_memory_per_child")
-        private = process_tree.memory().private
+        private = process_tree.process_memory().private
         if most_kib and private > most_kib * 1024 and self.active and state.should_stop is None:
             log.warning("worker has grown to %d MB and drains to be started anew", private // 1_000_000)
             self.close()

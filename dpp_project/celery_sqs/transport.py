@@ -402,7 +402,7 @@ class Channel(SQS.Channel):  # type: ignore[misc]
     # What kombu asks of the service on the loop, and need not
 
     def sqs(self, queue: str | None = None) -> "SQSClient":  # noqa: ARG002  one account, one client
-        return clients.sqs()
+        return clients.sqs_client()
 
     def _size(self, queue: str) -> int:  # noqa: ARG002
         """Asked when a queue is declared, for a number that is never read: a worker starts with the service away."""
@@ -417,7 +417,7 @@ def _send_again_in_thread(held: _Held, *, delay_seconds: int = 0) -> None:
     try:
         obeyed = celery_message.read_celery_message(held.message["Body"])
         group = str(obeyed.kwargs.get("tenant_id", "")) if ENV.DPP_SQS_GROUP_BY == "tenant" else None
-        with closing(sqs_sender.to(held.url)) as sender:
+        with closing(sqs_sender.sqs_sender_to(held.url)) as sender:
             sender.send(sqs_sender.QueueMessage(held.message["Body"], group=group or None, delay_seconds=delay_seconds))
     except (celery_message.NotOurs, sqs_sender.SendFailed) as error:
         log.warning("a message was not sent again and comes back by itself", exc_info=error)

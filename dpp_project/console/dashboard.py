@@ -78,7 +78,7 @@ class Plot:
         )
 
 
-def bad(text: str) -> SafeString:
+def bad_cell(text: str) -> SafeString:
     """A table's cell in red: someone has to look."""
     return format_html('<span class="dpp-bad">{}</span>', text)
 
@@ -127,7 +127,7 @@ _panels: list[_Registered] = []
 BuildT = TypeVar("BuildT", bound=Build)
 
 
-def panel(*, title: str, order: int, permission: str, is_live: bool = False) -> Callable[[BuildT], BuildT]:
+def dashboard_panel(*, title: str, order: int, permission: str, is_live: bool = False) -> Callable[[BuildT], BuildT]:
     """Put a panel on the first page; low orders stand first. `permission` is what its figures take to be seen.
 
     A live one is read again every five seconds while someone looks: its figures come from indexes that hold little.
@@ -143,10 +143,10 @@ def panel(*, title: str, order: int, permission: str, is_live: bool = False) -> 
 @cache
 def _discover() -> None:
     """When the page is first asked for: a process without a console never imports a dashboard."""
-    list(discovery.modules("dashboard"))
+    list(discovery.discovered_modules("dashboard"))
 
 
-def panels(user: Permitted, *, live_alone: bool = False) -> list[Panel]:
+def dashboard_panels(user: Permitted, *, live_alone: bool = False) -> list[Panel]:
     """Those that this person may see; what she may not is not even counted."""
     _discover()
     shown = []
@@ -168,10 +168,10 @@ def panels(user: Permitted, *, live_alone: bool = False) -> list[Panel]:
 def live_panels(request: HttpRequest) -> HttpResponse:
     """The fragment that console.js asks for: what changes by the second, without the charts."""
     user: Any = request.user
-    return render(request, "admin/live_panels.html", {"panels": panels(user, live_alone=True)})
+    return render(request, "admin/live_panels.html", {"panels": dashboard_panels(user, live_alone=True)})
 
 
 def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Unfold's DASHBOARD_CALLBACK."""
     user: Any = request.user
-    return context | {"panels": panels(user)}
+    return context | {"panels": dashboard_panels(user)}

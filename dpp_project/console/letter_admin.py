@@ -36,7 +36,7 @@ class LetterAdmin(ReadOnlyAdmin):
             raise Http404
 
         def act(_form: forms.Form) -> HttpResponse:
-            refusal = self.redrive(letter, actor=actors.person(request.user))
+            refusal = self.redrive(letter, actor=actors.person_actor(request.user))
             if refusal is None:
                 self.log_change(request, letter, "Sent again.")
                 self.message_user(request, self.sent_again, messages.SUCCESS)

@@ -12,7 +12,7 @@ from dpp_project.devstack.programs import Program
 SETTLES_SECONDS = 2.0
 
 
-def programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_folder: Path) -> list[Program]:
+def app_programs(environ: Mapping[str, str], *, needs: tuple[str, ...], metrics_folder: Path) -> list[Program]:
     """They start once the services they need answer, restart when they die, and survive a service's outage."""
     values = env.read_environment(environ)
     shared = {"DPP_METRICS_DIR": values.DPP_METRICS_DIR or str(metrics_folder)}

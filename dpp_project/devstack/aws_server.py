@@ -197,7 +197,7 @@ async def receive_message(data: AwsAnswer, queue_url: str) -> AwsAnswer:
         await bell.wait(min(LONGEST_NAP_SECONDS, left))
 
 
-def deleting(handler: AwsHandler) -> AwsHandler:
+def deleting_handler(handler: AwsHandler) -> AwsHandler:
     def delete(data: AwsAnswer, queue_url: str) -> AwsAnswer:
         queue = sqs._get_q(data.get("QueueUrl", queue_url))
         before = {message["id"]: message for message in queue["messages"]}
@@ -288,7 +288,7 @@ def install_aws_handlers() -> None:
         ListDeadLetterSourceQueues=list_sources, StartMessageMoveTask=start_move, ListMessageMoveTasks=list_moves
     )
     for name in ("DeleteMessage", "DeleteMessageBatch", "PurgeQueue"):
-        handlers[name] = deleting(handlers[name])
+        handlers[name] = deleting_handler(handlers[name])
     for name in ("ChangeMessageVisibility", "ChangeMessageVisibilityBatch"):
         handlers[name] = then_remember(handlers[name])
     for name in CHANGES_A_QUEUE:

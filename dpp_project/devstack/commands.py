@@ -16,9 +16,9 @@ from dpp_project.devstack import demo, http
 from dpp_project.devstack.folder import DEFAULT, Folder
 from dpp_project.devstack.programs import DevstackError
 from dpp_project.devstack.sessions import with_services
-from dpp_project.devstack.stack import supervise
-from dpp_project.devstack.up_down import down, up
-from dpp_project.processes.identity import identity
+from dpp_project.devstack.stack import supervise_stack
+from dpp_project.devstack.up_down import bring_stack_up, take_stack_down
+from dpp_project.processes.identity import process_identity_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,21 +36,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _up(options: argparse.Namespace) -> int:
     folder = _folder(options)
-    up(folder)
+    bring_stack_up(folder)
     values = env_file.read_env_file(folder.env)
     print(f"DPP is up at {values['DPP_API_URL']} (docs at /docs/); keys and addresses are in {folder.env}")
     return 0
 
 
 def _down(options: argparse.Namespace) -> int:
-    return 0 if down(_folder(options), now=options.now) else 1
+    return 0 if take_stack_down(_folder(options), now=options.now) else 1
 
 
 def _demo(options: argparse.Namespace) -> int:
     folder = _folder(options)
-    up(folder)
+    bring_stack_up(folder)
     values = env_file.read_env_file(folder.env)
-    dependencies = http.fetch(f"{values['DPP_API_URL']}/readyz").get("dependencies", {})
+    dependencies = http.fetch_json(f"{values['DPP_API_URL']}/readyz").get("dependencies", {})
     print("\nIt answers, and so does what it needs:")
     for name, answer in dependencies.items():
         print(f"  {name:<10} {answer['state']} in {answer['ms']} ms")
@@ -90,14 +90,14 @@ def _status(options: argparse.Namespace) -> int:
 def _heard_of(folder: Folder) -> dict[str, dict[str, int]]:
     """How many processes of each service the platform itself knows, alive and stale."""
     url = env_file.read_env_file(folder.env).get("DPP_API_URL")
-    found: dict[str, dict[str, int]] = http.fetch(f"{url}/readyz").get("processes", {}) if url else {}
+    found: dict[str, dict[str, int]] = http.fetch_json(f"{url}/readyz").get("processes", {}) if url else {}
     return found
 
 
 def is_supervised(status: dict[str, Any]) -> bool:
     """Whether the supervisor that wrote this status is still running."""
     known = status.get("supervisor")
-    return isinstance(known, str) and identity(int(known.split("/")[1])) == known
+    return isinstance(known, str) and process_identity_of(int(known.split("/")[1])) == known
 
 
 def _logs(options: argparse.Namespace) -> int:
@@ -136,12 +136,12 @@ def _folder_or_passing(state: str | None) -> Iterator[Folder]:
 
 
 def _supervise(options: argparse.Namespace) -> int:
-    return supervise(_folder(options))
+    return supervise_stack(_folder(options))
 
 
 def _reset(options: argparse.Namespace) -> int:
     folder = _folder(options)
-    down(folder, now=True)
+    take_stack_down(folder, now=True)
     shutil.rmtree(folder.root, ignore_errors=True)
     print(f"{folder.root} is gone, with all data, keys and logs")
     return 0

@@ -16,7 +16,7 @@ from dpp_project.devstack.programs import REPOSITORY, DevstackError
 CEILING_USD = "0.2500"
 PATIENCE_SECONDS = 60.0
 WAIT_SECONDS = 5
-"""For each answer, as the docs advise; http.call gives one up after 10."""
+"""For each answer, as the docs advise; http.call_api gives one up after 10."""
 FAVOURITE = "decision"
 
 
@@ -37,7 +37,7 @@ def show_a_paid_run(values: Mapping[str, str]) -> None:
     print(f"  bill       ${cost['used']} used of ${cost['reserved']} held, ${cost['budget_remaining']} left")
     if run["status"] != "COMPLETED":
         raise DevstackError(f"the run did not complete: {run.get('result')}; `make logs S=worker` says why.")
-    envelope = http.fetch(run["result"]["presigned_url"])
+    envelope = http.fetch_json(run["result"]["presigned_url"])
     print(f"  result     {envelope.get('data')}")
     _show_the_books(values, api, key)
 
@@ -60,7 +60,7 @@ def _show_the_books(values: Mapping[str, str], api: str, key: str) -> None:
 
 
 def _submit(api: str, key: str, pack: Mapping[str, Any]) -> dict[str, Any]:
-    answer = http.call(
+    answer = http.call_api(
         "POST",
         f"{api}/v1/runs",
         key=key,
@@ -86,7 +86,7 @@ def _until_ended(url: str, key: str) -> dict[str, Any]:
 
 
 def _get(url: str, key: str) -> dict[str, Any]:
-    answer = http.call("GET", url, key=key)
+    answer = http.call_api("GET", url, key=key)
     if answer.status != HTTPStatus.OK:
         raise DevstackError(f"{url} answered {answer.status}: {answer.body}")
     return answer.body

@@ -65,7 +65,7 @@ def _was_given(name: str, told: Mapping[str, str]) -> bool:
     return name in told.get("DEVSTACK_GIVEN", "").split(",")
 
 
-def services(
+def devstack_services(
     folder: Folder, environ: Mapping[str, str], *, durable: bool = True, names: tuple[str, ...] = ()
 ) -> tuple[Services, dict[str, str]]:
     """The services to run, and the environment for programs that use them. `names` are further ports to keep."""
@@ -76,7 +76,7 @@ def services(
     if fixed and told.get("DPP_API_PORT") == environ["DPP_API_PORT"]:
         fixed = {}
     beside = ("workspaces",) if "api" in names else ()
-    port = ports.remembered(folder.ports, ("postgres", "redis", "aws", *names, *beside), fixed)
+    port = ports.remembered_ports(folder.ports, ("postgres", "redis", "aws", *names, *beside), fixed)
     password = told.get("DEVSTACK_POSTGRES_PASSWORD") or secrets.token_urlsafe(18)
     found = Services(
         postgres=None

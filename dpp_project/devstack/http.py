@@ -23,7 +23,7 @@ def url_answers(url: str, *, seconds: float = 2.0) -> bool:
         return False
 
 
-def fetch(url: str, *, seconds: float = 5.0) -> dict[str, Any]:
+def fetch_json(url: str, *, seconds: float = 5.0) -> dict[str, Any]:
     """The JSON object at an address, whatever its status; empty where there is none."""
     try:
         with _direct.open(url, timeout=seconds) as answer:
@@ -47,7 +47,7 @@ class HttpAnswer:
     body: dict[str, Any]
 
 
-def call(
+def call_api(
     method: str, url: str, *, key: str, send: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> HttpAnswer:
     """One request to the API with a key. Raises OSError when the server does not answer."""

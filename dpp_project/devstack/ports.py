@@ -26,7 +26,7 @@ def is_free(port: int) -> bool:
         return True
 
 
-def choose(taken: Iterable[int] = ()) -> int:
+def choose_port(taken: Iterable[int] = ()) -> int:
     """A free port outside the ephemeral range."""
     highest = _below_ephemeral()
     avoid = set(taken)
@@ -37,7 +37,7 @@ def choose(taken: Iterable[int] = ()) -> int:
     raise OSError(f"no free port between {LOWEST} and {highest}")
 
 
-def remembered(path: Path, names: Iterable[str], fixed: dict[str, int] | None = None) -> dict[str, int]:
+def remembered_ports(path: Path, names: Iterable[str], fixed: dict[str, int] | None = None) -> dict[str, int]:
     """The port of each name: the one it had, unless another program uses it now; `fixed` ports are given.
 
     Called before our programs run, so a server that answers on a remembered port is not ours.
@@ -48,7 +48,7 @@ def remembered(path: Path, names: Iterable[str], fixed: dict[str, int] | None = 
         if name in chosen:
             continue
         port = before.get(name)
-        chosen[name] = port if port and port not in chosen.values() and is_free(port) else choose(chosen.values())
+        chosen[name] = port if port and port not in chosen.values() and is_free(port) else choose_port(chosen.values())
     path.write_text(json.dumps(before | chosen, indent=1), encoding="utf-8")
     return chosen
 

@@ -15,8 +15,15 @@ import psycopg
 from psycopg import sql
 
 from dpp_project.devstack import process_identity
-from dpp_project.devstack.programs import LAUNCHER, DevstackError, Program, from_wheel, remove, unprivileged
-from dpp_project.processes.identity import identity
+from dpp_project.devstack.programs import (
+    LAUNCHER,
+    DevstackError,
+    Program,
+    from_wheel,
+    remove_folder,
+    unprivileged_start,
+)
+from dpp_project.processes.identity import process_identity_of
 
 USER = "dpp"
 DATABASE = "dpp"
@@ -43,7 +50,7 @@ class Postgres:
     def create(self) -> None:
         """Create the cluster beside its place and move it there, so half a cluster is never taken for a whole one."""
         draft = self.folder.with_name(self.folder.name + ".new")
-        remove(draft)
+        remove_folder(draft)
         draft.mkdir(parents=True, mode=0o700)
         secret = draft.with_name("password")
         secret.write_text(self.password, encoding="utf-8")
@@ -58,7 +65,7 @@ class Postgres:
     def _initdb(self, draft: Path, secret: Path) -> None:
         done = subprocess.run(  # noqa: S603
             [
-                *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), unprivileged()),
+                *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), unprivileged_start()),
                 *(str(_binary("initdb")), "-D", str(draft), "-U", USER, f"--pwfile={secret}"),
                 *("--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync"),
             ],
@@ -86,7 +93,7 @@ class Postgres:
         if server and int(server[0]) in living:
             return
         for pid in living:
-            known = identity(pid)
+            known = process_identity_of(pid)
             process_identity.kill_group(pid)
             if known is not None:
                 process_identity.wait_gone(known, seconds=GONE_SECONDS)
@@ -112,7 +119,7 @@ class Postgres:
             ready=self.ready,
             before=self.end_leftovers,
             port=self.port,
-            privilege=unprivileged(),
+            privilege=unprivileged_start(),
             stop_signal=SIGINT,  # "fast": open sessions are ended, nothing waits for them
         )
 
@@ -143,7 +150,7 @@ class Postgres:
         """Give the folder to the uid Postgres runs as: root inside the user namespace, `nobody` under setpriv."""
         if os.geteuid() != 0:
             return
-        owner = NOBODY if unprivileged() == "setpriv" else 0
+        owner = NOBODY if unprivileged_start() == "setpriv" else 0
         if path.stat().st_uid == owner:
             return
         for each in (path, *path.rglob("*")):

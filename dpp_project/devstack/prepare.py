@@ -29,12 +29,12 @@ def is_due(folder: Folder, values: Mapping[str, str]) -> bool:
     if values["DEVSTACK_GIVEN"] or not values["DPP_API_KEY"]:
         return True
     try:
-        return (folder.root / "prepared").read_text(encoding="ascii") != fingerprint(values)
+        return (folder.root / "prepared").read_text(encoding="ascii") != preparation_fingerprint(values)
     except OSError:
         return True
 
 
-def fingerprint(values: Mapping[str, str]) -> str:
+def preparation_fingerprint(values: Mapping[str, str]) -> str:
     """Hash of the code that shapes data and static files, and of the addresses."""
     digest = hashlib.sha256(repr(sorted(values.items())).encode())
     for path in sorted(_shaping_files()):
@@ -80,10 +80,10 @@ def main() -> None:
     _step("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
     values = env_file.read_env_file(folder.env)
     began = time.monotonic()
-    values |= demo_seed.seed(values)
+    values |= demo_seed.seed_demo(values)
     env_file.write_env_file(folder.env, values)
     _say("tenant, keys and admin", began)
-    write_whole(folder.root / "prepared", fingerprint(values))
+    write_whole(folder.root / "prepared", preparation_fingerprint(values))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import signal
 import time
 from pathlib import Path
 
-from dpp_project.processes.identity import PROC, identity, process_stat
+from dpp_project.processes.identity import PROC, process_identity_of, process_stat
 
 
-def children(pid: int) -> list[int]:
+def child_pids(pid: int) -> list[int]:
     """Pids whose parent this is."""
     found = []
     for entry in PROC.iterdir():
@@ -20,13 +20,13 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def carrying(variable: str, value: str) -> list[int]:
+def pids_carrying(variable: str, value: str) -> list[int]:
     """Pids whose environment at their start had this variable with this value; ourselves left out."""
     others = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid())
-    return [pid for pid in others if carries(pid, variable, value)]
+    return [pid for pid in others if pid_carries(pid, variable, value)]
 
 
-def carries(pid: int, variable: str, value: str) -> bool:
+def pid_carries(pid: int, variable: str, value: str) -> bool:
     try:
         return f"{variable}={value}".encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
@@ -57,7 +57,7 @@ def wait_gone(known: str, *, seconds: float) -> bool:
     """Wait until the process of this identity has ended."""
     pid = int(known.split("/")[1])
     end = time.monotonic() + seconds
-    while identity(pid) == known:
+    while process_identity_of(pid) == known:
         if time.monotonic() > end:
             return False
         time.sleep(0.02)

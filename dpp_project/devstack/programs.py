@@ -40,7 +40,7 @@ class Program:
     stop_seconds: float = 10.0
 
 
-def spawn(
+def spawn_program(
     command: Sequence[str],
     *,
     environ: Mapping[str, str],
@@ -61,7 +61,7 @@ def spawn(
 
 
 @cache
-def unprivileged() -> Privilege:
+def unprivileged_start() -> Privilege:
     """How a program that refuses root is started here."""
     if os.geteuid() != 0:
         return "plain"
@@ -95,5 +95,5 @@ def answers_at(port: int, said: bytes, expected: bytes, *, seconds: float = 0.5)
         return False
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)

@@ -25,7 +25,7 @@ def with_services(folder: Folder, command: Sequence[str]) -> int:
         raise DevstackError(f"{folder.root} is in use by another devstack; give this one its own with --state.")
     with lock:
         end_leftovers(folder)
-        services, values = environment.services(folder, os.environ, durable=False)
+        services, values = environment.devstack_services(folder, os.environ, durable=False)
         services.create_missing()
         env_file.write_env_file(folder.env, values)
         supervisor = Supervisor(folder, os.environ)

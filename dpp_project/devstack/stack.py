@@ -27,7 +27,7 @@ class Progress:
         print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
 
-def supervise(folder: Folder) -> int:
+def supervise_stack(folder: Folder) -> int:
     """Services, then preparation where something changed, then the platform; until told to stop.
 
     The next start repairs what a kill at any point leaves: data are only added to, the preparation is repeated when its
@@ -43,7 +43,7 @@ def supervise(folder: Folder) -> int:
         left = end_leftovers(folder)
         if left:
             progress.say(f"ended what an earlier supervisor had left: {len(left)} processes")
-        services, values = environment.services(folder, os.environ, names=("api",))
+        services, values = environment.devstack_services(folder, os.environ, names=("api",))
         if services.is_incomplete():
             (folder.root / "prepared").unlink(missing_ok=True)
             services.create_missing()
@@ -68,7 +68,7 @@ def _run(supervisor: Supervisor, services: environment.Services, values: Mapping
     if prepare.is_due(folder, values):
         _prepare(supervisor)
         progress.say("prepared")
-    platform = apps.programs(supervisor.environ, needs=own, metrics_folder=folder.root / "metrics")
+    platform = apps.app_programs(supervisor.environ, needs=own, metrics_folder=folder.root / "metrics")
     supervisor.add(platform)
     await_ready(supervisor)
     progress.say(f"{', '.join(program.name for program in platform)} ready")

@@ -22,9 +22,9 @@ from typing import IO, Any, Literal
 from dpp_project import env_file
 from dpp_project.devstack import backoff, process_identity
 from dpp_project.devstack.folder import Folder
-from dpp_project.devstack.programs import Program, spawn
+from dpp_project.devstack.programs import Program, spawn_program
 from dpp_project.env_file import write_whole
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 from dpp_project.processes.parent_death import adopt_orphans, disown_orphans
 
 MARK = "DEVSTACK_STATE"
@@ -65,7 +65,7 @@ class Supervisor:
         self.stop_requests = 0
         self._said = ""
         self._logs_checked = 0.0
-        self._guests = set(process_identity.children(os.getpid()))  # children from before are not ours to end
+        self._guests = set(process_identity.child_pids(os.getpid()))  # children from before are not ours to end
         adopt_orphans()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
 
@@ -97,7 +97,7 @@ class Supervisor:
 
         A request to stop is passed on to the command.
         """
-        process = spawn(command, environ=environ, output=output, session=output is not None)
+        process = spawn_program(command, environ=environ, output=output, session=output is not None)
         self._guests.add(process.pid)
         passed_on = self.stop_requests
         while process.poll() is None:
@@ -159,8 +159,8 @@ class Supervisor:
         workspaces = self.environ.get("DPP_WORKSPACES_DIR") if but_workspaces else None
         while orphans := {
             pid
-            for pid in set(process_identity.children(os.getpid())) - known
-            if workspaces is None or not process_identity.carries(pid, WORKSPACES_MARK, workspaces)
+            for pid in set(process_identity.child_pids(os.getpid())) - known
+            if workspaces is None or not process_identity.pid_carries(pid, WORKSPACES_MARK, workspaces)
         }:
             for pid in orphans:
                 process_identity.kill_group(pid)
@@ -184,7 +184,7 @@ class Supervisor:
         program = unit.program
         program.before()
         with self.folder.log(program.name).open("ab") as output:
-            unit.process = spawn(
+            unit.process = spawn_program(
                 program.command,
                 environ={**self.environ, **program.environ, **env_file.read_env_file(self.folder.drill(program.name))},
                 output=output,
@@ -205,12 +205,14 @@ class Supervisor:
             unit.state = "ready"
 
     def _remember(self) -> None:
-        living = {name: identity(unit.process.pid) for name, unit in self.units.items() if unit.process is not None}
+        living = {
+            name: process_identity_of(unit.process.pid) for name, unit in self.units.items() if unit.process is not None
+        }
         write_whole(self.folder.root / "processes.json", json.dumps(living, indent=1))
 
     def status(self) -> dict[str, Any]:
         return {
-            "supervisor": identity(os.getpid()),
+            "supervisor": process_identity_of(os.getpid()),
             "ready": self.all_ready(),
             "processes": {
                 name: {
@@ -238,10 +240,10 @@ def end_leftovers(folder: Folder) -> list[int]:
     except (OSError, ValueError):
         remembered = {}
     found = {int(known.split("/")[1]): known for known in remembered.values() if known}
-    left = {pid: known for pid, known in found.items() if identity(pid) == known}
+    left = {pid: known for pid, known in found.items() if process_identity_of(pid) == known}
     marks = ((MARK, str(folder.root)), (WORKSPACES_MARK, str(folder.root / "workspaces")))
-    for pid in (pid for mark in marks for pid in process_identity.carrying(*mark)):
-        known = identity(pid)
+    for pid in (pid for mark in marks for pid in process_identity.pids_carrying(*mark)):
+        known = process_identity_of(pid)
         if known is not None:
             left[pid] = known
     for pid in left:

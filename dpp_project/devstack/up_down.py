@@ -17,7 +17,7 @@ from dpp_project.devstack import http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY, DevstackError
 from dpp_project.devstack.supervisor import end_leftovers
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 
 ALWAYS_THERE = serve.PARTS.keys() - {"workspaces"}
 UP_SECONDS = 180.0
@@ -27,7 +27,7 @@ GONE_SECONDS = 10.0
 POLL_SECONDS = 0.05
 
 
-def up(folder: Folder) -> None:
+def bring_stack_up(folder: Folder) -> None:
     """Return when everything answers. Of two at once, one starts it and the other waits for the same."""
     folder.make()
     with _alone(folder):
@@ -49,14 +49,14 @@ def _await_money(folder: Folder) -> None:
     end = time.monotonic() + MONEY_SECONDS
     while time.monotonic() < end:
         with suppress(OSError):
-            answer = http.call("GET", f"{values['DPP_API_URL']}/v1/budget", key=values["DPP_API_KEY"])
+            answer = http.call_api("GET", f"{values['DPP_API_URL']}/v1/budget", key=values["DPP_API_KEY"])
             if answer.status == HTTPStatus.OK:
                 return
         time.sleep(POLL_SECONDS)
     raise DevstackError(f"the budget is not served after {MONEY_SECONDS:.0f} s; `make logs S=beat` says why.")
 
 
-def down(folder: Folder, *, now: bool = False) -> bool:
+def take_stack_down(folder: Folder, *, now: bool = False) -> bool:
     """Stop everything in order; whether all is gone. Interrupted, it tells the supervisor not to wait any longer."""
     if not folder.root.exists():
         print("nothing was ever started here")
@@ -177,7 +177,7 @@ def _lives(folder: Folder) -> bool:
 
 def _signal(known: str) -> None:
     pid = int(known.split("/")[1])
-    if identity(pid) == known:
+    if process_identity_of(pid) == known:
         os.kill(pid, signal.SIGTERM)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpp_project.devstack import ports
-from dpp_project.devstack.programs import DevstackError, Program, answers_at, from_wheel, spawn
+from dpp_project.devstack.programs import DevstackError, Program, answers_at, from_wheel, spawn_program
 
 _PORTS = 3
 
@@ -74,10 +74,10 @@ def start_valkey(
     """
     log = folder / "valkey.log"
     for _ in range(1 if port else _PORTS):
-        server = Valkey(folder, port or ports.choose(), options or {})
+        server = Valkey(folder, port or ports.choose_port(), options or {})
         program = server.program()
         with log.open("ab") as output:
-            process = spawn(program.command, environ={"PATH": "/usr/bin:/bin"}, output=output)
+            process = spawn_program(program.command, environ={"PATH": "/usr/bin:/bin"}, output=output)
         end = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < end:
             if _answers_as(process.pid, server.port):

@@ -77,7 +77,7 @@ class Chapter:
 
 
 @cache
-def chapters() -> Mapping[str, Chapter]:
+def documentation_chapters() -> Mapping[str, Chapter]:
     """Each page that there is, by its name, in reading order; decisions last."""
     names = {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.rglob("*.md"))}
     placed = [(part, name, said) for part, pages in PARTS.items() for name, said in pages.items() if name in names]
@@ -93,16 +93,16 @@ def is_decision(name: str) -> bool:
     return name.startswith(f"{DECISIONS}/")
 
 
-def parts() -> Iterator[tuple[str, list[Chapter]]]:
+def documentation_parts() -> Iterator[tuple[str, list[Chapter]]]:
     """What the menu shows: every page but the decisions, which have a list of their own."""
-    shown = [chapter for chapter in chapters().values() if not is_decision(chapter.name)]
+    shown = [chapter for chapter in documentation_chapters().values() if not is_decision(chapter.name)]
     for part in (*PARTS, REST):
         if found := [chapter for chapter in shown if chapter.part == part]:
             yield part, found
 
 
-def decisions() -> list[Chapter]:
-    return [chapter for chapter in chapters().values() if is_decision(chapter.name)]
+def decision_chapters() -> list[Chapter]:
+    return [chapter for chapter in documentation_chapters().values() if is_decision(chapter.name)]
 
 
 def _title(path: Path) -> str:

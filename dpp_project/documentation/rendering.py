@@ -16,7 +16,7 @@ from django.urls import reverse
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from dpp_project.documentation.chapters import DECISIONS, chapters
+from dpp_project.documentation.chapters import DECISIONS, documentation_chapters
 
 ELSEWHERE: Final = ("https://", "http://", "mailto:")
 DEEPEST_IN_CONTENTS: Final = 3
@@ -46,7 +46,7 @@ class Page:
 
 @cache
 def render_documentation_page(name: str) -> Page:
-    tokens = _parser().parse(chapters()[name].text)
+    tokens = _parser().parse(documentation_chapters()[name].text)
     headings = _give_anchors(tokens)
     folder = posixpath.dirname(name)
     for token in tokens:
@@ -144,7 +144,7 @@ def address_of(link: str, folder: str) -> str | None:
     name = wanted.removesuffix(".md")
     if wanted == DECISIONS:
         return reverse("docs-decisions")
-    if name == wanted or name not in chapters():
+    if name == wanted or name not in documentation_chapters():
         return None
     return reverse("docs-page", kwargs={"name": name}) + (f"#{anchor}" if anchor else "")
 

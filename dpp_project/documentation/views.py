@@ -16,7 +16,7 @@ from dpp_project.reasons import REASONS, type_uri
 
 
 def _shown(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-    return render(request, template, {"parts": list(chapters.parts())} | context)
+    return render(request, template, {"parts": list(chapters.documentation_parts())} | context)
 
 
 @require_safe
@@ -26,11 +26,13 @@ def start_page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def show_documentation_page(request: HttpRequest, name: str) -> HttpResponse:
-    chapter = chapters.chapters().get(name)
+    chapter = chapters.documentation_chapters().get(name)
     if chapter is None:
         raise Http404
     order = [
-        one for one in chapters.chapters().values() if chapters.is_decision(one.name) == chapters.is_decision(name)
+        one
+        for one in chapters.documentation_chapters().values()
+        if chapters.is_decision(one.name) == chapters.is_decision(name)
     ]
     at = order.index(chapter)
     return _shown(
@@ -47,7 +49,7 @@ def show_documentation_page(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def page_by_its_file(_request: HttpRequest, name: str) -> HttpResponse:
     """Pages of the repository name each other by file, as people do who come from there; some leave the slash out."""
-    chapter = chapters.chapters().get(name.removesuffix(".md"))
+    chapter = chapters.documentation_chapters().get(name.removesuffix(".md"))
     if chapter is None:
         raise Http404
     return redirect("docs-page", name=chapter.name)
@@ -55,7 +57,7 @@ def page_by_its_file(_request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def decisions_page(request: HttpRequest) -> HttpResponse:
-    return _shown(request, "docs/decisions.html", decisions=chapters.decisions(), is_decision=True)
+    return _shown(request, "docs/decisions.html", decisions=chapters.decision_chapters(), is_decision=True)
 
 
 @require_safe
@@ -100,7 +102,7 @@ def _index() -> tuple[bytes, str]:
 
 
 def _pages() -> Iterator[dict[str, str]]:
-    for chapter in chapters.chapters().values():
+    for chapter in chapters.documentation_chapters().values():
         address = reverse("docs-page", kwargs={"name": chapter.name})
         if chapter.part == chapters.REST:
             yield _entry(chapter.title, chapter.part, chapter.title, address, "")

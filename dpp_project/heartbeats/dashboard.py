@@ -3,26 +3,26 @@
 from django.urls import reverse
 
 from dpp_project import clock, durations
-from dpp_project.console.dashboard import Panel, bad, panel
+from dpp_project.console.dashboard import Panel, bad_cell, dashboard_panel
 from dpp_project.heartbeats import processes
 from dpp_project.heartbeats.pulse import STALE_SECONDS, STILL_SECONDS
 
 ROWS_MAX = 50
 
 
-@panel(title="Processes", order=11, permission="jobs.view_jobreport", is_live=True)
+@dashboard_panel(title="Processes", order=11, permission="jobs.view_jobreport", is_live=True)
 def processes_panel() -> Panel:
     now = clock.now()
     rows = [
         [
-            "alive" if process.state == "alive" else bad(process.state),
+            "alive" if process.state == "alive" else bad_cell(process.state),
             process.row.service,
             f"{process.row.host}, {process.row.pid}",
             process.row.release,
             f"{process.row.progress} done, {process.row.slots} at once",
-            durations.ago(now - process.row.beat_at),
+            durations.duration_ago(now - process.row.beat_at),
         ]
-        for process in sorted(processes.known(), key=lambda process: process.state == "alive")[:ROWS_MAX]
+        for process in sorted(processes.known_processes(), key=lambda process: process.state == "alive")[:ROWS_MAX]
     ]
     return Panel(
         title="Processes",

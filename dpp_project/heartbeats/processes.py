@@ -23,7 +23,7 @@ class Process:
         return "stale" if self.is_stale else "stands still" if self.stands_still else "alive"
 
 
-def known() -> list[Process]:
+def known_processes() -> list[Process]:
     """Each known process, by the database's clock."""
     silent = ExpressionWrapper(Q(beat_at__lt=Now() - timedelta(seconds=STALE_SECONDS)), output_field=BooleanField())
     still = ExpressionWrapper(Q(turned_at__lt=Now() - timedelta(seconds=STILL_SECONDS)), output_field=BooleanField())
@@ -34,14 +34,14 @@ def known() -> list[Process]:
 def standing_still() -> dict[str, int]:
     """By service, how many live and get nothing done; they count as alive, too."""
     found: dict[str, int] = defaultdict(int)
-    for process in known():
+    for process in known_processes():
         found[process.row.service] += process.stands_still
     return dict(found)
 
 
-def counts() -> dict[str, dict[str, int]]:
+def process_counts() -> dict[str, dict[str, int]]:
     """By service, how many are alive and how many are stale."""
     found: dict[str, dict[str, int]] = defaultdict(lambda: {"alive": 0, "stale": 0})
-    for process in known():
+    for process in known_processes():
         found[process.row.service]["stale" if process.is_stale else "alive"] += 1
     return dict(found)

@@ -123,8 +123,8 @@ class Pulse:
 
 
 def _own_identity() -> str:
-    return identity.identity(os.getpid()) or f"unknown/{os.getpid()}/{own_key()}"
+    return identity.process_identity_of(os.getpid()) or f"unknown/{os.getpid()}/{own_key()}"
 
 
 def _is_gone(known: str) -> bool:
-    return identity.identity(int(known.split("/")[1])) != known
+    return identity.process_identity_of(int(known.split("/")[1])) != known

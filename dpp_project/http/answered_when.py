@@ -31,7 +31,7 @@ def answered_when(
         if isinstance(came, Exception):
             return handlers.answer_error(request, came)
         try:
-            answers.note(request, wait=came.value)
+            answers.note_for_log(request, wait=came.value)
             return asked.tell(_rendered(came, ended, known), heeded=came is not WaitEnd.NO_PLACE)
         except Exception as error:  # noqa: BLE001  every exception has its problem document
             return handlers.answer_error(request, error)

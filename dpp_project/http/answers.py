@@ -26,7 +26,7 @@ COSTS_UNKNOWN: Final = {
 }
 
 
-def promise(request: HttpRequest, headers: Mapping[str, str]) -> None:
+def promise_headers(request: HttpRequest, headers: Mapping[str, str]) -> None:
     """Put these headers on the answer to come; the middleware does so for every answer, errors included."""
     view_of_request: Any = request
     view_of_request.dpp_response_headers = {**getattr(request, "dpp_response_headers", {}), **headers}
@@ -41,7 +41,7 @@ def balance_headers(usd: str, micros: int | None) -> dict[str, str]:
     }
 
 
-def note(request: HttpRequest, **facts: object) -> None:
+def note_for_log(request: HttpRequest, **facts: object) -> None:
     """Say this in the one log line of the request."""
     view_of_request: Any = request
     view_of_request.dpp_log_facts = {**getattr(request, "dpp_log_facts", {}), **facts}

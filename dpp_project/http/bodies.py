@@ -8,7 +8,7 @@ from django.http import QueryDict
 from pydantic import BaseModel, ValidationError
 from rest_framework.request import Request
 
-from dpp_project.http.problems import FieldError, Problem, printable
+from dpp_project.http.problems import FieldError, Problem, printable_field
 from dpp_project.reasons import ReasonCode
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -24,7 +24,7 @@ _PLAINLY = {
 
 def read_body(request: Request, model: type[Model]) -> Model:
     """The JSON body as `model`."""
-    return validated(model, read_json_document(request))
+    return validated_body(model, read_json_document(request))
 
 
 def read_json_document(request: Request) -> Any:
@@ -40,19 +40,21 @@ def read_query(request: Request, model: type[Model]) -> Model:
         raise Problem(
             ReasonCode.VALIDATION_FAILED,
             "A query parameter is given more than once.",
-            errors=[FieldError(f"query.{printable(name)}", "give it once") for name in twice[:MAX_ERRORS]],
+            errors=[FieldError(f"query.{printable_field(name)}", "give it once") for name in twice[:MAX_ERRORS]],
         )
     with_nul = [name for name, value in request.query_params.items() if NUL in value]
     if with_nul:
         raise Problem(
             ReasonCode.VALIDATION_FAILED,
             "A query parameter holds a character that cannot be looked for.",
-            errors=[FieldError(f"query.{printable(name)}", "leave out the NUL") for name in with_nul[:MAX_ERRORS]],
+            errors=[
+                FieldError(f"query.{printable_field(name)}", "leave out the NUL") for name in with_nul[:MAX_ERRORS]
+            ],
         )
-    return validated(model, request.query_params.dict(), prefix="query.")
+    return validated_body(model, request.query_params.dict(), prefix="query.")
 
 
-def validated(model: type[Model], data: Any, *, prefix: str = "") -> Model:
+def validated_body(model: type[Model], data: Any, *, prefix: str = "") -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -70,7 +72,7 @@ def _path(location: tuple[int | str, ...]) -> str:
     path = ""
     for part in location:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
-    return printable(path) or "body"
+    return printable_field(path) or "body"
 
 
 def _said(item: Any, model: type[BaseModel]) -> str:

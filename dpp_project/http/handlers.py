@@ -12,7 +12,7 @@ from django.views import defaults
 from redis import RedisError
 from rest_framework import exceptions
 
-from dpp_project.http.problems import Problem, response
+from dpp_project.http.problems import Problem, problem_response
 from dpp_project.reasons import ReasonCode
 from dpp_project.stores.postgres import DATABASE_AWAY
 
@@ -31,7 +31,7 @@ def answer_error(request: HttpRequest, error: BaseException) -> HttpResponse:
     problem = to_problem(error)
     if problem.status >= 500:
         log.error("request failed", reason_code=problem.reason.value, exc_info=error)
-    return response(request, problem)
+    return problem_response(request, problem)
 
 
 def holds_nul(error: BaseException) -> bool:

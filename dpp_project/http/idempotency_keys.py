@@ -43,7 +43,7 @@ def read_or_derive(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-def parameter(description: str, *, required: bool = True) -> OpenApiParameter:
+def idempotency_key_parameter(description: str, *, required: bool = True) -> OpenApiParameter:
     """The header in the OpenAPI document."""
     return OpenApiParameter(
         HEADER,

@@ -160,7 +160,7 @@ def _as_problem(request: HttpRequest, response: HttpResponseBase) -> HttpRespons
     if reason is None:
         reason = ReasonCode.INTERNAL_ERROR if response.status_code >= 500 else ReasonCode.MALFORMED_REQUEST
     detail = NOT_FOUND_DETAIL if reason is ReasonCode.NOT_FOUND else "The request was refused."
-    answer: HttpResponse = problems.response(request, Problem(reason, detail))
+    answer: HttpResponse = problems.problem_response(request, Problem(reason, detail))
     if "Allow" in response.headers:
         answer.headers["Allow"] = response.headers["Allow"]
     return answer

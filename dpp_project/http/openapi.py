@@ -133,7 +133,7 @@ def _add_refusals(operation: dict[str, Any]) -> None:
     responses.update(dict(sorted(responses.items())))
 
 
-def refusals(*reasons: ReasonCode) -> dict[tuple[int, str], OpenApiResponse]:
+def openapi_refusals(*reasons: ReasonCode) -> dict[tuple[int, str], OpenApiResponse]:
     """What one operation refuses beyond the common, for its `responses`; two reasons may share a status."""
     by_status: dict[int, list[ReasonCode]] = {}
     for reason in reasons:

@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.parsers import BaseParser
 
-from dpp_project.http.problems import FieldError, Problem, printable
+from dpp_project.http.problems import FieldError, Problem, printable_field
 from dpp_project.reasons import ReasonCode
 
 MAX_BODY_BYTES = 1_048_576
@@ -176,7 +176,7 @@ def _check_storable(document: Any) -> None:
     raise Problem(
         ReasonCode.VALIDATION_FAILED,
         "A text holds a character that cannot be stored.",
-        errors=[FieldError(printable(path.removeprefix(".")) or "body", "remove U+0000 and lone surrogates")],
+        errors=[FieldError(printable_field(path.removeprefix(".")) or "body", "remove U+0000 and lone surrogates")],
     )
 
 

@@ -22,7 +22,7 @@ class FieldError:
     detail: str
 
 
-def printable(name: str) -> str:
+def printable_field(name: str) -> str:
     """A caller's own name for a field, made safe to repeat: bounded, and nothing that needs escaping."""
     return "".join(character if character.isprintable() else "?" for character in name[:200])
 
@@ -53,7 +53,9 @@ class Problem(Exception):  # noqa: N818  the domain's word; it is raised, but fi
         self.extensions = dict(extensions or {})
 
 
-def refused(refusal: Refusal, *, asked: str, stands_for: str, places: Mapping[str, str] | None = None) -> Problem:
+def problem_of_refusal(
+    refusal: Refusal, *, asked: str, stands_for: str, places: Mapping[str, str] | None = None
+) -> Problem:
     """A use case's refusal as the answer to the request that asked for it.
 
     `asked` and `stands_for` name what was asked for and what an Idempotency-Key of it stands for; `places` says where
@@ -92,7 +94,7 @@ def problem_document(problem: Problem, *, instance: str) -> dict[str, Any]:
     return body | problem.extensions
 
 
-def response(request: HttpRequest, problem: Problem) -> HttpResponse:
+def problem_response(request: HttpRequest, problem: Problem) -> HttpResponse:
     body = json.dumps(problem_document(problem, instance=request.path), ensure_ascii=False, separators=(",", ":"))
     return HttpResponse(
         body.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE, headers=problem.headers

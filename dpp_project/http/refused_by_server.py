@@ -39,4 +39,4 @@ class RefusedByServer:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         refused: problems.Problem | None = request.META.get(REFUSED)
-        return self.get_response(request) if refused is None else problems.response(request, refused)
+        return self.get_response(request) if refused is None else problems.problem_response(request, refused)

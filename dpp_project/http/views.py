@@ -5,7 +5,7 @@ from typing import Any, Final
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from dpp_project.http.problems import FieldError, Problem, printable
+from dpp_project.http.problems import FieldError, Problem, printable_field
 from dpp_project.reasons import ReasonCode
 
 METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
@@ -31,7 +31,7 @@ class ApiView(APIView):
                 ReasonCode.VALIDATION_FAILED,
                 "The request has wrong fields; see errors.",
                 errors=[
-                    FieldError(f"query.{printable(name)}", "unknown query parameter; remove it")
+                    FieldError(f"query.{printable_field(name)}", "unknown query parameter; remove it")
                     for name in list(request.query_params)[:ERRORS_MAX]
                 ],
             )

@@ -9,7 +9,7 @@ from django.db.models.functions import TruncHour
 from django.urls import reverse
 
 from dpp_project import clock, durations
-from dpp_project.console.dashboard import Figure, Panel, Plot, bad, panel
+from dpp_project.console.dashboard import Figure, Panel, Plot, bad_cell, dashboard_panel
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import Job
@@ -22,14 +22,14 @@ MISSED = 2
 GRACE = timedelta(minutes=1)
 
 
-@panel(title="Loops", order=14, permission="jobs.view_jobreport", is_live=True)
+@dashboard_panel(title="Loops", order=14, permission="jobs.view_jobreport", is_live=True)
 def jobs_panel() -> Panel:
     """Those that do not run as they should stand in the table; that all do is said in one line.
 
     Each that met errors does. Of the overdue ones the first few do: where Beat is away, all are, and for one reason.
     """
     now = clock.now()
-    standing = [_standing(job, now) for job in registry.jobs().values()]
+    standing = [_standing(job, now) for job in registry.declared_jobs().values()]
     failing = [one for one in standing if one.fault and not one.is_overdue]
     overdue = sorted((one for one in standing if one.is_overdue), key=lambda one: one.started == "never")
     shown = [*overdue[:OVERDUE_SHOWN], *failing]
@@ -53,7 +53,7 @@ def jobs_panel() -> Panel:
         link=reports,
         link_text="All reports",
         headers=["Job", "Schedule", "Last start", "What is wrong"] if shown else (),
-        rows=[[one.name, one.schedule, one.started, bad(one.fault)] for one in shown],
+        rows=[[one.name, one.schedule, one.started, bad_cell(one.fault)] for one in shown],
     )
 
 
@@ -68,22 +68,24 @@ class _Standing:
 
 def _standing(job: Job, now: datetime) -> _Standing:
     every = timedelta(seconds=job.every_seconds)
-    schedule = f"every {durations.span(every)}"
+    schedule = f"every {durations.duration_text(every)}"
     last = JobReport.objects.filter(job=job.name, dry_run=False).order_by("-started_at").first()
     if last is None:
         return _Standing(job.name, schedule, "never", "never ran", is_overdue=True)
     age = max(timedelta(), now - last.started_at)
     late = age - every * MISSED - GRACE
-    started = durations.ago(age)
+    started = durations.duration_ago(age)
     if late > timedelta():
-        return _Standing(job.name, schedule, started, f"overdue by {durations.span(age - every)}", is_overdue=True)
+        return _Standing(
+            job.name, schedule, started, f"overdue by {durations.duration_text(age - every)}", is_overdue=True
+        )
     said = [f"{last.errors} errors"] if last.errors else []
     if last.ended_at is None and last.beat_at is None:
         said.append("its process died")
     return _Standing(job.name, schedule, started, "; ".join([*said, *last.remarks()[:REMARKS_MAX]]), is_overdue=False)
 
 
-@panel(title="Rows changed by jobs", order=81, permission="jobs.view_jobreport")
+@dashboard_panel(title="Rows changed by jobs", order=81, permission="jobs.view_jobreport")
 def job_work_panel() -> Panel:
     end = clock.now().replace(minute=0, second=0, microsecond=0)
     hours = [end - timedelta(hours=back) for back in reversed(range(HOURS))]

@@ -46,7 +46,7 @@ _current: ContextVar[Pass | None] = ContextVar("deadline", default=None)
 
 
 @contextmanager
-def within(running: Pass) -> Iterator[None]:
+def within_deadline(running: Pass) -> Iterator[None]:
     """The block is this pass."""
     token = _current.set(running)
     try:
@@ -61,7 +61,7 @@ def is_over() -> bool:
     return running is not None and running.is_over()
 
 
-def progressed() -> None:
+def pass_progressed() -> None:
     """Said by a pass that gets on, where it cannot end."""
     if (running := _current.get()) is not None:
         running.progressed()

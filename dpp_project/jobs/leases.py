@@ -100,5 +100,5 @@ class JobLeaseKeeper:
 
 
 @PerProcess
-def keeper() -> JobLeaseKeeper:
+def job_lease_keeper() -> JobLeaseKeeper:
     return JobLeaseKeeper()

@@ -10,7 +10,7 @@ from dpp_project.jobs.models import JobReport
 from dpp_project.observe import metrics
 
 
-@metrics.collector("jobs")
+@metrics.metrics_collector("jobs")
 def collect_job_ages() -> Iterable[Metric]:
     """A job that never finished has no age: alert on absence as on an age far above its interval."""
     age = GaugeMetricFamily("dpp_job_age_seconds", "Since the job last finished.", labels=["job"])
@@ -18,7 +18,7 @@ def collect_job_ages() -> Iterable[Metric]:
     changed = GaugeMetricFamily("dpp_job_last_changed", "What its last finished pass changed.", labels=["job"])
     errors = GaugeMetricFamily("dpp_job_last_errors", "Errors of its last finished pass.", labels=["job"])
     now = clock.now()
-    for job in registry.jobs().values():  # a query each, by index: over the whole table one would grow with it
+    for job in registry.declared_jobs().values():  # a query each, by index: over the whole table one would grow with it
         interval.add_metric([job.name], job.every_seconds)
         finished = JobReport.objects.filter(job=job.name, dry_run=False, ended_at__isnull=False)
         last = finished.order_by("-started_at").first()

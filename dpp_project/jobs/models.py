@@ -42,10 +42,10 @@ class JobReport(models.Model):
 
     def remarks(self) -> list[str]:
         """What the pass left and why, for people: rows it skipped, what it waits for, a backlog."""
-        return remarks(self.detail)
+        return report_remarks(self.detail)
 
 
-def remarks(detail: Mapping[str, Any]) -> list[str]:
+def report_remarks(detail: Mapping[str, Any]) -> list[str]:
     said = [f"skipped {row}: {why}" for row, why in detail.get("skipped", {}).items()]
     if "waits_for" in detail:
         said.append(f"the rest waits for {detail['waits_for']}")

@@ -60,10 +60,10 @@ class UnknownJob(LookupError):  # noqa: N818  named for the finding
 
 
 @cache
-def jobs() -> Mapping[str, Job]:
+def declared_jobs() -> Mapping[str, Job]:
     """Every declared job by its name, in the order of their names."""
     found: dict[str, Job] = {}
-    for module in discovery.modules("jobs"):
+    for module in discovery.discovered_modules("jobs"):
         for job in getattr(module, "JOBS", ()):
             if job.name in found:
                 raise ValueError(f"two jobs are called {job.name}")
@@ -71,8 +71,8 @@ def jobs() -> Mapping[str, Job]:
     return dict(sorted(found.items()))
 
 
-def job(name: str) -> Job:
+def job_named(name: str) -> Job:
     try:
-        return jobs()[name]
+        return declared_jobs()[name]
     except KeyError:
-        raise UnknownJob(f"No job is called {name}. There are: {', '.join(jobs())}.") from None
+        raise UnknownJob(f"No job is called {name}. There are: {', '.join(declared_jobs())}.") from None

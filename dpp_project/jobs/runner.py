@@ -57,15 +57,15 @@ def run_job_pass(
         row = _begun(job, started_at, dry_run=dry_run, asked_by=asked_by)
         if row is None:
             return FinishedPass(outcome=PassOutcome.BUSY)
-        leases.keeper().keep(row, running)
+        leases.job_lease_keeper().keep(row, running)
         try:
-            with deadline.within(running):
+            with deadline.within_deadline(running):
                 report = run_once(now=started_at, limit=limit or job.limit)
         except Exception as error:  # one job's failure is its own
             log.warning("job failed", job=job.name, exc_info=error)
             report, failed = PassReport(errors=1, detail={"error": type(error).__name__}), True
         finally:
-            leases.keeper().let_go(row)
+            leases.job_lease_keeper().let_go(row)
         _end(row, started_at, report)
     except Error as error:
         log.warning("job could not be reported, the database is away", job=job.name, exc_info=error)
@@ -78,7 +78,7 @@ def _begun(job: Job, started_at: datetime, *, dry_run: bool, asked_by: str | Non
     with transaction.atomic():
         row = leases.take_job_lease(job.name, started_at=started_at, dry_run=dry_run)
         if row is not None and asked_by is not None and not dry_run:
-            trail.record("job run", actor=asked_by, subject=f"job {job.name}", after={"report": row})
+            trail.record_in_trail("job run", actor=asked_by, subject=f"job {job.name}", after={"report": row})
     return row
 
 

@@ -54,7 +54,7 @@ class JobScheduler(Scheduler):
         self.max_interval = LOOP_SECONDS
 
     def setup_schedule(self) -> None:
-        jobs = registry.jobs().values()
+        jobs = registry.declared_jobs().values()
         make_room(len(jobs) + BESIDE_JOBS)
         for job in jobs:
             self.add(name=job.name, task=job.name, schedule=job.every_seconds)
@@ -72,7 +72,7 @@ class JobScheduler(Scheduler):
                 return
             if before is not None:
                 self._leave(name, before)
-            job = registry.job(name)
+            job = registry.job_named(name)
             running = Pass(seconds=job.deadline_seconds, stopping=self._stopping)
             thread = threading.Thread(target=self._run, args=(job, running), name=f"job {name}", daemon=True)
             self._running[name] = _Started(thread, running)
@@ -82,7 +82,7 @@ class JobScheduler(Scheduler):
         """It keeps its connection as long as it hangs, so the pool gets one more."""
         self._hung = [one for one in (*self._hung, hung) if one.thread.is_alive()]
         log.error("job hangs and is started anew", job=name, hung=len(self._hung))
-        make_room(len(registry.jobs()) + len(self._hung) + BESIDE_JOBS)
+        make_room(len(registry.declared_jobs()) + len(self._hung) + BESIDE_JOBS)
         if len(self._hung) >= HUNG_MAX:
             log.critical("too many jobs hang, beat ends itself", hung=len(self._hung))
             os.kill(os.getpid(), signal.SIGTERM)

@@ -29,9 +29,9 @@ class AlarmCheck:
 
 
 @cache
-def checks() -> Mapping[str, AlarmCheck]:
+def alarm_checks() -> Mapping[str, AlarmCheck]:
     found: dict[str, AlarmCheck] = {}
-    for module in discovery.modules("alarms"):
+    for module in discovery.discovered_modules("alarms"):
         for check in getattr(module, "CHECKS", ()):
             if check.name in found:
                 raise ValueError(f"two alarms are called {check.name}")
@@ -43,7 +43,7 @@ def look_at_all() -> PassReport:
     """Two at once raise each alarm once: the database lets one row of a name and subject be open."""
     begun = ended = 0
     failed: dict[str, str] = {}
-    for check in checks().values():
+    for check in alarm_checks().values():
         try:
             wrong = check.look()
         except Exception as error:  # one check that fails hides no other's alarm
@@ -53,7 +53,7 @@ def look_at_all() -> PassReport:
         begun_now, ended_now = _write(check, wrong)
         begun, ended = begun + begun_now, ended + ended_now
     detail = {"begun": begun, "ended": ended} | ({"failed": failed} if failed else {})
-    return PassReport(seen=len(checks()), changed=begun + ended, errors=len(failed), detail=detail)
+    return PassReport(seen=len(alarm_checks()), changed=begun + ended, errors=len(failed), detail=detail)
 
 
 def standing_alarms() -> list[Alarm]:

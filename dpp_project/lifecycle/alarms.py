@@ -39,7 +39,7 @@ def silent_processes() -> Mapping[str, str]:
         f"{process.row.service} {process.row.pid} at {process.row.host}": "its heartbeat stopped"
         if process.is_stale
         else "it lives and gets nothing done"
-        for process in processes.known()
+        for process in processes.known_processes()
         if process.is_stale or process.stands_still
     }
 
@@ -47,7 +47,7 @@ def silent_processes() -> Mapping[str, str]:
 def disks_filling() -> Mapping[str, str]:
     return {
         f"{disk} at {host}" if host else disk: said
-        for (host, disk), outlook in measuring.outlooks().items()
+        for (host, disk), outlook in measuring.disk_outlooks().items()
         if (said := outlook.alarms) is not None
     }
 

@@ -51,7 +51,7 @@ RETRY_MAX_SECONDS: Final = 3_600
 
 
 def cleanup_clearings() -> Mapping[str, DataKind]:
-    return {name: kind for name, kind in retention.kinds().items() if kind.clearing is not None}
+    return {name: kind for name, kind in retention.data_kinds().items() if kind.clearing is not None}
 
 
 def cleanup_moment(now: datetime) -> datetime:
@@ -137,7 +137,7 @@ def count_due_rows(*, now: datetime, limit: int, only: str | None = None) -> dic
     """By kind, how many rows the next cleanup would delete: `limit` of each are counted at most."""
     at = cleanup_moment(now)
     return {
-        kind.name: clearing.count_due(kind.clearing, cutoff=retention.cutoff(kind.name, now=at), limit=limit)
+        kind.name: clearing.count_due(kind.clearing, cutoff=retention.retention_cutoff(kind.name, now=at), limit=limit)
         for kind in _asked_for(only)
         if kind.clearing is not None
     }
@@ -195,7 +195,7 @@ def _batches(
     """Until none is left, which is the last one's answer, or the pass is over."""
     if kind.clearing is None:
         return
-    cutoff = retention.cutoff(kind.name, now=at)
+    cutoff = retention.retention_cutoff(kind.name, now=at)
     size = BATCH_FIRST
     while running.goes_on():
         began = time.monotonic()

@@ -2,14 +2,14 @@
 
 from django.urls import reverse
 
-from dpp_project.console.dashboard import Panel, panel
+from dpp_project.console.dashboard import Panel, dashboard_panel
 from dpp_project.lifecycle import alarming, measuring
 from dpp_project.lifecycle.models import DataCleanup
 
 ROWS_MAX = 20
 
 
-@panel(title="Alarms", order=5, permission="lifecycle.view_alarm")
+@dashboard_panel(title="Alarms", order=5, permission="lifecycle.view_alarm")
 def alarms_panel() -> Panel:
     standing = alarming.standing_alarms()
     return Panel(
@@ -25,7 +25,7 @@ def alarms_panel() -> Panel:
     )
 
 
-@panel(title="Daily cleanup", order=82, permission="lifecycle.view_datacleanup")
+@dashboard_panel(title="Daily cleanup", order=82, permission="lifecycle.view_datacleanup")
 def cleanup_panel() -> Panel:
     rows = []
     for cleanup in DataCleanup.objects.prefetch_related("steps")[:7]:
@@ -43,15 +43,15 @@ def cleanup_panel() -> Panel:
     )
 
 
-@panel(title="Disks", order=83, permission="lifecycle.view_diskuse")
+@dashboard_panel(title="Disks", order=83, permission="lifecycle.view_diskuse")
 def disks_panel() -> Panel:
     rows = []
-    for (host, disk), outlook in list(measuring.outlooks().items())[:ROWS_MAX]:
+    for (host, disk), outlook in list(measuring.disk_outlooks().items())[:ROWS_MAX]:
         share = "?" if not outlook.total_bytes else f"{100 * outlook.used_bytes / outlook.total_bytes:.0f} %"
         growth = "?" if outlook.bytes_a_day is None else f"{outlook.bytes_a_day / 1e6:,.1f} MB"
         full = "" if outlook.days_until_full is None else f"{outlook.days_until_full:,.0f}"
         rows.append([host, disk, f"{outlook.used_bytes / 1e6:,.0f} MB", share, growth, full])
-    largest = ", ".join(f"{size.kind} {size.bytes / 1e6:,.1f} MB" for size in measuring.sizes()[:5])
+    largest = ", ".join(f"{size.kind} {size.bytes / 1e6:,.1f} MB" for size in measuring.data_sizes()[:5])
     return Panel(
         title="Disks",
         description=f"Measured each day. The largest kinds of data: {largest or 'not measured yet'}.",

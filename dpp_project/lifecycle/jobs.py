@@ -7,7 +7,7 @@ from dpp_project.jobs.registry import Job, PassReport
 from dpp_project.lifecycle import alarming, cleaning, measuring
 
 
-def look_for_alarms(*, now: datetime, limit: int) -> PassReport:
+def run_alarm_checks(*, now: datetime, limit: int) -> PassReport:
     del now, limit
     return alarming.look_at_all()
 
@@ -25,7 +25,7 @@ JOBS: Final = (
         name="alarms",
         summary="Looks for what a person must see to: a cleanup that fails, a silent process, a disk that fills.",
         every_seconds=30,
-        run_once=look_for_alarms,
+        run_once=run_alarm_checks,
     ),
     Job(
         name="data_sizes",

@@ -45,7 +45,7 @@ def measure_disks(*, now: datetime, limit: int) -> PassReport:
     """Once a date is enough, and again does no harm: the last measuring of a date stands."""
     del limit
     day = local_date(cleanup_moment(now))
-    sizes = {kind.name: [table_bytes(kind), 0, 1] for kind in retention.kinds().values() if kind.tables}
+    sizes = {kind.name: [table_bytes(kind), 0, 1] for kind in retention.data_kinds().values() if kind.tables}
     failed: dict[str, str] = {}
     for bucket in ("results", "archives"):
         try:
@@ -79,13 +79,13 @@ def measure_host(at: datetime, *, host: str | None = None) -> None:
             continue
         seen.add(device)
         disk = shutil.disk_usage(path)
-        note(
+        note_disk(
             local_date(at), host=host or socket.gethostname()[:128], disk=str(path),
             used=disk.total - disk.free, total=disk.total,
         )  # fmt: skip
 
 
-def note(day: date, *, host: str, disk: str, used: int, total: int | None) -> None:
+def note_disk(day: date, *, host: str, disk: str, used: int, total: int | None) -> None:
     DiskUse.objects.bulk_create(
         [DiskUse(day=day, host=host, disk=disk, used_bytes=used, total_bytes=total, measured_at=Now())],
         update_conflicts=True,
@@ -94,7 +94,7 @@ def note(day: date, *, host: str, disk: str, used: int, total: int | None) -> No
     )
 
 
-def outlooks() -> dict[tuple[str, str], DiskOutlook]:
+def disk_outlooks() -> dict[tuple[str, str], DiskOutlook]:
     """Of each disk that was measured within a week: how full it is, and when it will be."""
     newest: date | None = DiskUse.objects.aggregate(newest=Max("day"))["newest"]
     if newest is None:
@@ -105,13 +105,13 @@ def outlooks() -> dict[tuple[str, str], DiskOutlook]:
     for use in DiskUse.objects.filter(day__gt=oldest).order_by("day"):
         points[use.host, use.disk].append(use)
     return {
-        place: projecting.outlook([(use.day, use.used_bytes) for use in uses], uses[-1].total_bytes)
+        place: projecting.project_disk([(use.day, use.used_bytes) for use in uses], uses[-1].total_bytes)
         for place, uses in sorted(points.items())
         if (newest - uses[-1].day).days < projecting.SOON_DAYS
     }
 
 
-def sizes() -> list[DataSize]:
+def data_sizes() -> list[DataSize]:
     """The newest of each kind, the largest first."""
     newest = DataSize.objects.order_by("kind", "-day").distinct("kind")
     return sorted(newest, key=lambda size: -size.bytes)
@@ -127,10 +127,10 @@ def _note_stores(day: date) -> None:
         cursor.execute("SELECT pg_database_size(current_database())")
         (used,) = cursor.fetchone()
     total = None if ENV.DPP_DATABASE_DISK_GB is None else ENV.DPP_DATABASE_DISK_GB * _GB
-    note(day, host="", disk=DATABASE, used=used, total=total)
-    found: Any = redis.client().info("memory")
+    note_disk(day, host="", disk=DATABASE, used=used, total=total)
+    found: Any = redis.redis_client().info("memory")
     room = int(found.get("maxmemory") or found.get("total_system_memory") or 0)
-    note(day, host="", disk=REDIS, used=int(found["used_memory"]), total=room or None)
+    note_disk(day, host="", disk=REDIS, used=int(found["used_memory"]), total=room or None)
 
 
 def _objects(bucket: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
@@ -140,7 +140,7 @@ def _objects(bucket: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
         return
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     whole = 1
-    pages = clients.s3(ENV.S3_ENDPOINT_URL).get_paginator("list_objects_v2").paginate(Bucket=name)
+    pages = clients.s3_client(ENV.S3_ENDPOINT_URL).get_paginator("list_objects_v2").paginate(Bucket=name)
     for number, listed in enumerate(pages, start=1):
         for one in listed.get("Contents", []):
             for kind in retention.kinds_of_object(one["Key"], bucket=bucket)[:1]:

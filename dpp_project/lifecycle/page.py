@@ -29,7 +29,7 @@ long it stays and what deletes it. This page is written from what each app decla
 
 
 def lifecycle_page() -> str:
-    return HEAD + "".join(f"| {' | '.join(_cells(kind))} |\n" for _, kind in sorted(retention.kinds().items()))
+    return HEAD + "".join(f"| {' | '.join(_cells(kind))} |\n" for _, kind in sorted(retention.data_kinds().items()))
 
 
 def _cells(kind: DataKind) -> Iterator[str]:
@@ -38,7 +38,7 @@ def _cells(kind: DataKind) -> Iterator[str]:
     yield kind.states
     yield kind.made_by
     yield kind.read_by
-    yield stays(kind)
+    yield how_long_data_stay(kind)
     yield kind.why
     yield kind.deleted_by
 
@@ -49,7 +49,7 @@ def _places(kind: DataKind) -> Iterator[str]:
             yield form.format(", ".join(f"`{name}`" if name else "all of it" for name in names))
 
 
-def stays(kind: DataKind) -> str:
+def how_long_data_stay(kind: DataKind) -> str:
     """With a setting by its name and default, since a page knows no environment."""
     if kind.setting:
         default = Environment.model_fields[kind.setting].default

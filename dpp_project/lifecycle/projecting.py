@@ -32,7 +32,7 @@ class DiskOutlook:
         return None
 
 
-def outlook(points: Sequence[tuple[date, int]], total_bytes: int | None) -> DiskOutlook:
+def project_disk(points: Sequence[tuple[date, int]], total_bytes: int | None) -> DiskOutlook:
     """`points` in the order of their days; the last one is now."""
     used = points[-1][1]
     growth = bytes_a_day(points)

@@ -25,7 +25,9 @@ def main() -> int:
         from dpp_project.observe import spans
 
         spans.start_span_export(part)
-        loops = [loop for module in discovery.modules(MODULES[part]) for loop in getattr(module, "LOOPS", ())]
+        loops = [
+            loop for module in discovery.discovered_modules(MODULES[part]) for loop in getattr(module, "LOOPS", ())
+        ]
     return LoopsHost(loops, part=part).run()
 
 

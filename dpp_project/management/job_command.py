@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from dpp_project import actors
 from dpp_project.jobs import registry, runner
-from dpp_project.jobs.models import remarks
+from dpp_project.jobs.models import report_remarks
 from dpp_project.jobs.registry import Job
 from dpp_project.jobs.runner import PassOutcome
 from dpp_project.management.base import EXIT_UNAVAILABLE, CommandAnswer, CommandRefused, OpsCommand, within_limit
@@ -28,7 +28,7 @@ CODES = {
 
 
 def run_job(name: str, *, limit: int | None, dry_run: bool) -> CommandAnswer:
-    job = registry.job(name)
+    job = registry.job_named(name)
     if dry_run and job.preview is None:
         raise CommandRefused(invalid("--dry-run", f"{name} has no preview"))
     if limit is not None:
@@ -50,7 +50,7 @@ def answer_of_job(job: Job, *, limit: int | None, dry_run: bool) -> CommandAnswe
     }
     line = f"{job.name}: {report.seen} seen, {report.changed} changed, {report.errors} errors"
     code = EXIT_ERRORS if report.errors else CODES[ran.outcome]
-    return CommandAnswer(document, [line, *remarks(report.detail)], exit_code=code)
+    return CommandAnswer(document, [line, *report_remarks(report.detail)], exit_code=code)
 
 
 class JobCommand(OpsCommand):

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from dpp_project.observe.metrics import CountsOfProcesses
 
 
-def serve(folder: Path, *, port: int, address: str = "0.0.0.0") -> int:  # noqa: S104  a pod's own address
+def serve_counts(folder: Path, *, port: int, address: str = "0.0.0.0") -> int:  # noqa: S104  a pod's own address
     """Begins to answer, on threads of its own; the port, where 0 asked for any."""
     registry = CollectorRegistry()
     registry.register(CountsOfProcesses(folder))
@@ -24,5 +24,5 @@ def serve(folder: Path, *, port: int, address: str = "0.0.0.0") -> int:  # noqa:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), port=int(sys.argv[2]))
+    serve_counts(Path(sys.argv[1]), port=int(sys.argv[2]))
     threading.Event().wait()

@@ -63,7 +63,7 @@ def _masked(value: Any) -> Any:
     return value if isinstance(value, int | float | bool | None) else mask_text(str(value))
 
 
-def redact(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def redact_log_event(_logger: Any, _method: str, event: EventDict) -> EventDict:
     for key in list(event):
         event[key] = MASK if _is_telling(key) else _masked(event[key])
     return event
@@ -111,7 +111,7 @@ def _drop_unset(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {key: value for key, value in event.items() if value is not None}
 
 
-def configuration(*, service: str, level: str, folder: str | None = None) -> dict[str, Any]:
+def logging_configuration(*, service: str, level: str, folder: str | None = None) -> dict[str, Any]:
     """The `logging` configuration; `service` stands in every line (DPP-73). With a folder, services log there."""
     # A command's stdout is its answer, which a script may read as JSON or as a key.
     stream = "ext://sys.stderr" if service == "command" else "ext://sys.stdout"
@@ -152,7 +152,7 @@ def configuration(*, service: str, level: str, folder: str | None = None) -> dic
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                     describe_exception,
                     _drop_unset,
-                    redact,
+                    redact_log_event,
                     structlog.processors.JSONRenderer(default=str, ensure_ascii=False),
                 ],
             }
@@ -170,8 +170,8 @@ def configuration(*, service: str, level: str, folder: str | None = None) -> dic
     }
 
 
-def configure(*, service: str, level: str, folder: str | None = None) -> None:
-    logging.config.dictConfig(configuration(service=service, level=level, folder=folder))
+def set_up_logging(*, service: str, level: str, folder: str | None = None) -> None:
+    logging.config.dictConfig(logging_configuration(service=service, level=level, folder=folder))
 
 
 def _sentence(_logger: Any, _method: str, event: EventDict) -> str:
@@ -187,7 +187,12 @@ _FOR_MACHINES = frozenset({"timestamp", "logger", "service", "trace_id", "except
 def for_people() -> Iterator[None]:
     """A command's own words say what it did: beside them stand warnings alone, each a plain line."""
     plain = structlog.stdlib.ProcessorFormatter(
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, describe_exception, redact, _sentence]
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            describe_exception,
+            redact_log_event,
+            _sentence,
+        ]
     )
     root = logging.getLogger()
     lines = [handler for handler in root.handlers if handler.get_name() == "lines"]

@@ -32,7 +32,7 @@ Collect = Callable[[], Iterable[Metric]]
 _collectors: dict[str, Collect] = {}
 
 
-def collector(name: str) -> Callable[[Collect], Collect]:
+def metrics_collector(name: str) -> Callable[[Collect], Collect]:
     """Register a function that reads levels at the scrape."""
 
     def register(collect: Collect) -> Collect:

@@ -34,7 +34,7 @@ _V6_NETWORKS: Final = [(IPv6Network(text), reason) for reason, texts in _V6.item
 _V6_GLOBAL: Final = IPv6Network("2000::/3")
 
 
-def refusal(text: str) -> Blocked | None:
+def address_refusal(text: str) -> Blocked | None:
     """Why this address may not be reached; None when it may."""
     address = ip_address(text)
     if isinstance(address, IPv4Address):

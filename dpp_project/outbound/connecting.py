@@ -39,7 +39,9 @@ class _Place:
     is_operators: bool = False
 
 
-async def connect(url: str, *, rules: Rules, network: Network, seconds: float, caller: str = "") -> socket.socket:
+async def connect_outbound(
+    url: str, *, rules: Rules, network: Network, seconds: float, caller: str = ""
+) -> socket.socket:
     """A connected socket that does not block, within its time, or Refused. TLS is the caller's."""
     try:
         async with asyncio.timeout(seconds):
@@ -50,7 +52,7 @@ async def connect(url: str, *, rules: Rules, network: Network, seconds: float, c
 
 
 async def check_connecting(url: str, *, rules: Rules, network: Network, seconds: float, caller: str = "") -> None:
-    """Whether `connect` would dial it now, or Refused. Nothing is dialled; next time its name may lead elsewhere."""
+    """Whether `connect_outbound` would dial it now, or Refused. Nothing is dialled; its name may lead elsewhere."""
     try:
         async with asyncio.timeout(seconds):
             await _admit(url, rules, network, caller)
@@ -62,14 +64,14 @@ async def _admit(url: str, rules: Rules, network: Network, caller: str) -> _Plac
     """The only way to a connection. One address of the name that is not public refuses the name."""
     if rules.is_operators:
         return await _operators_place(url, network, caller)
-    here = locations.parse(url)
+    here = locations.parse_location(url)
     if (allowed := rules.private_hosts.get(here.host)) is not None:
         return _Place([allowed[0]], allowed[1], is_operators=True)
     if here.is_internal_name:
         raise Refused(Blocked.INTERNAL_NAME)
     found = [here.host] if here.is_address else await _resolve(here.host, network, caller)
     for address in found:
-        if (reason := addresses.refusal(address)) is not None:
+        if (reason := addresses.address_refusal(address)) is not None:
             raise Refused(reason, typed_ip=address if here.is_address else None)
     return _Place(_in_turn(found))
 
@@ -100,7 +102,7 @@ async def _resolve(host: str, network: Network, caller: str) -> list[str]:
 
 async def _dial(place: _Place, network: Network) -> socket.socket:
     for address in place.addresses:
-        if not place.is_operators and addresses.refusal(address) is not None:
+        if not place.is_operators and addresses.address_refusal(address) is not None:
             raise AssertionError("an address that was not checked reached the socket")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):

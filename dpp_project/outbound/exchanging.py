@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dpp_project.outbound import http_exchange
-from dpp_project.outbound.connecting import Rules, connect
+from dpp_project.outbound.connecting import Rules, connect_outbound
 from dpp_project.outbound.http_exchange import Headers, ProtocolBroken, ResponseHead
 from dpp_project.outbound.network import Network
 from dpp_project.outbound.refusals import Failure, Refused
@@ -52,7 +52,7 @@ async def exchange_outbound(
     first = seconds if connect_seconds is None else connect_seconds
     try:
         async with asyncio.timeout(seconds):
-            connection = await connect(request.url, rules=rules, network=network, seconds=first, caller=caller)
+            connection = await connect_outbound(request.url, rules=rules, network=network, seconds=first, caller=caller)
             return await _told(request, connection, tls)
     except TimeoutError:
         raise Refused(Failure.TIMEOUT) from None
@@ -67,7 +67,7 @@ async def _told(request: OutboundRequest, connection: socket.socket, tls: ssl.SS
     if place.scheme == "https":
         talk = await http_exchange.over_tls(connection, tls, name=place.hostname or "")
     else:
-        talk = await http_exchange.plainly(connection)
+        talk = await http_exchange.exchange_plainly(connection)
     try:
         fixed = [("host", place.netloc.rpartition("@")[2]), ("connection", "close")]
         sized = [("content-length", str(len(request.body)))] if request.body else []

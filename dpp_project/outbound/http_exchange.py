@@ -100,7 +100,7 @@ def _text(value: bytes) -> str:
 
 
 @cache
-def trusting(ca_file: str | None = None) -> ssl.SSLContext:
+def tls_trusting(ca_file: str | None = None) -> ssl.SSLContext:
     """Trusts the public authorities, and the one in this file. Made once: it takes milliseconds."""
     tls = client_tls.trusting_alone(certifi.where())
     if ca_file is not None:
@@ -118,7 +118,7 @@ async def over_tls(connection: socket.socket, tls: ssl.SSLContext, *, name: str)
         raise
 
 
-async def plainly(connection: socket.socket) -> Exchange:
+async def exchange_plainly(connection: socket.socket) -> Exchange:
     """Takes the connection over, without TLS."""
     try:
         return Exchange(*await asyncio.open_connection(sock=connection))

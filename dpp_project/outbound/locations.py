@@ -60,7 +60,7 @@ class Location:
         return not self.is_address and ("." not in self.host or self.host.rpartition(".")[2] in _INTERNAL)
 
 
-def parse(url: str) -> Location:
+def parse_location(url: str) -> Location:
     """Raises Refused."""
     if len(url) > URL_CHARACTERS_MAX or _ODD.search(url):
         raise Refused(Failure.INVALID_URL)
@@ -79,12 +79,12 @@ def parse(url: str) -> Location:
     return Location(host=host, is_address=is_address, target=_target(rest))
 
 
-def follow(here: Location, where: str) -> Location:
+def follow_location(here: Location, where: str) -> Location:
     """The place that a Location header names, seen from here."""
     if len(where) > URL_CHARACTERS_MAX or _ODD.search(where):
         raise Refused(Failure.INVALID_URL)
     try:
-        return parse(urljoin(here.url, where))
+        return parse_location(urljoin(here.url, where))
     except ValueError:
         raise Refused(Failure.INVALID_URL) from None
 
@@ -136,7 +136,7 @@ def _disguised(name: str) -> Refused:
         meant = socket.inet_ntoa(socket.inet_aton(name))
     except OSError:
         return Refused(Blocked.IP_OBFUSCATED)
-    return Refused(addresses.refusal(meant) or Blocked.IP_OBFUSCATED, typed_ip=meant)
+    return Refused(addresses.address_refusal(meant) or Blocked.IP_OBFUSCATED, typed_ip=meant)
 
 
 def _target(rest: str) -> str:

@@ -108,7 +108,7 @@ class EventConsumer:
         return count
 
     def _received(self) -> "list[Received]":
-        answer = queue.poller().receive_message(
+        answer = queue.event_poller().receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=RECEIVED_MAX,
             WaitTimeSeconds=self._wait_seconds,
@@ -116,7 +116,7 @@ class EventConsumer:
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
         )
-        return [messages.received(message) for message in answer.get("Messages", [])]
+        return [messages.received_message(message) for message in answer.get("Messages", [])]
 
     def _see_to(self, message: Received) -> bool:
         """Whether the message is finished, and is to be deleted."""
@@ -124,7 +124,7 @@ class EventConsumer:
             row = _read(message)
         except Malformed as wrong:
             return self._refuse(message, wrong)
-        token = uuid7.new()
+        token = uuid7.new_uuid7()
         ledger.ensure_row_exists(row.outbox_id)
         retries = ledger.claim(row.outbox_id, token=token)
         if isinstance(retries, Standing):
@@ -137,7 +137,7 @@ class EventConsumer:
 
     def _refuse(self, message: Received, wrong: Malformed) -> bool:
         """A row that another consumer works on, or that has ended, is left as it is: this message alone is wrong."""
-        token, outbox_id = uuid7.new(), message.outbox_id
+        token, outbox_id = uuid7.new_uuid7(), message.outbox_id
         if outbox_id is None or not OutboxMessage.objects.filter(pk=outbox_id).exists():
             claimed = None
         else:
@@ -230,8 +230,8 @@ class NoHandler(LookupError):  # noqa: N818  named for the finding
 
 def _read(message: Received) -> OutboxMessage:
     """The event as it was written. What the queue delivered must say the same."""
-    headers = messages.headers(message)
-    payload = messages.payload(message)
+    headers = messages.event_headers(message)
+    payload = messages.event_payload(message)
     row = OutboxMessage.objects.filter(pk=headers.outbox_id).first()
     if row is None:
         raise Malformed(LetterReason.UNKNOWN_EVENT, "the outbox has no such event")

@@ -30,7 +30,7 @@ VISIBILITY_SECONDS: Final = 60
 DETAIL: Final = "a hundred receives did not finish it"
 
 
-def drain(url: str, *, limit: int) -> tuple[int, int]:
+def drain_dead_queue(url: str, *, limit: int) -> tuple[int, int]:
     """How many were seen, and how many of their events were given up by it."""
     seen = ended = 0
     while seen < limit and not (seen and deadline.is_over()):
@@ -38,7 +38,7 @@ def drain(url: str, *, limit: int) -> tuple[int, int]:
         if not found:
             break
         for message in found:
-            ended += _see_to(messages.received(message))
+            ended += _see_to(messages.received_message(message))
         receipt_handles.delete_receipts(url, [message["ReceiptHandle"] for message in found])
         seen += len(found)
     return seen, ended
@@ -46,7 +46,7 @@ def drain(url: str, *, limit: int) -> tuple[int, int]:
 
 def _received(url: str, count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
     return (
-        clients.sqs()
+        clients.sqs_client()
         .receive_message(
             QueueUrl=url,
             MaxNumberOfMessages=count,
@@ -60,7 +60,7 @@ def _received(url: str, count: int, *, wait_seconds: int) -> "Sequence[MessageTy
 
 
 def _see_to(message: Received) -> bool:
-    outbox_id, token = message.outbox_id, uuid7.new()
+    outbox_id, token = message.outbox_id, uuid7.new_uuid7()
     claimed = None
     if outbox_id is not None and OutboxMessage.objects.filter(pk=outbox_id).exists():
         ledger.ensure_row_exists(outbox_id)

@@ -16,21 +16,21 @@ __all__ = ["LOOPS", "Event", "EventDescriptor", "Handler", "Loop", "NewEvent", "
 CONSUMERS: Final = 4
 
 
-def publish(stop: threading.Event) -> None:
+def publish_events(stop: threading.Event) -> None:
     if queue.URL is None:
         stop.wait()
         return
-    Publisher(sender=queue.sender).run(stop)
+    Publisher(sender=queue.event_sender).run(stop)
 
 
-def consume(stop: threading.Event) -> None:
+def consume_events(stop: threading.Event) -> None:
     if queue.URL is None:
         stop.wait()
         return
-    EventConsumer(url=queue.URL, sender=queue.sender, handlers=handlers.handlers()).run(stop)
+    EventConsumer(url=queue.URL, sender=queue.event_sender, handlers=handlers.event_handlers()).run(stop)
 
 
 LOOPS: Final[tuple[Loop, ...]] = (
-    Loop("events-publisher", publish),
-    *(Loop(f"events-consumer-{number}", consume) for number in range(1, CONSUMERS + 1)),
+    Loop("events-publisher", publish_events),
+    *(Loop(f"events-consumer-{number}", consume_events) for number in range(1, CONSUMERS + 1)),
 )

@@ -8,10 +8,10 @@ from dpp_project.outbox.descriptors import Handler
 
 
 @cache
-def handlers() -> Mapping[str, Handler]:
+def event_handlers() -> Mapping[str, Handler]:
     """By event type, each handled once."""
     found: dict[str, Handler] = {}
-    for module in discovery.modules("events"):
+    for module in discovery.discovered_modules("events"):
         for handler in getattr(module, "HANDLERS", ()):
             if handler.event_type in found:
                 raise ValueError(f"two handlers are declared for {handler.event_type}")

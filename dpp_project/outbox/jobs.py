@@ -12,7 +12,7 @@ from dpp_project.outbox import dead_queue, metrics, queue, resending
 AT_ONCE: Final = 1_000
 
 
-def overdue(*, now: datetime, limit: int) -> PassReport:
+def resend_overdue_events(*, now: datetime, limit: int) -> PassReport:
     """Ages go by the database's clock. Two at once share the rows."""
     del now
     taken_over = _all_of(lambda some: resending.take_over(limit=some), limit=limit)
@@ -23,7 +23,7 @@ def overdue(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=found, changed=found, detail={"taken over": taken_over, "sent again": resent})
 
 
-def preview_overdue(*, now: datetime, limit: int) -> PassReport:
+def preview_resending_events(*, now: datetime, limit: int) -> PassReport:
     del now
     count = resending.count_due(limit=limit)
     return PassReport(seen=count, changed=count)
@@ -33,14 +33,14 @@ def dead_letters(*, now: datetime, limit: int) -> PassReport:
     del now
     if queue.DEAD_LETTERS_URL is None:
         return PassReport()
-    seen, ended = dead_queue.drain(queue.DEAD_LETTERS_URL, limit=limit)
+    seen, ended = dead_queue.drain_dead_queue(queue.DEAD_LETTERS_URL, limit=limit)
     return PassReport(seen=seen, changed=seen, detail={"events given up": ended})
 
 
 def preview_dead_letters(*, now: datetime, limit: int) -> PassReport:
     """How many there are; to look at one is to receive it, which is a change."""
     del now
-    visible = 0 if queue.DEAD_LETTERS_URL is None else queue_depth.depth(queue.DEAD_LETTERS_URL)[0]
+    visible = 0 if queue.DEAD_LETTERS_URL is None else queue_depth.queue_depth_of(queue.DEAD_LETTERS_URL)[0]
     waiting = min(limit, visible)
     return PassReport(seen=waiting, changed=waiting)
 
@@ -61,8 +61,8 @@ JOBS: Final = (
         name="events_overdue",
         summary="Takes over claims of dead publishers; sends events again of which nothing was heard.",
         every_seconds=30,
-        run_once=overdue,
-        preview=preview_overdue,
+        run_once=resend_overdue_events,
+        preview=preview_resending_events,
     ),
     Job(
         name="events_dead_letters",

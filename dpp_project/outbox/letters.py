@@ -48,7 +48,7 @@ def give_up(message: Received, *, reason: str, detail: str, token: UUID | None) 
         _said(reason, outbox_id, detail)
 
 
-def unsendable(event: OutboxMessage, *, token: UUID, detail: str) -> None:
+def record_unsendable_event(event: OutboxMessage, *, token: UUID, detail: str) -> None:
     """In the transaction that makes it DEAD. Its claim tells it from an earlier letter of the same event."""
     message = messages.queue_message_of(event)
     _store(

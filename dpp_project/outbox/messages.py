@@ -1,6 +1,7 @@
 """An event as it lies in the queue: the payload as body, three attributes as headers, its tenant as group.
 
-Pure but for the types of SQS. What comes out of the queue may be anything: `headers` and `payload` say what is wrong.
+Pure but for the types of SQS. What comes out of the queue may be anything: `event_headers` and `event_payload` say what
+is wrong.
 """
 
 import json
@@ -66,7 +67,7 @@ def queue_message_of(row: OutboxMessage, *, delay_seconds: int = 0) -> QueueMess
     )
 
 
-def received(message: "MessageTypeDef") -> Received:
+def received_message(message: "MessageTypeDef") -> Received:
     system: Any = message.get("Attributes", {})
     sent_ms = system.get("SentTimestamp")
     return Received(
@@ -83,7 +84,7 @@ def received(message: "MessageTypeDef") -> Received:
     )
 
 
-def headers(message: Received) -> EventHeaders:
+def event_headers(message: Received) -> EventHeaders:
     missing = [name for name in (OUTBOX_ID, EVENT_TYPE, AGGREGATE_TYPE) if not message.attributes.get(name)]
     if missing:
         raise Malformed(LetterReason.HEADER_MISSING, f"without {', '.join(missing)}")
@@ -97,7 +98,7 @@ def headers(message: Received) -> EventHeaders:
     )
 
 
-def payload(message: Received) -> dict[str, Any]:
+def event_payload(message: Received) -> dict[str, Any]:
     try:
         found = json.loads(message.body)
     except (ValueError, RecursionError):

@@ -35,8 +35,8 @@ FROM outbox_message WHERE status = 'PENDING'
 _LETTERS = "SELECT count(*) FROM event_dead_letter WHERE redriven_at IS NULL"
 
 
-@metrics.collector("events")
-def waiting() -> Iterable[Metric]:
+@metrics.metrics_collector("events")
+def waiting_events() -> Iterable[Metric]:
     """Each count ends at 10,000: by then something is wrong, and a scrape must not make it worse."""
     family = GaugeMetricFamily("dpp_events_waiting", "Events on their way, by where they are.", labels=["state"])
     oldest = GaugeMetricFamily("dpp_events_oldest_due_seconds", "How long the oldest due event waits to be sent.")

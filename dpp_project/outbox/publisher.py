@@ -112,7 +112,7 @@ class Publisher:
     def run(self, stop: threading.Event) -> None:
         pauses = Pauses()
         while not stop.is_set():
-            wakeup.bell().clear()
+            wakeup.publisher_bell().clear()
             try:
                 claimed = self.publish_once(stop)
             except Exception as error:  # the loop must go on: without it no event is sent
@@ -124,7 +124,7 @@ class Publisher:
                 pauses.over()
                 if claimed < CLAIMED_MAX:
                     connections.close_all()  # back to the pool
-                    wakeup.bell().wait(LOOK_SECONDS)
+                    wakeup.publisher_bell().wait(LOOK_SECONDS)
 
     def publish_once(self, stop: threading.Event | None = None) -> int:
         """How many were claimed: a full hundred means that there may be more. A stop gives back what is not sent."""
@@ -143,7 +143,7 @@ class Publisher:
     def _claim(self) -> PublisherClaim:
         if time.monotonic() - self._walk_at >= WALK_SECONDS:
             self._walk_at, self._from = time.monotonic(), _ALWAYS
-        token = uuid7.new()
+        token = uuid7.new_uuid7()
         with connection.cursor() as cursor:
             cursor.execute(_CLAIM, [token, self._from, WALK_SECONDS])
             rows = sorted((_row(found) for found in cursor.fetchall()), key=lambda row: row.next_retry_at)
@@ -197,7 +197,7 @@ class Publisher:
             return
         cursor.execute(_DEAD, [str(error), row.outbox_id, token])
         if cursor.rowcount:
-            letters.unsendable(row, token=token, detail=str(error))
+            letters.record_unsendable_event(row, token=token, detail=str(error))
             metrics.PUBLISHED.labels(outcome="dead").inc()
 
 

@@ -16,14 +16,14 @@ DEAD_LETTERS_URL: Final = ENV.DPP_EVENTS_DLQ_URL
 
 
 @PerProcess
-def sender() -> Sender:
+def event_sender() -> Sender:
     """This process's. Raises SendRefused where there are no credentials."""
     if URL is None:
         raise LookupError("DPP_EVENTS_QUEUE_URL is not set")
-    return sqs_sender.to(URL)
+    return sqs_sender.sqs_sender_to(URL)
 
 
 @PerProcess
-def poller() -> "SQSClient":
+def event_poller() -> "SQSClient":
     """This process's, for long polls. It asks once: a poll that may have taken messages is not sent again."""
     return clients.new_sqs(read_timeout_seconds=ENV.DPP_SQS_WAIT_SECONDS + clients.SQS_TIMEOUT_SECONDS, attempts=1)

@@ -27,7 +27,7 @@ def redrive(letter: EventDeadLetter, *, actor: str) -> Refusal | None:
         return refusal
     if not _is_known(letter.outbox_id):
         try:
-            queue.sender().send(_as_it_came(letter))
+            queue.event_sender().send(_as_it_came(letter))
         except SendFailed as error:
             return Refusal(ReasonCode.SERVICE_UNAVAILABLE, f"the queue did not take it ({error}); try again", "letter")
     with transaction.atomic():
@@ -37,9 +37,9 @@ def redrive(letter: EventDeadLetter, *, actor: str) -> Refusal | None:
                 return refusal
             if not resending.handle_anew(letter.outbox_id):
                 return Refusal(ReasonCode.CONFLICT, "its event is being handled just now", "letter")
-            transaction.on_commit(wakeup.ring)
+            transaction.on_commit(wakeup.ring_publisher)
         EventDeadLetter.objects.filter(pk=letter.pk).update(redriven_at=clock.now(), redriven_by=actor)
-        trail.record(
+        trail.record_in_trail(
             "event's dead letter sent again",
             actor=actor,
             subject=f"event's dead letter {letter.pk}",

@@ -6,9 +6,9 @@ from dpp_project.processes.per_process import PerProcess
 
 
 @PerProcess
-def bell() -> threading.Event:
+def publisher_bell() -> threading.Event:
     return threading.Event()
 
 
-def ring() -> None:
-    bell().set()
+def ring_publisher() -> None:
+    publisher_bell().set()

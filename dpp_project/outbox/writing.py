@@ -1,6 +1,6 @@
 """Writes an event by the statement that makes its fact: both or neither, wherever the writer dies.
 
-    sql, values = writing.clause(event, fact="made")
+    sql, values = writing.outbox_clause(event, fact="made")
     cursor.execute(f"WITH made AS (INSERT INTO … RETURNING 1), event AS ({sql}) SELECT …", [*fact_values, *values])
 
 The same key again with the same content writes nothing, and with another content raises IntegrityError: the trigger
@@ -27,7 +27,7 @@ _SAME: Final = (
 )
 
 
-def clause(event: NewEvent, *, fact: str) -> tuple[str, list[Any]]:
+def outbox_clause(event: NewEvent, *, fact: str) -> tuple[str, list[Any]]:
     """An INSERT for a WITH clause, and its values. It writes once for each row of the clause named `fact`: none, none.
 
     `fact` is a name in the caller's own text, never something that came from outside.
@@ -35,17 +35,17 @@ def clause(event: NewEvent, *, fact: str) -> tuple[str, list[Any]]:
     return f"INSERT INTO outbox_message AS kept ({_COLUMNS}) SELECT {_PLACES} FROM {fact}{_SAME}", _values(event)  # noqa: S608
 
 
-def insert(event: NewEvent) -> None:
+def insert_event(event: NewEvent) -> None:
     """In the caller's transaction: for a handler, whose event is the follow-up of its own effect."""
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO outbox_message AS kept ({_COLUMNS}) VALUES ({_PLACES}){_SAME}", _values(event))  # noqa: S608
-    transaction.on_commit(wakeup.ring)
+    transaction.on_commit(wakeup.ring_publisher)
 
 
 def _values(event: NewEvent) -> list[Any]:
     descriptor = event.descriptor
     return [
-        uuid7.new(),
+        uuid7.new_uuid7(),
         descriptor.aggregate_type,
         event.aggregate_id,
         descriptor.event_type,

@@ -46,15 +46,15 @@ def _database() -> None:
 
 
 def _redis() -> None:
-    redis.client().ping()
+    redis.redis_client().ping()
 
 
 def _s3(env: Environment = ENV) -> None:
-    clients.s3(env.S3_ENDPOINT_URL).head_bucket(Bucket=env.DPP_BUCKET)
+    clients.s3_client(env.S3_ENDPOINT_URL).head_bucket(Bucket=env.DPP_BUCKET)
 
 
 def _sqs(env: Environment = ENV) -> None:
-    clients.sqs().get_queue_attributes(QueueUrl=env.DPP_QUEUE_URL, AttributeNames=["QueueArn"])
+    clients.sqs_client().get_queue_attributes(QueueUrl=env.DPP_QUEUE_URL, AttributeNames=["QueueArn"])
 
 
 class NotMigrated(Exception):  # noqa: N818  a finding
@@ -182,7 +182,7 @@ def is_up(found: dict[str, ProbeResult], name: str) -> bool:
 def _processes() -> dict[str, dict[str, int]]:
     """Counts alone: the address is open to all, and names of hosts are not for all."""
     try:
-        return processes.counts()
+        return processes.process_counts()
     except DATABASE_AWAY:
         return {}
 
@@ -196,7 +196,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     dependencies = latest_probes()
-    missing = {name: list(pack.missing()) for name, pack in registry.packs().items() if pack.missing()}
+    missing = {name: list(pack.missing()) for name, pack in registry.packs_for_sale().items() if pack.missing()}
     down = names_down(dependencies)
     found = {
         "dependencies": dependencies,
@@ -207,7 +207,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     needed = [name for name in down if name in NEEDED]
     if not needed:
         return JsonResponse({"status": "ready", **found})
-    return problems.response(
+    return problems.problem_response(
         request,
         Problem(
             ReasonCode.SERVICE_UNAVAILABLE,

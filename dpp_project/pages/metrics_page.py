@@ -20,7 +20,7 @@ FORWARDING_HEADERS: Final = ("X-Forwarded-For", "X-Forwarded-Proto", "X-Real-Ip"
 @require_safe
 def metrics_page(request: HttpRequest) -> HttpResponse:
     if not _may_read_metrics(request):
-        return problems.response(
+        return problems.problem_response(
             request,
             Problem(
                 ReasonCode.AUTH_INVALID,

@@ -6,7 +6,7 @@ import sys
 from dpp_project.processes import process_tree
 
 
-def lower(which: int, wanted: int) -> None:
+def lower_limit(which: int, wanted: int) -> None:
     """Both limits, the soft and the hard one; a hard limit that is lower already stays."""
     _, hard = resource.getrlimit(which)
     least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -20,8 +20,8 @@ def lower_memory(more_bytes: int, *, above: int | None = None) -> None:
     """
     global _last_known  # noqa: PLW0603  inherited by forks, which is its point
     if sys.platform == "linux":
-        _last_known = above or process_tree.memory().data or _last_known
-        lower(resource.RLIMIT_DATA, _last_known + more_bytes)
+        _last_known = above or process_tree.process_memory().data or _last_known
+        lower_limit(resource.RLIMIT_DATA, _last_known + more_bytes)
 
 
 _last_known = 0

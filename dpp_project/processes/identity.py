@@ -7,7 +7,7 @@ PROC = Path("/proc")
 _START_TIME = 19  # field 22 of proc_pid_stat(5), counted after the name in brackets
 
 
-def identity(pid: int) -> str | None:
+def process_identity_of(pid: int) -> str | None:
     """Boot, pid and start time; None when there is no such process, or no /proc to ask."""
     fields = process_stat(pid)
     if fields is None or fields[0] in {"Z", "X"}:

@@ -11,7 +11,7 @@ from typing import Final
 _GROUP: Final = 4  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9
 
 
-def kill(held: int) -> None:
+def kill_held_process(held: int) -> None:
     """The process, and the group that it leads or led, where its number can still be told."""
     try:
         signal.pidfd_send_signal(held, signal.SIGKILL, None, _GROUP)

@@ -12,7 +12,7 @@ _PROC: Final = Path("/proc")
 _CHUNK: Final = 65_536
 
 
-def children(pid: int) -> list[int]:
+def child_processes(pid: int) -> list[int]:
     """Living and dead children of all threads."""
     found: list[int] = []
     try:
@@ -48,11 +48,11 @@ def _children_by_scan(pid: int) -> list[int]:
     return found
 
 
-def tree(pid: int) -> list[int]:
+def process_tree_of(pid: int) -> list[int]:
     """The process and all its descendants."""
     found, unseen = [pid], [pid]
     while unseen:
-        more = [child for parent in unseen for child in children(parent)]
+        more = [child for parent in unseen for child in child_processes(parent)]
         found += more
         unseen = more
     return found
@@ -67,7 +67,7 @@ class MemoryUse:
     data: int
 
 
-def memory(pid: int | str = "self") -> MemoryUse:
+def process_memory(pid: int | str = "self") -> MemoryUse:
     try:
         size, resident, shared, _, _, data, _ = (int(pages) * _PAGE for pages in _read(f"/proc/{pid}/statm").split())
     except OSError:
@@ -75,7 +75,7 @@ def memory(pid: int | str = "self") -> MemoryUse:
     return MemoryUse(mapped=size, private=resident - shared, data=data)
 
 
-def kill(pid: int) -> None:
+def kill_process(pid: int) -> None:
     """The process, and its group where it leads one."""
     for end in (os.killpg, os.kill):
         try:
@@ -91,5 +91,5 @@ def kill_group(leader: int) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    for member in reversed(tree(pid)):
-        kill(member)
+    for member in reversed(process_tree_of(pid)):
+        kill_process(member)

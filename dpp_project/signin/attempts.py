@@ -23,15 +23,15 @@ def failed_lately() -> QuerySet[AuditEntry]:
     return AuditEntry.objects.filter(act=FAILED, at__gte=Now() - WINDOW)
 
 
-def reaches(found: QuerySet[AuditEntry], bound: int) -> bool:
+def attempts_reach(found: QuerySet[AuditEntry], bound: int) -> bool:
     return found.order_by()[:bound].count() == bound
 
 
 def address_failed_too_often() -> bool:
-    return reaches(failed_lately().filter(after__network=network()), ADDRESS_FAILURES_MAX)
+    return attempts_reach(failed_lately().filter(after__network=attempt_network()), ADDRESS_FAILURES_MAX)
 
 
-def network() -> str:
+def attempt_network() -> str:
     """The address, or the /64 of an IPv6 one, which one customer of a provider has as a whole."""
     place = origins.current_origin().place
     try:

@@ -23,7 +23,7 @@ def prove_operator(name: str, *, permission: str, field: str = "--by") -> str | 
         return Refusal(ReasonCode.AUTH_INVALID, f"{detail}. Nothing was changed", field)
     if not user.has_perm(permission):
         return Refusal(ReasonCode.SCOPE_MISSING, f"{name} lacks the permission {permission}", field)
-    return actors.person(user)
+    return actors.person_actor(user)
 
 
 def _asked(prompt: str) -> str:

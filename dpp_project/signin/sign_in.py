@@ -23,7 +23,14 @@ from dpp_project import actors, clock, origins
 from dpp_project.actors import person_of
 from dpp_project.audit import trail
 from dpp_project.signin import totp
-from dpp_project.signin.attempts import FAILED, NOBODY, address_failed_too_often, failed_lately, network, reaches
+from dpp_project.signin.attempts import (
+    FAILED,
+    NOBODY,
+    address_failed_too_often,
+    attempt_network,
+    attempts_reach,
+    failed_lately,
+)
 from dpp_project.signin.metrics import SIGN_INS
 from dpp_project.signin.models import SecondFactor
 
@@ -53,16 +60,16 @@ def sign_in(*, name: str, password: str, code: str, device: str | None) -> User 
         _record(FAILED, NOBODY, shown, device)
         return SignInRefused.WRONG
     SIGN_INS.labels("signed_in").inc()
-    _record(SIGNED_IN, actors.person(user), shown, device)
+    _record(SIGNED_IN, actors.person_actor(user), shown, device)
     return user
 
 
 def _throttled(name: str, device: str | None) -> bool:
     failed = failed_lately()
     if device is not None:
-        return reaches(failed.filter(after__device=device), DEVICE_FAILURES_MAX)
+        return attempts_reach(failed.filter(after__device=device), DEVICE_FAILURES_MAX)
     by_name = failed.filter(subject=_subject(name), after__device=None)
-    return address_failed_too_often() or reaches(by_name, NAME_FAILURES_MAX)
+    return address_failed_too_often() or attempts_reach(by_name, NAME_FAILURES_MAX)
 
 
 def _second_factor_holds(user: User, given: str) -> bool:
@@ -78,7 +85,9 @@ def _second_factor_holds(user: User, given: str) -> bool:
 
 def _record(act: str, actor: str, name: str, device: str | None) -> None:
     with transaction.atomic():
-        trail.record(act, actor=actor, subject=_subject(name), after={"network": network(), "device": device})
+        trail.record_in_trail(
+            act, actor=actor, subject=_subject(name), after={"network": attempt_network(), "device": device}
+        )
 
 
 def _subject(name: str) -> str:

@@ -21,7 +21,7 @@ def step_at(seconds: float) -> int:
     return int(seconds) // STEP_SECONDS
 
 
-def code(secret: str, step: int) -> str:
+def totp_code(secret: str, step: int) -> str:
     """HOTP of RFC 4226 over the number of the step."""
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     offset = digest[-1] & 0xF
@@ -35,7 +35,7 @@ def matching_step(secret: str, given: str, *, seconds: float, after: int) -> int
     cleaned = given.replace(" ", "")
     found = None
     for step in range(now - DRIFT_STEPS, now + DRIFT_STEPS + 1):
-        is_it = hmac.compare_digest(code(secret, step).encode(), cleaned.encode("utf-8", "replace"))
+        is_it = hmac.compare_digest(totp_code(secret, step).encode(), cleaned.encode("utf-8", "replace"))
         if is_it and step > after:
             found = step
     return found

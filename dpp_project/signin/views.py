@@ -91,4 +91,6 @@ def _context(
 
 
 def _record(act: str, user: User) -> None:
-    trail.record(act, actor=actors.person(user), subject=f"operator {actors.person_of(actors.person(user))}")
+    trail.record_in_trail(
+        act, actor=actors.person_actor(user), subject=f"operator {actors.person_of(actors.person_actor(user))}"
+    )

@@ -22,7 +22,7 @@ _LOCK_NAME: Final = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 
 
 @contextmanager
-def lock(key: Key) -> Iterator[None]:
+def advisory_lock(key: Key) -> Iterator[None]:
     """Waited for."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [*key, f"{HELD_IDLE_SECONDS}s"])

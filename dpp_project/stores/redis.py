@@ -11,7 +11,7 @@ RedisError = redis.RedisError
 
 
 @PerProcess
-def client() -> redis.Redis:
+def redis_client() -> redis.Redis:
     """The shared, thread-safe client. It never repeats a command by itself: a script that answered late has run."""
     return redis.Redis.from_url(
         settings.REDIS_URL,
@@ -23,7 +23,7 @@ def client() -> redis.Redis:
     )
 
 
-def disconnect() -> None:
+def disconnect_redis() -> None:
     """Close the pool and forget it: before a fork, or when the server has moved."""
-    if (old := client.forget()) is not None:
+    if (old := redis_client.forget()) is not None:
         old.connection_pool.disconnect()

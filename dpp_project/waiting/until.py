@@ -27,7 +27,7 @@ def key_has_ended(came: Iterable[News]) -> bool:
     return any(news.what is WaitEnd.KEY_ENDED for news in came)
 
 
-async def until(
+async def wait_until_it_is(
     what: str,
     *,
     tenant_id: str,

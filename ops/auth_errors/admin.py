@@ -39,7 +39,7 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _DECIDE: Final = ("resolve", "ignore", "retry", "fail", "process")
 
 
-def bars(counts: list[int]) -> str:
+def trend_bars(counts: list[int]) -> str:
     """A trend in one line of text; a day without any is a dot."""
     most = max(counts, default=0)
     return "".join(_BARS[(count * len(_BARS) - 1) // most] if count else "·" for count in counts)
@@ -98,7 +98,7 @@ class ClusterList(ChangeList):  # type: ignore[misc]  # unfold has no types
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         found: list[Cluster] = list(self.result_list)  # type: ignore[has-type]
-        for summary in reads.summaries(found, today=clock.now().date()):
+        for summary in reads.cluster_summaries(found, today=clock.now().date()):
             summary.cluster.summary = summary  # type: ignore[attr-defined]  # for the columns
         self.result_list = found
 
@@ -123,7 +123,7 @@ class ClusterAdmin(DecidedAdmin):
         """The list has those that count as no other; a merged one is found by its id."""
         match = request.resolver_match
         is_list = match is not None and str(match.url_name).endswith("_changelist")
-        return reads.roots() if is_list and not request.GET.get("q") else super().get_queryset(request)
+        return reads.root_clusters() if is_list and not request.GET.get("q") else super().get_queryset(request)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         del request, kwargs
@@ -153,13 +153,13 @@ class ClusterAdmin(DecidedAdmin):
     @admin.display(description="14 days")
     def trend(self, cluster: Cluster) -> SafeString:
         counts = list(_summary(cluster).trend.values())
-        return format_html('<code title="{}">{}</code>', ", ".join(map(str, counts)), bars(counts))
+        return format_html('<code title="{}">{}</code>', ", ".join(map(str, counts)), trend_bars(counts))
 
     @admin.display(description="14 days (UTC)")
     def trend_days(self, cluster: Cluster) -> SafeString:
         days = _summary(cluster).trend
         rows = format_html_join("", "{} {}<br>", ((f"{day:%m-%d}", count) for day, count in days.items() if count))
-        return format_html("<code>{}</code><br>{}", bars(list(days.values())), rows)
+        return format_html("<code>{}</code><br>{}", trend_bars(list(days.values())), rows)
 
     @admin.display(description="tenants")
     def tenants(self, cluster: Cluster) -> str:
@@ -222,7 +222,7 @@ class ClusterAdmin(DecidedAdmin):
                 bulk.decide_cluster(
                     cluster_id=cluster.pk,
                     decision=decision,
-                    by=actors.person(request.user),
+                    by=actors.person_actor(request.user),
                     reason=form.cleaned_data["reason"],
                 ),
                 f"Decided: {decision}.",
@@ -244,7 +244,7 @@ class ClusterAdmin(DecidedAdmin):
                 request,
                 cluster,
                 clusters.merge_clusters(
-                    source_id=cluster.pk, into_id=form.cleaned_data["into"], by=actors.person(request.user)
+                    source_id=cluster.pk, into_id=form.cleaned_data["into"], by=actors.person_actor(request.user)
                 ),
                 "Merged.",
             ),
@@ -264,7 +264,7 @@ class ClusterAdmin(DecidedAdmin):
             act=lambda _form: self.done(
                 request,
                 cluster,
-                clusters.unmerge_cluster(cluster_id=cluster.pk, by=actors.person(request.user)),
+                clusters.unmerge_cluster(cluster_id=cluster.pk, by=actors.person_actor(request.user)),
                 "Unmerged.",
             ),
         )
@@ -335,7 +335,7 @@ class AuthErrorAdmin(DecidedAdmin):
                 deciding.decide_auth_error(
                     auth_error_id=error.pk,
                     decision=decision,
-                    by=actors.person(request.user),
+                    by=actors.person_actor(request.user),
                     reason=form.cleaned_data["reason"],
                 ),
                 f"Decided: {decision}.",
@@ -399,7 +399,7 @@ class DecisionRuleAdmin(ActedUpon, WrittenOnceAdmin):
         return [one for one in super().get_actions_detail(request, object_id) if is_active or one.path != "end"]
 
     def save_model(self, request: HttpRequest, obj: DecisionRule, form: Any, change: bool) -> None:  # noqa: FBT001  Django's
-        added = rules.add_decision_rule(**form.asked(), by=actors.person(request.user))
+        added = rules.add_decision_rule(**form.asked(), by=actors.person_actor(request.user))
         if isinstance(added, Refusal):
             raise ValueError(added.detail)  # noqa: TRY004  no matter of types
         obj.pk = added.pk
@@ -416,7 +416,7 @@ class DecisionRuleAdmin(ActedUpon, WrittenOnceAdmin):
             submit="End",
             form_class=forms.Form,
             act=lambda _form: self.done(
-                request, rule, rules.end_decision_rule(rule_id=rule.pk, by=actors.person(request.user)), "Ended."
+                request, rule, rules.end_decision_rule(rule_id=rule.pk, by=actors.person_actor(request.user)), "Ended."
             ),
         )
 
@@ -425,7 +425,7 @@ def _summary(cluster: Cluster) -> ClusterSummary:
     """As the list has asked for it, or on a page of its own once."""
     found: ClusterSummary | None = getattr(cluster, "summary", None)
     if found is None:
-        (found,) = reads.summaries([cluster], today=clock.now().date())
+        (found,) = reads.cluster_summaries([cluster], today=clock.now().date())
         cluster.summary = found  # type: ignore[attr-defined]
     return found
 

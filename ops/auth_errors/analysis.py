@@ -20,9 +20,9 @@ log = structlog.get_logger("dpp.ops")
 TOP_FRAME_LENGTH_MAX = 300
 
 
-def analyze(error: AuthError) -> None:
+def analyze_auth_error(error: AuthError) -> None:
     """Of an error that is ANALYSIS_REQUESTED and whose row the caller has locked."""
-    grouping = versions.grouped(error.frames, clusters.is_known_cluster)
+    grouping = versions.grouping_of_trace(error.frames, clusters.is_known_cluster)
     joined = clusters.join_cluster(error, own=grouping.own, follows=grouping.follows, top_frame=top_frame(error.frames))
     completed = transitions.complete_analysis(
         auth_error_id=error.pk,
@@ -45,7 +45,9 @@ def _decide(error: AuthError, root_id: uuid.UUID) -> None:
         return
     resolved = _resolved_with(error, root_id)
     if resolved is not None:
-        deciding.apply(error, DecisionType.RESOLVE, by=resolved.by, reason=resolved.reason, of_cluster=resolved)
+        deciding.apply_decision(
+            error, DecisionType.RESOLVE, by=resolved.by, reason=resolved.reason, of_cluster=resolved
+        )
 
 
 def _resolved_with(error: AuthError, root_id: uuid.UUID) -> ClusterDecision | None:

@@ -76,7 +76,7 @@ def _open(*, cluster_id: uuid.UUID, decision: DecisionType, by: str, reason: str
             return Refusal(ReasonCode.NOT_FOUND, "there is no such cluster", "cluster_id")
         if (into := clusters.merged_into(cluster_id)) is not None:
             return Refusal(ReasonCode.CONFLICT, f"it counts as {into}; decide about that one", "cluster_id")
-        upto = uuid7.new()
+        upto = uuid7.new_uuid7()
         latest = ClusterDecision.objects.filter(cluster=cluster).first()
         if latest is not None and _says_it(latest, decision, cluster, upto):
             return ClusterDecided(latest, is_new=False)
@@ -90,7 +90,7 @@ def _open(*, cluster_id: uuid.UUID, decision: DecisionType, by: str, reason: str
         )
         if decision is DecisionType.RESOLVE:
             clusters.mark_cluster_resolved(cluster_id)
-        trail.record(
+        trail.record_in_trail(
             "cluster decided",
             actor=by,
             subject=f"cluster {cluster_id}",
@@ -162,7 +162,7 @@ def _decide_all(decision: ClusterDecision, ids: Sequence[uuid.UUID]) -> int:
     if kind is DecisionType.RETRY:
         errors = [error for error in errors if deciding.refusal_of(error, kind) is None]
         for error in errors:
-            deciding.apply(error, kind, by=decision.by, reason=decision.reason, of_cluster=decision)
+            deciding.apply_decision(error, kind, by=decision.by, reason=decision.reason, of_cluster=decision)
         return len(errors)
     moved = transitions.mark_auth_errors_decided(auth_error_ids=[error.pk for error in errors], decision=kind)
     ErrorDecision.objects.bulk_create(

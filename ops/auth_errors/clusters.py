@@ -101,7 +101,7 @@ def join_cluster(error: AuthError, *, own: VersionedHash, follows: VersionedHash
 
 
 def _upsert(error: AuthError, *, own: VersionedHash, top_frame: str) -> tuple[uuid.UUID, bool]:
-    wanted = uuid7.new()
+    wanted = uuid7.new_uuid7()
     with connection.cursor() as cursor:
         cursor.execute(
             _UPSERT,
@@ -216,4 +216,4 @@ def _look_again(root_id: uuid.UUID) -> None:
 
 
 def _record(act: str, cluster_id: uuid.UUID, by: str, **facts: Any) -> None:
-    trail.record(act, actor=by, subject=f"cluster {cluster_id}", **facts)
+    trail.record_in_trail(act, actor=by, subject=f"cluster {cluster_id}", **facts)

@@ -6,7 +6,7 @@ from django.db.models import QuerySet, Sum
 from django.urls import reverse
 
 from dpp_project import clock
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from ops.auth_errors import reads
 from ops.auth_errors.models import Cluster, ClusterDay
 from ops.auth_errors.states import ClusterStatus
@@ -15,10 +15,10 @@ COUNTED_MAX = 1_000
 """More are shown as such: the page must not count a million."""
 
 
-@panel(title="Auth errors", order=85, permission="auth_errors.view_cluster")
+@dashboard_panel(title="Auth errors", order=85, permission="auth_errors.view_cluster")
 def auth_errors_panel() -> Panel:
     today, place = clock.now().date(), reverse("admin:auth_errors_cluster_changelist")
-    opened = reads.roots().filter(status=ClusterStatus.OPEN)
+    opened = reads.root_clusters().filter(status=ClusterStatus.OPEN)
     errors = ClusterDay.objects.filter(day=today).aggregate(count=Sum("occurrences"))["count"] or 0
     before = ClusterDay.objects.filter(day=today - timedelta(days=1)).aggregate(count=Sum("occurrences"))["count"] or 0
     errors_list = reverse("admin:auth_errors_autherror_changelist")

@@ -51,8 +51,8 @@ def decide_auth_error(
             return Decided(error, is_new=False)
         if (refusal := refusal_of(error, decision)) is not None:
             return refusal
-        apply(error, decision, by=by, reason=reason.strip())
-        trail.record(
+        apply_decision(error, decision, by=by, reason=reason.strip())
+        trail.record_in_trail(
             "auth error decided",
             actor=by,
             subject=f"auth error {error.pk}",
@@ -68,7 +68,7 @@ def decide_auth_error(
 
 def decide_by_rule(error: AuthError, rule: DecisionRule) -> None:
     """In the transaction of the analysis. The rule itself stands in the audit trail; each error it decides does not."""
-    apply(error, DecisionType(rule.decision), by=f"rule:{rule.pk}", rule=rule)
+    apply_decision(error, DecisionType(rule.decision), by=f"rule:{rule.pk}", rule=rule)
     metrics.DECISIONS.labels(rule.decision, RULE).inc()
 
 
@@ -82,7 +82,7 @@ def refusal_of(error: AuthError, decision: DecisionType) -> Refusal | None:
     return None
 
 
-def apply(
+def apply_decision(
     error: AuthError,
     decision: DecisionType,
     *,

@@ -17,7 +17,7 @@ ANALYSIS_REQUESTED: Final = EventDescriptor(
 )
 
 
-def recorded(*, auth_error_id: uuid.UUID, request_id: str, occurred_at: datetime, tenant_id: str) -> NewEvent:
+def recorded_event(*, auth_error_id: uuid.UUID, request_id: str, occurred_at: datetime, tenant_id: str) -> NewEvent:
     return NewEvent(
         descriptor=RECORDED,
         aggregate_id=str(auth_error_id),

@@ -32,7 +32,7 @@ def on_recorded(event: Event) -> None:
         return
     if transitions.request_analysis(auth_error_id=error.pk) is StepOutcome.LOST:
         raise RuntimeError("an auth error was moved under its lock")
-    writing.insert(
+    writing.insert_event(
         event_types.analysis_requested(
             auth_error_id=error.pk,
             request_id=error.dedup_key,
@@ -53,7 +53,7 @@ def on_analysis_requested(event: Event) -> None:
         and transitions.request_analysis(auth_error_id=error.pk) is StepOutcome.LOST
     ):
         raise RuntimeError("an auth error was moved under its lock")
-    analysis.analyze(error)
+    analysis.analyze_auth_error(error)
 
 
 def _locked(event: Event) -> AuthError:

@@ -7,7 +7,7 @@ from prometheus_client import Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dpp_project import clock
-from dpp_project.observe.metrics import collector
+from dpp_project.observe.metrics import metrics_collector
 from ops.auth_errors.models import AuthError
 from ops.auth_errors.states import BEFORE_DECISION, AuthErrorStatus
 
@@ -25,8 +25,8 @@ DECISIONS = Counter(
 )
 
 
-@collector("auth_errors")
-def levels() -> Iterable[Metric]:
+@metrics_collector("auth_errors")
+def auth_error_levels() -> Iterable[Metric]:
     waiting = GaugeMetricFamily(
         "dpp_auth_errors_waiting", "Auth errors before their decision, at most 10,000 counted.", labels=["status"]
     )

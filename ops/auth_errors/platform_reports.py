@@ -10,7 +10,7 @@ from tenants.scopes import OPERATOR_TENANT_ID
 def take_platform_reports(failures: Sequence[AuthFailure]) -> None:
     """What was recorded before one that fails is found again by its id, when all of them are handed over again."""
     for failure in failures:
-        report = recording.cleaned(
+        report = recording.cleaned_report(
             {
                 "requestId": failure.request_id,
                 "exceptionClass": failure.exception_class,
@@ -21,4 +21,4 @@ def take_platform_reports(failures: Sequence[AuthFailure]) -> None:
             occurred_at=failure.at,
             http_status=failure.http_status,
         )
-        recording.record(tenant_id=OPERATOR_TENANT_ID, report=report)
+        recording.record_auth_error(tenant_id=OPERATOR_TENANT_ID, report=report)

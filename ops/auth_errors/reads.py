@@ -163,7 +163,7 @@ def cluster_page(
     limit: int,
 ) -> ClusterPage:
     """Those that count as no other, the one that was seen last first."""
-    rows = roots()
+    rows = root_clusters()
     if status is not None:
         rows = rows.filter(status=status)
     if after is not None:
@@ -172,19 +172,19 @@ def cluster_page(
     found = list(rows.order_by("-last_seen_at", "-cluster_id")[: limit + 1])
     shown = found[:limit]
     last = shown[-1] if len(found) > limit else None
-    return ClusterPage(summaries(shown, today=today), None if last is None else (last.last_seen_at, last.pk))
+    return ClusterPage(cluster_summaries(shown, today=today), None if last is None else (last.last_seen_at, last.pk))
 
 
-def roots() -> QuerySet[Cluster]:
+def root_clusters() -> QuerySet[Cluster]:
     return Cluster.objects.exclude(pk__in=ClusterAlias.objects.filter(ended_at__isnull=True).values("source_id"))
 
 
 def summary_of(cluster_id: uuid.UUID, *, today: date) -> ClusterSummary | None:
     found = Cluster.objects.filter(pk=cluster_id).first()
-    return None if found is None else summaries([found], today=today)[0]
+    return None if found is None else cluster_summaries([found], today=today)[0]
 
 
-def summaries(found: Sequence[Cluster], *, today: date) -> list[ClusterSummary]:
+def cluster_summaries(found: Sequence[Cluster], *, today: date) -> list[ClusterSummary]:
     """A few questions for all of them together."""
     if not found:
         return []

@@ -20,7 +20,7 @@ from dpp_project import uuid7
 from dpp_project.outbox import wakeup, writing
 from ops.auth_errors import event_types, metrics
 from ops.auth_errors.models import AuthError
-from ops.auth_errors.reports.cleaning import CleanReport, clean_report, cut
+from ops.auth_errors.reports.cleaning import CleanReport, clean_report, cut_text
 
 CLASS_LENGTH_MAX: Final = 300
 _LENGTHS: Final = {"request_uri": 2_000, "user_agent": 500, "user_id": 200, "http_method": 20, "client_ip": 100}
@@ -57,12 +57,12 @@ class Recorded:
     is_new: bool
 
 
-def cleaned(fields: Mapping[str, str | None], *, occurred_at: datetime, http_status: int) -> AuthReport:
+def cleaned_report(fields: Mapping[str, str | None], *, occurred_at: datetime, http_status: int) -> AuthReport:
     """Raises BlankField. `fields` by the names of the body."""
     return AuthReport(occurred_at, http_status, clean_report(fields, key=_hash_key()))
 
 
-def record(*, tenant_id: str, report: AuthReport) -> Recorded:
+def record_auth_error(*, tenant_id: str, report: AuthReport) -> Recorded:
     """The error that stands for this report."""
     for _ in range(_TRIES):
         made = _insert(tenant_id=tenant_id, report=report)
@@ -75,14 +75,14 @@ def record(*, tenant_id: str, report: AuthReport) -> Recorded:
 
 
 def _insert(*, tenant_id: str, report: AuthReport) -> tuple[uuid.UUID, str, datetime] | None:
-    auth_error_id = uuid7.new()
-    event = event_types.recorded(
+    auth_error_id = uuid7.new_uuid7()
+    event = event_types.recorded_event(
         auth_error_id=auth_error_id,
         request_id=report.texts.request_id,
         occurred_at=report.occurred_at,
         tenant_id=tenant_id,
     )
-    sql, values = writing.clause(event, fact="made")
+    sql, values = writing.outbox_clause(event, fact="made")
     with connection.cursor() as cursor:
         cursor.execute(
             f"{_INSERT}, event AS ({sql}) SELECT auth_error_id, status, recorded_at FROM made",  # noqa: S608
@@ -90,7 +90,7 @@ def _insert(*, tenant_id: str, report: AuthReport) -> tuple[uuid.UUID, str, date
         )
         row: tuple[uuid.UUID, str, datetime] | None = cursor.fetchone()
     if row is not None:
-        transaction.on_commit(wakeup.ring)
+        transaction.on_commit(wakeup.ring_publisher)
     return row
 
 
@@ -102,7 +102,7 @@ def _first(*, tenant_id: str, request_id: str) -> tuple[uuid.UUID, str, datetime
 def _values(auth_error_id: uuid.UUID, tenant_id: str, report: AuthReport) -> list[Any]:
     texts = report.texts
     short = {name: _cut(getattr(texts, name), length) for name, length in _LENGTHS.items()}
-    exception_class = cut(texts.exception_class, CLASS_LENGTH_MAX)
+    exception_class = cut_text(texts.exception_class, CLASS_LENGTH_MAX)
     root_cause_class = _cut(texts.root_cause_class, CLASS_LENGTH_MAX)
     is_cut = (exception_class, root_cause_class) != (texts.exception_class, texts.root_cause_class) or any(
         value != getattr(texts, name) for name, value in short.items()
@@ -117,7 +117,7 @@ def _values(auth_error_id: uuid.UUID, tenant_id: str, report: AuthReport) -> lis
 
 
 def _cut(text: str | None, length: int) -> str | None:
-    return None if text is None else cut(text, length)
+    return None if text is None else cut_text(text, length)
 
 
 def _hash_key() -> bytes:

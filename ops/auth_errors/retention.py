@@ -76,7 +76,7 @@ _DELETE_CLUSTERS: Final = (
 
 
 def delete_old_auth_errors(*, now: datetime, limit: int) -> PassReport:
-    oldest = retention.cutoff(KIND, now=now)
+    oldest = retention.retention_cutoff(KIND, now=now)
     errors = clusters = 0
     while errors < limit and not deadline.is_over():
         count = _forget(_ERRORS, [uuid7.first_at(oldest), oldest, min(BATCH, limit - errors)], _DELETE_ERRORS)
@@ -93,7 +93,7 @@ def delete_old_auth_errors(*, now: datetime, limit: int) -> PassReport:
 
 
 def preview_deleting_auth_errors(*, now: datetime, limit: int) -> PassReport:
-    oldest = retention.cutoff(KIND, now=now)
+    oldest = retention.retention_cutoff(KIND, now=now)
     with connection.cursor() as cursor:
         cursor.execute(_ERRORS, [uuid7.first_at(oldest), oldest, limit])
         seen = len(cursor.fetchall())

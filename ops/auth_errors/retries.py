@@ -43,6 +43,6 @@ def _write_anew(error: AuthError, *, now: datetime, after_seconds: float) -> Non
         requested_at=now,
         tenant_id=error.tenant_id,
     )
-    writing.insert(anew)
+    writing.insert_event(anew)
     event = OutboxMessage.objects.get(idempotency_key=event_types.ANALYSIS_REQUESTED.key(error.pk))
     resending.handle_anew(event.pk, after_seconds=after_seconds)

@@ -78,7 +78,7 @@ def add_decision_rule(
             "exception_class": rule.exception_class,
             "path_prefix": rule.path_prefix,
         }
-        trail.record("rule added", actor=by, subject=f"auth error rule {rule.pk}", after=after)
+        trail.record_in_trail("rule added", actor=by, subject=f"auth error rule {rule.pk}", after=after)
     return DecisionRule.objects.get(pk=rule.pk)
 
 
@@ -117,5 +117,7 @@ def end_decision_rule(*, rule_id: int, by: str) -> DecisionRule | Refusal:
             return Refusal(ReasonCode.NOT_FOUND, "there is no such rule", "rule")
         if rule.ended_at is None:
             DecisionRule.objects.filter(pk=rule_id).update(ended_at=Now(), ended_by=by)
-            trail.record("rule ended", actor=by, subject=f"auth error rule {rule_id}", before={"name": rule.name})
+            trail.record_in_trail(
+                "rule ended", actor=by, subject=f"auth error rule {rule_id}", before={"name": rule.name}
+            )
     return DecisionRule.objects.get(pk=rule_id)

@@ -187,7 +187,7 @@ class AutomationRuleAdmin(ActedAdmin):
         Dying in between leaves a rule that a person enables.
         """
         del change
-        asked, actor = form.asked(), actors.person(request.user)
+        asked, actor = form.asked(), actors.person_actor(request.user)
         made = rules.create_rule(asked=asked.model_copy(update={"enabled": False}), actor=actor)
         if isinstance(made, Refusal):
             raise ValueError(made.detail)  # noqa: TRY004  no matter of types
@@ -229,7 +229,7 @@ class AutomationRuleAdmin(ActedAdmin):
                 request,
                 rule,
                 rules.change_rule(
-                    rule_id=rule.pk, asked=form.cleaned_data["change"], actor=actors.person(request.user)
+                    rule_id=rule.pk, asked=form.cleaned_data["change"], actor=actors.person_actor(request.user)
                 ),
                 "Changed.",
             ),
@@ -244,7 +244,7 @@ class AutomationRuleAdmin(ActedAdmin):
         return self._turned(request, object_id, enabled=False)
 
     def _turned(self, request: HttpRequest, object_id: str, *, enabled: bool) -> HttpResponse:
-        rule, actor = self.found(request, object_id), actors.person(request.user)
+        rule, actor = self.found(request, object_id), actors.person_actor(request.user)
         return self.confirmed(
             request,
             rule,
@@ -255,7 +255,7 @@ class AutomationRuleAdmin(ActedAdmin):
 
     @action(description="End", icon="block", permissions=["manage"])  # type: ignore[untyped-decorator]
     def end(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        rule, actor = self.found(request, object_id), actors.person(request.user)
+        rule, actor = self.found(request, object_id), actors.person_actor(request.user)
         return self.confirmed(
             request,
             rule,
@@ -306,7 +306,7 @@ class AutomationEventAdmin(ActedAdmin):
 
     @action(description="Emit again", icon="replay", permissions=["manage"])  # type: ignore[untyped-decorator]
     def again(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        event, actor = self.found(request, object_id), actors.person(request.user)
+        event, actor = self.found(request, object_id), actors.person_actor(request.user)
         return self.confirmed(
             request,
             event,
@@ -431,7 +431,7 @@ class AutomationSourceAdmin(ActedAdmin):
 
     @admin.display(description="what is wrong, and since when")
     def trouble(self, source: AutomationSource) -> str:
-        return failures.told(source) or "-"
+        return failures.source_failure_told(source) or "-"
 
     @action(description="Pause", icon="pause", permissions=["manage"])  # type: ignore[untyped-decorator]
     def pause(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -451,7 +451,7 @@ class AutomationSourceAdmin(ActedAdmin):
     def _acted(
         self, request: HttpRequest, object_id: str, *, title: str, text: str, act: Callable[..., object]
     ) -> HttpResponse:
-        source, actor = self.found(request, object_id), actors.person(request.user)
+        source, actor = self.found(request, object_id), actors.person_actor(request.user)
         return self.confirmed(request, source, title=title, text=text, act=lambda: act(source=source, actor=actor))
 
     @admin.display(description="settings")

@@ -15,7 +15,7 @@ COUNTED_MAX: Final = 1_000
 """Of each; more are counted as so many."""
 
 
-def failing() -> Mapping[str, str]:
+def failing_sources_and_rules() -> Mapping[str, str]:
     """By source, and by rule."""
     again = {"waits_for": faults.ERROR, "faults__gte": faults.TOLD_AT}
     events = AutomationEvent.objects.filter(status=EventStatus.PENDING, rule__isnull=True, **again)
@@ -44,6 +44,6 @@ CHECKS: Final = (
     AlarmCheck(
         name="automations_failing",
         means="Events or tasks of automations fail by a fault of the platform's own.",
-        look=failing,
+        look=failing_sources_and_rules,
     ),
 )

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from dpp_project.refusals import Refusal
-from ops.automations.emitting import Emission, emit
+from ops.automations.emitting import Emission, emit_event
 from ops.automations.models import AutomationEvent, AutomationSource, AwaitedAnswer
 from ops.automations.states import MessageChannel
 
@@ -25,7 +25,7 @@ class Answered:
     event_pk: uuid.UUID | None = None
 
 
-def answered(
+def record_message_answer(
     *,
     source: AutomationSource,
     event_id: str,
@@ -54,7 +54,7 @@ def answered(
         event = AutomationEvent.objects.filter(pk=former.event_id).first()
         made_of = {} if event is None else event.payload["event"] if event.resumes_id is not None else event.payload
         answer = {"text": text, "actor": actor, "channel": channel.value, "target": target, "thread": thread}
-        emitted = emit(
+        emitted = emit_event(
             source=source,
             event_id=event_id,
             payload={"event": made_of, "answer": answer},

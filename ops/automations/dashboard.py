@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from dpp_project import clock
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from ops.automations.models import AutomationEvent, AutomationMessage, AutomationTask
 from ops.automations.states import EventStatus, MessageStatus, TaskOutcome, TaskStatus
 
@@ -14,7 +14,7 @@ COUNTED_MAX = 1_000
 """More are shown as such: the page must not count a million."""
 
 
-@panel(title="Automations", order=88, permission="automations.view_automationevent")
+@dashboard_panel(title="Automations", order=88, permission="automations.view_automationevent")
 def automations_panel() -> Panel:
     since = clock.now() - timedelta(days=1)
     waiting = AutomationEvent.objects.filter(status=EventStatus.PENDING)

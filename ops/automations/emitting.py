@@ -1,8 +1,8 @@
 """Events come in: each once, however often, by however many pollers, it is found.
 
-`emit` writes event, seen row and cursor in one transaction, so a poller that dies has either all three or none, and
-looks again from the cursor before. The seen row decides: INSERT … ON CONFLICT DO NOTHING, and of two at once the second
-waits for the first and finds it. It stays 30 days, the event 7 after it ended.
+`emit_event` writes event, seen row and cursor in one transaction, so a poller that dies has either all three or none,
+and looks again from the cursor before. The seen row decides: INSERT … ON CONFLICT DO NOTHING, and of two at once the
+second waits for the first and finds it. It stays 30 days, the event 7 after it ended.
 """
 
 import enum
@@ -49,7 +49,7 @@ class Emitted:
     """Of the event that is new."""
 
 
-def emit(
+def emit_event(
     *,
     source: AutomationSource,
     event_id: str,
@@ -75,7 +75,7 @@ def emit(
         emitted = _noted(source, event_id)
         if emitted is None:
             made = AutomationEvent.objects.create(
-                event_pk=uuid7.new(),
+                event_pk=uuid7.new_uuid7(),
                 source=source,
                 event_id=event_id,
                 payload=dict(payload),
@@ -100,7 +100,7 @@ def _noted(source: AutomationSource, event_id: str) -> Emitted | None:
 
 
 def is_duplicate(*, source: AutomationSource, event_id: str) -> bool:
-    """Whether it stands in the active queue or was seen; what was completed is not asked. A hint: `emit` decides."""
+    """Whether it stands in the active queue or was seen; what is completed is not. A hint: `emit_event` decides."""
     mine = {"source": source, "event_id": event_id}
     return (
         SeenEvent.objects.filter(**mine).exists()
@@ -123,7 +123,7 @@ def emit_again(*, event_pk: uuid.UUID, actor: str, reason: str = "") -> Automati
         if not moved:
             return Refusal(ReasonCode.CONFLICT, "it was emitted again already", "event")
         again = AutomationEvent.objects.create(
-            event_pk=uuid7.new(),
+            event_pk=uuid7.new_uuid7(),
             source_id=event.source_id,
             event_id=event.event_id,
             emission=event.emission + 1,
@@ -133,7 +133,7 @@ def emit_again(*, event_pk: uuid.UUID, actor: str, reason: str = "") -> Automati
             occurred_at=event.occurred_at,
             resumes_id=event.resumes_id,
         )
-        trail.record(
+        trail.record_in_trail(
             "automation event emitted again",
             actor=actor,
             subject=f"event {event.pk}",
@@ -156,18 +156,18 @@ def forget_failed(*, source: AutomationSource, event_id: str, actor: str, reason
             return Refusal(ReasonCode.CONFLICT, "it is still kept; emit it again instead", "event_id")
         seen.delete()
         subject = f"event {event_id} of {source.name}"
-        trail.record("automation event forgotten", actor=actor, subject=subject, after={}, reason=reason)
+        trail.record_in_trail("automation event forgotten", actor=actor, subject=subject, after={}, reason=reason)
     return None
 
 
-def storable(node: Any) -> Any:
+def storable_json(node: Any) -> Any:
     """Without what jsonb cannot hold: NUL and lone surrogates become U+FFFD, in names as in texts."""
     if isinstance(node, str):
         return _UNSTORABLE.sub("\ufffd", node)
     if isinstance(node, dict):
-        return {_UNSTORABLE.sub("\ufffd", name): storable(value) for name, value in node.items()}
+        return {_UNSTORABLE.sub("\ufffd", name): storable_json(value) for name, value in node.items()}
     if isinstance(node, list):
-        return [storable(value) for value in node]
+        return [storable_json(value) for value in node]
     return node
 
 

@@ -7,7 +7,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dpp_project import clock
-from dpp_project.observe.metrics import collector
+from dpp_project.observe.metrics import metrics_collector
 from ops.automations.models import AutomationEvent, AutomationMessage, AutomationTask
 from ops.automations.states import EventStatus, MessageStatus, TaskStatus
 
@@ -39,8 +39,8 @@ GIVEN_UP: Final = Counter(
 )
 
 
-@collector("automations")
-def levels() -> Iterable[Metric]:
+@metrics_collector("automations")
+def automation_levels() -> Iterable[Metric]:
     waiting = GaugeMetricFamily(
         "dpp_automation_waiting", "Rows that are not ended, at most 10,000 counted.", labels=["what"]
     )

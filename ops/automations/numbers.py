@@ -24,13 +24,13 @@ RETURNING last
 """
 
 
-def today() -> date:
+def automations_today() -> date:
     return clock.now().astimezone(ZoneInfo(settings.REPORT_TIME_ZONE)).date()
 
 
 def next_number(kind: str) -> str:
     """In the caller's transaction."""
-    day = today()
+    day = automations_today()
     with connection.cursor() as cursor:
         cursor.execute(_NEXT, [kind, day])
         (last,) = cursor.fetchone()

@@ -24,7 +24,7 @@ class Outside:
 
     @classmethod
     def real(cls) -> "Outside":
-        return cls(rules=reach.rules(), tls=reach.tls(), network=Internet())
+        return cls(rules=reach.webhook_rules(), tls=reach.webhook_tls(), network=Internet())
 
     def ask(self, request: OutboundRequest, *, seconds: float, caller: str) -> OutboundAnswer:
         """The answer, whole and in time. Raises refusals.Refused. For a thread that runs no event loop."""

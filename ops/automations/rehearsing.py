@@ -47,7 +47,7 @@ def try_rule(rule: AutomationRule, payload: Mapping[str, Any], *, is_first: bool
     if said is not True:
         words = "false" if said is False else str(said)
         return RuleTrial(rule.name, matches=False, filter_said=words, ceiling_usd=ceiling)
-    rendered = templates.render(rule.inputs, {"event": payload})
+    rendered = templates.render_template(rule.inputs, {"event": payload})
     faults = [f"the template names {path}, which the event lacks" for path in rendered.missing]
     faults += ["the inputs become larger than a run may have"] if rendered.too_large else []
     least = most = None
@@ -80,5 +80,5 @@ def _priced(rule: AutomationRule, inputs: Any) -> tuple[str, str] | Refusal:
         request_hash.payload_of(body)
     except Problem as problem:
         return submitting.refusal_of(problem)
-    estimate = registry.get(rule.pack_type).estimate(body.inputs)
+    estimate = registry.pack_named(rule.pack_type).estimate(body.inputs)
     return format_usd(estimate.least_micros), format_usd(estimate.most_micros)

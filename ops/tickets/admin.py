@@ -123,7 +123,7 @@ class TicketAdmin(WrittenOnceAdmin):
             request_type=RequestType(obj.request_type),
             payload=obj.payload,
             reason=obj.reason,
-            requested_by=actors.person(request.user),
+            requested_by=actors.person_actor(request.user),
         )
         if isinstance(opened, Refusal):
             raise ValueError(opened.detail)  # noqa: TRY004  no matter of types
@@ -155,7 +155,7 @@ class TicketAdmin(WrittenOnceAdmin):
             act=lambda _form: self._tell(
                 request,
                 ticket,
-                services.approve_ticket(request_id=ticket.pk, by=actors.person(request.user)),
+                services.approve_ticket(request_id=ticket.pk, by=actors.person_actor(request.user)),
                 "Approved.",
             ),
         )
@@ -176,7 +176,7 @@ class TicketAdmin(WrittenOnceAdmin):
                 ticket,
                 services.decline_ticket(
                     request_id=ticket.pk,
-                    by=actors.person(request.user),
+                    by=actors.person_actor(request.user),
                     reason=form.cleaned_data["reason"],
                 ),
                 "Declined.",
@@ -210,7 +210,7 @@ class EmergencySwitchAdmin(WrittenOnceAdmin):
         return "STOPPED" if turn.is_on else "RUNNING"
 
     def save_model(self, request: HttpRequest, obj: EmergencySwitch, form: Any, change: bool) -> None:  # noqa: FBT001
-        turned = emergency.turn_emergency_stop(on=obj.is_on, actor=actors.person(request.user), reason=obj.reason)
+        turned = emergency.turn_emergency_stop(on=obj.is_on, actor=actors.person_actor(request.user), reason=obj.reason)
         if turned is None:  # the form has asked the same question
             raise ValueError("a reason is needed")
         obj.pk, obj.actor = turned.pk, turned.actor

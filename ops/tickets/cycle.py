@@ -65,7 +65,7 @@ def run_cycle(*, now: datetime, limit: int) -> OpsRunReceipt:
     decision = OpsRunReceipt.Decision.STOPPED if stopped else OpsRunReceipt.Decision.RAN
     document = {
         "schema": SCHEMA,
-        "asof": reports.shown(now),
+        "asof": reports.report_time_text(now),
         "decision": decision.value,
         "emergency_stop": cycle.emergency_stop,
         "steps": cycle.steps,
@@ -113,13 +113,13 @@ class _Cycle:
         self.steps.append({"step": number, "name": name, "status": status, "note": "" if note == STOPPED else note})
 
     def _check_emergency_stop(self) -> str:
-        latest = emergency.state()
+        latest = emergency.emergency_state()
         if latest is not None:
             self.emergency_stop = {
                 "on": latest.is_on,
                 "actor": latest.actor,
                 "reason": latest.reason,
-                "at": reports.shown(latest.at),
+                "at": reports.report_time_text(latest.at),
             }
         return STOPPED if self.emergency_stop["on"] else ""
 
@@ -190,7 +190,7 @@ def _answer(ticket: Ticket) -> Processed:
     people = asked + (f", approved by {ticket.approved_by}" if ticket.approved_by else "")
     try:
         with origins.use_origin(origins.TICKET, people):
-            return processors.process(ticket)
+            return processors.process_ticket(ticket)
     except Exception as error:  # a ticket's failure is its own, and may be a service's that is away
         log.warning("ticket not processed", request_id=str(ticket.pk), exc_info=error)
         return Later(f"it failed with {type(error).__name__}")

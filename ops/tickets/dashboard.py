@@ -2,15 +2,15 @@
 
 from django.urls import reverse
 
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from ops.tickets import emergency, selectors
 from ops.tickets.models import OpsRunReceipt, Ticket
 from ops.tickets.states import TicketStatus
 
 
-@panel(title="Operations", order=80, permission="tickets.view_ticket")
+@dashboard_panel(title="Operations", order=80, permission="tickets.view_ticket")
 def operations_panel() -> Panel:
-    stop, receipt = emergency.state(), OpsRunReceipt.objects.first()
+    stop, receipt = emergency.emergency_state(), OpsRunReceipt.objects.first()
     tickets = reverse("admin:tickets_ticket_changelist")
     return Panel(
         title="Operations",

@@ -10,13 +10,13 @@ from tenants.services import text_fault
 log = structlog.get_logger("dpp.ops")
 
 
-def state() -> EmergencySwitch | None:
+def emergency_state() -> EmergencySwitch | None:
     """The latest turn of the switch; None is off, it was never touched."""
     return EmergencySwitch.objects.order_by("-pk").first()
 
 
 def is_on() -> bool:
-    latest = state()
+    latest = emergency_state()
     return latest is not None and latest.is_on
 
 
@@ -27,7 +27,7 @@ def turn_emergency_stop(*, on: bool, actor: str, reason: str) -> EmergencySwitch
     with transaction.atomic():
         was = is_on()
         made = EmergencySwitch.objects.create(is_on=on, actor=actor, reason=reason.strip())
-        trail.record(
+        trail.record_in_trail(
             "ticket cycle stopped" if on else "ticket cycle resumed",
             actor=actor,
             subject="ticket cycle",

@@ -7,7 +7,7 @@ from prometheus_client import Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dpp_project import clock
-from dpp_project.observe.metrics import collector
+from dpp_project.observe.metrics import metrics_collector
 from ops.tickets import emergency, selectors
 from ops.tickets.states import TicketStatus
 
@@ -19,7 +19,7 @@ PROCESSED = Counter(
 REAPED = Counter("dpp_tickets_reaped_total", "Tickets that the ticket reaper ended FAILED.", ["request_type"])
 
 
-@collector("tickets")
+@metrics_collector("tickets")
 def collect_tickets() -> Iterable[Metric]:
     """Read from the index of unfinished tickets: the scrape costs the same however many have ended."""
     unfinished = GaugeMetricFamily("dpp_tickets_unfinished", "Tickets that have not ended.", labels=["status"])

@@ -88,7 +88,7 @@ class Processor:
         )
 
 
-def process(ticket: Ticket) -> Processed:
+def process_ticket(ticket: Ticket) -> Processed:
     return processor_of(RequestType(ticket.request_type)).act(ticket)
 
 
@@ -180,7 +180,7 @@ def _top_up(ticket: Ticket) -> Processed:
 def _adjust(ticket: Ticket) -> Processed:
     asked = _read(ticket, payloads.Adjust)
     return _entered(
-        entries.adjust(
+        entries.adjust_balance(
             tenant_id=asked.tenant_id,
             amount_micros=payloads.signed_micros(asked.amount_usd),
             reference=reference_of(ticket),
@@ -264,7 +264,7 @@ def _cancel(ticket: Ticket) -> Processed:
     asked = _read(ticket, payloads.CancelRun)
     run_id = uuid.UUID(asked.run_id)
     if not _is_canceled(ticket):
-        answer = cancellation.cancel(
+        answer = cancellation.cancel_run(
             tenant_id=asked.tenant_id,
             run_id=run_id,
             actor=actor_of(ticket),
@@ -291,7 +291,7 @@ def _refund(ticket: Ticket) -> Processed:
     asked = _read(ticket, payloads.RefundDispute)
     run_id = uuid.UUID(asked.run_id)
     if not _is_refunded(ticket):
-        answer = disputes.refund(
+        answer = disputes.refund_dispute(
             run_id=run_id, reason=asked.reason, actor=actor_of(ticket), approved_by=ticket.approved_by
         )
         if isinstance(answer, Refusal) and not _is_refunded(ticket):

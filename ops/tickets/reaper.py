@@ -132,7 +132,7 @@ def _clean(
                 continue
             if item is not None:
                 cleaned.append(item)
-        made = reports.report(
+        made = reports.reaper_report(
             asof=asof,
             threshold_seconds=threshold_seconds,
             stale_count=max(count, len(cleaned)),
@@ -146,7 +146,7 @@ def _clean(
             stale_count=made.stale_count,
         )
         if asked_by is not None:
-            trail.record(
+            trail.record_in_trail(
                 "ticket reaper run",
                 actor=asked_by,
                 subject="tickets",
@@ -178,7 +178,7 @@ def publish_due() -> None:
     """Write what no run has written yet, newest first. Where the storage does not answer, the next run goes on."""
     bucket = storage.shared_run_storage()
     # Waits for its turn: two at once could leave an older report as the latest.
-    with advisory_lock.lock((LOCK_CLASS, PUBLISHER)):
+    with advisory_lock.advisory_lock((LOCK_CLASS, PUBLISHER)):
         newest = ReaperReport.objects.order_by("-pk").values_list("pk", flat=True).first()
         for row in ReaperReport.objects.filter(published_at__isnull=True).order_by("-pk")[:PUBLISHED_AT_ONCE]:
             try:

@@ -51,9 +51,9 @@ class Report(BaseModel):
         return json.dumps(self.document(), ensure_ascii=False, indent=2) + "\n"
 
 
-def report(*, asof: datetime, threshold_seconds: int, stale_count: int, cleaned: list[CleanedItem]) -> Report:
+def reaper_report(*, asof: datetime, threshold_seconds: int, stale_count: int, cleaned: list[CleanedItem]) -> Report:
     return Report(
-        asof=shown(asof),
+        asof=report_time_text(asof),
         decision="CLEANED" if cleaned else "NONE",
         threshold_seconds=threshold_seconds,
         stale_count=stale_count,
@@ -64,17 +64,19 @@ def report(*, asof: datetime, threshold_seconds: int, stale_count: int, cleaned:
 
 
 def cleaned_item(ticket: Ticket, *, touched_at: datetime) -> CleanedItem:
-    return CleanedItem(request_id=str(ticket.pk), request_type=ticket.request_type, last_processed_at=shown(touched_at))
+    return CleanedItem(
+        request_id=str(ticket.pk), request_type=ticket.request_type, last_processed_at=report_time_text(touched_at)
+    )
 
 
-def shown(at: datetime) -> str:
+def report_time_text(at: datetime) -> str:
     """To the second, with the offset of the configured zone."""
-    return zoned(at).isoformat(timespec="seconds")
+    return report_time(at).isoformat(timespec="seconds")
 
 
-def zoned(at: datetime) -> datetime:
+def report_time(at: datetime) -> datetime:
     return at.astimezone(ZoneInfo(settings.REPORT_TIME_ZONE))
 
 
 def snapshot_path(asof: datetime) -> str:
-    return f"{prefixes.REPORT_SNAPSHOTS}reaper_{zoned(asof):%Y%m%d_%H%M%S}.json"
+    return f"{prefixes.REPORT_SNAPSHOTS}reaper_{report_time(asof):%Y%m%d_%H%M%S}.json"

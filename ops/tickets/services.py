@@ -150,7 +150,7 @@ def _record(
     reason: str = "",
 ) -> None:
     """Of the platform's own affairs; what the ticket does to a tenant is entered when it is done."""
-    trail.record(act, actor=actor, subject=f"ticket {ticket.pk}", before=before, after=after, reason=reason)
+    trail.record_in_trail(act, actor=actor, subject=f"ticket {ticket.pk}", before=before, after=after, reason=reason)
 
 
 def _not_open() -> Refusal:

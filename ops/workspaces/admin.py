@@ -112,7 +112,7 @@ class WorkspaceAdmin(ActedUponAdmin):
     @display(description="waits for")  # type: ignore[untyped-decorator]
     def waits_for(self, workspace: Workspace) -> str:
         driver = WorkspaceDriver.objects.filter(pk=workspace.driver_id).first()
-        step = explaining.explain(workspace, driver, now=clock.now())
+        step = explaining.explain_workspace(workspace, driver, now=clock.now())
         at = "" if step.at is None else f", {step.at:%Y-%m-%d %H:%M:%S} UTC"
         who = "its owner, or an operator" if step.next_actor is explaining.Actor.YOU else step.next_actor
         return f"{step.said} (next: {who}{at})"
@@ -123,7 +123,7 @@ class WorkspaceAdmin(ActedUponAdmin):
 
     @action(description="Board", icon="view_kanban")  # type: ignore[untyped-decorator]
     def board(self, request: HttpRequest) -> HttpResponse:
-        columns = board.columns(now=clock.now())
+        columns = board.board_columns(now=clock.now())
         context = self.admin_site.each_context(request) | {
             "title": "Workspaces by phase",
             "opts": self.opts,
@@ -154,7 +154,7 @@ class WorkspaceAdmin(ActedUponAdmin):
 
         def act(form: DeletionForm) -> HttpResponse:
             answer = services.delete_workspace(
-                workspace_id=workspace.pk, actor=actors.person(request.user), discard=form.cleaned_data["discard"]
+                workspace_id=workspace.pk, actor=actors.person_actor(request.user), discard=form.cleaned_data["discard"]
             )
             return self.done(request, workspace, answer, "Its deletion is asked for.")
 
@@ -168,7 +168,7 @@ class WorkspaceAdmin(ActedUponAdmin):
         workspace = self.found(request, object_id)
 
         def act(_form: forms.Form) -> HttpResponse:
-            answer = services.undelete_workspace(workspace_id=workspace.pk, actor=actors.person(request.user))
+            answer = services.undelete_workspace(workspace_id=workspace.pk, actor=actors.person_actor(request.user))
             return self.done(request, workspace, answer, "It comes back, and rests in STANDBY.")
 
         text = "It comes back from its archive, or as it stands where it is not archived yet."
@@ -184,7 +184,7 @@ class WorkspaceAdmin(ActedUponAdmin):
 
         def act(form: RecoveryForm) -> HttpResponse:
             answer = services.recover_workspace(
-                workspace_id=workspace.pk, actor=actors.person(request.user), source=form.cleaned_data["source"]
+                workspace_id=workspace.pk, actor=actors.person_actor(request.user), source=form.cleaned_data["source"]
             )
             return self.done(request, workspace, answer, "Its recovery is asked for.")
 
@@ -201,7 +201,7 @@ class WorkspaceAdmin(ActedUponAdmin):
         def act(_form: forms.Form) -> HttpResponse:
             answer = services.change_workspace(
                 workspace_id=workspace.pk,
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
                 wanted={"desired_state": state.value},
             )
             return self.done(request, workspace, answer, f"{state} is asked for.")
@@ -232,7 +232,7 @@ class WorkspaceDriverAdmin(ActedUponAdmin):
         driver = self.found(request, object_id)
 
         def act(_form: forms.Form) -> HttpResponse:
-            answer = services.release_driver(driver_id=driver.driver_id, actor=actors.person(request.user))
+            answer = services.release_driver(driver_id=driver.driver_id, actor=actors.person_actor(request.user))
             return self.done(request, driver, answer, "Released: its workspaces are acted on again.")
 
         text = (

@@ -16,7 +16,7 @@ from dpp_project.process_env import ENV
 from dpp_project.processes.per_process import PerProcess
 from dpp_project.stores import postgres
 from dpp_project.stores.postgres import DATABASE_AWAY
-from dpp_project.waiting.until import WaitEnd, until
+from dpp_project.waiting.until import WaitEnd, wait_until_it_is
 from dpp_project.waiting.watcher import News, Waiter, Watcher
 from ops.workspaces.conditions import ConditionReason
 from ops.workspaces.models import Workspace
@@ -64,11 +64,11 @@ async def until_arrived(*, workspace_id: uuid.UUID, tenant_id: str, key_id: uuid
     def watching(waiter: Waiter) -> Iterator[None]:
         with (
             arrivals_watcher().watching(waiter, str(workspace_id), seen=_NOTHING_SEEN),
-            key_watch.watching(waiter, key_id),
+            key_watch.watching_key(waiter, key_id),
         ):
             yield
 
-    return await until(
+    return await wait_until_it_is(
         _WHAT,
         tenant_id=tenant_id,
         watching=watching,
@@ -77,7 +77,7 @@ async def until_arrived(*, workspace_id: uuid.UUID, tenant_id: str, key_id: uuid
     )
 
 
-def arrived(watched: Mapping[str, int]) -> Iterator[News]:
+def arrived_workspaces(watched: Mapping[str, int]) -> Iterator[News]:
     rows = Workspace.objects.filter(
         workspace_id__in=list(watched), operation=Operation.NONE.value, observed_generation__gte=F("generation")
     )
@@ -90,4 +90,6 @@ def arrived(watched: Mapping[str, int]) -> Iterator[News]:
 def arrivals_watcher() -> Watcher[int]:
     """Its connection is its own while anyone waits, and goes back to the pool when nobody does."""
     postgres.make_room(ENV.DPP_API_THREADS + 1 + _OTHER_CONNECTIONS)
-    return Watcher("workspaces", arrived, every_seconds=LOOK_SECONDS, away=DATABASE_AWAY, rest=connections.close_all)
+    return Watcher(
+        "workspaces", arrived_workspaces, every_seconds=LOOK_SECONDS, away=DATABASE_AWAY, rest=connections.close_all
+    )

@@ -36,18 +36,18 @@ class Column:
         return self.count - len(self.cards)
 
 
-def columns(*, now: datetime) -> list[Column]:
+def board_columns(*, now: datetime) -> list[Column]:
     drivers = {driver.driver_id: driver for driver in selectors.list_drivers()}
     found = []
     for phase in COLUMNS:
-        rows = selectors.whose(None).filter(phase=phase).select_related("access")
+        rows = selectors.workspaces_of(None).filter(phase=phase).select_related("access")
         some = rows.order_by("-op_lease_until", "-workspace_id")[:CARDS_MAX]
         found.append(Column(phase, rows.count(), [_card(one, drivers, now=now) for one in some]))
     return found
 
 
 def _card(workspace: Workspace, drivers: Mapping[str, WorkspaceDriver], *, now: datetime) -> Card:
-    step = explaining.explain(workspace, drivers.get(workspace.driver_id or ""), now=now)
+    step = explaining.explain_workspace(workspace, drivers.get(workspace.driver_id or ""), now=now)
     since = workspace.created_at
     doing = "" if workspace.desired_state == workspace.phase else f"→ {workspace.desired_state}"
     if workspace.operation != Operation.NONE:

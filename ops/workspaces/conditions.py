@@ -113,7 +113,7 @@ def read_condition(stored: Mapping[str, Any], key: str) -> Condition:
     )
 
 
-def after_look(before: Condition, finding: Glimpse | None, *, at: str) -> Condition:
+def condition_after_look(before: Condition, finding: Glimpse | None, *, at: str) -> Condition:
     """No finding: the look failed. The time of the last transition moves with the status alone."""
     if finding is None:
         return replace(before, stale=True)
@@ -158,7 +158,7 @@ def phase_of(conditions: Conditions, *, is_deleted: bool) -> Phase:
     return Phase.ARCHIVED if conditions.archive.status else Phase.PENDING
 
 
-def health(
+def workspace_health(
     *, volume: Condition, container: Condition, archive: Condition, error_info: Mapping[str, Any] | None
 ) -> Glimpse:
     """The first of these that holds. An archive that cannot be read harms nobody while a volume is there."""

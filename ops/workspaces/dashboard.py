@@ -5,7 +5,7 @@ from typing import Final
 from django.db.models import Count
 from django.urls import reverse
 
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from ops.workspaces import selectors, services
 from ops.workspaces.models import WorkspaceDriver
 from ops.workspaces.states import Operation, Phase
@@ -13,9 +13,9 @@ from ops.workspaces.states import Operation, Phase
 SHOWN_MAX: Final = 10
 
 
-@panel(title="Workspaces", order=70, permission="workspaces.view_workspace")
+@dashboard_panel(title="Workspaces", order=70, permission="workspaces.view_workspace")
 def workspaces_panel() -> Panel:
-    rows = selectors.whose(None)
+    rows = selectors.workspaces_of(None)
     here = reverse("admin:workspaces_workspace_changelist")
     counts = dict(rows.order_by().values_list("phase").annotate(number=Count("pk")))
     trouble = rows.filter(phase=Phase.ERROR).order_by("observed_at")

@@ -42,7 +42,7 @@ _STEP_DOWN: Final = {
 }
 
 
-def explain(workspace: Workspace, driver: WorkspaceDriver | None, *, now: datetime) -> NextStep:
+def explain_workspace(workspace: Workspace, driver: WorkspaceDriver | None, *, now: datetime) -> NextStep:
     """`driver` is the one that holds it; None where none has taken it yet."""
     for rule in (_deleted, _frozen, _in_error, _not_taken, _at_work, _not_seen, _converged):
         if (found := rule(workspace, driver, now)) is not None:

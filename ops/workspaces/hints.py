@@ -20,12 +20,12 @@ CHANNEL: Final = "monitor:trigger"
 
 def give_after_commit(workspace_id: uuid.UUID) -> None:
     """Once the transaction has committed; nothing where it does not."""
-    transaction.on_commit(partial(give, workspace_id), robust=True)
+    transaction.on_commit(partial(give_hint, workspace_id), robust=True)
 
 
-def give(workspace_id: uuid.UUID | None = None) -> None:
+def give_hint(workspace_id: uuid.UUID | None = None) -> None:
     """None: about more than one. Who hears a hint looks at all that is due."""
     try:
-        redis.client().publish(CHANNEL, str(workspace_id or "all"))
+        redis.redis_client().publish(CHANNEL, str(workspace_id or "all"))
     except RedisError as error:
         log.info("no hint was given, Redis is away", workspace=str(workspace_id), error=type(error).__name__)

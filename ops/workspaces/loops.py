@@ -35,49 +35,53 @@ OTHERS: Final = 16
 """Connections of this process beside those of operations: its loops, its pulse, what comes over its ports."""
 
 
-def watch(stop: threading.Event) -> None:
+def watch_loop(stop: threading.Event) -> None:
     if ENV.DPP_WORKSPACES_DRIVER is None:
         stop.wait()
         return
-    driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
+    driver, driver_id = hosting.hosted_driver(), ENV.DPP_WORKSPACES_DRIVER_ID
     driver_rows.register_driver(driver_id, driver)
     monitor, listener = Monitor(driver, configured.shared_archive_store(), driver_id=driver_id), Listener()
     try:
         while not stop.is_set():
             report = monitor.run_once()
             for workspace_id in (*report.changed, *report.caught_up):
-                hints.give(workspace_id)
+                hints.give_hint(workspace_id)
             listener.wait(stop, seconds=PASS_SECONDS)
     finally:
         listener.close()
 
 
-def reconcile(stop: threading.Event) -> None:
+def reconcile_loop(stop: threading.Event) -> None:
     """Operations under way at the end are left to their leases, and go on where they were."""
     if ENV.DPP_WORKSPACES_DRIVER is None:
         stop.wait()
         return
-    driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
+    driver, driver_id = hosting.hosted_driver(), ENV.DPP_WORKSPACES_DRIVER_ID
     driver_rows.register_driver(driver_id, driver)
     make_room(THREADS + OTHERS)
     listener = Listener()
     reconciler = Reconciler(
-        driver, configured.shared_archive_store(), driver_id=driver_id, start=hosting.in_a_thread, to_look_at=hints.give
+        driver,
+        configured.shared_archive_store(),
+        driver_id=driver_id,
+        start=hosting.in_a_thread,
+        to_look_at=hints.give_hint,
     )
     try:
         while not stop.is_set():
             if reconciler.run_once().adopted:
-                hints.give()  # nobody has looked at them yet
+                hints.give_hint()  # nobody has looked at them yet
             listener.wait(stop, seconds=PASS_SECONDS)
     finally:
         listener.close()
 
 
-def sweep(stop: threading.Event) -> None:
+def sweep_loop(stop: threading.Event) -> None:
     if ENV.DPP_WORKSPACES_DRIVER is None:
         stop.wait()
         return
-    driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
+    driver, driver_id = hosting.hosted_driver(), ENV.DPP_WORKSPACES_DRIVER_ID
     while not stop.wait(SWEEP_SECONDS):
         try:
             sweeping.sweep_once(driver, driver_id=driver_id)
@@ -91,7 +95,7 @@ def keep_free(stop: threading.Event) -> None:
     if ENV.DPP_WORKSPACES_DRIVER is None:
         stop.wait()
         return
-    driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
+    driver, driver_id = hosting.hosted_driver(), ENV.DPP_WORKSPACES_DRIVER_ID
     floor_bytes = ENV.DPP_WORKSPACES_FREE_MB * quotas.MEGABYTE
     while not stop.wait(PASS_SECONDS):
         try:
@@ -100,12 +104,12 @@ def keep_free(stop: threading.Event) -> None:
             log.info("the disk was not looked at, the driver is away", error=str(error))
 
 
-def serve(stop: threading.Event) -> None:
+def serve_loop(stop: threading.Event) -> None:
     """Commands and logs, for API and workers."""
     if ENV.DPP_WORKSPACES_DRIVER is None:
         stop.wait()
         return
-    driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
+    driver, driver_id = hosting.hosted_driver(), ENV.DPP_WORKSPACES_DRIVER_ID
     driver_rows.register_driver(driver_id, driver)
     WorkspaceServer(
         driver,
@@ -116,18 +120,18 @@ def serve(stop: threading.Event) -> None:
     ).run(stop)
 
 
-def proxy(stop: threading.Event) -> None:
+def proxy_loop(stop: threading.Event) -> None:
     """What workspaces serve, for their tenants."""
     if ENV.DPP_WORKSPACES_DRIVER is None or ENV.DPP_WORKSPACES_PROXY_PORT is None:
         stop.wait()
         return
-    driver, driver_id = hosting.driver(), ENV.DPP_WORKSPACES_DRIVER_ID
+    driver, driver_id = hosting.hosted_driver(), ENV.DPP_WORKSPACES_DRIVER_ID
     driver_rows.register_driver(driver_id, driver)
     ProxyServer(
         driver,
         host=ENV.DPP_WORKSPACES_PROXY_HOST,
         port=ENV.DPP_WORKSPACES_PROXY_PORT,
-        admit=partial(admission.admit, driver_id=driver_id),
+        admit=partial(admission.admit_request, driver_id=driver_id),
         used=partial(_in_passing, services.touch_workspace),
         addresses=ClientAddresses(ENV.DPP_TRUSTED_PROXIES),
         scheme=(ENV.DPP_WORKSPACES_URL or "http:").partition(":")[0],
@@ -145,10 +149,10 @@ def _in_passing(write: Callable[[Told], None], told: Told) -> None:
 
 
 LOOPS: Final = (
-    Loop("workspaces-monitor", watch),
-    Loop("workspaces-reconciler", reconcile),
-    Loop("workspaces-sweeper", sweep),
+    Loop("workspaces-monitor", watch_loop),
+    Loop("workspaces-reconciler", reconcile_loop),
+    Loop("workspaces-sweeper", sweep_loop),
     Loop("workspaces-disk", keep_free),
-    Loop("workspaces-server", serve),
-    Loop("workspaces-proxy", proxy),
+    Loop("workspaces-server", serve_loop),
+    Loop("workspaces-proxy", proxy_loop),
 )

@@ -57,7 +57,7 @@ SELECT coalesce(max(extract(epoch FROM now() - observed_at)) FILTER (WHERE obser
 _FROZEN: Final = "SELECT count(*) FROM workspace_drivers WHERE frozen_at IS NOT NULL"
 
 
-@metrics.collector("workspaces")
+@metrics.metrics_collector("workspaces")
 def workspace_metrics() -> Iterable[Metric]:
     with connection.cursor() as cursor:
         cursor.execute(_PHASES)

@@ -56,7 +56,7 @@ class Situation:
     discard: bool
 
 
-def plan(now: Situation) -> Operation | None:
+def plan_operation(now: Situation) -> Operation | None:
     """What to begin; None: nothing, or not yet."""
     seen = now.conditions
     if now.operation is not Operation.NONE or now.is_frozen or now.is_deleted or not now.is_fresh:
@@ -99,7 +99,7 @@ class Ending(enum.Enum):
     """The archive that was written cannot be read."""
 
 
-def ending(operation: Operation, seen: Conditions, *, is_fresh: bool, home: str | None) -> Ending:
+def operation_ending(operation: Operation, seen: Conditions, *, is_fresh: bool, home: str | None) -> Ending:
     """Of an operation whose effects are all done. What else is left over is the sweeper's, not an archiving's."""
     if not is_fresh or seen.volume.stale or seen.container.stale:
         return Ending.WAIT

@@ -35,18 +35,18 @@ class EventPage:
     next: int | None
 
 
-def whose(tenant_id: str | None) -> QuerySet[Workspace]:
+def workspaces_of(tenant_id: str | None) -> QuerySet[Workspace]:
     rows = Workspace.objects.filter(purged_at__isnull=True)
     return rows if tenant_id is None else rows.filter(tenant_id=tenant_id)
 
 
 def workspace_of(tenant_id: str | None, workspace_id: uuid.UUID) -> Workspace | None:
-    return whose(tenant_id).filter(workspace_id=workspace_id).select_related("access").first()
+    return workspaces_of(tenant_id).filter(workspace_id=workspace_id).select_related("access").first()
 
 
 def list_workspaces(wanted: WantedWorkspaces, *, after: Cursor | None = None, limit: int) -> WorkspacePage:
     """The newest first. Ids are in order of time."""
-    rows = whose(wanted.tenant_id).select_related("access")
+    rows = workspaces_of(wanted.tenant_id).select_related("access")
     if wanted.phase is not None:
         rows = rows.filter(phase=wanted.phase)
     if wanted.name is not None:

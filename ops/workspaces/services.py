@@ -92,7 +92,7 @@ def create_workspace(
         if fault is not None:
             return fault
         workspace = Workspace.objects.create(
-            workspace_id=uuid7.new(),
+            workspace_id=uuid7.new_uuid7(),
             tenant_id=tenant_id,
             name=asked.name,
             spec=stored,
@@ -149,7 +149,7 @@ def change_workspace(
         fault = _change_fault(workspace, asked)
         if fault is not None:
             return fault
-        before, after = trail.differing({name: getattr(workspace, name) for name in asked}, asked)
+        before, after = trail.differing_values({name: getattr(workspace, name) for name in asked}, asked)
         if after:
             _write(workspace.pk, **after)
             _record("workspace changed", "Changed", workspace, actor, before=_shown_of(before), after=_shown_of(after))
@@ -339,7 +339,9 @@ def release_driver(*, driver_id: str, actor: str) -> WorkspaceDriver | Refusal:
         before = {"frozen_at": driver.frozen_at, "frozen_reason": driver.frozen_reason}
         driver.frozen_at, driver.frozen_reason = None, ""
         driver.save(update_fields=["frozen_at", "frozen_reason"])
-        trail.record("workspace driver released", actor=actor, subject=f"workspace driver {driver_id}", before=before)
+        trail.record_in_trail(
+            "workspace driver released", actor=actor, subject=f"workspace driver {driver_id}", before=before
+        )
     return driver
 
 
@@ -369,10 +371,10 @@ def error_reason(workspace: Workspace) -> str:
 
 def _locked(tenant_id: str | None, workspace_id: uuid.UUID) -> Workspace | None:
     """With its tenant's row locked before it: the order in which a creation takes them."""
-    found = selectors.whose(tenant_id).filter(pk=workspace_id).values_list("tenant_id", flat=True).first()
+    found = selectors.workspaces_of(tenant_id).filter(pk=workspace_id).values_list("tenant_id", flat=True).first()
     if found is None or not quotas.lock_quotas(found):
         return None
-    return selectors.whose(tenant_id).select_for_update(no_key=True).filter(pk=workspace_id).first()
+    return selectors.workspaces_of(tenant_id).select_for_update(no_key=True).filter(pk=workspace_id).first()
 
 
 def _write(workspace_id: uuid.UUID, **columns: Any) -> None:
@@ -426,7 +428,7 @@ def _record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    trail.record(
+    trail.record_in_trail(
         act,
         actor=actor,
         subject=f"workspace {workspace.pk}",

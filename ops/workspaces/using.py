@@ -48,7 +48,7 @@ class Asleep:
     seconds: int = WAKING_SECONDS
 
 
-def awake(workspace: Workspace, *, actor: str, is_used: bool = True) -> Awake | Asleep | Refusal:
+def awake_workspace(workspace: Workspace, *, actor: str, is_used: bool = True) -> Awake | Asleep | Refusal:
     """For one use of it, which is written down. One at rest is asked to run, where there is room for it.
 
     Not `is_used`: the caller writes the use down once it comes to one. What is asked in vain keeps nothing awake.
@@ -91,7 +91,7 @@ class RunCommands:
         found = selectors.workspace_of(tenant_id, uuid.UUID(workspace_id))
         if found is None:
             return ports.NotUsable(NO_WORKSPACE)
-        answer = awake(found, actor="submit")
+        answer = awake_workspace(found, actor="submit")
         if isinstance(answer, Refusal):
             return ports.NotUsable(answer.detail)
         return ports.Waking(answer.seconds) if isinstance(answer, Asleep) else None

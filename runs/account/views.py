@@ -62,7 +62,7 @@ class RunsPage(AccountPage):
             "asked": asked,
             "filtered": any(asked.values()),
             "statuses": [one.value for one in Status],
-            "packs": sorted(registry.packs()),
+            "packs": sorted(registry.packs_for_sale()),
             "next": None if page.next is None else str(page.next),
         }
         return self.show("account/runs/runs.html", context)
@@ -79,7 +79,7 @@ class RunOfAccountPage(AccountPage):
     def post(self, _request: HttpRequest, run_id: str) -> HttpResponse:
         """The one thing that is done to a run: it is canceled."""
         run = _run_of(self, run_id)
-        answer = cancellation.cancel(tenant_id=self.tenant_id, run_id=run.run_id, actor=self.actor)
+        answer = cancellation.cancel_run(tenant_id=self.tenant_id, run_id=run.run_id, actor=self.actor)
         if answer is None:
             raise _no_run()
         if not isinstance(answer, Canceled):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 
 from dpp_project.http.bodies import read_body
-from dpp_project.http.openapi import answer_example, cost_headers, refusals
+from dpp_project.http.openapi import answer_example, cost_headers, openapi_refusals
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.reasons import ReasonCode
 from runs.api.metering import MeteredView
@@ -65,7 +65,7 @@ class ConcurrencyView(MeteredView):
         tags=["Runs"],
         request=ConcurrencyChange,
         parameters=cost_headers(),
-        responses={200: ConcurrencyState, **refusals(ReasonCode.CONFLICT)},
+        responses={200: ConcurrencyState, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=[
             OpenApiExample("Three at a time", value={"limit": 3}, request_only=True),
             answer_example("As it stands then", _EXAMPLE, 200),

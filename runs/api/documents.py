@@ -18,7 +18,7 @@ from budget import ledger
 from budget.money import FAILURE_FEE_RULE, format_usd
 from dpp_project import clock
 from dpp_project.reasons import REASONS, ReasonCode, type_uri
-from runs.api.metering import shown
+from runs.api.metering import shown_amount
 from runs.bucket import storage
 from runs.intents import OWN_FAILURES
 from runs.models import Run
@@ -73,7 +73,7 @@ class _OfItsPack:
     """
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        declared: list[Any] = [pack.result for pack in registry.packs().values() if pack.result is not None]
+        declared: list[Any] = [pack.result for pack in registry.packs_for_sale().values() if pack.result is not None]
         union: Any = reduce(or_, [*declared, dict[str, Any], None])
         return handler(TypeAdapter(union).core_schema)
 
@@ -189,7 +189,7 @@ def cost_document(run: Run, *, balance_micros: int | None) -> Cost:
         reserved=format_usd(run.reservation_max_cost_usd_micros),
         used=format_usd(run.actual_cost_usd_micros or 0),
         minimum_fee=format_usd(run.minimum_fee_usd_micros),
-        budget_remaining=shown(balance_micros),
+        budget_remaining=shown_amount(balance_micros),
         reserved_usd_micros=run.reservation_max_cost_usd_micros,
         used_usd_micros=run.actual_cost_usd_micros or 0,
         minimum_fee_usd_micros=run.minimum_fee_usd_micros,

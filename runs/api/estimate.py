@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from budget.money import MICROS_PER_STEP, format_usd, minimum_fee_micros
 from dpp_project.http import bodies
-from dpp_project.http.bodies import validated
+from dpp_project.http.bodies import validated_body
 from dpp_project.http.openapi import answer_example, cost_headers
 from runs.api.metering import MeteredView
 from runs.packs import registry
@@ -51,7 +51,7 @@ class PriceEstimate(BaseModel):
 
 @cache
 def _model_for(pack_name: str) -> type[EstimateRequest]:
-    pack = registry.get(pack_name)
+    pack = registry.pack_named(pack_name)
     fields: dict[str, Any] = {
         "pack_type": (Literal[pack_name], ...),
         "inputs": (pack.inputs, Field(description=pack.summary, examples=[dict(pack.example)])),
@@ -62,7 +62,7 @@ def _model_for(pack_name: str) -> type[EstimateRequest]:
 
 def _any_request() -> type[BaseModel]:
     """One of the packs' requests, told apart by `pack_type`."""
-    models: list[Any] = [_model_for(name) for name in registry.packs()]
+    models: list[Any] = [_model_for(name) for name in registry.packs_for_sale()]
     if len(models) < 2:
         return models[0] if models else EstimateRequest
     union: Any = Annotated[reduce(or_, models), Field(discriminator="pack_type")]
@@ -72,13 +72,13 @@ def _any_request() -> type[BaseModel]:
 
 def _read(body: Any) -> EstimateRequest:
     name = body.get("pack_type") if isinstance(body, dict) else None
-    is_known = isinstance(name, str) and name in registry.packs()
-    return validated(_model_for(str(name)) if is_known else EstimateRequest, body)
+    is_known = isinstance(name, str) and name in registry.packs_for_sale()
+    return validated_body(_model_for(str(name)) if is_known else EstimateRequest, body)
 
 
-def estimated(pack_type: str, inputs: BaseModel) -> PriceEstimate:
+def estimate_price(pack_type: str, inputs: BaseModel) -> PriceEstimate:
     """The fee is that of the smallest hold; a larger one may cost more on failure."""
-    found = registry.get(pack_type).estimate(inputs)
+    found = registry.pack_named(pack_type).estimate(inputs)
     hold = max(MICROS_PER_STEP, _rounded_up(found.most_micros))
     fee = min(hold, minimum_fee_micros(hold))
     return PriceEstimate(
@@ -112,7 +112,7 @@ class EstimateView(MeteredView):
         examples=[
             *(
                 OpenApiExample(name, value={"pack_type": name, "inputs": dict(pack.example)}, request_only=True)
-                for name, pack in registry.packs().items()
+                for name, pack in registry.packs_for_sale().items()
             ),
             answer_example(
                 "A price",
@@ -134,5 +134,5 @@ class EstimateView(MeteredView):
         """What a run of these inputs would cost, and the smallest hold that suffices. Holds nothing, stores nothing."""
         asked = _read(bodies.read_json_document(request))
         request_hash.checked_inputs(asked.inputs.model_dump(mode="json"))
-        body = estimated(asked.pack_type, asked.inputs)
+        body = estimate_price(asked.pack_type, asked.inputs)
         return HttpResponse(body.model_dump_json(), content_type="application/json")

@@ -138,7 +138,7 @@ async def _events(run: Run, key_id: uuid.UUID, new: list[RunStep], known: list[R
             with (
                 steps.run_steps_watcher().watching(waiter, key, seen=seen),
                 progress_watch.progress_watcher().watching(waiter, key, seen=BEGINNING),
-                key_watch.watching(waiter, key_id),
+                key_watch.watching_key(waiter, key_id),
             ):
                 until = time.monotonic() + OPEN_SECONDS
                 while not waiter.stopping and (left := until - time.monotonic()) > 0:

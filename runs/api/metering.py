@@ -34,7 +34,7 @@ class Token:
 
     def take(self) -> SeenBalance:
         """Take it, and look at the balance. Raises 429; without Redis the request passes or is refused, as set."""
-        pipeline = connection.client().pipeline(transaction=False)
+        pipeline = connection.budget_client().pipeline(transaction=False)
         self.queue(pipeline)
         view.queue_balance(pipeline, self._principal.tenant_id)
         if self._also is not None:
@@ -75,32 +75,34 @@ class Token:
 def look_at_metered_balance(tenant_id: str) -> SeenBalance:
     """The balance as it is now, after something has changed it."""
     try:
-        return view.look_at_balance(connection.client(), tenant_id)
+        return view.look_at_balance(connection.budget_client(), tenant_id)
     except RedisError:
         return UNKNOWN
 
 
 def tell_balance(request: Request, balance_micros: int | None) -> None:
-    answers.promise(django_request(request), answers.balance_headers(shown(balance_micros), balance_micros))
+    answers.promise_headers(
+        django_request(request), answers.balance_headers(shown_amount(balance_micros), balance_micros)
+    )
 
 
 def tell_costs(
     request: Request, *, reserved_micros: int, used_micros: int, balance_micros: int | None, tokens: int
 ) -> None:
-    answers.promise(
+    answers.promise_headers(
         django_request(request),
         {
             answers.COST_RESERVED: format_usd(reserved_micros),
             answers.COST_RESERVED_MICROS: str(reserved_micros),
             answers.COST_USED: format_usd(used_micros),
             answers.COST_USED_MICROS: str(used_micros),
-            **answers.balance_headers(shown(balance_micros), balance_micros),
+            **answers.balance_headers(shown_amount(balance_micros), balance_micros),
             answers.TOKENS_CONSUMED: str(tokens),
         },
     )
 
 
-def shown(micros: int | None) -> str:
+def shown_amount(micros: int | None) -> str:
     """An amount as it is written; an unknown one as zero."""
     return format_usd(micros or 0)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from dpp_project.http import idempotency_keys
 from dpp_project.http.asked_to_wait import WaitQuery, headers_of_waiting
-from dpp_project.http.openapi import answer_example, cost_headers, refusals
+from dpp_project.http.openapi import answer_example, cost_headers, openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.reasons import ReasonCode
 from runs.api.documents import ArtifactDocument, RunDocument, RunPage, RunWithReceipt
@@ -26,7 +26,7 @@ _TAGS: Final = ["Runs"]
 
 def submit_request() -> type[BaseModel]:
     """One of the packs' requests, told apart by `pack_type`."""
-    models: list[Any] = [request_body.model_for(name) for name in registry.packs()]
+    models: list[Any] = [request_body.model_for(name) for name in registry.packs_for_sale()]
     if len(models) < 2:
         return models[0] if models else request_body.RunCreateRequest
     union: Any = Annotated[reduce(or_, models), Field(discriminator="pack_type")]
@@ -46,7 +46,7 @@ def _example_request() -> list[OpenApiExample]:
             },
             request_only=True,
         )
-        for name, pack in registry.packs().items()
+        for name, pack in registry.packs_for_sale().items()
     ]
 
 
@@ -161,7 +161,7 @@ SUBMIT: Final[dict[str, Any]] = {
     "tags": _TAGS,
     "request": {"application/json": submit_request()},
     "parameters": [
-        idempotency_keys.parameter(
+        idempotency_keys.idempotency_key_parameter(
             "Your own name for this request; it makes a retry safe. Free again after 30 days. "
             f"Send it, or `{idempotency_keys.DERIVE}: 1`.",
             required=False,
@@ -198,7 +198,7 @@ SUBMIT: Final[dict[str, Any]] = {
     "responses": {
         200: OpenApiResponse(RunWithReceipt, description="With `wait`: the run has ended in time."),
         202: RunReceipt,
-        **refusals(
+        **openapi_refusals(
             ReasonCode.BUDGET_DRAINED,
             ReasonCode.SPEND_CAP_REACHED,
             ReasonCode.IDEMPOTENCY_CONFLICT,
@@ -228,7 +228,7 @@ READ: Final[dict[str, Any]] = {
     "summary": "Read a run",
     "tags": _TAGS,
     "parameters": [RUN_ID_PARAMETER, *query_parameters(WaitQuery), *headers_of_waiting(), *cost_headers()],
-    "responses": {200: RunDocument, **refusals(ReasonCode.GONE)},
+    "responses": {200: RunDocument, **openapi_refusals(ReasonCode.GONE)},
     "examples": [answer_example("Completed", _COMPLETED), answer_example("Failed", _FAILED)],
 }
 ARTIFACT: Final[dict[str, Any]] = {
@@ -246,7 +246,7 @@ ARTIFACT: Final[dict[str, Any]] = {
         ),
         *cost_headers(),
     ],
-    "responses": {200: ArtifactDocument, **refusals(ReasonCode.GONE, ReasonCode.SERVICE_UNAVAILABLE)},
+    "responses": {200: ArtifactDocument, **openapi_refusals(ReasonCode.GONE, ReasonCode.SERVICE_UNAVAILABLE)},
     "examples": [
         answer_example(
             "A file",
@@ -268,7 +268,7 @@ DELETE_DATA: Final[dict[str, Any]] = {
     "parameters": [RUN_ID_PARAMETER, *cost_headers()],
     "responses": {
         204: OpenApiResponse(description="The run answers 410 from now on."),
-        **refusals(ReasonCode.RUN_NOT_ENDED),
+        **openapi_refusals(ReasonCode.RUN_NOT_ENDED),
     },
 }
 CANCEL: Final[dict[str, Any]] = {
@@ -280,7 +280,7 @@ CANCEL: Final[dict[str, Any]] = {
     "responses": {
         200: RunDocument,
         202: OpenApiResponse(RunDocument, description="Canceled; its money moves as soon as it can."),
-        **refusals(ReasonCode.RUN_NOT_CANCELABLE, ReasonCode.GONE),
+        **openapi_refusals(ReasonCode.RUN_NOT_CANCELABLE, ReasonCode.GONE),
     },
     "examples": [
         answer_example("Canceled while queued", _CANCELED),
@@ -338,7 +338,7 @@ def event_stream_schema(data: type[BaseModel]) -> dict[str, Any]:
                 examples=[OpenApiExample("The end of a run", value=_EVENTS)],
             ),
             204: OpenApiResponse(description="All events of this run came before: do not reconnect."),
-            **refusals(ReasonCode.GONE),
+            **openapi_refusals(ReasonCode.GONE),
         },
     }
 

@@ -102,7 +102,9 @@ class PacksView(MeteredView):
     def get(self, request: Request) -> HttpResponse:
         """Every pack with the schema of its inputs, its price list and an example."""
         del request
-        body = PackList(packs=[_described(pack) for pack in registry.packs().values()], failure_fee=_FAILURE_FEE)
+        body = PackList(
+            packs=[_described(pack) for pack in registry.packs_for_sale().values()], failure_fee=_FAILURE_FEE
+        )
         return HttpResponse(body.model_dump_json(), content_type="application/json")
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 
 from dpp_project.http.bodies import read_body
-from dpp_project.http.openapi import answer_example, cost_headers, refusals
+from dpp_project.http.openapi import answer_example, cost_headers, openapi_refusals
 from dpp_project.http.problems import Problem
 from dpp_project.reasons import ReasonCode
 from runs.api.metering import MeteredView
@@ -69,7 +69,7 @@ class UploadsView(MeteredView):
         tags=["Uploads"],
         request={"application/json": UploadRequest},
         parameters=cost_headers(),
-        responses={201: UploadReceipt, **refusals(ReasonCode.UPLOAD_SPACE_FULL)},
+        responses={201: UploadReceipt, **openapi_refusals(ReasonCode.UPLOAD_SPACE_FULL)},
         examples=[
             OpenApiExample(
                 "An image",

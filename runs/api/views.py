@@ -70,7 +70,7 @@ class RunsView(MeteredView):
                     read=lambda: _submission(request, derived_key.NOT_YET), **where
                 )
             else:
-                answer = submission.submit(idempotency_key=key, read=lambda: _submission(request, key), **where)
+                answer = submission.submit_run(idempotency_key=key, read=lambda: _submission(request, key), **where)
         if isinstance(answer, SubmitRefusal):
             raise _refused(request, answer)
         accepted = _accepted(request, answer, derived)
@@ -154,7 +154,7 @@ class CancelView(MeteredView):
         """End a run. Queued, it costs nothing; at work, the minimum fee. A run that is finishing cannot be canceled."""
         run = owned_run(request, run_id, self.money)
         principal = principal_of(request)
-        answer = cancellation.cancel(tenant_id=principal.tenant_id, run_id=run.run_id, actor=owner_of(request))
+        answer = cancellation.cancel_run(tenant_id=principal.tenant_id, run_id=run.run_id, actor=owner_of(request))
         if isinstance(answer, Canceled):
             answer.run.metadata = run.metadata
             return _shown(
@@ -210,7 +210,7 @@ def _submission(request: Request, key: str) -> Submission:
 
 
 def _accepted(request: Request, answer: Submitted, derived: str | None) -> HttpResponse:
-    answers.note(
+    answers.note_for_log(
         django_request(request),
         run_id=str(answer.receipt.run_id),
         replayed=answer.replayed,
@@ -270,12 +270,12 @@ def _with_the_run(request: Request, answer: Submitted, accepted: HttpResponse, a
 def _refused(request: Request, refusal: SubmitRefusal) -> Problem:
     if refusal.balance_micros is not None:
         tell_balance(request, refusal.balance_micros)
-    return problems.refused(refusal, asked="run", stands_for="request")
+    return problems.problem_of_refusal(refusal, asked="run", stands_for="request")
 
 
 def _said_last(run: Run) -> RunProgress | None:
     try:
-        with redis.client().pipeline(transaction=False) as pipeline:
+        with redis.redis_client().pipeline(transaction=False) as pipeline:
             progress.queue_last(pipeline, run.run_id)
             return progress.last_of(pipeline.execute()[0])
     except RedisError:

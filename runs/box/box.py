@@ -1,6 +1,6 @@
 """The worker's side of the box: start a run, follow it, end it.
 
-    box = Box(modules=registry.modules().values())
+    box = Box(modules=registry.pack_modules().values())
     running = box.start(request, fetch_upload=..., log=...)
     outcome = running.wait()          # in the thread that works for the run
     running.stop()                    # from any other: the lease is lost, or the run was canceled

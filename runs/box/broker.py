@@ -24,7 +24,7 @@ from typing import Any, Final
 import structlog
 
 from dpp_project.outbound import exchanging, http_exchange, locations
-from dpp_project.outbound.connecting import Rules, connect
+from dpp_project.outbound.connecting import Rules, connect_outbound
 from dpp_project.outbound.network import Internet, Network
 from dpp_project.outbound.refusals import Failure, Refused
 from runs.box import wire
@@ -169,7 +169,7 @@ class Service:
         except Refused as refused:
             self._refuse(number, refused)
         except EngineUnavailable as error:
-            self._outgoing.add(wire.encode({"kind": "unavailable", "id": number, "detail": error.detail}))
+            self._outgoing.add(wire.encode_frame({"kind": "unavailable", "id": number, "detail": error.detail}))
         except Exception as error:
             log.exception("call of a job failed", caller=self._caller, exc_info=error)
             self._refuse(number, Refused(Failure.CONNECT_ERROR))
@@ -178,11 +178,11 @@ class Service:
 
     def _refuse(self, number: int, refused: Refused) -> None:
         said = {"kind": "refused", "id": number, "reason": refused.reason.value, "typed_ip": refused.typed_ip}
-        self._outgoing.add(wire.encode(said))
+        self._outgoing.add(wire.encode_frame(said))
 
     async def _connect(self, number: int, url: str, seconds: float) -> None:
         assert self._reach.rules is not None  # noqa: S101  hear looked
-        turn = self._hosts[locations.parse(url).host]
+        turn = self._hosts[locations.parse_location(url).host]
         until = time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds):
@@ -192,12 +192,14 @@ class Service:
         self._turns[number] = turn
         try:
             left = until - time.monotonic()
-            made = await connect(url, rules=self._reach.rules, network=self._network, seconds=left, caller=self._caller)
+            made = await connect_outbound(
+                url, rules=self._reach.rules, network=self._network, seconds=left, caller=self._caller
+            )
         except BaseException:
             if self._turns.pop(number, None) is not None:
                 turn.release()
             raise
-        self._outgoing.add(wire.encode({"kind": "connected", "id": number}), made)
+        self._outgoing.add(wire.encode_frame({"kind": "connected", "id": number}), made)
 
     async def _command(self, number: int, seconds: float) -> None:
         """Cut short, it is killed where it runs: the connection that it was begun by closes."""
@@ -213,7 +215,7 @@ class Service:
             "stderr_cut": result.stderr_cut,
             "seconds": result.seconds,
         }
-        self._outgoing.add(wire.encode(said, result.stdout + result.stderr))
+        self._outgoing.add(wire.encode_frame(said, result.stdout + result.stderr))
 
     def _stop_command(self) -> None:
         assert self._reach.command is not None  # noqa: S101  hear looked
@@ -229,7 +231,7 @@ class Service:
             replace(self._reach.asks, body=content),
             rules=_OPERATORS,
             network=self._network,
-            tls=http_exchange.trusting(),
+            tls=http_exchange.tls_trusting(),
             seconds=seconds,
             caller=self._caller,
         )
@@ -239,4 +241,4 @@ class Service:
             "status": answer.head.status,
             "retry_after": answer.head.first("retry-after"),
         }
-        self._outgoing.add(wire.encode(said, answer.content))
+        self._outgoing.add(wire.encode_frame(said, answer.content))

@@ -32,7 +32,7 @@ KEEP: Final = WRITE_FILE | READ_FILE | READ_DIR | MAKE_DIR | MAKE_REG | TRUNCATE
 USE: Final = KEEP | REMOVE_DIR | REMOVE_FILE
 
 
-def abi() -> int:
+def landlock_abi() -> int:
     """0 where there is no Landlock."""
     try:
         return kernel.syscall("landlock_create_ruleset", None, 0, _VERSION)
@@ -44,7 +44,7 @@ Grants = tuple[tuple[int, int], ...]
 """Descriptors of files and folders, with what is allowed beneath each."""
 
 
-def opened(paths: Iterable[str], allowed: int) -> Iterator[tuple[int, int]]:
+def opened_paths(paths: Iterable[str], allowed: int) -> Iterator[tuple[int, int]]:
     """Those that exist, for as long as this process lives; of a link, where it leads."""
     for path in paths:
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def opened(paths: Iterable[str], allowed: int) -> Iterator[tuple[int, int]]:
             yield os.open(path, os.O_PATH | os.O_CLOEXEC), allowed if folder else allowed & _OF_FILES
 
 
-def ruleset(grants: Iterable[tuple[int, int]]) -> int:
+def landlock_ruleset(grants: Iterable[tuple[int, int]]) -> int:
     """A descriptor of these rules. Raises OSError where the kernel knows none."""
     handled = max(rights for since, rights in _OF_ABI.items() if since <= _ABI)
     attributes = struct.pack("QQQ", handled, _TCP if _ABI >= TCP_ABI else 0, _SCOPES if _ABI >= SCOPES_ABI else 0)
@@ -69,7 +69,7 @@ def restrict_by_landlock(rules: int) -> None:
     kernel.syscall("landlock_restrict_self", rules, 0)
 
 
-_ABI: Final = abi()
+_ABI: Final = landlock_abi()
 
 
 def kernel_knows_landlock() -> bool:

@@ -137,7 +137,7 @@ class ZygoteEnd:
     def kill(self) -> None:
         """One that is not ready yet ends with its nursery."""
         if self._process is not None:
-            pidfd.kill(self._process)
+            pidfd.kill_held_process(self._process)
 
     def bury(self) -> None:
         """Wait until it is gone, with its namespaces; nobody asks for it any more."""

@@ -9,7 +9,8 @@ from runs.box import landlock, namespaces, readable, seccomp
 from runs.box.launch import ROOT
 
 _ASK: Final = (
-    "import json, sys; sys.path.insert(0, sys.argv[1]); from runs.box import layers; print(json.dumps(layers.found()))"
+    "import json, sys; sys.path.insert(0, sys.argv[1]);"
+    " from runs.box import layers; print(json.dumps(layers.found_layers()))"
 )
 _SECONDS: Final = 20.0
 
@@ -23,11 +24,11 @@ def missing_layers() -> list[str]:
     return lacking
 
 
-def found() -> list[str]:
+def found_layers() -> list[str]:
     lacking = []
     if refused := namespaces.namespaces_refusal(readable.readable_paths(ROOT, [])):
         lacking.append(f"namespaces: {refused}")
-    if (known := landlock.abi()) < landlock.SCOPES_ABI:
+    if (known := landlock.landlock_abi()) < landlock.SCOPES_ABI:
         lacking.append(f"Landlock that knows signals: ABI {known}, {landlock.SCOPES_ABI} is wanted")
     if not seccomp.kernel_knows_seccomp():
         lacking.append("a seccomp filter for this kind of machine")

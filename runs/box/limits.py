@@ -53,23 +53,23 @@ def impose_limits(limits: Limits, own: process_tree.MemoryUse) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds_left + ALARM_GRACE_SECONDS)
     os.nice(NICE)
     cpu_seconds = int(seconds_left + 1) * _CPUS + 1
-    child_limits.lower(resource.RLIMIT_CPU, cpu_seconds)
-    child_limits.lower(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)
-    child_limits.lower(resource.RLIMIT_FSIZE, DISK_BYTES_MAX)
+    child_limits.lower_limit(resource.RLIMIT_CPU, cpu_seconds)
+    child_limits.lower_limit(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)
+    child_limits.lower_limit(resource.RLIMIT_FSIZE, DISK_BYTES_MAX)
     if sys.platform == "linux":
-        child_limits.lower(resource.RLIMIT_NPROC, ALL_PROCESSES_MAX)
+        child_limits.lower_limit(resource.RLIMIT_NPROC, ALL_PROCESSES_MAX)
         child_limits.lower_memory(limits.memory_bytes, above=own.data)
-        child_limits.lower(resource.RLIMIT_AS, own.mapped + ADDRESS_SPACE_FACTOR * limits.memory_bytes)
+        child_limits.lower_limit(resource.RLIMIT_AS, own.mapped + ADDRESS_SPACE_FACTOR * limits.memory_bytes)
     threading.stack_size(THREAD_STACK_BYTES)
 
 
 def impose_limits_on_box() -> None:
     """On the nursery, and by inheritance on every process of the box."""
-    child_limits.lower(resource.RLIMIT_CORE, 0)
+    child_limits.lower_limit(resource.RLIMIT_CORE, 0)
     if sys.platform == "linux":
-        child_limits.lower(resource.RLIMIT_MEMLOCK, 0)
-        child_limits.lower(resource.RLIMIT_MSGQUEUE, 0)
-        child_limits.lower(resource.RLIMIT_SIGPENDING, SIGNALS_MAX)
+        child_limits.lower_limit(resource.RLIMIT_MEMLOCK, 0)
+        child_limits.lower_limit(resource.RLIMIT_MSGQUEUE, 0)
+        child_limits.lower_limit(resource.RLIMIT_SIGPENDING, SIGNALS_MAX)
         _offer_to_the_oom_killer()
 
 

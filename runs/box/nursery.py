@@ -122,7 +122,7 @@ class _Zygotes:
         """Those that still load or rehearse would see late that their worker is gone, and have no job."""
         for pid, place in self._places.items():
             if not self._rehearsed[place]:
-                process_tree.kill(pid)
+                process_tree.kill_process(pid)
 
     def outlive_worker(self) -> bool:
         """Wait; False when it is one of the zygotes that ended."""
@@ -153,9 +153,9 @@ class _Zygotes:
 
     def _kill_strays(self) -> None:
         """What a rehearsal left behind. Their own children follow them here."""
-        while strays := [pid for pid in process_tree.children(os.getpid()) if pid not in self._places]:
+        while strays := [pid for pid in process_tree.child_processes(os.getpid()) if pid not in self._places]:
             for pid in strays:
-                process_tree.kill(pid)
+                process_tree.kill_process(pid)
             for pid in strays:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
@@ -174,9 +174,9 @@ def _let_them_leave() -> None:
 
 def _kill_all() -> None:
     """The zygotes, and what a dead one's pack processes were handed up to us. Their own children follow them here."""
-    while left := process_tree.children(os.getpid()):
+    while left := process_tree.child_processes(os.getpid()):
         for pid in left:
-            process_tree.kill(pid)
+            process_tree.kill_process(pid)
         for pid in left:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)

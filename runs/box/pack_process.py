@@ -133,12 +133,12 @@ class PackProcess:
     def send(self, document: dict[str, Any], content: bytes = b"") -> None:
         if os.getpid() != self._pid:
             os._exit(SENT_NOTHING)  # a child that a pack forked, and that came back up to here
-        self.connection.sendall(wire.encode(document, content))
+        self.connection.sendall(wire.encode_frame(document, content))
 
     def do(self, request: Mapping[str, Any], *, deadline: float) -> None:
         try:
             os.environ.update(request["environment"])
-            pack = load(request["module"], request["attribute"])
+            pack = load_pack(request["module"], request["attribute"])
             work = self._work(pack, request, deadline)
             data = pack.execute(work)
             self._telling.flush()
@@ -204,7 +204,7 @@ class PackProcess:
             "blocked_log": work.blocked_log,
             "reliability": work.reliability,
         }
-        encoded = wire.encode(answer)
+        encoded = wire.encode_frame(answer)
         total = len(encoded) + sum(len(artifact.content) for artifact in work.artifacts)
         if total > wire.ANSWER_BYTES_MAX * 9 // 10:
             raise PackFailed("The result is larger than a run may answer.")
@@ -273,7 +273,7 @@ class _Outbound:
         self._calls.stop_command()
 
 
-def load(module: str, attribute: str) -> Pack[Any]:
+def load_pack(module: str, attribute: str) -> Pack[Any]:
     try:
         pack: Pack[Any] = getattr(import_module(module), attribute)
     except ImportError as error:

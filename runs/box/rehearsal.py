@@ -83,7 +83,7 @@ def _give_back_memory() -> None:
 def _left_behind(before: set[str]) -> str:
     if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208  native threads too
         return "threads"
-    if process_tree.children(os.getpid()):
+    if process_tree.child_processes(os.getpid()):
         return "children"
     return "open files" if _descriptors() - before else ""
 

@@ -196,7 +196,7 @@ class _Attempt:
         self._connection, job_end = socket.socketpair()
         self._status, zygote_end = socket.socketpair()
         with job_end, zygote_end:
-            self._status.sendall(wire.encode(limits.document()))
+            self._status.sendall(wire.encode_frame(limits.document()))
             self._connection.setblocking(False)
             try:
                 zygote.order(job_end, zygote_end)
@@ -248,7 +248,7 @@ class _Attempt:
             return
         late = time.monotonic() - self._kill_at
         if self._process is not None:
-            pidfd.kill(self._process)
+            pidfd.kill_held_process(self._process)
             self._found.why = self._found.why or "timebox"
         if late > GRACE_SECONDS:
             self.zygote_lost = True
@@ -265,14 +265,14 @@ class _Attempt:
         if not data:
             self.zygote_lost = True
             if self._process is not None:
-                pidfd.kill(self._process)  # it may have children that outlive both
+                pidfd.kill_held_process(self._process)  # it may have children that outlive both
             return
         for frame in self._reports.feed(data):
             match frame.document:
                 case {"kind": "started"}:
                     # Only now the request: a pack whose start was not reported has not begun.
                     self.began = True
-                    self._outgoing.add(wire.encode(self._job.request()))
+                    self._outgoing.add(wire.encode_frame(self._job.request()))
                 case {"kind": "not started", "error": str(error)}:
                     self._found.not_started = error
                     self._ended = True
@@ -378,8 +378,8 @@ class _Attempt:
 
     def _fetched(self, key: str) -> bytes:
         try:
-            return wire.encode({"kind": "upload"}, self._fetch_upload(key))
+            return wire.encode_frame({"kind": "upload"}, self._fetch_upload(key))
         except PackFailed as error:
-            return wire.encode({"refused": "PACK_FAILED", "detail": error.detail})
+            return wire.encode_frame({"refused": "PACK_FAILED", "detail": error.detail})
         except EngineUnavailable as error:
-            return wire.encode({"refused": "ENGINE_UNAVAILABLE", "detail": error.detail})
+            return wire.encode_frame({"refused": "ENGINE_UNAVAILABLE", "detail": error.detail})

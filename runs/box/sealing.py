@@ -40,8 +40,11 @@ class Seal:
         if self.rules is not None:
             landlock.restrict_by_landlock(self.rules)
         elif landlock.kernel_knows_landlock():
-            own = (*landlock.opened(["/proc/self"], landlock.LOOK), *landlock.opened([str(scratch)], landlock.KEEP))
-            rules = landlock.ruleset((*self.grants, *own))
+            own = (
+                *landlock.opened_paths(["/proc/self"], landlock.LOOK),
+                *landlock.opened_paths([str(scratch)], landlock.KEEP),
+            )
+            rules = landlock.landlock_ruleset((*self.grants, *own))
             landlock.restrict_by_landlock(rules)
             for descriptor in (rules, *(descriptor for descriptor, _ in own)):
                 os.close(descriptor)
@@ -55,12 +58,12 @@ class Seal:
 def seal_of_jobs(may_read: Iterable[str], *, apart: bool) -> Seal:
     if not landlock.kernel_knows_landlock():
         return Seal(apart=apart, grants=(), rules=None)
-    devices = landlock.opened(readable.DEVICES, landlock.LOOK | landlock.WRITE_FILE)
+    devices = landlock.opened_paths(readable.DEVICES, landlock.LOOK | landlock.WRITE_FILE)
     if not apart:
-        return Seal(apart=False, grants=(*landlock.opened(may_read, landlock.READ), *devices), rules=None)
-    folders = (*landlock.opened(["/"], landlock.READ), *landlock.opened([namespaces.RUN], landlock.USE))
+        return Seal(apart=False, grants=(*landlock.opened_paths(may_read, landlock.READ), *devices), rules=None)
+    folders = (*landlock.opened_paths(["/"], landlock.READ), *landlock.opened_paths([namespaces.RUN], landlock.USE))
     grants = (*folders, *devices)
-    rules = landlock.ruleset(grants)
+    rules = landlock.landlock_ruleset(grants)
     for descriptor, _ in grants:
         os.close(descriptor)
     return Seal(apart=True, grants=(), rules=rules)

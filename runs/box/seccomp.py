@@ -163,16 +163,16 @@ def _by_arguments(number: int, rules: Sequence[CallRule]) -> list[Instruction]:
     return [(_IF_EQUAL, 0, len(steps), number), *steps]
 
 
-def code(rules: Iterable[CallRule], unknown: Iterable[str], refused: Iterable[str]) -> bytes:
+def seccomp_code(rules: Iterable[CallRule], unknown: Iterable[str], refused: Iterable[str]) -> bytes:
     """As a program that loads filters for others takes it."""
     return b"".join(struct.pack(_STEP, *step) for step in _steps(kernel.MACHINE, rules, unknown, refused))
 
 
-def program(rules: Iterable[CallRule], unknown: Iterable[str], refused: Iterable[str]) -> Filter:
-    steps = code(rules, unknown, refused)
+def seccomp_program(rules: Iterable[CallRule], unknown: Iterable[str], refused: Iterable[str]) -> Filter:
+    steps = seccomp_code(rules, unknown, refused)
     kept = ctypes.create_string_buffer(steps)
     return Filter(len(steps) // struct.calcsize(_STEP), ctypes.cast(kept, ctypes.c_void_p))
 
 
 # Made once, in the zygote: a pack process that made it again would pay for it at each run.
-_PROGRAM: Final = None if kernel.MACHINE < 0 else program(RULES, UNKNOWN, REFUSED)
+_PROGRAM: Final = None if kernel.MACHINE < 0 else seccomp_program(RULES, UNKNOWN, REFUSED)

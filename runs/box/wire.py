@@ -43,7 +43,7 @@ class Frame:
     """How long the document came."""
 
 
-def encode(document: Document, content: bytes = b"") -> bytes:
+def encode_frame(document: Document, content: bytes = b"") -> bytes:
     """NaN and other values that JSON does not know raise ValueError or TypeError."""
     text = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
     return _HEAD.pack(_MAGIC, len(text), len(content)) + text + content

@@ -33,7 +33,7 @@ from dpp_project.processes.loading import without_collections
 from runs.box import disk_use, namespaces, pack_process, rehearsal, sealing, wire
 from runs.box.limits import DISK_BYTES_MAX, FILES_MAX, PROCESSES_MAX, Limits
 from runs.box.sealing import Seal
-from runs.packs.pack import Pack, nowhere
+from runs.packs.pack import Pack, reach_nowhere
 
 WATCH_SECONDS: Final = 0.1
 
@@ -65,7 +65,7 @@ class Zygote:
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._selector.register(self._born, selectors.EVENT_READ, self._child_changed)
-        self._own = process_tree.memory()
+        self._own = process_tree.process_memory()
         self._weigh_at = 0.0
 
     def serve(self) -> NoReturn:
@@ -95,7 +95,7 @@ class Zygote:
             self._start(connection, status, limits)
         except (EOFError, OSError) as error:
             with contextlib.suppress(OSError):
-                status.sendall(wire.encode({"kind": "not started", "error": type(error).__name__}))
+                status.sendall(wire.encode_frame({"kind": "not started", "error": type(error).__name__}))
             status.close()
         finally:
             connection.close()
@@ -120,7 +120,7 @@ class Zygote:
         self._selector.register(status, selectors.EVENT_READ, lambda: self._worker_said(running))
         held = os.pidfd_open(pid)
         try:
-            socket.send_fds(status, [wire.encode({"kind": "started"})], [held])
+            socket.send_fds(status, [wire.encode_frame({"kind": "started"})], [held])
         except OSError:  # nobody waits for it any more
             self._end(running, "stopped")
         finally:
@@ -155,8 +155,8 @@ class Zygote:
 
     def _weigh(self, running: ForkedPack) -> None:
         """What the kernel does not limit: the sum over a tree, and how many it are."""
-        members = process_tree.tree(running.pid)
-        private = sum(max(0, process_tree.memory(pid).private - self._own.private) for pid in members)
+        members = process_tree.process_tree_of(running.pid)
+        private = sum(max(0, process_tree.process_memory(pid).private - self._own.private) for pid in members)
         if private > running.limits.memory_bytes:
             self._end(running, "memory")
         elif len(members) > PROCESSES_MAX:
@@ -176,7 +176,7 @@ class Zygote:
             running.why = why
             with contextlib.suppress(KeyError):
                 self._selector.unregister(running.status)
-        process_tree.kill(running.pid)
+        process_tree.kill_process(running.pid)
 
     def _child_changed(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -210,7 +210,7 @@ class Zygote:
             "private_bytes": max(0, usage.ru_maxrss * 1024 - self._own.private),
         }
         with contextlib.suppress(OSError):
-            running.status.sendall(wire.encode(report))
+            running.status.sendall(wire.encode_frame(report))
         running.status.close()
 
     def _told(self, code: int, running: ForkedPack) -> int:
@@ -222,9 +222,9 @@ class Zygote:
 
     def _kill_strays(self) -> None:
         """Children of dead pack processes, handed up to the zygote. Their own children follow them here."""
-        while strays := [pid for pid in process_tree.children(os.getpid()) if pid not in self._running]:
+        while strays := [pid for pid in process_tree.child_processes(os.getpid()) if pid not in self._running]:
             for pid in strays:
-                process_tree.kill(pid)
+                process_tree.kill_process(pid)
             for pid in strays:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
@@ -276,7 +276,7 @@ def _loaded(module: str) -> Pack[Any] | None:
             pack: Pack[Any] | None = getattr(importlib.import_module(module), "PACK", None)
             for wanted in () if pack is None else pack.preload:
                 importlib.import_module(wanted)
-            if pack is not None and (pack.reach is not nowhere or pack.command is not None):
+            if pack is not None and (pack.reach is not reach_nowhere or pack.command is not None):
                 importlib.import_module("runs.box.worker_calls")
     except Exception as error:  # noqa: BLE001  said again, as ENGINE_UNAVAILABLE, by each pack process that needs it
         sys.stderr.write(f"box: {module} cannot be loaded: {type(error).__name__}\n")

@@ -157,7 +157,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         return count
 
     def presign_get(self, key: str, *, seconds: int) -> str:
-        return self._public_bucket().address_to_get(key, clients.credentials()(), seconds=seconds)
+        return self._public_bucket().address_to_get(key, clients.aws_credentials()(), seconds=seconds)
 
     def presign_put(self, key: str, *, content_type: str, size: int, seconds: int) -> str:
         """Length, type and IF_ABSENT are signed: S3 refuses another body than the one announced, and a second one."""
@@ -179,7 +179,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
             self._signed_put()
 
     def client(self) -> "S3Client":
-        return clients.s3(self.endpoint_url)
+        return clients.s3_client(self.endpoint_url)
 
     def _public_bucket(self) -> SignedBucket:
         made, where = self._public(), (self.public_endpoint_url or self.endpoint_url, self.bucket_name)
@@ -188,7 +188,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
         return made[where]
 
     def _public_client(self) -> "S3Client":
-        return clients.s3(self.public_endpoint_url or self.endpoint_url)
+        return clients.s3_client(self.public_endpoint_url or self.endpoint_url)
 
     def close(self) -> None:
         """The idle connections of this process's own PUTs. The next PUT opens others."""
@@ -202,7 +202,7 @@ class RunStorage(S3Storage):  # type: ignore[misc]  # untyped there
             return False
 
     def _signed_put(self) -> SignedPut:
-        credentials = clients.credentials()
+        credentials = clients.aws_credentials()
         made, where = self._puts(), (self.endpoint_url, self.bucket_name)
         if where not in made:
             made[where] = SignedPut(self.client(), self.bucket_name, credentials)

@@ -53,7 +53,7 @@ class NotCancelable:
     run: Run
 
 
-def cancel(
+def cancel_run(
     *, tenant_id: str, run_id: UUID, actor: str, reason: ReasonCode = ReasonCode.CANCELED_BY_OWNER
 ) -> Canceled | NotCancelable | None:
     """See the module. None: the tenant has no such run. Asked again, it finds the run ended."""
@@ -111,7 +111,7 @@ def _claimed(run: Run, reason: ReasonCode, actor: str) -> Claimed | Lost:
     with transaction.atomic():
         claimed = transitions.claim_canceled(run=run, intent=intent, actor=actor)
         if claimed is not LOST:
-            trail.record(
+            trail.record_in_trail(
                 "run canceled",
                 actor=actor,
                 subject=f"run {run.run_id}",
@@ -135,6 +135,6 @@ def _intent(run: Run, reason: ReasonCode) -> Intent:
 def _tell_worker(run_id: UUID) -> None:
     """The lease in Redis is the signal it watches each second."""
     try:
-        redis.client().delete(lease_key(run_id))
+        redis.redis_client().delete(lease_key(run_id))
     except RedisError as error:
         log.warning("worker not told, it stops at its next heartbeat", run_id=str(run_id), exc_info=error)

@@ -58,7 +58,7 @@ def delete_run_data(*, tenant_id: str, run_id: UUID, actor: str) -> DataDeleted 
         now = clock.now()
         ended, untold = transitions.end_retention(run_id=run_id, now=now)
         if ended or untold:
-            trail.record(
+            trail.record_in_trail(
                 "run data deleted",
                 actor=actor,
                 subject=f"run {run_id}",

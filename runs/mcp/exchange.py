@@ -136,7 +136,7 @@ class McpExchange:
             _OURS: self,
         }
         manager: Any = StreamableHTTPSessionManager(
-            server(), json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
+            mcp_server(), json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
         )
         async with manager.run():
             await manager.handle_request(scope, receive, send)
@@ -208,7 +208,7 @@ def _listed() -> list[types.Tool]:
 
 
 @cache
-def server() -> Server[Any]:
+def mcp_server() -> Server[Any]:
     made: Server[Any] = Server(
         "dpp",
         title="Decision Pack Platform",

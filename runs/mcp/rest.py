@@ -48,7 +48,7 @@ def ask_rest(request: HttpRequest, asked: RestRequest) -> HttpResponseBase:
     response: Any = _VIEWS[asked.route](inner, **asked.kwargs)
     if hasattr(response, "render"):
         response.render()
-    answers.promise(request, getattr(inner, "dpp_response_headers", {}))
-    answers.note(request, **getattr(inner, "dpp_log_facts", {}))
+    answers.promise_headers(request, getattr(inner, "dpp_response_headers", {}))
+    answers.note_for_log(request, **getattr(inner, "dpp_log_facts", {}))
     answer: HttpResponseBase = response
     return answer

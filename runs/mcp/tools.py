@@ -342,7 +342,7 @@ class ToolAnswer:
     is_error: bool = False
 
 
-def answered(tool: AgentTool, document: Mapping[str, Any], headers: Mapping[str, str]) -> ToolAnswer:
+def tool_answered(tool: AgentTool, document: Mapping[str, Any], headers: Mapping[str, str]) -> ToolAnswer:
     """What a view answered. A submit's has the receipt, the key it was bought under, and whether it stood before."""
     content = dict(document)
     if issubclass(tool.arguments, Purchase):
@@ -357,7 +357,9 @@ def answered(tool: AgentTool, document: Mapping[str, Any], headers: Mapping[str,
     return ToolAnswer(content=content, text=tool.said(content))
 
 
-def refused(problem: Mapping[str, Any], *, names: tuple[tuple[str, str], ...], retry_after: str | None) -> ToolAnswer:
+def tool_refused(
+    problem: Mapping[str, Any], *, names: tuple[tuple[str, str], ...], retry_after: str | None
+) -> ToolAnswer:
     """A problem document in the tool's own words: each field by the name of the argument that it came from."""
     errors = [{"field": _argument(one["field"], names), "detail": one["detail"]} for one in problem.get("errors", ())]
     content: dict[str, Any] = {"reason_code": problem["reason_code"], "detail": problem["detail"]}

@@ -16,7 +16,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
 from dpp_project.http import answers, handlers, problems
-from dpp_project.http.bodies import validated
+from dpp_project.http.bodies import validated_body
 from dpp_project.http.later import AnsweredLater
 from dpp_project.http.middleware import IN_ITS_OWN_FORM
 from dpp_project.http.parsers import MAX_BODY_BYTES, parse_json
@@ -96,9 +96,9 @@ class McpView(MeteredView):
         if tool is None:
             self._take(request)
             return NoSuchTool(call.name)
-        answers.note(django_request(request), tool=tool.name)
+        answers.note_for_log(django_request(request), tool=tool.name)
         try:
-            arguments = validated(tool.arguments, call.arguments)
+            arguments = validated_body(tool.arguments, call.arguments)
             if isinstance(arguments, Purchase) and (question := _unconfirmed(arguments, call)) is not None:
                 self._take(request)
                 return question
@@ -119,7 +119,7 @@ class McpView(MeteredView):
             self._take(request)
         except Problem as beyond_the_rate:
             problem = beyond_the_rate
-        return tools.refused(
+        return tools.tool_refused(
             problems.problem_document(problem, instance=request.path),
             names=(),
             retry_after=problem.headers.get("Retry-After"),
@@ -205,8 +205,8 @@ def _later(request: Request, body: bytes, call: "ToolCall", inner: AnsweredLater
 def _outcome(tool: AgentTool, asked: tools.RestRequest, response: Any) -> ToolAnswer:
     document = json.loads(response.content)
     if response.status_code < 400:
-        return tools.answered(tool, document, response.headers)
-    return tools.refused(document, names=asked.names, retry_after=response.headers.get("Retry-After"))
+        return tools.tool_answered(tool, document, response.headers)
+    return tools.tool_refused(document, names=asked.names, retry_after=response.headers.get("Retry-After"))
 
 
 def _unconfirmed(arguments: Purchase, call: "ToolCall") -> "Outcome | None":

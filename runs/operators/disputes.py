@@ -44,7 +44,7 @@ def open_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal
     return Run.objects.get(run_id=run_id)
 
 
-def uphold(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
+def uphold_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     """DISPUTED → SETTLED: the charge was right."""
     run = _found(run_id, reason, disputed=True)
     if isinstance(run, Refusal):
@@ -57,7 +57,7 @@ def uphold(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     return Run.objects.get(run_id=run_id)
 
 
-def refund(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | None = None) -> Run | Refusal:
+def refund_dispute(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: str | None = None) -> Run | Refusal:
     """DISPUTED → REFUNDED, and the charge goes back by an ADJUST entry.
 
     Key: the run; its ADJUST carries the reference `dispute:{run_id}`, which the ledger takes once. Order: read the
@@ -117,7 +117,7 @@ def _changed(run: Run) -> Refusal:
 
 def _record(run: Run, moved: Moved, step: RunDispute.Step, reason: str, actor: str) -> None:
     RunDispute.objects.create(run_id=run.run_id, version=moved.version, step=step, actor=actor, reason=reason)
-    trail.record(
+    trail.record_in_trail(
         f"dispute {step.value.lower()}",
         actor=actor,
         subject=f"run {run.run_id}",

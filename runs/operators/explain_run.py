@@ -18,7 +18,7 @@ BEFORE_MOST: Final = 1_000
 
 
 def explain(run: Run, *, now: datetime) -> Explanation:
-    told = explanation.describe(_facts(run, now=now), now=now)
+    told = explanation.describe_run(_facts(run, now=now), now=now)
     return replace(told, stands=f"{told.stands}{_other_prices(run)}")
 
 
@@ -27,7 +27,7 @@ def _other_prices(run: Run) -> str:
     if run.finalize_stage is not None or run.price_version is None:
         return ""
     try:
-        charged_by = registry.get(run.pack_type).price_list(run.price_version).version
+        charged_by = registry.pack_named(run.pack_type).price_list(run.price_version).version
     except registry.UnknownPack:
         return ""
     if charged_by == run.price_version:
@@ -84,7 +84,7 @@ def _in_line(turn: RunTurn) -> str | None:
     if turn.stands == RunTurn.Stands.LIMITED:
         at_work, room = turns.at_work_of_tenant(turn.tenant_id), turns.room_of_tenant(turn.tenant_id)
         return f"a place among its tenant's runs at work, of which there are {at_work} and may be {at_work + room}."
-    before = turns.before(turn, most=BEFORE_MOST)
+    before = turns.turns_before(turn, most=BEFORE_MOST)
     told = f"{BEFORE_MOST:,} or more" if before == BEFORE_MOST else f"{before:,}"
     return f"its turn in the queue of runs: {told} are before it; by priority another of its tenant's may go first."
 
@@ -101,7 +101,7 @@ def _worker(run: Run, *, now: datetime) -> str | None:
     return f"pid {found.pid} at {found.host}, {heard}"
 
 
-def timeline(run: Run) -> list[RunHistory]:
+def run_timeline(run: Run) -> list[RunHistory]:
     return list(RunHistory.objects.filter(run_id=run.run_id).order_by("version"))
 
 
@@ -135,7 +135,7 @@ def explanation_document(run: Run, told: Explanation) -> dict[str, Any]:
                 "money_state": step.money_state,
                 "stage": step.stage,
             }
-            for step in timeline(run)
+            for step in run_timeline(run)
         ],
         "disputes": [
             {"at": step.at.isoformat(), "step": step.step, "actor": step.actor, "reason": step.reason}
@@ -153,14 +153,14 @@ def explanation_lines(run: Run, told: Explanation, *, now: datetime) -> list[str
         f"It waits for {told.waits_for}",
         "",
         "Who acts next:",
-        *(f"  {step.actor} ({explanation.when(step.at, now=now)}): {step.does}" for step in told.next),
+        *(f"  {step.actor} ({explanation.explanation_time(step.at, now=now)}): {step.does}" for step in told.next),
         "",
         "What happened:",
     ]
     said += [
         f"  {step.at:%Y-%m-%d %H:%M:%S}  v{step.version}  {state_in_words(step.status, step.money_state, step.stage)}"
         f"  by {step.actor}"
-        for step in timeline(run)
+        for step in run_timeline(run)
     ]
     said += [
         f"  {step.at:%Y-%m-%d %H:%M:%S}  dispute {step.step} by {step.actor}: {step.reason}" for step in _disputes(run)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from budget.money import format_exact_usd
 from dpp_project.constants import LEASE_HEARTBEAT_INTERVAL_SECONDS, REAPER_INTERVAL_SECONDS, RESERVATION_TTL_SECONDS
-from dpp_project.durations import span
+from dpp_project.durations import duration_text
 from runs.states import MoneyState, Stage, Status
 from runs.timing import ABANDONED_AFTER_SECONDS, RECONCILE_AFTER_SECONDS, TOMBSTONE_DAYS
 
@@ -60,7 +60,7 @@ class Explanation:
     overdue: str | None = None
 
 
-def describe(facts: Facts, *, now: datetime) -> Explanation:
+def describe_run(facts: Facts, *, now: datetime) -> Explanation:
     """The row in words. The actor expected next stands first, later safety nets after."""
     if facts.stage is Stage.COMMITTED:
         return _ended(facts)
@@ -197,7 +197,7 @@ def _with_overdue(explanation: Explanation, now: datetime) -> Explanation:
     late = [step for step in explanation.next if step.at is not None and step.at + PATIENCE < now]
     if not late:
         return explanation
-    said = f"{late[0].actor} should have acted {span(now - (late[0].at or now))} ago: does its job run?"
+    said = f"{late[0].actor} should have acted {duration_text(now - (late[0].at or now))} ago: does its job run?"
     return Explanation(explanation.stands, explanation.waits_for, explanation.next, said)
 
 
@@ -205,8 +205,8 @@ def _usd(micros: int | None) -> str:
     return f"${format_exact_usd(micros or 0)}"
 
 
-def when(at: datetime | None, *, now: datetime) -> str:
+def explanation_time(at: datetime | None, *, now: datetime) -> str:
     if at is None:
         return "any moment"
     said = f"{at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{said}, in {span(at - now)}" if at > now else f"{said}, {span(now - at)} ago"
+    return f"{said}, in {duration_text(at - now)}" if at > now else f"{said}, {duration_text(now - at)} ago"

@@ -43,7 +43,7 @@ class Intervention:
 
 
 def _cancel(run: Run, actor: str) -> str | None:
-    answer = cancellation.cancel(
+    answer = cancellation.cancel_run(
         tenant_id=run.tenant_id, run_id=run.run_id, actor=actor, reason=ReasonCode.CANCELED_BY_OPERATOR
     )
     if isinstance(answer, Canceled):
@@ -175,7 +175,7 @@ class Interventions:
 
     def _carry_out(self, request: HttpRequest, runs: Sequence[Run], intervention: Intervention) -> None:
         user: Any = request.user
-        actor, refused = actors.person(user), []
+        actor, refused = actors.person_actor(user), []
         for run in runs:
             why = intervention.act(run, actor)
             if why is None:

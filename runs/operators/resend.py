@@ -31,6 +31,6 @@ def send_again(*, run_id: uuid.UUID, actor: str) -> str | None:
     except SendFailed as error:
         return f"the queue did not take its message ({error})"
     with transaction.atomic():
-        trail.record("run sent again", actor=actor, subject=f"run {run_id}", tenant_id=run.tenant_id)
+        trail.record_in_trail("run sent again", actor=actor, subject=f"run {run_id}", tenant_id=run.tenant_id)
     log.info("run sent again", run_id=str(run_id), tenant_id=run.tenant_id, actor=actor)
     return None

@@ -156,7 +156,7 @@ class Reach:
     """The job may begin its run's own command."""
 
 
-def nowhere(_environ: Mapping[str, str]) -> Reach | None:
+def reach_nowhere(_environ: Mapping[str, str]) -> Reach | None:
     """The reach of a pack that asks its worker for nothing."""
     return None
 
@@ -276,7 +276,7 @@ class Pack(Generic[Inputs]):
     artifacts: tuple[str, ...] = ()
     """Names of the optional artifacts (`include_markdown`) that a request may ask this pack for."""
     memory_bytes: int = 512 * MEBIBYTE
-    reach: Callable[[Mapping[str, str]], Reach | None] = nowhere
+    reach: Callable[[Mapping[str, str]], Reach | None] = reach_nowhere
     """What its jobs may reach, by the worker's environment. A job has no network of its own."""
     environment: tuple[str, ...] = ()
     """Names of the environment variables that its jobs read. The box has no others."""

@@ -35,7 +35,7 @@ class FoundPacks:
 
 
 @cache
-def found() -> FoundPacks:
+def found_packs() -> FoundPacks:
     """Once for the process: a package that is installed later is sold after the next start."""
     modules = _own()
     left_out: list[str] = []
@@ -78,19 +78,19 @@ def _package(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else ""
 
 
-def modules() -> Mapping[str, str]:
+def pack_modules() -> Mapping[str, str]:
     """The module of every pack for sale, by the pack's name."""
-    return found().modules
+    return found_packs().modules
 
 
 @cache
-def packs() -> Mapping[str, Pack[Any]]:
+def packs_for_sale() -> Mapping[str, Pack[Any]]:
     """Every pack for sale, by name."""
-    return {name: import_module(path).PACK for name, path in modules().items()}
+    return {name: import_module(path).PACK for name, path in pack_modules().items()}
 
 
-def get(name: str) -> Pack[Any]:
+def pack_named(name: str) -> Pack[Any]:
     try:
-        return packs()[name]
+        return packs_for_sale()[name]
     except KeyError:
         raise UnknownPack(name) from None

@@ -1,6 +1,6 @@
 """What each recovery loop looks for, by the database's clock. Each has its own partial index, and stays flat.
 
-Ordered by one column, the longest due first; `batches` reads all of it.
+Ordered by one column, the longest due first; `batches_of_due` reads all of it.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -51,7 +51,7 @@ def open_runs(tenant_ids: Collection[str]) -> dict[str, int]:
     return {tenant_id: counts.get(tenant_id, 0) for tenant_id in tenant_ids}
 
 
-def abandoned() -> QuerySet[Run]:
+def abandoned_runs() -> QuerySet[Run]:
     """The hold auditor's: a submit that died before its money was marked."""
     return Run.objects.filter(
         _UNCLAIMED,
@@ -129,7 +129,7 @@ BATCH: Final = 500
 Row = TypeVar("Row", bound=Model)
 
 
-def batches(due: QuerySet[Row]) -> Iterator[Sequence[Row]]:
+def batches_of_due(due: QuerySet[Row]) -> Iterator[Sequence[Row]]:
     """All rows due now, in the order of a time or of `pk`, each once: a batch begins behind the last one's end.
 
     A row that was moved after the first batch was read is younger than that, and is left to the next pass. So a row

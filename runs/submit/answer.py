@@ -57,7 +57,7 @@ BUDGET_UNAVAILABLE: Final = SubmitRefusal(
 )
 
 
-def conflict(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
+def submit_conflict(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
     return SubmitRefusal(
         reason=ReasonCode.IDEMPOTENCY_CONFLICT,
         detail="This Idempotency-Key stands for another request.",
@@ -95,12 +95,12 @@ def workspaces_scope_missing() -> SubmitRefusal:
 GONE_DETAIL: Final = "The run's retention has passed."
 
 
-def gone(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
+def submit_gone(run_id: UUID, *, balance_micros: int | None) -> SubmitRefusal:
     """The key still names a run that its owner can read no more; it is free again when the run is a tombstone."""
     return SubmitRefusal(reason=ReasonCode.GONE, detail=GONE_DETAIL, run_id=run_id, balance_micros=balance_micros)
 
 
-def drained(*, price_micros: int, balance_micros: int) -> SubmitRefusal:
+def submit_drained(*, price_micros: int, balance_micros: int) -> SubmitRefusal:
     price, balance = format_usd(price_micros), format_usd(balance_micros)
     return SubmitRefusal(
         reason=ReasonCode.BUDGET_DRAINED,

@@ -17,7 +17,7 @@ def submission_of(
         idempotency_key=idempotency_key,
         pack_type=body.pack_type,
         profile_version=body.meta.profile_version,
-        price_version=registry.get(body.pack_type).price_version,
+        price_version=registry.pack_named(body.pack_type).price_version,
         payload_hash=payload.sha256,
         reserved_micros=body.reservation.max_cost_micros,
         inputs=payload.inputs,

@@ -52,7 +52,7 @@ def set_limit(tenant_id: str, key: str, *, limit: int, actor: str) -> KeyState:
         else:
             ConcurrencyLimit.objects.create(tenant_id=tenant_id, key=key, most_at_work=limit)
         if (stood or 1) != limit:
-            trail.record(
+            trail.record_in_trail(
                 "concurrency limit set",
                 actor=actor,
                 subject=f"concurrency key {key}",

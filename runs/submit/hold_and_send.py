@@ -112,7 +112,9 @@ class HoldAndSend:
                 tell_refused(row.tenant_id, row.lineage_id, refused)
         money.refund(tenant_id=row.tenant_id, run_id=str(row.run_id), counted=counted_of(row))
         if isinstance(refused, Insufficient):
-            return answer.drained(price_micros=self._asked.reserved_micros, balance_micros=refused.balance_micros)
+            return answer.submit_drained(
+                price_micros=self._asked.reserved_micros, balance_micros=refused.balance_micros
+            )
         zone = for_tenant.zone_of(row.tenant_id)
         return cap_refusal(self._asked, refused, zone=zone, balance_micros=self._balance_micros)
 

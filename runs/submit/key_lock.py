@@ -94,7 +94,7 @@ def take_key_lock(
 
     Raises RedisError; then nothing is known, and a lock that was taken lapses.
     """
-    pipeline = connection.client().pipeline(transaction=False)
+    pipeline = connection.budget_client().pipeline(transaction=False)
     if entry is not None:
         entry.queue(pipeline)
     pipeline.set(lock.lock_name, lock.token, nx=True, ex=IDEM_LOCK_TTL_SECONDS)
@@ -114,7 +114,7 @@ def take_key_lock(
     found = pipeline.execute()
     entered = None if entry is None else found.pop(0)
     locked, mapped, money, line, *scopes = found
-    open_runs, turn = turns.drawn(line)
+    open_runs, turn = turns.drawn_turn(line)
     lock.held = bool(locked)
     return Found(
         entry=entered,
@@ -139,18 +139,18 @@ def write_mapping(lock: KeyLock, *, run_id: UUID, payload_hash: str, created_at_
     names = [lock.mapping_name, lock.lock_name, keys.EVIDENCE]
     ends = created_at_ms // 1_000 + IDEMPOTENCY_MAPPING_TTL_SECONDS
     values: list[str | int] = [str(run_id), payload_hash, created_at_ms, ends, lock.token]
-    _try(lambda: _WRITE_MAPPING(connection.client(), keys=names, args=values), "mapping not written")
+    _try(lambda: _WRITE_MAPPING(connection.budget_client(), keys=names, args=values), "mapping not written")
 
 
 def release_key_lock(lock: KeyLock) -> None:
     """Give the lock back, if it is still ours; without Redis it lapses."""
     lock.held = False
-    _try(lambda: _UNLOCK(connection.client(), keys=[lock.lock_name], args=[lock.token]), "lock not released")
+    _try(lambda: _UNLOCK(connection.budget_client(), keys=[lock.lock_name], args=[lock.token]), "lock not released")
 
 
 def forget_mapping(lock: KeyLock) -> None:
     """The key is free again: drop its mapping. One that stays behind names a row that no longer has the key."""
-    _try(lambda: connection.client().delete(lock.mapping_name), "mapping not dropped")
+    _try(lambda: connection.budget_client().delete(lock.mapping_name), "mapping not dropped")
 
 
 def _try(act: Callable[[], object], otherwise: str) -> None:

@@ -37,7 +37,7 @@ def wake_next(tenant_id: str, concurrency_key: str) -> int:
     """How many were put back into the line. Safe at any time, and beside itself: what is too many is parked again."""
     return _wake(
         tenant_id,
-        turns.parked(tenant_id, concurrency_key),
+        turns.parked_turns(tenant_id, concurrency_key),
         lock=partial(turns.lock_key, tenant_id, concurrency_key),
         room=partial(turns.room_of, tenant_id, concurrency_key),
     )
@@ -47,7 +47,7 @@ def wake_limited(tenant_id: str) -> int:
     """The same for what the tenant's own limit keeps back."""
     return _wake(
         tenant_id,
-        turns.limited(tenant_id),
+        turns.limited_turns(tenant_id),
         lock=partial(turns.lock_tenant, tenant_id),
         room=partial(turns.room_of_tenant, tenant_id),
     )
@@ -76,8 +76,8 @@ def _drawn(tenant_id: str, wanted: int) -> list[int]:
     weight = Tenant.objects.values_list("share_weight", flat=True).get(tenant_id=tenant_id)
     waiting = turns.in_line(tenant_id)
     behind = waiting if waiting < turns.COUNTED_MOST else None  # of more it is not known how many; numbers would meet
-    first = turns.draw(tenant_id=tenant_id, share_weight=weight, behind=behind)
-    return [first, *(turns.draw(tenant_id=tenant_id, share_weight=weight) for _ in range(wanted - 1))]
+    first = turns.draw_turn(tenant_id=tenant_id, share_weight=weight, behind=behind)
+    return [first, *(turns.draw_turn(tenant_id=tenant_id, share_weight=weight) for _ in range(wanted - 1))]
 
 
 # For those who have other work: what cannot be now, the requeuer's next pass does.

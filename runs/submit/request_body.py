@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from budget.money import USD_PATTERN, AmountInvalid, parse_usd
 from dpp_project.constants import TIMEBOX_SECONDS_DEFAULT, TIMEBOX_SECONDS_MAX
-from dpp_project.http.bodies import validated
+from dpp_project.http.bodies import validated_body
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.reasons import ReasonCode
 from runs.metadata import (
@@ -37,8 +37,10 @@ def _amount(text: str) -> str:
 
 
 def known_pack(name: str) -> str:
-    if name not in registry.packs():
-        raise PydanticCustomError("pack", "unknown pack; choose of: {names}", {"names": ", ".join(registry.packs())})
+    if name not in registry.packs_for_sale():
+        raise PydanticCustomError(
+            "pack", "unknown pack; choose of: {names}", {"names": ", ".join(registry.packs_for_sale())}
+        )
     return name
 
 
@@ -141,7 +143,7 @@ class RunCreateRequest(_Part):
 @cache
 def model_for(pack_name: str) -> type[RunCreateRequest]:
     """The request as this pack reads it: its own inputs, and `artifacts` only where it makes any."""
-    pack = registry.get(pack_name)
+    pack = registry.pack_named(pack_name)
     fields: dict[str, Any] = {
         "pack_type": (Literal[pack_name], ...),
         "inputs": (pack.inputs, Field(description=pack.summary, examples=[dict(pack.example)])),
@@ -157,9 +159,9 @@ def model_for(pack_name: str) -> type[RunCreateRequest]:
 def read_run_request(body: Any) -> RunCreateRequest:
     """The body as a request that could be carried out, or a Problem that names each wrong field."""
     name = body.get("pack_type") if isinstance(body, dict) else None
-    is_known = isinstance(name, str) and name in registry.packs()
-    read = validated(model_for(str(name)) if is_known else RunCreateRequest, body)
-    least = registry.get(read.pack_type).least_timebox(read.inputs)
+    is_known = isinstance(name, str) and name in registry.packs_for_sale()
+    read = validated_body(model_for(str(name)) if is_known else RunCreateRequest, body)
+    least = registry.pack_named(read.pack_type).least_timebox(read.inputs)
     if read.reservation.timebox_sec < least:
         said = FieldError("reservation.timebox_sec", f"must be at least {least} for these inputs")
         raise Problem(ReasonCode.VALIDATION_FAILED, "The request has wrong fields; see errors.", errors=[said])

@@ -88,14 +88,14 @@ class RunOfKey:
     def _refusal_at_a_glance(self) -> SubmitRefusal | None:
         if not self._asked.may_start:
             return answer.EXECUTION_DISABLED
-        pack = registry.get(self._asked.pack_type)
+        pack = registry.pack_named(self._asked.pack_type)
         if pack.missing():
             return answer.ENGINE_UNAVAILABLE
         seen, price_micros = self._found.money, self._asked.reserved_micros
         if not seen.mark.is_open():
             return answer.BUDGET_UNAVAILABLE
         if seen.balance_micros is not None and seen.balance_micros < price_micros:
-            return answer.drained(price_micros=price_micros, balance_micros=seen.balance_micros)
+            return answer.submit_drained(price_micros=price_micros, balance_micros=seen.balance_micros)
         absent = uploads.first_missing(tenant_id=self._asked.tenant_id, keys=pack.uploads(self._asked.inputs))
         if absent is not None:
             return answer.upload_missing(absent)
@@ -133,7 +133,7 @@ class RunOfKey:
         turn = self._found.turn
         if turn is None and asked.concurrency_key is not None:
             try:
-                turn = turns.draw(tenant_id=asked.tenant_id, share_weight=self._found.share_weight)
+                turn = turns.draw_turn(tenant_id=asked.tenant_id, share_weight=self._found.share_weight)
             except RedisError:
                 return answer.BUDGET_UNAVAILABLE  # it could hold no money, either
         accepted = transitions.accept(run_id=run_id, asked=asked, actor=ACTOR, not_before=not_before, fair_pass=turn)
@@ -154,13 +154,13 @@ class RunOfKey:
         """What a row that has this key means for this request."""
         seen = self._found.money
         if run.payload_hash != self._asked.payload_hash:
-            return answer.conflict(run.run_id, balance_micros=seen.balance_micros)
+            return answer.submit_conflict(run.run_id, balance_micros=seen.balance_micros)
         if run.finalize_stage is None and run.money_state == MoneyState.NONE:
             return self._resumed(run)
         if run.finalize_stage == Stage.CLAIMED and run.intent_reason_code in FREES_ITS_KEY:
             return IN_PROGRESS
         if for_tenant.is_gone(run):
-            return answer.gone(run.run_id, balance_micros=seen.balance_micros)
+            return answer.submit_gone(run.run_id, balance_micros=seen.balance_micros)
         if self._found.mapped_run_id != run.run_id:
             self.map(run.run_id, made_at_ms=created_at_ms(run.created_at))
         return Submitted(

@@ -35,7 +35,7 @@ from runs.submit.key_lock import EarlyMeter, KeyLock, TripMeter
 from runs.submit.run_of_key import Row, RunOfKey
 
 
-def submit(
+def submit_run(
     *,
     tenant_id: str,
     idempotency_key: str,
@@ -79,15 +79,15 @@ def submit_derived(
     capped: Sequence[str | None] = (),
     share_weight: int = 1,
 ) -> tuple[str, SubmitAnswer]:
-    """For a caller without a key: the one that was derived, and what `submit` answers under it.
+    """For a caller without a key: the one that was derived, and what `submit_run` answers under it.
 
-    Metered first, so that a request beyond the tenant's rate costs no statement. Raises as `submit` does.
+    Metered first, so that a request beyond the tenant's rate costs no statement. Raises as `submit_run` does.
     """
     entry.take()
     asked = read()
     key = derived_key.derived_key_of(tenant_id=tenant_id, payload_hash=asked.payload_hash)
     asked = replace(asked, idempotency_key=key)
-    return key, submit(
+    return key, submit_run(
         tenant_id=tenant_id,
         idempotency_key=key,
         read=lambda: asked,

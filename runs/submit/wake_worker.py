@@ -53,7 +53,7 @@ def express_below() -> int:
 @PerProcess
 def express_sender() -> sqs_sender.Sender:
     """This process's sender to the express queue."""
-    return sqs_sender.to(Lane.EXPRESS.url)
+    return sqs_sender.sqs_sender_to(Lane.EXPRESS.url)
 
 
 def _sender(lane: Lane) -> sqs_sender.Sender:
@@ -77,7 +77,7 @@ class Wakeup:
         )
 
     def message(self) -> QueueMessage:
-        body = celery_message.pack(
+        body = celery_message.pack_celery_message(
             task=TASK,
             kwargs={
                 "run_id": str(self.run_id),

@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 0.2
 
 
 def said_after(seen: Mapping[str, EntryId]) -> Iterator[News]:
-    for run_id, mark, said in progress.after(redis.client(), seen):
+    for run_id, mark, said in progress.progress_after(redis.redis_client(), seen):
         yield News(run_id, mark, said)
 
 

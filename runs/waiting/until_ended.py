@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from dpp_project.waiting.until import WaitEnd, until
+from dpp_project.waiting.until import WaitEnd, wait_until_it_is
 from dpp_project.waiting.watcher import Waiter
 from runs.waiting import steps
 from tenants import key_watch
@@ -40,11 +40,11 @@ async def until_ended(
     def watching(waiter: Waiter) -> Iterator[None]:
         with (
             steps.run_steps_watcher().watching(waiter, str(run_id), seen=seen_version),
-            key_watch.watching(waiter, key_id),
+            key_watch.watching_key(waiter, key_id),
         ):
             yield
 
-    return await until(
+    return await wait_until_it_is(
         _WHAT,
         tenant_id=tenant_id,
         watching=watching,

@@ -70,14 +70,14 @@ class End(enum.Enum):
 
 
 def _make_box() -> Box:
-    named = [os.environ.get(name, "") for pack in registry.packs().values() for name in pack.environment]
-    return Box(registry.modules().values(), may_read=[value for value in named if os.path.isabs(value)])  # noqa: PTH117
+    named = [os.environ.get(name, "") for pack in registry.packs_for_sale().values() for name in pack.environment]
+    return Box(registry.pack_modules().values(), may_read=[value for value in named if os.path.isabs(value)])  # noqa: PTH117
 
 
 box = PerProcess(_make_box)
 
 
-def execute(run_id: uuid.UUID, *, message: WakingMessage | None, in_turn: bool = False) -> End:
+def execute_run(run_id: uuid.UUID, *, message: WakingMessage | None, in_turn: bool = False) -> End:
     """See the module. Key: the run. Raises UnknownRun, UnknownPack, and what the database raises before the start.
 
     `in_turn`: the message stands for one start, of the run whose turn it is, and `run_id` is the run it was sent for
@@ -129,7 +129,7 @@ def _started(named: uuid.UUID, lease_token: str, *, in_turn: bool) -> StartedRun
     again = False
     while True:
         try:
-            return starting.started(named, lease_token=lease_token, in_turn=in_turn, again=again)
+            return starting.start_run(named, lease_token=lease_token, in_turn=in_turn, again=again)
         except DATABASE_AWAY as error:
             again = True
             log.warning("run not started yet", run_id=str(named), tried=patience.tried, exc_info=error)
@@ -142,7 +142,7 @@ def _started(named: uuid.UUID, lease_token: str, *, in_turn: bool) -> StartedRun
 
 def _worked(run: Run, lease: Lease, message: WakingMessage | None, *, fair_pass: int | None) -> Intent | None:
     """Decide how the run ends; None when another actor took it over."""
-    pack = registry.get(run.pack_type)
+    pack = registry.pack_named(run.pack_type)
     progress = ProgressOfRun(str(run.run_id))
     running = box().start(
         _job(run, pack),
@@ -169,7 +169,7 @@ def _job(run: Run, pack: Pack[Any]) -> PackRequest:
     lacks = pack.missing()
     return PackRequest(
         run_id=str(run.run_id),
-        module=registry.modules()[pack.name],
+        module=registry.pack_modules()[pack.name],
         inputs=run.sent.inputs,
         artifacts_wanted=run.sent.artifacts or {},
         timebox_seconds=run.sent.timebox_sec,

@@ -54,7 +54,7 @@ def take_run_lease(lease: Lease, *, fair_pass: int | None = None) -> bool:
     In the same trip the turn that it started in is noted: none that is drawn later is before it.
     """
     try:
-        pipeline = redis.client().pipeline(transaction=False)
+        pipeline = redis.redis_client().pipeline(transaction=False)
         pipeline.set(lease_key(lease.run_id), lease.token, nx=True, ex=LEASE_TTL_SECONDS)
         if fair_pass is not None:
             turns.queue_note(pipeline, fair_pass=fair_pass)
@@ -145,7 +145,7 @@ class Keeper:
         if signalled:
             try:
                 _RENEW(
-                    redis.client(),
+                    redis.redis_client(),
                     keys=[lease_key(one.lease.run_id) for one in signalled],
                     args=[LEASE_TTL_SECONDS, *(one.lease.token for one in signalled)],
                 )
@@ -164,7 +164,7 @@ class Keeper:
         if not signalled:
             return
         try:
-            found = redis.client().mget([lease_key(one.lease.run_id) for one in signalled])
+            found = redis.redis_client().mget([lease_key(one.lease.run_id) for one in signalled])
         except RedisError as error:
             log.warning("signals of leases not read", count=len(signalled), exc_info=error)
             return

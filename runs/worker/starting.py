@@ -61,7 +61,7 @@ class StartedRun:
     has_limit: bool
 
 
-def started(named: uuid.UUID, *, lease_token: str, in_turn: bool, again: bool = False) -> StartedRun | None:
+def start_run(named: uuid.UUID, *, lease_token: str, in_turn: bool, again: bool = False) -> StartedRun | None:
     """The run that is now this worker's; None where there is none to start. `again`: an answer to this very token may
     have got lost.
 
@@ -75,7 +75,7 @@ def started(named: uuid.UUID, *, lease_token: str, in_turn: bool, again: bool = 
             found = _chosen(named, in_turn=in_turn, own_too=own_too)
             if not found.run.waits_for_worker or (found.is_kept_back and not own_too):
                 return None
-            registry.get(found.run.pack_type)
+            registry.pack_named(found.run.pack_type)
             outcome = _start(found, lease_token)
         if isinstance(outcome, WaitingRun):
             return _as_started(found, outcome)
@@ -88,7 +88,7 @@ def started(named: uuid.UUID, *, lease_token: str, in_turn: bool, again: bool = 
 
 def _chosen(named: uuid.UUID, *, in_turn: bool, own_too: bool) -> WaitingRun:
     found = (
-        for_worker.next_in_line(named, packs=registry.packs(), own_too=own_too)
+        for_worker.next_in_line(named, packs=registry.packs_for_sale(), own_too=own_too)
         if in_turn
         else for_worker.read_for_worker(named)
     )
@@ -127,7 +127,7 @@ def _start(found: WaitingRun, lease_token: str) -> WaitingRun | _Refused | _Full
         if outcome is _Refused.LOST:
             transaction.set_rollback(True)  # the number as well
         elif first is not found:
-            turns.park(found.run.run_id)  # its turn, and the message that stood for it, are another's now
+            turns.park_run(found.run.run_id)  # its turn, and the message that stood for it, are another's now
     return outcome
 
 
@@ -158,8 +158,8 @@ def _first_of_key(found: WaitingRun) -> WaitingRun:
     """A parked one that goes before it, in its turn: it was parked when there was no room, and there is some now."""
     if found.concurrency_key is None or found.is_kept_back or found.priority is None:
         return found
-    parked = turns.parked(found.run.tenant_id, found.concurrency_key)
-    first = parked.filter(pack_type__in=list(registry.packs())).first()
+    parked = turns.parked_turns(found.run.tenant_id, found.concurrency_key)
+    first = parked.filter(pack_type__in=list(registry.packs_for_sale())).first()
     if first is None or (-first.priority, first.run_id) > (-found.priority, found.run.run_id):
         return found
     earlier = for_worker.read_for_worker(first.run_id)

@@ -39,7 +39,7 @@ class ProgressWriter:
 
     def write(self, run_id: str, frame: ProgressFrame) -> None:
         with self._changed:
-            self._waiting[run_id] = joined(self._waiting.get(run_id, {}), frame)
+            self._waiting[run_id] = joined_frames(self._waiting.get(run_id, {}), frame)
             self._wake()
 
     def end(self, run_id: str) -> None:
@@ -69,7 +69,7 @@ class ProgressWriter:
             time.sleep(self._every_seconds)
 
     def _write(self, waiting: Mapping[str, ProgressFrame], ended: set[str]) -> None:
-        with redis.client().pipeline(transaction=False) as pipeline:
+        with redis.redis_client().pipeline(transaction=False) as pipeline:
             for run_id, frame in waiting.items():
                 progress.queue_write(pipeline, run_id, frame)
             for run_id in ended:
@@ -81,7 +81,7 @@ class ProgressWriter:
 writer = PerProcess(ProgressWriter)
 
 
-def joined(earlier: ProgressFrame, later: ProgressFrame) -> ProgressFrame:
+def joined_frames(earlier: ProgressFrame, later: ProgressFrame) -> ProgressFrame:
     frame = earlier | later
     if "line" in earlier and "line" in later:
         frame["line"] = (earlier["line"] + later["line"])[-LINE_LENGTH_MAX:]

@@ -41,15 +41,15 @@ def add_part(part: OverviewPart) -> None:
     _parts.append(part)
 
 
-def items(principal: Principal) -> list[MenuItem]:
-    return sorted((one for one in _items if allows(principal, one.needs)), key=lambda one: one.order)
+def menu_items(principal: Principal) -> list[MenuItem]:
+    return sorted((one for one in _items if menu_allows(principal, one.needs)), key=lambda one: one.order)
 
 
-def parts(principal: Principal) -> list[OverviewPart]:
-    return sorted((one for one in _parts if allows(principal, one.needs)), key=lambda one: one.order)
+def menu_parts(principal: Principal) -> list[OverviewPart]:
+    return sorted((one for one in _parts if menu_allows(principal, one.needs)), key=lambda one: one.order)
 
 
-def allows(principal: Principal, needs: Requirement) -> bool:
+def menu_allows(principal: Principal, needs: Requirement) -> bool:
     if needs is ANY_KEY:
         return True
     enough = frozenset({needs}) if isinstance(needs, Scope) else needs

@@ -44,35 +44,35 @@ class AccountPage(View):
     @property
     def actor(self) -> str:
         """The key, as the audit trail names it when it asks over the API."""
-        return actors.owner(self.principal.prefix)
+        return actors.owner_actor(self.principal.prefix)
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             signed = sessions.signed_in(request)
             if signed is None:
-                return private(_sign_in_first(request))
+                return private_page(_sign_in_first(request))
             self.signed = signed
             request.dpp_principal = signed.principal  # type: ignore[attr-defined]  # for the request's log line
             self._admit(request)
-            return private(super().dispatch(request, *args, **kwargs))
+            return private_page(super().dispatch(request, *args, **kwargs))
         except Problem as problem:
-            return private(self._refused(request, problem))
+            return private_page(self._refused(request, problem))
         except UNAVAILABLE as error:
-            return private(self._refused(request, to_problem(error)))
+            return private_page(self._refused(request, to_problem(error)))
 
     def _admit(self, request: HttpRequest) -> None:
         method = "GET" if request.method == "HEAD" else request.method or ""
         needs = requirement_of(type(self), method)  # type: ignore[arg-type]  # it reads the attribute alone
-        if not menu.allows(self.principal, needs):
+        if not menu.menu_allows(self.principal, needs):
             raise Problem(ReasonCode.SCOPE_MISSING, f"Key dpp_{self.principal.prefix} lacks the scope for this.")
         if not signing_in.has_room(self.principal):
             raise Problem(ReasonCode.RATE_LIMITED, KeyRefused.TOO_MANY.value, headers=RETRY)
 
     def may(self, needs: Any) -> bool:
-        return menu.allows(self.principal, needs)
+        return menu.menu_allows(self.principal, needs)
 
     def show(self, template: str, context: Mapping[str, Any], *, status: int = 200) -> HttpResponse:
-        items = [(item.title, reverse(item.url_name)) for item in menu.items(self.principal)]
+        items = [(item.title, reverse(item.url_name)) for item in menu.menu_items(self.principal)]
         shell = {
             "menu": items,
             "here": max((path for _, path in items if self.request.path.startswith(path)), key=len, default=""),
@@ -116,7 +116,7 @@ def cursor_of(request: HttpRequest) -> Cursor | None:
         raise Problem(ReasonCode.VALIDATION_FAILED, f"cursor: {error}.") from error
 
 
-def private(response: HttpResponseBase) -> HttpResponseBase:
+def private_page(response: HttpResponseBase) -> HttpResponseBase:
     """Nothing of an account stays in a cache, the browser's own included."""
     patch_cache_control(response, private=True, no_store=True)
     return response

@@ -54,7 +54,7 @@ def sign_in_with_key(text: str) -> Principal | KeyRefused:
     if not has_room(principal):
         return KeyRefused.TOO_MANY
     SIGN_INS.labels("signed_in").inc()
-    _record(SIGNED_IN, actors.owner(prefix), prefix, tenant_id=principal.tenant_id)
+    _record(SIGNED_IN, actors.owner_actor(prefix), prefix, tenant_id=principal.tenant_id)
     return principal
 
 
@@ -68,6 +68,6 @@ def has_room(principal: Principal) -> bool:
 
 
 def _record(act: str, actor: str, prefix: str, *, tenant_id: str | None) -> None:
-    after = {"network": attempts.network(), "device": None}
+    after = {"network": attempts.attempt_network(), "device": None}
     with transaction.atomic():
-        trail.record(act, actor=actor, subject=f"key dpp_{prefix}", tenant_id=tenant_id, after=after)
+        trail.record_in_trail(act, actor=actor, subject=f"key dpp_{prefix}", tenant_id=tenant_id, after=after)

@@ -17,7 +17,7 @@ from dpp_project.http.problems import Problem
 from dpp_project.reasons import ReasonCode
 from tenants.account import menu, sessions, signing_in
 from tenants.account.menu import MenuItem
-from tenants.account.page import AccountPage, private
+from tenants.account.page import AccountPage, private_page
 from tenants.account.signing_in import KeyRefused
 from tenants.account.trail_words import changed_facts
 from tenants.audit_api import NUMBER_MAX, AuditLine
@@ -35,10 +35,10 @@ class SignInPage(View):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
-            return private(super().dispatch(request, *args, **kwargs))
+            return private_page(super().dispatch(request, *args, **kwargs))
         except (Problem, *UNAVAILABLE) as error:
             problem = to_problem(error)
-            return private(self._form(request, error=problem.detail, status=problem.status))
+            return private_page(self._form(request, error=problem.detail, status=problem.status))
 
     def get(self, request: HttpRequest) -> HttpResponse:
         if sessions.signed_in(request) is not None:
@@ -66,7 +66,7 @@ class SignOutPage(View):
     def post(self, request: HttpRequest) -> HttpResponseBase:
         response = HttpResponseRedirect(reverse("account-sign-in"))
         sessions.end_account_session(request, response)
-        return private(response)
+        return private_page(response)
 
 
 class OverviewPage(AccountPage):
@@ -75,7 +75,7 @@ class OverviewPage(AccountPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         shown = [
             render_to_string(part.template, {**part.build(self.principal), "principal": self.principal}, request)
-            for part in menu.parts(self.principal)
+            for part in menu.menu_parts(self.principal)
         ]
         return self.show("account/overview.html", {"parts": shown, "scopes": sorted(self.principal.scopes)})
 

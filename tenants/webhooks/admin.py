@@ -59,7 +59,7 @@ class WebhookEndpointAdmin(ActedUponAdmin):
 
     @display(description="host", ordering="url")  # type: ignore[untyped-decorator]
     def host(self, endpoint: WebhookEndpoint) -> str:
-        return registration.origin(endpoint.url)
+        return registration.endpoint_origin(endpoint.url)
 
     @display(description="status", ordering="status", label=STATUS_COLORS)  # type: ignore[untyped-decorator]
     def label(self, endpoint: WebhookEndpoint) -> str:
@@ -84,7 +84,7 @@ class WebhookEndpointAdmin(ActedUponAdmin):
                 tenant_id=endpoint.tenant_id,
                 endpoint_id=endpoint.endpoint_id,
                 since=clock.now() - timedelta(hours=form.cleaned_data["hours"]),
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
             )
             said = "" if isinstance(answer, Refusal) else f"Recovered: {answer.deliveries} deliveries are sent."
             return self.done(request, endpoint, answer, said)
@@ -110,7 +110,7 @@ class WebhookEndpointAdmin(ActedUponAdmin):
             answer = services.change_endpoint(
                 tenant_id=endpoint.tenant_id,
                 endpoint_id=endpoint.endpoint_id,
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
                 status=status,
             )
             return self.done(request, endpoint, answer, said)
@@ -178,7 +178,7 @@ class WebhookDeliveryAdmin(ActedUponAdmin):
             answer = services.redeliver_webhook(
                 tenant_id=delivery.endpoint.tenant_id,
                 delivery_id=delivery.delivery_id,
-                actor=actors.person(request.user),
+                actor=actors.person_actor(request.user),
             )
             return self.done(request, delivery, answer, "Sent again.")
 

@@ -77,13 +77,13 @@ class CappedScope:
         return {f"{period}:{percent}": f"{window}:{self.revision}"}
 
 
-def scopes(*, after: str | None, limit: int) -> list[CappedScope]:
+def scopes_with_caps(*, after: str | None, limit: int) -> list[CappedScope]:
     """Those with a limit at least, by the id of their row."""
     rows = SpendCap.objects.exclude(**{f"{limit_of}__isnull": True for limit_of in _LIMITS}).order_by("cap_id")
     return _read(rows if after is None else rows.filter(cap_id__gt=after), limit)
 
 
-def scope(*, tenant_id: str, lineage_id: str | None) -> CappedScope | None:
+def scope_with_caps(*, tenant_id: str, lineage_id: str | None) -> CappedScope | None:
     found = _read(SpendCap.objects.filter(tenant_id=tenant_id, lineage_id=lineage_id), 1)
     return found[0] if found else None
 

@@ -15,7 +15,7 @@ from tenants.webhooks import reach, signing_secrets
 def refuse_wrong_hosts() -> None:
     """An exception that cannot be read would be none, and nobody would know."""
     try:
-        reach.rules()
+        reach.webhook_rules()
     except ValueError as error:
         env.refuse_environment("DPP_WEBHOOK_PRIVATE_HOSTS", str(error))
 

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from dpp_project import clock, durations
-from dpp_project.console.dashboard import Figure, Panel, panel
+from dpp_project.console.dashboard import Figure, Panel, dashboard_panel
 from tenants.webhooks import registration
 from tenants.webhooks.models import DeliveryStatus, WebhookDelivery, WebhookEndpoint
 
@@ -17,7 +17,7 @@ COUNTED_MAX: Final = 10_000
 SHOWN_MAX: Final = 10
 
 
-@panel(title="Webhooks", order=65, permission="webhooks.view_webhookendpoint", is_live=True)
+@dashboard_panel(title="Webhooks", order=65, permission="webhooks.view_webhookendpoint", is_live=True)
 def webhooks_panel() -> Panel:
     now = clock.now()
     live = WebhookEndpoint.objects.filter(deleted_at__isnull=True)
@@ -63,10 +63,10 @@ def _in_trouble(one: WebhookEndpoint, now: datetime) -> list[object]:
     """By its host: a path may hold a secret of its owner's."""
     page, since = reverse("admin:webhooks_webhookendpoint_change", args=[one.pk]), one.failing_since
     return [
-        format_html('<a href="{}">{}</a>', page, registration.origin(one.url)),
+        format_html('<a href="{}">{}</a>', page, registration.endpoint_origin(one.url)),
         one.tenant_id,
         one.status.lower(),
-        "" if since is None else f"for {durations.span(now - since)}, {one.consecutive_failures} in a row",
+        "" if since is None else f"for {durations.duration_text(now - since)}, {one.consecutive_failures} in a row",
     ]
 
 

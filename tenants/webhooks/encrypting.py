@@ -27,7 +27,7 @@ class Reencrypted:
     """Webhooks whose secret no key opens: their owners rotate, or the key comes back."""
 
 
-def reencrypt(*, actor: str, dry_run: bool = False) -> Reencrypted | Refusal:
+def reencrypt_secrets(*, actor: str, dry_run: bool = False) -> Reencrypted | Refusal:
     """All of them. On a dry run `changed` is how many it would try."""
     if not encryption.is_possible():
         return Refusal(ReasonCode.SERVICE_UNAVAILABLE, "DPP_ENCRYPTION_KEYS is not set", "DPP_ENCRYPTION_KEYS")
@@ -36,7 +36,7 @@ def reencrypt(*, actor: str, dry_run: bool = False) -> Reencrypted | Refusal:
         return Reencrypted(waiting)
     with transaction.atomic():
         facts = {"secrets_under_older_keys": waiting}
-        trail.record("webhook secrets encrypted anew", actor=actor, subject="webhooks", before=facts)
+        trail.record_in_trail("webhook secrets encrypted anew", actor=actor, subject="webhooks", before=facts)
     done = Reencrypted()
     for secret in _one_by_one():
         try:

@@ -44,7 +44,7 @@ class BalanceLine:
     crossings: int
 
 
-def lines(*, after: str, limit: int) -> list[BalanceLine]:
+def balance_lines(*, after: str, limit: int) -> list[BalanceLine]:
     """Those with a line, and those that were low when theirs was taken away; by tenant."""
     watched = Q(low_balance_usd_micros__isnull=False) | Q(low_balance_since__isnull=False)
     rows = Tenant.objects.filter(watched, tenant_id__gt=after).order_by("tenant_id")
@@ -52,7 +52,7 @@ def lines(*, after: str, limit: int) -> list[BalanceLine]:
     return [BalanceLine(*row) for row in rows.values_list(*columns)[:limit]]
 
 
-def judge(line: BalanceLine, *, balance_micros: int, payload: dict[str, Any]) -> bool:
+def judge_balance(line: BalanceLine, *, balance_micros: int, payload: dict[str, Any]) -> bool:
     """Whether this call moved the tenant to the other side."""
     if line.low_since is not None:
         if line.micros is not None and balance_micros * 100 < line.micros * CLEARED_AT_PERCENT:

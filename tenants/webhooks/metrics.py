@@ -47,8 +47,8 @@ SELECT count(*) FILTER (WHERE failing_since IS NOT NULL), count(*) FILTER (WHERE
 """
 
 
-@metrics.collector("webhooks")
-def webhooks() -> Iterable[Metric]:
+@metrics.metrics_collector("webhooks")
+def webhook_metrics() -> Iterable[Metric]:
     with connection.cursor() as cursor:
         cursor.execute(_WAITING)
         pending, held, unsent_seconds = cursor.fetchone()

@@ -10,16 +10,16 @@ from dpp_project.process_env import ENV
 
 
 @cache
-def rules() -> Rules:
+def webhook_rules() -> Rules:
     """https at port 443 of public addresses, and what DPP_WEBHOOK_PRIVATE_HOSTS names. ValueError where it is wrong."""
     return Rules(private_hosts=private_hosts.read_private_hosts(ENV.DPP_WEBHOOK_PRIVATE_HOSTS))
 
 
-def tls() -> ssl.SSLContext:
-    return http_exchange.trusting(ENV.DPP_WEBHOOK_CA_FILE)
+def webhook_tls() -> ssl.SSLContext:
+    return http_exchange.tls_trusting(ENV.DPP_WEBHOOK_CA_FILE)
 
 
 @cache
-def network() -> Network:
+def webhook_network() -> Network:
     """One for the process: its lookups are counted together, so that one tenant's cannot take all."""
     return Internet()

@@ -42,7 +42,7 @@ def checked_url(url: str, *, tenant_id: str) -> str | Refusal:
     if "#" in url:
         return invalid(FIELD, "must have no fragment (#...): it is never sent")
     try:
-        location = locations.parse(url)
+        location = locations.parse_location(url)
         written = location.url
         if len(written) > locations.URL_CHARACTERS_MAX:
             return invalid(FIELD, _CURES[Failure.INVALID_URL])
@@ -69,7 +69,7 @@ def _in_turn(url: str, tenant_id: str) -> bool:
     if not _turns.acquire(timeout=TURN_SECONDS):
         return False
     try:
-        rules, network = reach.rules(), reach.network()
+        rules, network = reach.webhook_rules(), reach.webhook_network()
         asyncio.run(
             connecting.check_connecting(url, rules=rules, network=network, seconds=LOOKUP_SECONDS, caller=tenant_id)
         )
@@ -83,9 +83,9 @@ def _busy() -> Refusal:
     return Refusal(ReasonCode.SERVICE_UNAVAILABLE, detail, retry_after_seconds=round(LOOKUP_SECONDS))
 
 
-def origin(url: str) -> str:
+def endpoint_origin(url: str) -> str:
     """The URL for logs and the audit trail: what stands behind the host may hold a token."""
-    return locations.parse(url).origin
+    return locations.parse_location(url).origin
 
 
 def _said(refused: Refused) -> str:

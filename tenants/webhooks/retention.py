@@ -119,19 +119,19 @@ def _ended_secrets(now: datetime) -> QuerySet[WebhookSecret]:
 
 
 def _old_deliveries(now: datetime) -> QuerySet[WebhookDelivery]:
-    cutoff = retention.cutoff(DELIVERIES, now=now)
+    cutoff = retention.retention_cutoff(DELIVERIES, now=now)
     on_its_way = Q(status=DeliveryStatus.PENDING, created_at__gte=cutoff - SCHEDULE_AT_MOST)
     return WebhookDelivery.objects.filter(~on_its_way, created_at__lt=cutoff)
 
 
 def _old_messages(now: datetime) -> QuerySet[WebhookMessage]:
     named = WebhookDelivery.objects.filter(message_id=OuterRef("pk"))
-    return WebhookMessage.objects.filter(~Exists(named), at__lt=retention.cutoff(DELIVERIES, now=now))
+    return WebhookMessage.objects.filter(~Exists(named), at__lt=retention.retention_cutoff(DELIVERIES, now=now))
 
 
 def _old_endpoints(now: datetime) -> QuerySet[WebhookEndpoint]:
     named = WebhookDelivery.objects.filter(endpoint_id=OuterRef("pk"))
-    return WebhookEndpoint.objects.filter(~Exists(named), deleted_at__lt=retention.cutoff(WEBHOOKS, now=now))
+    return WebhookEndpoint.objects.filter(~Exists(named), deleted_at__lt=retention.retention_cutoff(WEBHOOKS, now=now))
 
 
 _STEPS: Final = {

@@ -25,7 +25,7 @@ def endpoints_of(tenant_id: str) -> list[WebhookEndpoint]:
     return list(rows.order_by("created_at", "endpoint_id"))
 
 
-def endpoints(*, tenant_id: str | None, limit: int) -> list[WebhookEndpoint]:
+def list_endpoints(*, tenant_id: str | None, limit: int) -> list[WebhookEndpoint]:
     """For operators: the newest of all tenants or of one."""
     rows = WebhookEndpoint.objects.filter(deleted_at__isnull=True)
     if tenant_id is not None:

@@ -140,7 +140,7 @@ def change_endpoint(
             wanted["url"] = checked
         if events is not None:
             wanted["events"] = sorted(set(events))
-        before, after = trail.differing({name: getattr(endpoint, name) for name in wanted}, wanted)
+        before, after = trail.differing_values({name: getattr(endpoint, name) for name in wanted}, wanted)
         if status is not None and (fault := _turn(endpoint, status, actor)) is not None:
             transaction.set_rollback(True)
             return fault
@@ -260,7 +260,7 @@ def recover_endpoint(*, tenant_id: str, endpoint_id: uuid.UUID, since: datetime,
         sent = transitions.recover_deliveries(endpoint_id, since=since, now=now)
         if sent is None:
             return Refusal(ReasonCode.CONFLICT, "it is PAUSED; resume it first, which sends what is held", "status")
-        before, after = trail.differing({"status": endpoint.status}, {"status": EndpointStatus.ENABLED.value})
+        before, after = trail.differing_values({"status": endpoint.status}, {"status": EndpointStatus.ENABLED.value})
         after |= {"since": since, "deliveries": sent}
         _record("webhook recovered", endpoint, actor, before=before, after=after)
     return Recovered(WebhookEndpoint.objects.get(endpoint_id=endpoint_id), sent)
@@ -320,7 +320,7 @@ def _record(
     after: dict[str, Any] | None = None,
 ) -> None:
     facts = [None if some is None else _without_tokens(some) for some in (before, after)]
-    trail.record(
+    trail.record_in_trail(
         act,
         actor=actor,
         subject=f"webhook {endpoint.endpoint_id}",
@@ -335,4 +335,4 @@ def _record(
 
 
 def _without_tokens(facts: dict[str, Any]) -> dict[str, Any]:
-    return facts | ({"url": registration.origin(facts["url"])} if "url" in facts else {})
+    return facts | ({"url": registration.endpoint_origin(facts["url"])} if "url" in facts else {})

@@ -17,7 +17,7 @@ PREFIX: Final = "whsec_"
 KEY_BYTES: Final = 32
 
 
-def headers(*, webhook_id: str, at: datetime, body: bytes, secrets: Sequence[str]) -> list[tuple[str, str]]:
+def signature_headers(*, webhook_id: str, at: datetime, body: bytes, secrets: Sequence[str]) -> list[tuple[str, str]]:
     """For a request with exactly this body. One signature for each live secret, the newest first."""
     if "." in webhook_id or not secrets:
         raise ValueError("an id has no dot in it, and an attempt at least one secret")
@@ -38,7 +38,7 @@ def key_of(secret: str) -> bytes:
         raise ValueError("no signing secret") from None
 
 
-def written(key: bytes) -> str:
+def written_secret(key: bytes) -> str:
     """As its owner is shown it."""
     return PREFIX + base64.b64encode(key).decode("ascii")
 

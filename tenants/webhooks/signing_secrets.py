@@ -36,13 +36,13 @@ class NewSecret:
 def make_signing_secret(endpoint_id: UUID) -> NewSecret:
     """Raises encryption.NoEncryptionKey."""
     key = secrets.token_bytes(signing.KEY_BYTES)
-    return NewSecret(signing.written(key), encryption.encrypt(key, bound_to=_bound_to(endpoint_id)))
+    return NewSecret(signing.written_secret(key), encryption.encrypt(key, bound_to=_bound_to(endpoint_id)))
 
 
 def live_secrets(endpoint_id: UUID, *, now: datetime) -> list[str]:
     """Each that signs now, the newest first; empty for an endpoint that is deleted. Raises encryption.Unreadable."""
     rows = WebhookSecret.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), endpoint_id=endpoint_id)
-    return [signing.written(_opened(row)) for row in rows.order_by("-secret_id")]
+    return [signing.written_secret(_opened(row)) for row in rows.order_by("-secret_id")]
 
 
 def under_older_keys() -> QuerySet[WebhookSecret]:

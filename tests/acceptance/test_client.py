@@ -118,7 +118,7 @@ def test_dpp_83_a_platform_that_is_away_is_asked_again_and_the_key_is_told(
 def test_dpp_83_too_many_requests_are_repeated_when_there_is_room(watched: Callable[..., Watched], shop: Shop) -> None:
     slow = a_shop(submit_rate_per_minute=1)
     asked = watched(of=slow, retries=1)
-    asked.meanwhile = lambda: redis.client().delete(f"rate:{slow.tenant.tenant_id}:submit")
+    asked.meanwhile = lambda: redis.redis_client().delete(f"rate:{slow.tenant.tenant_id}:submit")
     probe(asked.client)
     probe(asked.client)
     assert len(asked.pauses) == 1

@@ -19,9 +19,9 @@ from botocore.config import Config
 from dpp_project.devstack import http, ports, postgres, process_identity, valkey
 from dpp_project.devstack.aws import AccessKey, Aws
 from dpp_project.devstack.folder import Folder
-from dpp_project.devstack.programs import DevstackError, Program, spawn, unprivileged
+from dpp_project.devstack.programs import DevstackError, Program, spawn_program, unprivileged_start
 from dpp_project.devstack.supervisor import Supervisor, Unit
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 from tests.gear.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def running(program: Program, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         def is_ready() -> bool:
             if not started or started[-1].poll() is not None:
                 program.before()
-                started.append(spawn(program.command, environ=ENVIRON, output=output, privilege=program.privilege))
+                started.append(
+                    spawn_program(program.command, environ=ENVIRON, output=output, privilege=program.privilege)
+                )
             return program.ready()
 
         try:
@@ -57,7 +59,7 @@ class Cloud:
     """A running SQS and S3 and clients for them; `kill` and `restart` keep folder and port."""
 
     def __init__(self, folder: Path) -> None:
-        self.aws = Aws(folder / "aws", ports.choose(), AccessKey("test", "test"))
+        self.aws = Aws(folder / "aws", ports.choose_port(), AccessKey("test", "test"))
         self.log = folder / "aws.log"
         self._clients: list[Any] = []
         self._run = running(self.aws.program(), self.log)
@@ -186,8 +188,8 @@ def test_a_valkey_of_no_port_in_particular_takes_another_where_its_first_is_gone
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with valkey.running_valkey(tmp_path / "first") as first:
-        offered = iter([first.port, ports.choose()])
-        monkeypatch.setattr(ports, "choose", lambda: next(offered))
+        offered = iter([first.port, ports.choose_port()])
+        monkeypatch.setattr(ports, "choose_port", lambda: next(offered))
         with valkey.running_valkey(tmp_path / "second") as second:
             assert second.port != first.port
 
@@ -208,10 +210,10 @@ def test_dpp_77_valkey_keeps_what_it_answered_for_a_second_ago_and_evicts_nothin
 def test_dpp_77_as_root_postgres_runs_in_either_way_and_on_the_same_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ways: tuple[str, ...]
 ) -> None:
-    server = postgres.Postgres(tmp_path / "closed" / "postgres", ports.choose(), "secret")
+    server = postgres.Postgres(tmp_path / "closed" / "postgres", ports.choose_port(), "secret")
     server.folder.parent.mkdir(mode=0o700)
     for way in ways:
-        monkeypatch.setattr(postgres, "unprivileged", lambda way=way: way)
+        monkeypatch.setattr(postgres, "unprivileged_start", lambda way=way: way)
         if not server.exists():
             server.create()
         with running(server.program(), tmp_path / "log") as process, psycopg.connect(server.url) as connection:
@@ -219,11 +221,11 @@ def test_dpp_77_as_root_postgres_runs_in_either_way_and_on_the_same_data(
             connection.commit()
             connection.execute("SELECT FROM kept")
             assert b"postgres" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    assert unprivileged() in {"userns", "setpriv"}
+    assert unprivileged_start() in {"userns", "setpriv"}
 
 
 def test_a_killed_postgres_keeps_what_was_committed_and_needs_its_password(tmp_path: Path) -> None:
-    server = postgres.Postgres(tmp_path / "postgres", ports.choose(), "secret")
+    server = postgres.Postgres(tmp_path / "postgres", ports.choose_port(), "secret")
     server.create()
     with running(server.program(), tmp_path / "log") as process:
         with psycopg.connect(server.url) as connection:
@@ -237,7 +239,7 @@ def test_a_killed_postgres_keeps_what_was_committed_and_needs_its_password(tmp_p
 
 
 def test_a_lock_whose_server_is_dead_is_dropped_whoever_has_its_pid_now(tmp_path: Path) -> None:
-    server = postgres.Postgres(tmp_path / "postgres", ports.choose(), "secret")
+    server = postgres.Postgres(tmp_path / "postgres", ports.choose_port(), "secret")
     server.create()
     lock = server.folder / "postmaster.pid"
     with running(server.program(), tmp_path / "log") as process:
@@ -260,16 +262,16 @@ def test_a_lock_whose_server_is_dead_is_dropped_whoever_has_its_pid_now(tmp_path
 
 
 def test_dpp_77_a_backend_that_outlives_its_killed_server_does_not_keep_a_new_one_from_starting(tmp_path: Path) -> None:
-    server = postgres.Postgres(tmp_path / "postgres", ports.choose(), "secret")
+    server = postgres.Postgres(tmp_path / "postgres", ports.choose_port(), "secret")
     server.create()
     with running(server.program(), tmp_path / "log") as process:
-        backends = process_identity.children(process.pid)
+        backends = process_identity.child_pids(process.pid)
         os.kill(backends[0], signal.SIGSTOP)
         process.kill()
         process.wait()
         with subprocess.Popen(["sleep", "60"], cwd=server.folder) as shell:
             server.end_leftovers()
-            assert [one for one in backends if identity(one) is not None] == []
+            assert [one for one in backends if process_identity_of(one) is not None] == []
             assert shell.poll() is None, "a stranger who stands in the folder"
             shell.kill()
     with running(server.program(), tmp_path / "log") as process:
@@ -279,7 +281,7 @@ def test_dpp_77_a_backend_that_outlives_its_killed_server_does_not_keep_a_new_on
 
 
 def test_half_a_cluster_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
-    server = postgres.Postgres(tmp_path / "postgres", ports.choose(), "secret")
+    server = postgres.Postgres(tmp_path / "postgres", ports.choose_port(), "secret")
     draft = tmp_path / "postgres.new"
     draft.mkdir()
     (draft / "PG_VERSION").write_text("16\n", encoding="ascii")
@@ -404,11 +406,11 @@ def test_children_that_a_dead_program_left_are_ended(supervisor: Supervisor) -> 
     start(supervisor, program(supervisor, "worker", FORKING))
     worker = supervisor.units["worker"].process
     assert worker is not None
-    child = wait_until(lambda: process_identity.children(worker.pid))[0]
-    known = identity(child)
+    child = wait_until(lambda: process_identity.child_pids(worker.pid))[0]
+    known = process_identity_of(child)
     assert known is not None
     worker.kill()
-    tick_until(supervisor, lambda: identity(child) != known, "the orphan to be ended")
+    tick_until(supervisor, lambda: process_identity_of(child) != known, "the orphan to be ended")
 
 
 def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervisor) -> None:
@@ -418,12 +420,12 @@ def test_children_of_children_are_ended_before_stop_returns(supervisor: Supervis
     nested = [worker.pid]
 
     def are_born() -> bool:
-        nested.extend(process_identity.children(nested[-1]))
+        nested.extend(process_identity.child_pids(nested[-1]))
         return len(nested) == 4
 
     wait_until(are_born, what="a child of a child of a child")
     supervisor.stop(["worker"])
-    assert [identity(pid) for pid in nested] == [None] * 4
+    assert [process_identity_of(pid) for pid in nested] == [None] * 4
 
 
 def test_a_program_that_cannot_start_is_tried_ever_later_and_holds_nobody_up(supervisor: Supervisor) -> None:

@@ -18,7 +18,7 @@ from dpp_project.devstack import environment, http, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import REPOSITORY
 from dpp_project.devstack.supervisor import MARK, WORKSPACES_MARK
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 from tests.gear.waiting import wait_until
 from tests.proving import proofs
 
@@ -86,7 +86,7 @@ class Stack:
     def living(self) -> list[int]:
         """Every process of this stack: by the mark they carry, or by the folder in their command line."""
         root = str(self.folder.root)
-        found = set(process_identity.carrying(MARK, root))
+        found = set(process_identity.pids_carrying(MARK, root))
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
@@ -94,7 +94,7 @@ class Stack:
                         found.add(int(entry.name))
                 except OSError:
                     continue
-        return sorted(pid for pid in found if identity(pid) is not None)
+        return sorted(pid for pid in found if process_identity_of(pid) is not None)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def alive(ready: str) -> dict[str, int]:
 
 def _made(values: dict[str, str]) -> str:
     asked = {"name": "kept", "spec": {"command": ["/usr/bin/python3", "-m", "http.server", "8080"], "ports": [8080]}}
-    answer = http.call("POST", f"{values['DPP_API_URL']}/v1/workspaces", key=values["DPP_API_KEY"], send=asked)
+    answer = http.call_api("POST", f"{values['DPP_API_URL']}/v1/workspaces", key=values["DPP_API_KEY"], send=asked)
     assert answer.status == 201, answer
     found: str = answer.body["workspace_id"]
     return found
@@ -130,14 +130,14 @@ def _ran(values: dict[str, str], workspace: str, script: str) -> str:
     asked = {"argv": ["/bin/sh", "-c", script]}
 
     def answered() -> dict[str, Any] | None:
-        answer = http.call("POST", f"{workspace}/exec", key=values["DPP_API_KEY"], send=asked)
+        answer = http.call_api("POST", f"{workspace}/exec", key=values["DPP_API_KEY"], send=asked)
         assert answer.status in {200, 409, 503}, answer
         return answer.body if answer.status == 200 else None
 
     try:
         said: str = wait_until(answered, seconds=60, pause_seconds=0.2, what="a command in the workspace")["stdout"]
     except AssertionError:
-        sys.stderr.write(f"{http.call('GET', workspace, key=values['DPP_API_KEY']).body}\n")
+        sys.stderr.write(f"{http.call_api('GET', workspace, key=values['DPP_API_KEY']).body}\n")
         raise
     return said
 
@@ -145,9 +145,9 @@ def _ran(values: dict[str, str], workspace: str, script: str) -> str:
 def _rested(values: dict[str, str], workspace: str) -> None:
     key = values["DPP_API_KEY"]
     wanted = {"desired_state": "STANDBY"}
-    assert http.call("PATCH", workspace, key=key, send=wanted, headers={"If-Match": "*"}).status == 200
+    assert http.call_api("PATCH", workspace, key=key, send=wanted, headers={"If-Match": "*"}).status == 200
     wait_until(
-        lambda: http.call("GET", workspace, key=key).body["phase"] == "STANDBY",
+        lambda: http.call_api("GET", workspace, key=key).body["phase"] == "STANDBY",
         seconds=30,
         pause_seconds=0.2,
         what="the workspace to rest",
@@ -159,7 +159,7 @@ def _served(values: dict[str, str], workspace: str, path: str) -> dict[str, Any]
     address = f"http://127.0.0.1:{values['DPP_WORKSPACES_PROXY_PORT']}/w/{workspace.rpartition('/')[2]}/8080/{path}"
 
     def answered() -> dict[str, Any] | None:
-        answer = http.call("GET", address, key=values["DPP_API_KEY"])
+        answer = http.call_api("GET", address, key=values["DPP_API_KEY"])
         assert answer.status in {200, 503}, answer
         return answer.body if answer.status == 200 else None
 
@@ -167,7 +167,7 @@ def _served(values: dict[str, str], workspace: str, path: str) -> dict[str, Any]
 
 
 def _inits(stack: Stack) -> list[int]:
-    return sorted(process_identity.carrying(WORKSPACES_MARK, str(stack.folder.root / "workspaces")))
+    return sorted(process_identity.pids_carrying(WORKSPACES_MARK, str(stack.folder.root / "workspaces")))
 
 
 @pytest.mark.contract("DPP-77", "WSP-11", "WSP-12")
@@ -282,7 +282,7 @@ def test_dpp_77_a_supervisor_killed_at_any_moment_of_its_start_is_followed_by_a_
         status = stack.folder.read_status()
         if stack.folder.supervisor_pid.exists() and status.get("supervisor"):
             known = status["supervisor"]
-            if identity(int(known.split("/")[1])) == known:
+            if process_identity_of(int(known.split("/")[1])) == known:
                 os.kill(int(known.split("/")[1]), signal.SIGKILL)
         starting.communicate(timeout=100)
         proofs.report(cases=1)

@@ -266,7 +266,7 @@ def caller(shop: Shop, sold: Offer, monkeypatch: pytest.MonkeyPatch) -> Caller:
     for waits in (until, events):
         monkeypatch.setattr(waits, "places", lambda: Places(per_tenant=0))
     names = webhooks.NamesOfTests()
-    monkeypatch.setattr(reach, "network", lambda: names)
+    monkeypatch.setattr(reach, "webhook_network", lambda: names)
     top_up(shop.tenant, 1_000_000_000_000)
     operator = bearer(an_operator_key())
     Tenant.objects.update(submit_rate_per_minute=1_000_000, poll_rate_per_minute=1_000_000)

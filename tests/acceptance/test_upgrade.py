@@ -48,7 +48,7 @@ def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
 
 @pytest.fixture
 def port() -> int:
-    return ports.choose()
+    return ports.choose_port()
 
 
 def ended(run_id: str, log: Path) -> Run:
@@ -104,13 +104,13 @@ def test_this_worker_ends_runs_of_the_previous_api(shop: Shop, before: Path, tmp
     ):
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: http.url_answers(f"{url}/healthz"), seconds=60, pause_seconds=0.1, what="the previous API")
-        answer = http.call(
+        answer = http.call_api(
             "POST", f"{url}{RUNS}", key=shop.issued.plaintext, headers={"Idempotency-Key": "upgrade-1"}, send=BODY
         )
         assert answer.status == 202, answer.body
         run = ended(answer.body["run_id"], worker._log)
         is_paid(shop, run)
-        again = http.call("GET", f"{url}{RUNS}/{run.run_id}", key=shop.issued.plaintext)
+        again = http.call_api("GET", f"{url}{RUNS}/{run.run_id}", key=shop.issued.plaintext)
         assert (again.status, again.body["status"]) == (200, "COMPLETED"), log
 
 

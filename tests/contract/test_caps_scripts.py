@@ -47,7 +47,7 @@ TOKEN = "closed." + "a" * 40 + ".rebuild"
 
 
 def scope_of(side: Side, lineage: str | None = None) -> dict[str, str]:
-    found = side.state()[keys.caps(TENANT, lineage)]
+    found = side.state()[keys.caps_key(TENANT, lineage)]
     assert found[1] is None, "a scope never expires"
     assert isinstance(found[0], dict)
     return found[0]
@@ -86,7 +86,7 @@ def test_a_new_scope_begins_at_nothing(side: Side) -> None:
         "counted": "0 0 0 0",
         "used": "0 0 0 0",
     }
-    assert side.state()[keys.seq(TENANT)] == ("1", None)
+    assert side.state()[keys.seq_key(TENANT)] == ("1", None)
 
 
 def test_a_hold_and_its_end_are_counted_in_both_scopes(side: Side) -> None:
@@ -169,7 +169,7 @@ def test_the_first_of_several_refusals_is_told(side: Side) -> None:
 
 def test_the_balance_is_refused_before_a_cap_and_what_was_held_before_both(side: Side) -> None:
     begin(side, limits={"day": 5})
-    side.put(keys.balance(TENANT), "6")
+    side.put(keys.balance_key(TENANT), "6")
     assert refused(side, lambda: hold(side, 7, "a")) == ["ERR_INSUFFICIENT", "6"]
     assert hold(side, 5, "a") == ["OK", "1"]
     assert refused(side, lambda: hold(side, 5, "a")) == ["ERR_ALREADY_RESERVED", "5"]
@@ -225,7 +225,7 @@ def test_a_new_scope_that_stands_is_not_begun_again(side: Side) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "why"),
-    [(keys.EPOCH, TOKEN, "epoch"), (keys.EPOCH, None, "epoch"), (keys.gate(TENANT), "closed.x", "gate")],
+    [(keys.EPOCH, TOKEN, "epoch"), (keys.EPOCH, None, "epoch"), (keys.gate_key(TENANT), "closed.x", "gate")],
 )
 def test_no_limit_changes_behind_a_closed_gate(side: Side, key: str, value: str | None, why: str) -> None:
     side.drop(key) if value is None else side.put(key, value)
@@ -263,7 +263,7 @@ def test_a_scope_that_is_cut_is_lost_and_never_zero(side: Side, lost: Callable[.
     begin(side, KEY)
     hold(side, 10, "a")
     cut = lost(scope_of(side, KEY))
-    side.put(keys.caps(TENANT, KEY), cut)
+    side.put(keys.caps_key(TENANT, KEY), cut)
     assert refused(side, lambda: hold(side, 1, "b")) == ["ERR_UNAVAILABLE", "caps"]
     assert refused(side, lambda: put_caps(side, 2, lineage=KEY)) == ["ERR_ABSENT"]
     assert end(side, 3, "a")[0] == "OK"
@@ -347,7 +347,7 @@ def test_the_later_of_two_dates_is_answered(side: Side) -> None:
     for lineage in (None, KEY, "key-two"):
         begin(side, lineage)
     hold(side, 1, "a", Counted(KEY, MONDAY))
-    side.put(keys.caps(TENANT), scope_of(side) | {"date": date_number(FRIDAY)})
+    side.put(keys.caps_key(TENANT), scope_of(side) | {"date": date_number(FRIDAY)})
     assert refused(side, lambda: hold(side, 1, "b")) == ["ERR_DATE", date_number(MONDAY)]
     assert refused(side, lambda: hold(side, 1, "b", Counted("key-two", THURSDAY))) == ["ERR_DATE", date_number(FRIDAY)]
 
@@ -356,7 +356,7 @@ def test_a_settle_never_ends_a_window(side: Side) -> None:
     """A scope that a rebuild dated before the run: only what both share moves, and a hold alone goes on to a date."""
     begin(side)
     hold(side, 1_000, "a", Counted(None, FRIDAY))
-    side.put(keys.caps(TENANT), scope_of(side) | {"date": date_number(THURSDAY)})
+    side.put(keys.caps_key(TENANT), scope_of(side) | {"date": date_number(THURSDAY)})
     end(side, 400, "a", Counted(None, FRIDAY))
     assert counted_of(side) == [(1_000, 0), (400, 400), (1_000, 0), (400, 400)]
     assert scope_of(side)["date"] == date_number(THURSDAY)
@@ -406,10 +406,10 @@ def test_counting_is_exact_to_the_limit_and_past_it(side: Side, micros: int) -> 
     """All time may come to more than one balance ever held."""
     begin(side)
     for number in range(4):
-        side.put(keys.balance(TENANT), str(MAX_MICROS))
+        side.put(keys.balance_key(TENANT), str(MAX_MICROS))
         assert hold(side, micros, f"run-{number}")[0] == "OK"
         assert counted_of(side) == [((number + 1) * micros, 0)] * 4
-    side.put(keys.balance(TENANT), "0")
+    side.put(keys.balance_key(TENANT), "0")
     end(side, 1, "run-2")
     assert counted_of(side) == [(3 * micros + 1, 1)] * 4
     end(side, micros, "run-0")
@@ -417,7 +417,7 @@ def test_counting_is_exact_to_the_limit_and_past_it(side: Side, micros: int) -> 
     used = micros + micros // 2 + 1
     assert counted_of(side) == [(used + micros, used)] * 4
     put_caps(side, 2, limits={"total": MAX_MICROS})
-    side.put(keys.balance(TENANT), str(MAX_MICROS))
+    side.put(keys.balance_key(TENANT), str(MAX_MICROS))
     if used + micros >= MAX_MICROS:
         assert refused(side, lambda: hold(side, 1, "more"))[4:6] == [str(used + micros), str(used)]
     refund(side, run="run-3", was_held=True, counted=ON_THURSDAY)
@@ -464,7 +464,7 @@ def test_a_rebuild_writes_a_scope_whole_or_drops_it(side: Side) -> None:
         "counted": "0 0 0 0",
         "used": "0 0 0 0",
     }
-    assert keys.caps(TENANT, "key-two") not in side.state()
+    assert keys.caps_key(TENANT, "key-two") not in side.state()
 
 
 GOOD = "1 2026043020260427 - - - 5 1 2 3 4 0 1 2 3"
@@ -504,22 +504,37 @@ def test_a_rebuild_refuses_a_wrong_scope_whole(side: Side, item: tuple[str, ...]
         ("reserve", run_keys(), [TENANT, "1", "1", RUN, EPOCH, UNDATED], "date"),
         ("reserve", run_keys(), [TENANT, "1", "1", RUN, EPOCH, "", "-1"], "least_revision"),
         ("reserve", run_keys(), [TENANT, "1", "1", RUN, EPOCH, "", "", "1e3"], "least_revision"),
-        ("reserve", [*run_keys(), keys.caps(OTHER)], [TENANT, "1", "1", RUN, EPOCH], "keys"),
-        ("reserve", [*run_keys(), keys.caps(TENANT, KEY)], [TENANT, "1", "1", RUN, EPOCH], "keys"),
-        ("reserve", [*run_keys(), keys.caps(TENANT), keys.caps(TENANT)], [TENANT, "1", "1", RUN, EPOCH], "keys"),
-        ("reserve", [*run_keys(), keys.caps(TENANT), keys.caps(TENANT, "")], [TENANT, "1", "1", RUN, EPOCH], "keys"),
+        ("reserve", [*run_keys(), keys.caps_key(OTHER)], [TENANT, "1", "1", RUN, EPOCH], "keys"),
+        ("reserve", [*run_keys(), keys.caps_key(TENANT, KEY)], [TENANT, "1", "1", RUN, EPOCH], "keys"),
         (
             "reserve",
-            [*run_keys(), *keys.scopes(TENANT, KEY), keys.caps(TENANT, "two")],
+            [*run_keys(), keys.caps_key(TENANT), keys.caps_key(TENANT)],
+            [TENANT, "1", "1", RUN, EPOCH],
+            "keys",
+        ),
+        (
+            "reserve",
+            [*run_keys(), keys.caps_key(TENANT), keys.caps_key(TENANT, "")],
+            [TENANT, "1", "1", RUN, EPOCH],
+            "keys",
+        ),
+        (
+            "reserve",
+            [*run_keys(), *keys.scope_keys(TENANT, KEY), keys.caps_key(TENANT, "two")],
             [TENANT, "1", "1", RUN, EPOCH],
             "keys",
         ),
         ("settle", end_keys(), ["1", TENANT, RUN, EPOCH, "x" * 16], "date"),
-        ("settle", [*end_keys(), keys.caps(OTHER)], ["1", TENANT, RUN, EPOCH], "keys"),
+        ("settle", [*end_keys(), keys.caps_key(OTHER)], ["1", TENANT, RUN, EPOCH], "keys"),
         ("refund_full", end_keys(), [TENANT, RUN, EPOCH, "held", "1"], "date"),
-        ("refund_full", [*end_keys(), keys.caps(TENANT), keys.caps(OTHER, KEY)], [TENANT, RUN, EPOCH, ""], "keys"),
+        (
+            "refund_full",
+            [*end_keys(), keys.caps_key(TENANT), keys.caps_key(OTHER, KEY)],
+            [TENANT, RUN, EPOCH, ""],
+            "keys",
+        ),
         ("credit", credit_keys(), [TENANT, "1", ENTRY, EPOCH, "1"], "date"),
-        ("credit", [*credit_keys(), keys.caps(OTHER)], [TENANT, "1", ENTRY, EPOCH, ""], "keys"),
+        ("credit", [*credit_keys(), keys.caps_key(OTHER)], [TENANT, "1", ENTRY, EPOCH, ""], "keys"),
         ("caps", caps_keys(), ["", EPOCH, "1", "", "", "", "", "new"], "tenant_id"),
         ("caps", caps_keys(), [TENANT, "", "1", "", "", "", "", "new"], "epoch"),
         ("caps", caps_keys(), [TENANT, EPOCH, "0", "", "", "", "", "new"], "revision"),
@@ -572,7 +587,7 @@ def test_a_scope_that_is_lost_is_not_seen(
     open_tenant(side)
     begin(side)
     cut = lost(scope_of(side))
-    side.put(keys.caps(TENANT), cut)
+    side.put(keys.caps_key(TENANT), cut)
     if isinstance(cut, str):
         with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
             view.look_at_caps(valkey, TENANT)

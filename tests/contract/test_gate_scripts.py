@@ -62,7 +62,7 @@ def test_an_image_without_this_servers_epoch_is_closed(gate: Gate, valkey: redis
 def test_a_tenants_gate_opens_to_its_own_token_alone(gate: Gate, valkey: redis.Redis) -> None:
     earlier, later = gate.close_tenant(valkey, "t_one"), gate.close_tenant(valkey, "t_one")
     assert not gate.open_tenant(valkey, "t_one", earlier)
-    assert valkey.get(keys.gate("t_one")) == later
+    assert valkey.get(keys.gate_key("t_one")) == later
     assert gate.open_tenant(valkey, "t_one", later)
-    assert valkey.get(keys.gate("t_one")) is None
+    assert valkey.get(keys.gate_key("t_one")) is None
     assert not gate.open_tenant(valkey, "t_one", later)

@@ -60,12 +60,12 @@ def on_each(literal: ScriptSide, ours: ScriptSide, story: Callable[[ScriptSide],
 
 
 def stored(side: ScriptSide, tenant: str = TENANT) -> object:
-    return side.client.get(keys.balance(tenant))
+    return side.client.get(keys.balance_key(tenant))
 
 
 def test_defect_1_large_balances_lose_their_last_digits(literal: ScriptSide, ours: ScriptSide) -> None:
     def story(side: ScriptSide) -> object:
-        side.put(keys.balance(TENANT), "1234567890123456")
+        side.put(keys.balance_key(TENANT), "1234567890123456")
         reserve(side, 1)
         return stored(side)
 
@@ -106,7 +106,7 @@ def test_defect_4_one_tenants_hold_is_paid_out_to_another(literal: ScriptSide, o
 def test_defect_5_the_hold_is_gone_with_its_key_after_an_hour(literal: ScriptSide, ours: ScriptSide) -> None:
     def story(side: ScriptSide) -> object:
         reserve(side, 1_000_000)
-        side.client.expire(keys.reserve(RUN), 3_600)  # as the document asks of the caller
+        side.client.expire(keys.reserve_key(RUN), 3_600)  # as the document asks of the caller
         side.pass_seconds(3_600)
         refund(side)
         return stored(side)
@@ -117,7 +117,7 @@ def test_defect_5_the_hold_is_gone_with_its_key_after_an_hour(literal: ScriptSid
 def test_defect_6_a_lost_balance_counts_as_zero(literal: ScriptSide, ours: ScriptSide) -> None:
     def story(side: ScriptSide) -> object:
         reserve(side, 250_000)
-        side.drop(keys.balance(TENANT))
+        side.drop(keys.balance_key(TENANT))
         settle(side, 50_000)
         return stored(side)
 
@@ -166,7 +166,7 @@ def test_defect_10_an_amount_need_not_be_whole(literal: ScriptSide, ours: Script
 def test_defect_11_a_crash_before_expire_leaves_a_key_for_ever(literal: ScriptSide, ours: ScriptSide) -> None:
     def story(side: ScriptSide) -> object:
         reserve(side, 1)
-        return side.client.ttl(keys.reserve(RUN)) > 0
+        return side.client.ttl(keys.reserve_key(RUN)) > 0
 
     assert on_each(literal, ours, story) == (False, True)
 

@@ -72,10 +72,10 @@ def test_reserve_takes_the_hold_off_the_balance(side: Side) -> None:
     assert reserve(side, 250_000, created="1772366400000") == ["OK", "750000"]
     assert side.state() == {
         keys.EPOCH: (EPOCH, None),
-        keys.balance(TENANT): ("750000", None),
-        keys.seq(TENANT): ("1", None),
-        keys.holds(TENANT): ({RUN: "250000"}, None),
-        keys.reserve(RUN): (
+        keys.balance_key(TENANT): ("750000", None),
+        keys.seq_key(TENANT): ("1", None),
+        keys.holds_key(TENANT): ({RUN: "250000"}, None),
+        keys.reserve_key(RUN): (
             {"tenant_id": TENANT, "reserved_usd_micros": "250000", "created_at_ms": "1772366400000"},
             constants.RESERVATION_TTL_SECONDS,
         ),
@@ -88,7 +88,7 @@ def test_reserve_may_take_the_whole_balance_and_not_one_micro_more(side: Side) -
 
 
 def test_reserve_refuses_on_a_debt(side: Side) -> None:
-    side.put(keys.balance(TENANT), "-5")
+    side.put(keys.balance_key(TENANT), "-5")
     assert refused(side, lambda: reserve(side, 1)) == ["ERR_INSUFFICIENT", "-5"]
 
 
@@ -100,21 +100,21 @@ def test_reserve_twice_answers_what_is_held(side: Side) -> None:
 def test_a_hold_outlives_its_reserve_key(side: Side) -> None:
     held_run(side)
     side.pass_seconds(constants.RESERVATION_TTL_SECONDS + 1)
-    assert keys.reserve(RUN) not in side.state()
+    assert keys.reserve_key(RUN) not in side.state()
     assert refused(side, lambda: reserve(side, 250_000)) == ["ERR_ALREADY_RESERVED", "250000"]
     assert settle(side, 50_000) == ["OK", "50000", "200000", "950000", "first"]
 
 
 def test_reserve_sees_that_the_holds_were_lost(side: Side) -> None:
     held_run(side)
-    side.drop(keys.holds(TENANT))
+    side.drop(keys.holds_key(TENANT))
     assert refused(side, lambda: reserve(side, 250_000)) == ["ERR_ALREADY_RESERVED", "0"]
 
 
 def test_dpp_53_a_late_reserve_meets_the_tombstone(side: Side) -> None:
     assert refund(side) == ["OK", "0", "1000000", "0", "tombstone"]
     assert refused(side, lambda: reserve(side, 250_000)) == ["ERR_CLOSED", "0"]
-    assert side.state()[keys.receipt(RUN)][1] == 86_400
+    assert side.state()[keys.receipt_key(RUN)][1] == 86_400
 
 
 def test_reserve_after_a_settle_is_refused_with_the_charge(side: Side) -> None:
@@ -131,9 +131,9 @@ def test_settle_takes_the_charge_and_gives_the_rest_back(side: Side) -> None:
     assert settle(side, 50_000) == ["OK", "50000", "200000", "950000", "first"]
     assert side.state() == {
         keys.EPOCH: (EPOCH, None),
-        keys.balance(TENANT): ("950000", None),
-        keys.seq(TENANT): ("2", None),
-        keys.receipt(RUN): (f"50000 200000 950000 {TENANT}", 86_400),
+        keys.balance_key(TENANT): ("950000", None),
+        keys.seq_key(TENANT): ("2", None),
+        keys.receipt_key(RUN): (f"50000 200000 950000 {TENANT}", 86_400),
         keys.EVIDENCE: ([f"end:{RUN}"], None),
     }
 
@@ -175,8 +175,8 @@ def test_settle_without_a_hold_is_refused(side: Side) -> None:
 def test_refund_gives_the_whole_hold_back(side: Side) -> None:
     held_run(side)
     assert refund(side) == ["OK", "250000", "1000000", "0", "first"]
-    assert keys.reserve(RUN) not in side.state()
-    assert keys.holds(TENANT) not in side.state()
+    assert keys.reserve_key(RUN) not in side.state()
+    assert keys.holds_key(TENANT) not in side.state()
 
 
 def test_dpp_53_refund_again_answers_the_first_result(side: Side) -> None:
@@ -193,15 +193,15 @@ def test_refund_after_a_settle_tells_the_charge(side: Side) -> None:
 
 def test_refund_sees_that_the_holds_were_lost(side: Side) -> None:
     held_run(side)
-    side.drop(keys.holds(TENANT))
+    side.drop(keys.holds_key(TENANT))
     assert refused(side, lambda: refund(side)) == ["ERR_NO_RESERVE"]
 
 
 @pytest.mark.contract("HRD-04")
 def test_hrd_04_refund_of_a_run_that_was_held_leaves_no_tombstone(side: Side) -> None:
     held_run(side)
-    side.drop(keys.holds(TENANT))
-    side.drop(keys.reserve(RUN))
+    side.drop(keys.holds_key(TENANT))
+    side.drop(keys.reserve_key(RUN))
     assert refused(side, lambda: refund(side, was_held=True)) == ["ERR_NO_RESERVE"]
 
 
@@ -267,7 +267,7 @@ def test_credit_reaches_the_balance_once(side: Side) -> None:
     assert credit(side, 500_000) == ["OK", "1500000", "first"]
     reserve(side, 100_000)
     assert refused(side, lambda: credit(side, 500_000)) == ["OK", "1500000", "again"]
-    assert side.state()[keys.credit(ENTRY)] == (f"500000 1500000 {TENANT}", None)
+    assert side.state()[keys.credit_key(ENTRY)] == (f"500000 1500000 {TENANT}", None)
 
 
 def test_credit_may_take_away_more_than_is_there(side: Side) -> None:
@@ -277,7 +277,7 @@ def test_credit_may_take_away_more_than_is_there(side: Side) -> None:
 def test_credit_stops_at_the_limit_either_way(side: Side) -> None:
     assert refused(side, lambda: credit(side, MAX_MICROS)) == ["ERR_LIMIT", "1000000"]
     assert credit(side, MAX_MICROS - 1_000_000) == ["OK", str(MAX_MICROS), "first"]
-    side.put(keys.balance(TENANT), "-1")
+    side.put(keys.balance_key(TENANT), "-1")
     assert refused(side, lambda: credit(side, -MAX_MICROS, entry="another")) == ["ERR_LIMIT", "-1"]
 
 
@@ -304,12 +304,12 @@ ASKS: dict[str, Callable[..., list[str]]] = {
         (keys.EPOCH, None, "epoch"),
         (keys.EPOCH, "closed." + "a" * 40 + ".x", "epoch"),
         (keys.EPOCH, "b" * 40 + ".first", "epoch"),
-        (keys.gate(TENANT), "closed.x", "gate"),
-        (keys.balance(TENANT), None, "balance"),
-        (keys.balance(TENANT), "nan", "balance"),
-        (keys.balance(TENANT), "1e+14", "balance"),
-        (keys.balance(TENANT), "", "balance"),
-        (keys.balance(TENANT), "9" * 19, "balance"),
+        (keys.gate_key(TENANT), "closed.x", "gate"),
+        (keys.balance_key(TENANT), None, "balance"),
+        (keys.balance_key(TENANT), "nan", "balance"),
+        (keys.balance_key(TENANT), "1e+14", "balance"),
+        (keys.balance_key(TENANT), "", "balance"),
+        (keys.balance_key(TENANT), "9" * 19, "balance"),
     ],
 )
 def test_dpp_55_no_money_moves_behind_a_closed_gate_or_without_a_balance(
@@ -400,7 +400,7 @@ def test_wrong_arguments_are_refused_by_name(
 
 @pytest.mark.parametrize("amount", [1, 10**14 - 1, 10**14, 10**14 + 1, 2**52 + 1, MAX_MICROS - 1, MAX_MICROS])
 def test_dpp_52_counting_is_exact_up_to_the_limit(side: Side, amount: int) -> None:
-    side.put(keys.balance(TENANT), str(MAX_MICROS))
+    side.put(keys.balance_key(TENANT), str(MAX_MICROS))
     assert reserve(side, amount) == ["OK", str(MAX_MICROS - amount)]
     charge = amount // 2
     assert settle(side, charge) == ["OK", str(charge), str(amount - charge), str(MAX_MICROS - charge), "first"]
@@ -409,9 +409,9 @@ def test_dpp_52_counting_is_exact_up_to_the_limit(side: Side, amount: int) -> No
 
 
 def test_a_balance_past_the_limit_stays_exact(side: Side) -> None:
-    side.put(keys.balance(TENANT), str(MAX_MICROS))
+    side.put(keys.balance_key(TENANT), str(MAX_MICROS))
     reserve(side, 7)
-    side.put(keys.balance(TENANT), str(MAX_MICROS))
+    side.put(keys.balance_key(TENANT), str(MAX_MICROS))
     assert refund(side) == ["OK", "7", str(MAX_MICROS + 7), "0", "first"]
     assert reserve(side, MAX_MICROS, run="another") == ["OK", "7"]
 
@@ -425,7 +425,7 @@ def test_rebuild_writes_a_tenant_whole(side: Side) -> None:
     held_run(side)
     settle(side, 50_000)
     reserve(side, 100_000, run="never-committed")
-    side.put(keys.gate(TENANT), "closed.left-over")
+    side.put(keys.gate_key(TENANT), "closed.left-over")
     side.put(keys.EPOCH, TOKEN)
     items = [
         RebuildItem("hold", RUN, 250_000, 77),
@@ -437,13 +437,13 @@ def test_rebuild_writes_a_tenant_whole(side: Side) -> None:
     assert rebuild(side, items, token=TOKEN, balance=-9) == ["OK"]
     assert side.state() == {
         keys.EPOCH: (TOKEN, None),
-        keys.seq(TENANT): ("4", None),
-        keys.balance(TENANT): ("-9", None),
-        keys.holds(TENANT): ({RUN: "250000"}, None),
-        keys.reserve(RUN): ({"tenant_id": TENANT, "reserved_usd_micros": "250000", "created_at_ms": "77"}, 3_600),
-        keys.receipt("ended"): (f"30000 70000 -9 {TENANT}", 86_400),
-        keys.credit(ENTRY): (f"-40 -9 {TENANT}", 86_400),
-        keys.credit("pending"): (f"7 -9 {TENANT}", None),
+        keys.seq_key(TENANT): ("4", None),
+        keys.balance_key(TENANT): ("-9", None),
+        keys.holds_key(TENANT): ({RUN: "250000"}, None),
+        keys.reserve_key(RUN): ({"tenant_id": TENANT, "reserved_usd_micros": "250000", "created_at_ms": "77"}, 3_600),
+        keys.receipt_key("ended"): (f"30000 70000 -9 {TENANT}", 86_400),
+        keys.credit_key(ENTRY): (f"-40 -9 {TENANT}", 86_400),
+        keys.credit_key("pending"): (f"7 -9 {TENANT}", None),
         keys.EVIDENCE: ([f"end:{RUN}"], None),
     }
 
@@ -452,13 +452,13 @@ def test_rebuild_goes_on_where_it_stopped(side: Side) -> None:
     side.put(keys.EPOCH, TOKEN)
     rebuild(side, [RebuildItem("hold", "first", 1)], token=TOKEN, balance=5)
     assert rebuild(side, [RebuildItem("hold", "second", 2)], token=TOKEN, balance=5, mode="more") == ["OK"]
-    assert side.state()[keys.holds(TENANT)][0] == {"first": "1", "second": "2"}
+    assert side.state()[keys.holds_key(TENANT)][0] == {"first": "1", "second": "2"}
 
 
 def test_rebuild_of_one_tenant_stands_behind_its_own_gate(side: Side) -> None:
-    side.put(keys.gate(TENANT), TOKEN)
+    side.put(keys.gate_key(TENANT), TOKEN)
     assert rebuild(side, [], token=TOKEN, balance=5) == ["OK"]
-    assert side.state()[keys.gate(TENANT)] == (TOKEN, None)
+    assert side.state()[keys.gate_key(TENANT)] == (TOKEN, None)
     assert balance_of(side) == 5
 
 
@@ -473,7 +473,7 @@ def test_rebuild_is_refused_where_the_gate_is_not_its_own(side: Side, gate: str 
 def test_dpp_55_rebuild_of_one_tenant_is_refused_while_all_money_is_closed(side: Side, epoch: str | None) -> None:
     """The rebuild that closed it has its own snapshot of this tenant, and may be about to write it."""
     side.drop(keys.EPOCH) if epoch is None else side.put(keys.EPOCH, epoch)
-    side.put(keys.gate(TENANT), TOKEN)
+    side.put(keys.gate_key(TENANT), TOKEN)
     assert refused(side, lambda: rebuild(side, [], token=TOKEN, balance=5)) == ["ERR_SUPERSEDED"]
 
 

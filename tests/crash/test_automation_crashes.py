@@ -92,8 +92,8 @@ def time_passes() -> None:
     AutomationAttempt.objects.update(next_try_at=gear.AT, lease_until=None)
     for table in (AutomationEvent, AutomationTask):
         table.objects.exclude(status="COMPLETED").update(next_try_at=gear.AT, version=F("version") + 1)
-    for key in redis.client().keys("idem_lock:*"):
-        redis.client().delete(key)
+    for key in redis.redis_client().keys("idem_lock:*"):
+        redis.redis_client().delete(key)
 
 
 def goes_on(shop: AutomationShop) -> None:

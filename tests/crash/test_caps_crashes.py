@@ -91,8 +91,8 @@ def written(scene: Scene) -> tuple[int, dict[CapPeriod, int | None]] | None:
 
 def the_money_is_open_again(scene: Scene) -> None:
     """A rebuild that died leaves its lease, which lapses, and its tenant's gate, which the watch finds."""
-    redis.client().delete(keys.REBUILD)
-    gate_watch.watch(limit=10)
+    redis.redis_client().delete(keys.REBUILD)
+    gate_watch.watch_gates(limit=10)
 
 
 def struck(scene: Scene, forge: Forge, *, at: int | None, fault: Fault | None, comes: Callable[[Scene], None]) -> Ended:

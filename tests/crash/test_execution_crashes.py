@@ -122,7 +122,7 @@ def test_dpp_53_a_hold_lost_between_claim_and_settle_is_made_again_and_charged_o
 
     def and_the_hold_is_lost(**values: Any) -> Claimed | Lost:
         outcome = claim(**values)
-        valkey.delete(keys.holds(tenant.tenant_id), keys.reserve(str(run.run_id)))
+        valkey.delete(keys.holds_key(tenant.tenant_id), keys.reserve_key(str(run.run_id)))
         return outcome
 
     monkeypatch.setattr(transitions, "claim_worked", and_the_hold_is_lost)

@@ -56,9 +56,9 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 def money(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What stands between this process and Redis."""
     with recovery.redis_through_proxy(monkeypatch) as proxy:
-        redis.disconnect()
+        redis.disconnect_redis()
         yield proxy
-    redis.disconnect()
+    redis.disconnect_redis()
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_dpp_39_money_closed_at_the_settle_is_waited_for(
 
 def hold_is_lost(run: Run, _money: Proxy, redis_itself: Redis) -> None:
     """Its finisher rebuilds the tenant, and takes its claim back from the fence."""
-    redis_itself.delete(keys.holds(run.tenant_id), keys.reserve(str(run.run_id)))
+    redis_itself.delete(keys.holds_key(run.tenant_id), keys.reserve_key(str(run.run_id)))
 
 
 def redis_goes(_run: Run, money: Proxy, _redis: Redis) -> None:
@@ -356,7 +356,7 @@ def test_dpp_34_a_claim_taken_back_is_kept_when_the_answer_to_it_gets_lost(
 
     def and_the_hold_is_lost(**values: Any) -> Won | Lost:
         outcome = claim(**values)
-        valkey.delete(keys.holds(tenant.tenant_id), keys.reserve(str(run.run_id)))
+        valkey.delete(keys.holds_key(tenant.tenant_id), keys.reserve_key(str(run.run_id)))
         return outcome
 
     def loses_the_first_answer(**values: Any) -> Won | Lost:
@@ -442,7 +442,7 @@ def test_dpp_31_a_lease_lost_while_the_bucket_is_away_ends_the_waiting(
                     actor="tenant",
                 )
             )
-            redis.client().delete(lease_key(run.run_id))
+            redis.redis_client().delete(lease_key(run.run_id))
         return put(*args, **values)
 
     monkeypatch.setattr(storage.RunStorage, "put", and_the_owner_cancels)

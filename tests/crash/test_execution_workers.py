@@ -115,12 +115,16 @@ def test_dpp_40_a_worker_killed_at_work_leaves_nothing_running_and_its_run_to_th
 
 def _packs_of(worker: int) -> list[int]:
     """The worker's descendants, its zygotes' jobs among them; empty while no job runs."""
-    zygotes = [zygote for nursery in process_tree.children(worker) for zygote in process_tree.children(nursery)]
-    return process_tree.tree(worker) if any(process_tree.children(zygote) for zygote in zygotes) else []
+    zygotes = [
+        zygote for nursery in process_tree.child_processes(worker) for zygote in process_tree.child_processes(nursery)
+    ]
+    return (
+        process_tree.process_tree_of(worker) if any(process_tree.child_processes(zygote) for zygote in zygotes) else []
+    )
 
 
 def queue_is_empty() -> bool:
-    found = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])["Attributes"]
+    found = clients.sqs_client().get_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, AttributeNames=["All"])["Attributes"]
     return found["ApproximateNumberOfMessages"] == found["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
@@ -233,9 +237,11 @@ def test_dpp_37_a_delete_that_fails_repeats_the_message_and_not_the_run(shop: Sh
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path: Path) -> None:
     wakeup = Wakeup(run_id=uuid.uuid4(), tenant_id="t_nobody", pack_type="probe", trace_id=None)
-    garbled = celery_message.pack(task=wake_worker.TASK, kwargs={"run_id": "no uuid"}, queue="runs", trace_id=None)
+    garbled = celery_message.pack_celery_message(
+        task=wake_worker.TASK, kwargs={"run_id": "no uuid"}, queue="runs", trace_id=None
+    )
     for body in (wakeup.message().body, garbled):
-        clients.sqs().send_message(QueueUrl=ENV.DPP_QUEUE_URL, MessageBody=body)
+        clients.sqs_client().send_message(QueueUrl=ENV.DPP_QUEUE_URL, MessageBody=body)
     with a_worker(tmp_path, DPP_SQS_FIRST_VISIBILITY_SECONDS="1") as worker:
         wait_until(lambda: _dead_letters() == 2, seconds=40, what="two dead letters")
         run = submitted(shop, sleep_ms=1)
@@ -245,5 +251,5 @@ def test_dpp_38_a_message_of_an_unknown_run_ends_in_the_dlq(shop: Shop, tmp_path
 
 
 def _dead_letters() -> int:
-    found = clients.sqs().get_queue_attributes(QueueUrl=ENV.DPP_DLQ_URL, AttributeNames=["All"])["Attributes"]
+    found = clients.sqs_client().get_queue_attributes(QueueUrl=ENV.DPP_DLQ_URL, AttributeNames=["All"])["Attributes"]
     return int(found["ApproximateNumberOfMessages"])

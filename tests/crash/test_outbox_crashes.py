@@ -96,7 +96,7 @@ STEPS: Final = (
     Step("consume", to_consume, lambda world: world.consume()),
     Step("retry", to_consume, with_handler(fails)),
     Step("refuse", to_consume, with_handler(refuses), may_die=True),
-    Step("resend", overdue, lambda _world: jobs.overdue(now=clock.now(), limit=100).changed),
+    Step("resend", overdue, lambda _world: jobs.resend_overdue_events(now=clock.now(), limit=100).changed),
     Step(
         "redrive",
         dead,
@@ -114,7 +114,7 @@ every_step = pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def _its_queues(world: EventWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "URL", world.queues.runs_url)
     monkeypatch.setattr(queue, "DEAD_LETTERS_URL", world.queues.dlq_url)
-    monkeypatch.setattr(queue, "sender", world.sender)
+    monkeypatch.setattr(queue, "event_sender", world.sender)
 
 
 def struck(step: Step, world: EventWorld, forge: Forge, *, at: int | None = None, fault: Fault | None = None) -> Ended:
@@ -125,7 +125,7 @@ def struck(step: Step, world: EventWorld, forge: Forge, *, at: int | None = None
 
     def act() -> object:
         world.senders.clear()  # the parent's leads past the wire
-        queue.poller._made = clients.sqs()
+        queue.event_poller._made = clients.sqs_client()
         return step.act(world)
 
     ended = forge.run(act, at=at, fault=fault)
@@ -138,7 +138,7 @@ def recover(world: EventWorld, event: OutboxMessage) -> None:
     for _ in range(ROUNDS):
         for one in OutboxMessage.objects.all():
             gear.aged(one, seconds=LONG_SECONDS)
-        jobs.overdue(now=clock.now(), limit=100)
+        jobs.resend_overdue_events(now=clock.now(), limit=100)
         jobs.dead_letters(now=clock.now(), limit=0)
         world.until_quiet()
         if not OutboxMessage.objects.filter(handled_at__isnull=True).exists():

@@ -52,7 +52,7 @@ class Case:
 
 def execute(scene: Scene) -> str:
     """As a worker does with the message in its hand; the message stays for whoever comes after it."""
-    return execution.execute(scene.run_id, message=None).value
+    return execution.execute_run(scene.run_id, message=None).value
 
 
 CUSTOMERS_AND_WORKERS: Final = (
@@ -91,7 +91,7 @@ def test_dpp_42_under_the_real_constants_each_run_ends_once_and_in_time(
         lived, died = lived + some_lived, died + some_died
     deaths = len(died)
     deaths += killed_at_work(
-        forge, hold_auditor.audit_holds, due=for_recovery.abandoned, seconds=ABANDONED_AFTER_SECONDS
+        forge, hold_auditor.audit_holds, due=for_recovery.abandoned_runs, seconds=ABANDONED_AFTER_SECONDS
     )
     deaths += killed_at_work(forge, lease_reaper.reap_leases, due=for_recovery.lease_expired, seconds=LEASE_TTL_SECONDS)
     with a_beat(tmp_path), a_worker(tmp_path):

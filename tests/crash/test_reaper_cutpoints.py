@@ -121,7 +121,7 @@ def test_a_micro_that_is_lost_is_found(shop: Shop, forge: Forge, monkeypatch: py
     settle = services.settle
 
     def careless(**values: Any) -> SettleOutcome:
-        scripts.shared_scripts().client.decr(keys.balance(values["tenant_id"]))
+        scripts.shared_scripts().client.decr(keys.balance_key(values["tenant_id"]))
         return settle(**values)
 
     monkeypatch.setattr(services, "settle", careless)

@@ -37,10 +37,10 @@ Away = Callable[[Mode, pytest.MonkeyPatch], AbstractContextManager[None]]
 @contextmanager
 def redis_away(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with recovery.redis_through_proxy(monkeypatch) as proxy:
-        redis.disconnect()
+        redis.disconnect_redis()
         with proxy.outage(mode):
             yield
-    redis.disconnect()
+    redis.disconnect_redis()
 
 
 @contextmanager

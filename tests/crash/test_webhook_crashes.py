@@ -38,8 +38,8 @@ def turn(world: sending.SenderReach) -> None:
     for claimed in claims.claim_deliveries():
         letter = sending._letter(claimed)
         assert letter is not None
-        came = asyncio.run(delivery.attempt(letter, rules=world.rules, network=world.proven, tls=world.tls))
-        marks.mark(claimed, came)
+        came = asyncio.run(delivery.attempt_delivery(letter, rules=world.rules, network=world.proven, tls=world.tls))
+        marks.mark_delivery(claimed, came)
 
 
 @pytest.mark.parametrize("path", ["well", "status/410"])

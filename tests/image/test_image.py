@@ -52,7 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
 @pytest.fixture(scope="module")
 def addresses() -> dict[str, str]:
     """Of the services around this test; everything else is as compose.yaml has it."""
-    port = ports.choose()
+    port = ports.choose_port()
     given = {name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL", "SQS_ENDPOINT_URL", "S3_ENDPOINT_URL")}
     return given | {
         "S3_PUBLIC_ENDPOINT_URL": str(ENV.S3_ENDPOINT_URL),
@@ -106,12 +106,12 @@ class Customer:
         self.keys = env_file.read_env_file(containers.folder / "volumes" / "seed" / "env")
 
     def get(self, path: str) -> dict[str, Any]:
-        answer = http.call("GET", self.url + path, key=self.keys["DPP_API_KEY"])
+        answer = http.call_api("GET", self.url + path, key=self.keys["DPP_API_KEY"])
         assert answer.status == 200, answer.body
         return answer.body
 
     def submit(self, pack_type: str, inputs: dict[str, Any]) -> str:
-        answer = http.call(
+        answer = http.call_api(
             "POST",
             f"{self.url}/v1/runs",
             key=self.keys["DPP_API_KEY"],
@@ -187,6 +187,6 @@ def test_sigterm_ends_each_part_within_the_grace_that_compose_gives(
     platform["api"].signal("TERM")
     assert platform["api"].exit_code(seconds=graces["api"]) == 0, platform["api"].said_last()
     with pytest.raises(OSError):  # noqa: PT011  whichever way a closed port says so
-        http.call("GET", f"{customer.url}/healthz", key="none")
+        http.call_api("GET", f"{customer.url}/healthz", key="none")
     proofs.report(cases=len(PARTS))
     assert subprocess.run(["runc", "--root", str(image.STORE / "runc"), "list", "-q"], check=True).returncode == 0

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from dpp_project.devstack import ports, valkey
 from dpp_project.devstack.postgres import Postgres
-from dpp_project.devstack.programs import spawn
+from dpp_project.devstack.programs import spawn_program
 from tests.gear.waiting import wait_until
 from tests.proving.proofs import report
 
@@ -103,14 +103,14 @@ def services(link: Link) -> Iterator[dict[str, str]]:
         place.chmod(0o755)
         listens = f"127.0.0.1,{link.address}" if link.there else "127.0.0.1"
         postgres = Postgres(
-            place / "postgres" / "data", ports.choose(), secrets.token_hex(8), durable=False, listens=listens
+            place / "postgres" / "data", ports.choose_port(), secrets.token_hex(8), durable=False, listens=listens
         )
         postgres.create()
         with (postgres.folder / "pg_hba.conf").open("a", encoding="ascii") as rules:
             rules.write(f"host all all {link.address}/24 scram-sha-256\n")
         program = postgres.program()
         with (place / "postgres.log").open("wb") as output:
-            server = spawn(
+            server = spawn_program(
                 program.command, environ={"PATH": "/usr/bin:/bin"}, output=output, privilege=program.privilege
             )
         stack.callback(server.wait)
@@ -169,7 +169,7 @@ def lost(how: str, link: Link) -> tuple[float, float]:
         began = time.monotonic()
 
         def is_open() -> bool:
-            runner.run_job_pass(registry.job("budget_gate_watch"))
+            runner.run_job_pass(registry.job_named("budget_gate_watch"))
             return isinstance(balance(tenant_id=TENANT), Available)
 
         wait_until(is_open, seconds=4 * LIMIT_SECONDS, pause_seconds=EVERY_SECONDS, what="open money")

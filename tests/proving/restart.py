@@ -50,9 +50,9 @@ def in_the_middle(stand: Stand, automations: AutomatedTenant) -> list[str]:
         what="runs at work, and others behind them",
     )
     automations.happens(automated.FORMS[1], chance, wants="work", sleep_ms=1, times=2)
-    up_down.down(stand.folder)
+    up_down.take_stack_down(stand.folder)
     left = [name for name in (*APPS, *SERVICES) if stand.pid(name) is not None]
-    up_down.up(stand.folder)
+    up_down.bring_stack_up(stand.folder)
     return [f"{name} was not stopped" for name in left]
 
 

@@ -39,7 +39,7 @@ class Platform:
         assert done.returncode == 0, done.stderr
 
     def call(self, method: str, path: str, **more: Any) -> HttpAnswer:
-        return http.call(method, f"{self.stand.api}{path}", key=self.key, **more)
+        return http.call_api(method, f"{self.stand.api}{path}", key=self.key, **more)
 
     def submit(self, key: str | None = None, *, sleep_ms: int = 1) -> HttpAnswer:
         body = {
@@ -68,7 +68,7 @@ class Platform:
         return int(str(self.stand.redis().get(f"budget:{TENANT}:balance_usd_micros")))
 
     def ready(self) -> dict[str, Any]:
-        return http.fetch(f"{self.stand.api}/readyz")
+        return http.fetch_json(f"{self.stand.api}/readyz")
 
     def goes_back(self) -> tuple[float, float]:
         """Seconds from the kill to closed money, and how many of them the older Postgres had begun to serve."""

@@ -15,7 +15,7 @@ import redis
 from django.conf import settings
 
 from budget.redis import keys
-from budget.redis.windows import PERIODS, window
+from budget.redis.windows import PERIODS, cap_window
 from tests.gear.reference import crowd
 from tests.gear.reference.money import EPOCH, ModelSide, ScriptSide
 from tests.gear.reference.money_model import Model
@@ -49,7 +49,7 @@ def the_model_agrees(client: redis.Redis, log: list[crowd.Logged]) -> None:
     side = ModelSide(Model())
     side.put(keys.EPOCH, EPOCH)
     for tenant in crowd.LINEAGES:
-        side.put(keys.balance(tenant), str(10**9))
+        side.put(keys.balance_key(tenant), str(10**9))
     for one in log:
         assert side.call(one.name, one.names, one.arguments) == one.answer, one
     client.delete(crowd.LOG, crowd.OPEN, crowd.REVISION)
@@ -86,13 +86,13 @@ class Sums:
         names, day = self.runs[run]
         for name in names:
             for period in PERIODS:
-                self.spent[name, period, window(day, period)] += micros
+                self.spent[name, period, cap_window(day, period)] += micros
 
     def _within(self, names: list[str], day: str) -> None:
         for name in names:
             for period in PERIODS:
                 if limit := self.limits.get(name, {}).get(period):
-                    self.left.append(int(limit) - self.spent[name, period, window(day, period)])
+                    self.left.append(int(limit) - self.spent[name, period, cap_window(day, period)])
                     assert self.left[-1] >= 0, (name, period, day)
 
 

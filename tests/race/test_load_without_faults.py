@@ -53,7 +53,7 @@ class Rounds:
                     report = recovery.run_loop(run_once)
                     self.changed[name] += report.seen + report.changed + report.errors
                     self.noted.update({what: count for what, count in report.detail.items() if isinstance(count, int)})
-                self.changed["gate watch"] += gate_watch.watch(limit=10).found
+                self.changed["gate watch"] += gate_watch.watch_gates(limit=10).found
                 self.made += 1
         except Exception as error:
             self.failed.append(error)

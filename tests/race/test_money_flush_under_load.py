@@ -13,7 +13,7 @@ from budget import entries, ledger, services
 from budget.entries import Entered
 from budget.outcomes import AlreadyHeld, Held, Insufficient, Refunded, Settled
 from budget.rebuild import rebuild
-from budget.rebuild.gate_watch import watch
+from budget.rebuild.gate_watch import watch_gates
 from budget.redis import keys
 from budget.verification import verify
 from budget.verification.verify import Verdict
@@ -90,7 +90,7 @@ class Load:
 
     def watch(self) -> None:
         while not self.done.is_set():
-            watch(limit=10)
+            watch_gates(limit=10)
             entries.replay_pending(limit=100, older_than=timedelta(0))
 
 
@@ -109,8 +109,8 @@ def test_dpp_55_not_a_micro_is_lost_when_redis_is_emptied_under_load(
         wait_until(lambda: valkey.get(keys.EPOCH) and not str(valkey.get(keys.EPOCH)).startswith("closed."))
         before = valkey.get(keys.EPOCH)
         if flush % 2:
-            valkey.delete(keys.balance(tenants[0]))
-            wait_until(lambda: valkey.exists(keys.balance(tenants[0])))
+            valkey.delete(keys.balance_key(tenants[0]))
+            wait_until(lambda: valkey.exists(keys.balance_key(tenants[0])))
         else:
             valkey.flushall()
             wait_until(lambda before=before: valkey.get(keys.EPOCH) not in {None, before})  # type: ignore[misc]
@@ -124,7 +124,7 @@ def test_dpp_55_not_a_micro_is_lost_when_redis_is_emptied_under_load(
 
 
 def settle_down(load: Load, tenants: list[str]) -> None:
-    watch(limit=10)
+    watch_gates(limit=10)
     for run_id, owner, money in load.runs.unended():
         load.finish(run_id, owner, money, 1_000)
     entries.replay_pending(limit=1_000, older_than=timedelta(0))

@@ -40,7 +40,7 @@ Part = Callable[[Run], object]
 
 
 def worker(run: Run) -> object:
-    return execution.execute(run.run_id, message=None)
+    return execution.execute_run(run.run_id, message=None)
 
 
 def reaper(_run: Run) -> object:
@@ -56,7 +56,7 @@ def sweeper(_run: Run) -> object:
 
 
 def canceler(run: Run) -> object:
-    return cancellation.cancel(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
+    return cancellation.cancel_run(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
 
 
 PAIRS: Final = ((worker, reaper), (worker, canceler), (worker, sweeper), (worker, reconciler), (worker, worker))

@@ -25,13 +25,13 @@ def test_dpp_05_a_handler_whose_lock_lapsed_leaves_the_next_ones_alone(
     lock = f"idem_lock:{shop.tenant.tenant_id}:{key}"
 
     def slept(**arguments: Any) -> Any:
-        redis.client().set(lock, ANOTHERS)
+        redis.redis_client().set(lock, ANOTHERS)
         take_balance_to(shop.tenant, left_micros)
         return hold(**arguments)
 
     monkeypatch.setattr(services, "hold", slept)
     assert shop.submit(key=key).status_code == status
-    assert redis.client().get(lock) == ANOTHERS
+    assert redis.redis_client().get(lock) == ANOTHERS
 
 
 @pytest.mark.contract("DPP-06", "DPP-08")
@@ -46,7 +46,7 @@ def test_dpp_08_a_retry_that_lost_the_row_to_another_holds_nothing(shop: Shop, m
         patch.setattr(services, "hold", die)
         with pytest.raises(recovery.Died):
             shop.submit(key=key)
-    redis.client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
+    redis.redis_client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
 
     def second_to_resume(**arguments: Any) -> Any:
         gear.won(resume(**arguments))

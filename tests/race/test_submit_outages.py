@@ -63,7 +63,7 @@ def test_dpp_39_redis_away_at_the_hold_is_503_and_a_retry_resumes(
         assert reason(answer) == (503, "BUDGET_UNAVAILABLE")
         (run,) = shop.runs()
         assert (run.money_state, messages()) == ("NONE", [])
-    redis.client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
+    redis.redis_client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
     one_good_run(shop, key)
 
 
@@ -84,7 +84,7 @@ def test_dpp_39_an_answer_of_the_hold_that_got_lost_is_found_by_the_retry(
         patch.setattr(transitions, "accept", accept_and_cut)
         assert reason(shop.submit(key=key)) == (503, "BUDGET_UNAVAILABLE")
     assert shop.balance_micros() == FUNDS_MICROS - PRICE_MICROS
-    redis.client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
+    redis.redis_client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
     one_good_run(shop, key)
 
 
@@ -131,7 +131,7 @@ def test_dpp_39_redis_away_when_the_key_is_mapped_costs_nothing(shop: Shop, monk
         first = shop.submit(key=key)
     assert first.status_code == 202
     assert shop.redis_keys("idem:*") == []
-    redis.client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
+    redis.redis_client().delete(f"idem_lock:{shop.tenant.tenant_id}:{key}")
     assert shop.submit(key=key).content == first.content
     assert len(messages()) == 1
 

@@ -58,7 +58,7 @@ LetIn = Callable[..., None]
 
 def lock_lapses(shop: Shop) -> None:
     for lock in shop.redis_keys("idem_lock:*"):
-        redis.client().delete(lock)
+        redis.redis_client().delete(lock)
 
 
 def one_run(shop: Shop) -> Run:
@@ -123,7 +123,7 @@ def test_dpp_55_a_rebuild_at_any_step_costs_no_micro_and_no_run(
 @every_step
 def test_dpp_55_a_flush_at_any_step_is_answered_503_or_a_good_run(shop: Shop, let_in: LetIn, step: str) -> None:
     key = a_request_key()
-    let_in(step, lambda: redis.client().flushall())
+    let_in(step, lambda: redis.redis_client().flushall())
     first = shop.submit(key=key)
     rebuild.rebuild_all()
     lock_lapses(shop)
@@ -135,7 +135,7 @@ def test_dpp_55_a_flush_at_any_step_is_answered_503_or_a_good_run(shop: Shop, le
 
 @pytest.mark.contract("DPP-55")
 def test_dpp_55_a_lost_balance_is_rebuilt_on_the_way(shop: Shop) -> None:
-    redis.client().delete(keys.balance(shop.tenant.tenant_id))
+    redis.redis_client().delete(keys.balance_key(shop.tenant.tenant_id))
     assert shop.submit().status_code == 202
     one_run(shop)
 
@@ -146,7 +146,7 @@ def test_dpp_55_a_hold_that_redis_lost_is_made_again_on_the_way(shop: Shop, let_
     key = a_request_key()
 
     def die() -> None:
-        redis.client().delete(keys.holds(shop.tenant.tenant_id))
+        redis.redis_client().delete(keys.holds_key(shop.tenant.tenant_id))
         raise recovery.Died
 
     let_in("reserve", die)
@@ -365,7 +365,7 @@ def test_dpp_09_a_worker_that_was_faster_keeps_the_run(shop: Shop, queue_away: Q
 def test_dpp_09_a_run_that_was_ended_meanwhile_stays_ended(shop: Shop, queue_away: QueueAway) -> None:
     def cancel() -> None:
         (run,) = shop.runs()
-        cancellation.cancel(tenant_id=shop.tenant.tenant_id, run_id=run.run_id, actor="test")
+        cancellation.cancel_run(tenant_id=shop.tenant.tenant_id, run_id=run.run_id, actor="test")
 
     queue_away.append(cancel)
     assert shop.submit().status_code == 202
@@ -393,7 +393,7 @@ def test_dpp_09_an_unclaimed_row_that_moved_is_claimed_at_its_new_version(
 def test_dpp_09_without_redis_the_intent_waits_for_the_reconciler(
     shop: Shop, queue_away: QueueAway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue_away.append(lambda: redis.client().delete(keys.EPOCH))
+    queue_away.append(lambda: redis.redis_client().delete(keys.EPOCH))
     key = a_request_key()
     answer = shop.submit(key=key)
     assert (answer.status_code, answer.json()["reason_code"]) == (503, "QUEUE_ENQUEUE_FAILED")

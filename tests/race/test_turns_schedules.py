@@ -41,15 +41,15 @@ SMALL: Final = 20_000
 
 
 def worker(runs: Sequence[Run]) -> object:
-    return execution.execute(runs[0].run_id, message=None, in_turn=True)
+    return execution.execute_run(runs[0].run_id, message=None, in_turn=True)
 
 
 def other_worker(runs: Sequence[Run]) -> object:
-    return execution.execute(runs[-1].run_id, message=None, in_turn=True)
+    return execution.execute_run(runs[-1].run_id, message=None, in_turn=True)
 
 
 def canceler(runs: Sequence[Run]) -> object:
-    return cancellation.cancel(tenant_id=runs[-1].tenant_id, run_id=runs[-1].run_id, actor="owner")
+    return cancellation.cancel_run(tenant_id=runs[-1].tenant_id, run_id=runs[-1].run_id, actor="owner")
 
 
 def waker(_runs: Sequence[Run]) -> object:
@@ -162,7 +162,7 @@ def every_schedule(
         steps = stage.play([partial(part, runs) for part in cast], choices)
         while woken := messages():
             for message in woken:
-                execution.execute(message["run_id"], message=None, in_turn=True)
+                execution.execute_run(message["run_id"], message=None, in_turn=True)
         for run in runs:
             assert gear.row(run.run_id).finalize_stage == RunStage.COMMITTED, steps
             assert RunHistory.objects.filter(run_id=run.run_id, stage=RunStage.COMMITTED).count() == 1

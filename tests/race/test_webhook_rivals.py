@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("HOO
 @pytest.fixture(autouse=True)
 def _names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked up by each as if in a process of its own: within one, a tenant's lookups wait for each other."""
-    monkeypatch.setattr(reach, "network", NamesOfTests)
+    monkeypatch.setattr(reach, "webhook_network", NamesOfTests)
     monkeypatch.setattr(registration, "_alone", registration._in_turn)
     monkeypatch.setattr(registration, "_turns", threading.BoundedSemaphore(50))
 

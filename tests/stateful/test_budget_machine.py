@@ -56,7 +56,7 @@ class BudgetMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(dpp_redis.client())
+        self.world = World(dpp_redis.redis_client())
 
     @initialize(one=st.one_of(st.just(10**12), amounts), other=st.one_of(st.just(10**12), amounts))
     def two_tenants_with_money_and_scopes(self, one: int, other: int) -> None:
@@ -89,7 +89,7 @@ class BudgetMachine(RuleBasedStateMachine):
     )
     def submit_within(self, tenant_id: str, percent: int, lineage_id: str | None, effects: int) -> None:
         """A hold that is a share of what is there, or a little more than all of it."""
-        balance = int(self.world.model.strings.get(keys.balance(tenant_id), "0"))
+        balance = int(self.world.model.strings.get(keys.balance_key(tenant_id), "0"))
         if 0 < (micros := balance * percent // 100) <= MAX_MICROS:
             self._begin(self.world.submit(tenant_id, micros, lineage_id), effects)
 
@@ -126,7 +126,7 @@ class BudgetMachine(RuleBasedStateMachine):
     def a_scope_is_lost(self, pick: int, name: str) -> None:
         scope = list(self.world.books.caps)[pick % len(self.world.books.caps)]
         if name == "key":
-            self.world.drop(keys.caps(*scope))
+            self.world.drop(keys.caps_key(*scope))
         elif name:
             self.world.cut(scope, name)
 
@@ -161,7 +161,7 @@ class BudgetMachine(RuleBasedStateMachine):
         elif what == "image" and self.world.image is not None:
             self.world.restore()
         elif what == "balance":
-            self.world.drop(keys.balance(tenant_id))
+            self.world.drop(keys.balance_key(tenant_id))
         elif what == "hour" and self.world.seconds < keys.RECEIPT_TTL_SECONDS - 2 * keys.RESERVE_TTL_SECONDS:
             self.world.pass_an_hour()
 

@@ -32,7 +32,7 @@ def settled_and_not_committed(world: World) -> tuple[Row, Actor]:
     finisher = world.finish(row.run_id, 50_000)
     for _ in range(3):  # read, claim, settle; then stopped before the commit
         next(finisher)
-    assert keys.receipt(row.run_id) in world.model.strings
+    assert keys.receipt_key(row.run_id) in world.model.strings
     assert row.stage == "CLAIMED"
     return row, finisher
 
@@ -100,7 +100,7 @@ def test_dpp_55_an_older_image_is_closed_at_the_first_look(world: World) -> None
     world.restore()
     assert not world.is_open(TENANT)
     world.settle_down()
-    assert world.model.strings[keys.balance(TENANT)] == "950000"
+    assert world.model.strings[keys.balance_key(TENANT)] == "950000"
 
 
 def test_dpp_57_a_top_up_overtaken_by_a_rebuild_is_counted_once(world: World) -> None:
@@ -108,9 +108,9 @@ def test_dpp_57_a_top_up_overtaken_by_a_rebuild_is_counted_once(world: World) ->
     for _ in range(2):  # in the ledger, not yet at the balance
         next(topping)
     run_out(world.rebuild())
-    assert world.model.strings[keys.balance(TENANT)] == "1500000"
+    assert world.model.strings[keys.balance_key(TENANT)] == "1500000"
     run_out(topping)
-    assert world.model.strings[keys.balance(TENANT)] == "1500000"
+    assert world.model.strings[keys.balance_key(TENANT)] == "1500000"
     world.settle_down()
 
 
@@ -120,7 +120,7 @@ def test_dpp_57_a_top_up_overtaken_by_its_tenants_rebuild_is_counted_once(world:
         next(topping)
     run_out(world.rebuild_one(TENANT))
     run_out(topping)
-    assert world.model.strings[keys.balance(TENANT)] == "1500000"
+    assert world.model.strings[keys.balance_key(TENANT)] == "1500000"
     world.settle_down()
 
 
@@ -132,7 +132,7 @@ def test_dpp_57_a_top_up_that_dies_anywhere_is_spendable_after_the_replay(world:
     run_out(world.replay())
     run_out(world.replay())
     expected = 1_000_000 if dies_after == 1 else 1_500_000
-    assert world.model.strings[keys.balance(TENANT)] == str(expected)
+    assert world.model.strings[keys.balance_key(TENANT)] == str(expected)
     world.settle_down()
 
 
@@ -170,5 +170,5 @@ def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_writes_nothing_more(w
     run_out(world.top_up(TENANT, 500_000))
     run_out(older)
     world.laws_hold()
-    assert world.model.strings[keys.balance(TENANT)] == "1250000"
+    assert world.model.strings[keys.balance_key(TENANT)] == "1250000"
     world.settle_down()

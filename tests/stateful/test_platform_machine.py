@@ -407,7 +407,7 @@ def test_the_machine_finds_a_micro_that_is_lost(machine: None, monkeypatch: pyte
     settle = services.settle
 
     def careless(**values: Any) -> SettleOutcome:
-        scripts.shared_scripts().client.decr(keys.balance(values["tenant_id"]))
+        scripts.shared_scripts().client.decr(keys.balance_key(values["tenant_id"]))
         return settle(**values)
 
     monkeypatch.setattr(services, "settle", careless)

@@ -59,7 +59,7 @@ class WorkspaceMachine(RuleBasedStateMachine):
     @rule(which=which)
     def writes(self, which: int) -> None:
         """The owner, wherever a container of its runs."""
-        one, home = self.ids[which], volumes.live(self.ids[which])
+        one, home = self.ids[which], volumes.live_volume(self.ids[which])
         for container in list(self.world.driver.containers.values()):
             if container.running and home is not None and container.volume == home.volume_name:
                 self.count += 1
@@ -130,7 +130,7 @@ class WorkspaceMachine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         for one in self.ids:
-            home = volumes.live(one)
+            home = volumes.live_volume(one)
             if home is not None:
                 assert home.volume_name in self.world.driver.volumes, "its home is gone"
                 assert self.world.driver.volumes[home.volume_name].files == self.written[one]

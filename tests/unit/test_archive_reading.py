@@ -25,12 +25,12 @@ FORMATS = {
 
 
 def pack(tar: bytes) -> bytes:
-    frame = frames.compressor()
+    frame = frames.frame_compressor()
     return frame.compress(tar) + frame.flush()
 
 
 def unpack(packed: bytes, *, size: int = 1_000) -> bytes:
-    return b"".join(frames.decompressed(packed[at : at + size] for at in range(0, len(packed), size)))
+    return b"".join(frames.decompressed_frames(packed[at : at + size] for at in range(0, len(packed), size)))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_every_member_is_counted_in_each_format(kind: str, home: Path) -> None:
     assert members == 47
     for size in (len(content), 10_007):
         chunks = (content[at : at + size] for at in range(0, len(content), size))
-        assert tar_walk.walk(chunks) == tar_walk.WalkedTar(bytes=len(content), members=members)
+        assert tar_walk.walk_tar(chunks) == tar_walk.WalkedTar(bytes=len(content), members=members)
 
 
 @pytest.mark.parametrize("known", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -67,19 +67,19 @@ def test_a_member_of_nine_gibibytes_is_skipped_whole(known: Literal[1, 2]) -> No
         yield b"x" + bytes(BLOCK - 1) + bytes(2 * BLOCK)
 
     expected = len(header) + (9 << 30) + 3 * BLOCK
-    assert tar_walk.walk(chunks()) == tar_walk.WalkedTar(bytes=expected, members=1)
+    assert tar_walk.walk_tar(chunks()) == tar_walk.WalkedTar(bytes=expected, members=1)
 
 
 def test_a_tar_is_refused_wherever_it_is_cut(tar: bytes) -> None:
     """tarfile's stream mode takes one that ends between two members for whole."""
     end = len(tar.rstrip(b"\0"))
     end += -end % BLOCK
-    assert tar_walk.walk([tar]).members == 6
+    assert tar_walk.walk_tar([tar]).members == 6
     for cut in [*range(0, end + 2 * BLOCK, BLOCK), *range(1, end + 2 * BLOCK, 97)]:
         with pytest.raises(DriverCorrupt, match="in the archive") as refused:
-            tar_walk.walk([tar[:cut]])
+            tar_walk.walk_tar([tar[:cut]])
         assert refused.value.reason == "ArchiveCorrupted"
-    assert tar_walk.walk([tar[: end + 2 * BLOCK]]).members == 6
+    assert tar_walk.walk_tar([tar[: end + 2 * BLOCK]]).members == 6
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_tar_is_refused_wherever_it_is_cut(tar: bytes) -> None:
 def test_a_tar_that_is_none_is_refused(change: object, said: str, tar: bytes) -> None:
     assert callable(change)
     with pytest.raises(DriverCorrupt, match=said):
-        tar_walk.walk([change(tar)])
+        tar_walk.walk_tar([change(tar)])
 
 
 def header(kind: bytes, size: int) -> bytes:
@@ -138,7 +138,7 @@ def test_a_frame_that_is_cut_changed_or_lengthened_is_refused(tar: bytes) -> Non
         with pytest.raises(DriverCorrupt, match="something follows"):
             unpack(packed + more)
         with pytest.raises(DriverCorrupt, match="something follows"):
-            list(frames.decompressed([packed, more]))
+            list(frames.decompressed_frames([packed, more]))
 
 
 def flipped(content: bytes, place: int) -> bytes:

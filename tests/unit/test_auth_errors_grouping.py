@@ -13,7 +13,14 @@ from ops.auth_errors.analysis import top_frame
 from ops.auth_errors.normaliser import v1
 from ops.auth_errors.normaliser.frameworks import in_app
 from ops.auth_errors.normaliser.traces import EXCEPTIONS_MAX, FRAMES_MAX, NAME_LENGTH_MAX, SUPPRESSED, Trace
-from ops.auth_errors.normaliser.versions import CURRENT, VERSIONS, Grouping, VersionedHash, grouped, stack_hash
+from ops.auth_errors.normaliser.versions import (
+    CURRENT,
+    VERSIONS,
+    Grouping,
+    VersionedHash,
+    grouping_of_trace,
+    stack_hash,
+)
 from ops.auth_errors.reports.cleaning import clean_report
 from tests.gear.corpora.auth_traces import GOLDEN, PINNED, GoldenTrace
 from tests.gear.corpora.trace_mutations import mutated
@@ -102,14 +109,16 @@ def test_aut_10_what_varies_moves_no_hash_a_thousand_times_over(part: int) -> No
 
 def own_places(trace: Trace) -> list[tuple[int, int]]:
     """Exception and frame of each place that counts: the application's own, passed once, not beside the chain."""
-    folded = Counter(v1.folded(trace["language"], frame) for one in trace["exceptions"] for frame in one["frames"])
+    folded = Counter(
+        v1.folded_frame(trace["language"], frame) for one in trace["exceptions"] for frame in one["frames"]
+    )
     return [
         (number, at)
         for number, one in enumerate(trace["exceptions"])
         for at, frame in enumerate(one["frames"])
         if one["relation"] != SUPPRESSED
         and in_app(trace["language"], frame)
-        and folded[v1.folded(trace["language"], frame)] == 1
+        and folded[v1.folded_frame(trace["language"], frame)] == 1
         and not v1.comes_and_goes(trace["language"], frame)
     ]
 
@@ -219,7 +228,7 @@ def test_aut_10_a_trace_whose_line_ends_were_escaped_once_too_often_is_the_same(
 def test_aut_10_a_text_without_frames_is_its_chain_of_classes() -> None:
     text = "a.Outer: x\nCaused by: a.Inner: y"
     trace = read(text, "a.Outer")
-    assert v1.shape(trace) == [["a.Inner"], ["a.Outer"]]
+    assert v1.trace_shape(trace) == [["a.Inner"], ["a.Outer"]]
     assert stack_hash(read("a.Outer: other\nCaused by: a.Inner: words", "a.Outer")) == stack_hash(trace)
     assert stack_hash(read("nothing known", "a.Outer")) == stack_hash(read("nothing at all", "a.Outer"))
     assert stack_hash(read("nothing known", "a.Outer")) != stack_hash(read("nothing known", "a.Other"))
@@ -228,11 +237,11 @@ def test_aut_10_a_text_without_frames_is_its_chain_of_classes() -> None:
 
 def test_aut_10_reported_classes_stand_in_for_what_the_text_does_not_name() -> None:
     firefox = "f@https://h/a.js:1:2"
-    assert v1.shape(read(firefox, "TypeError")) == [["TypeError", "a.js:f"]]
+    assert v1.trace_shape(read(firefox, "TypeError")) == [["TypeError", "a.js:f"]]
     java = "a.Outer: x\n\tat a.B.c(B.java:1)"
-    assert v1.shape(read(java, "Outer")) == [["a.Outer", "a.B.c"]]
-    assert v1.shape(read(java, "a.Outer", "a.Root")) == [["a.Root"], ["a.Outer", "a.B.c"]]
-    assert v1.shape(read(java, "b.Reported")) == [["a.Outer", "a.B.c"], ["b.Reported"]]
+    assert v1.trace_shape(read(java, "Outer")) == [["a.Outer", "a.B.c"]]
+    assert v1.trace_shape(read(java, "a.Outer", "a.Root")) == [["a.Root"], ["a.Outer", "a.B.c"]]
+    assert v1.trace_shape(read(java, "b.Reported")) == [["a.Outer", "a.B.c"], ["b.Reported"]]
 
 
 def test_aut_10_a_deep_chain_keeps_what_is_next_to_the_root() -> None:
@@ -252,7 +261,7 @@ def test_aut_10_of_many_frames_the_applications_own_are_kept() -> None:
 def test_aut_10_a_frame_that_was_cut_by_the_sender_is_no_frame() -> None:
     whole = "a.E: x\n\tat a.B.one(B.java:1)\n\tat a.B.two(B.java:2)"
     for length in range(whole.index("\tat a.B.two") + 1, len(whole)):
-        assert v1.shape(read(whole[:length], "a.E")) == [["a.E", "a.B.one"]]
+        assert v1.trace_shape(read(whole[:length], "a.E")) == [["a.E", "a.B.one"]]
 
 
 def test_aut_10_names_are_bounded() -> None:
@@ -285,16 +294,18 @@ def test_aut_10_a_version_looks_at_the_older_one_only_while_its_own_hash_is_unkn
 
     versions = {1: hashing("one"), 2: hashing("two"), 3: hashing("three")}
     own = VersionedHash(3, "three")
-    assert grouped(TRACE, known("three", "two"), {**versions, 1: refuse, 2: refuse}) == Grouping(own, None)
-    assert grouped(TRACE, known("one", "two"), {**versions, 1: refuse}) == Grouping(own, VersionedHash(2, "two"))
-    assert grouped(TRACE, known("one"), versions) == Grouping(own, VersionedHash(1, "one"))
-    assert grouped(TRACE, known(), versions) == Grouping(own, None)
+    assert grouping_of_trace(TRACE, known("three", "two"), {**versions, 1: refuse, 2: refuse}) == Grouping(own, None)
+    assert grouping_of_trace(TRACE, known("one", "two"), {**versions, 1: refuse}) == Grouping(
+        own, VersionedHash(2, "two")
+    )
+    assert grouping_of_trace(TRACE, known("one"), versions) == Grouping(own, VersionedHash(1, "one"))
+    assert grouping_of_trace(TRACE, known(), versions) == Grouping(own, None)
     assert asked == ["three", "three", "two", "three", "two", "one", "three", "two", "one"]
 
 
 def test_aut_10_the_registry_has_each_version_under_its_number() -> None:
     assert (CURRENT, set(VERSIONS)) == (1, {1})
-    assert grouped(of(GOLDEN[0]), lambda _: False).own == VersionedHash(1, PINNED[GOLDEN[0].name])
+    assert grouping_of_trace(of(GOLDEN[0]), lambda _: False).own == VersionedHash(1, PINNED[GOLDEN[0].name])
     with pytest.raises(KeyError):
         stack_hash(TRACE, 99)
 

@@ -16,7 +16,7 @@ from ops.auth_errors.reports.cleaning import (
     cut_masked,
     plain_text,
 )
-from ops.auth_errors.reports.masking import MASK, masked
+from ops.auth_errors.reports.masking import MASK, masked_text
 from tests.gear.corpora.auth_traces import GOLDEN
 
 pytestmark = pytest.mark.contract("AUT-01")
@@ -104,11 +104,11 @@ def planted(form: str, secret: str) -> str:
 def test_aut_01_a_secret_in_each_form_is_masked_and_what_stands_around_it_is_not(form: str) -> None:
     secret = "hunter2-Q8zr1Tk2LmP0"
     text = f"before the {form.format(secret)} behind\nit all"
-    assert secret not in masked(text)
-    assert MASK in masked(text)
-    assert masked(text).startswith("before the ")
-    assert masked(text).endswith("\nit all")
-    assert masked(masked(text)) == masked(text)
+    assert secret not in masked_text(text)
+    assert MASK in masked_text(text)
+    assert masked_text(text).startswith("before the ")
+    assert masked_text(text).endswith("\nit all")
+    assert masked_text(masked_text(text)) == masked_text(text)
 
 
 @pytest.mark.parametrize("secret", MARKED)
@@ -120,8 +120,8 @@ def test_aut_01_a_credential_is_known_by_its_own_form(secret: str, around: str) 
 
 def test_aut_01_basic_credentials_are_masked_and_prose_is_not() -> None:
     credentials = base64.b64encode(b"bob:opensesame").decode()
-    assert masked(f"sent Basic {credentials} twice") == "sent Basic *** twice"
-    assert masked("Basic authentication is not enabled") == "Basic authentication is not enabled"
+    assert masked_text(f"sent Basic {credentials} twice") == "sent Basic *** twice"
+    assert masked_text("Basic authentication is not enabled") == "Basic authentication is not enabled"
 
 
 @given(form=st.sampled_from(FORMS), secret=SECRETS, before=ORDINARY, behind=BEHIND, field=st.sampled_from(FIELDS))
@@ -145,7 +145,7 @@ def test_aut_01_no_secret_shows_around_a_cut(form: str, secret: str, before: int
     kept = report.exception_message if message else report.stacktrace
     assert kept is not None
     assert len(kept) <= length
-    assert masked(kept) == kept
+    assert masked_text(kept) == kept
 
 
 NASTY = st.text(
@@ -159,7 +159,7 @@ NASTY = st.text(
 @given(secret=NASTY.map(lambda text: f"S{text}1"))
 @settings(max_examples=40, deadline=None)
 def test_aut_01_a_value_without_quotes_may_have_any_letter_or_sign(form: str, secret: str) -> None:
-    assert masked(form.format(secret)) == form.format(MASK)
+    assert masked_text(form.format(secret)) == form.format(MASK)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_aut_01_a_value_without_quotes_may_have_any_letter_or_sign(form: str, se
     ],
 )
 def test_aut_01_brackets_around_a_value_stay(text: str, kept: str) -> None:
-    assert masked(text) == kept
+    assert masked_text(text) == kept
 
 
 FRAMES = [
@@ -208,11 +208,11 @@ PIECES = [
 @settings(max_examples=400, deadline=None)
 @example("password=password=***x", 12)
 def test_aut_01_a_masked_text_masked_again_is_unchanged(text: str, length: int) -> None:
-    once = masked(text)
-    assert masked(once) == once
+    once = masked_text(text)
+    assert masked_text(once) == once
     kept = cut_masked(once, length)
     assert len(kept) <= max(length, len(MASK))
-    assert masked(kept) == kept
+    assert masked_text(kept) == kept
 
 
 PROSE = [
@@ -233,21 +233,21 @@ PROSE = [
 
 @pytest.mark.parametrize("text", PROSE)
 def test_aut_01_ordinary_text_is_unchanged(text: str) -> None:
-    assert masked(text) == text
+    assert masked_text(text) == text
 
 
 def test_aut_01_traces_without_secrets_are_unchanged() -> None:
     texts = {one.name: plain_text(one.stacktrace) or "" for one in GOLDEN}
-    changed = [name for name, text in texts.items() if masked(text) != text]
+    changed = [name for name, text in texts.items() if masked_text(text) != text]
     assert changed == ["vite-query"], "a query's value is masked, also `?t=1699999999999` behind a script"
 
 
 def test_aut_01_of_two_secrets_that_overlap_both_are_masked() -> None:
-    assert masked("password=Cookie=one two three\nkept") == f"password={MASK}\nkept"
+    assert masked_text("password=Cookie=one two three\nkept") == f"password={MASK}\nkept"
 
 
 def test_aut_01_more_secrets_than_a_trace_can_have_are_masked_with_all_behind_them() -> None:
-    text = masked("password=abc1 " * 3_000 + "the end")
+    text = masked_text("password=abc1 " * 3_000 + "the end")
     assert text.endswith(f"password={MASK}")
     assert "abc1" not in text
-    assert masked(text) == text
+    assert masked_text(text) == text

@@ -36,22 +36,22 @@ def of_standard(*, secret: str = WHSEC, at: datetime = NOW, webhook_id: str = "m
 def test_github_signs_as_its_documentation_says() -> None:
     """Secret, payload and signature are those of GitHub's own page on validating deliveries."""
     headers = {"x-hub-signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"}
-    signed = signatures.github(headers, b"Hello, World!", ["It's a Secret to Everybody"], NOW)
+    signed = signatures.github_signature(headers, b"Hello, World!", ["It's a Secret to Everybody"], NOW)
     assert signed == Signed("sha256:" + hashlib.sha256(b"Hello, World!").hexdigest())
 
 
 @pytest.mark.contract("LIF-12")
 def test_lif_12_githubs_delivery_id_decides_nothing() -> None:
     """It stands outside the signature: whoever replays the body writes a new one."""
-    first = signatures.github(of_github() | {"x-github-delivery": "1"}, BODY, [NEW], NOW)
-    again = signatures.github(of_github() | {"x-github-delivery": "2"}, BODY, [NEW], NOW)
+    first = signatures.github_signature(of_github() | {"x-github-delivery": "1"}, BODY, [NEW], NOW)
+    again = signatures.github_signature(of_github() | {"x-github-delivery": "2"}, BODY, [NEW], NOW)
     assert first is not None
     assert first == again
 
 
 @pytest.mark.parametrize("live", [[NEW], [OLD, NEW], [NEW, OLD]])
 def test_each_live_secret_signs(live: list[str]) -> None:
-    assert signatures.github(of_github(secret=NEW), BODY, live, NOW) is not None
+    assert signatures.github_signature(of_github(secret=NEW), BODY, live, NOW) is not None
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,17 @@ def test_each_live_secret_signs(live: list[str]) -> None:
     ],
 )
 def test_what_github_did_not_sign_is_refused(headers: dict[str, str], body: bytes, live: list[str]) -> None:
-    assert signatures.github(headers, body, live, NOW) is None
+    assert signatures.github_signature(headers, body, live, NOW) is None
 
 
 def test_standard_webhooks_are_verified_by_their_signed_id() -> None:
-    assert signatures.standard(of_standard(), BODY, [WHSEC], NOW) == Signed("msg_1")
+    assert signatures.standard_signature(of_standard(), BODY, [WHSEC], NOW) == Signed("msg_1")
     both = of_standard()
     both["webhook-signature"] = of_standard(secret=WHSEC_OLD)["webhook-signature"] + " " + both["webhook-signature"]
-    assert signatures.standard(both, BODY, [WHSEC], NOW) == Signed("msg_1")
-    assert signatures.standard(of_standard(secret=WHSEC_OLD), BODY, [WHSEC, WHSEC_OLD], NOW) == Signed("msg_1")
+    assert signatures.standard_signature(both, BODY, [WHSEC], NOW) == Signed("msg_1")
+    assert signatures.standard_signature(of_standard(secret=WHSEC_OLD), BODY, [WHSEC, WHSEC_OLD], NOW) == Signed(
+        "msg_1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,23 +98,23 @@ def test_standard_webhooks_are_verified_by_their_signed_id() -> None:
     ],
 )
 def test_a_standard_webhook_with_anything_changed_is_refused(changed: dict[str, str]) -> None:
-    assert signatures.standard(of_standard() | changed, BODY, [WHSEC], NOW) is None
+    assert signatures.standard_signature(of_standard() | changed, BODY, [WHSEC], NOW) is None
 
 
 def test_a_dot_in_the_id_would_move_the_bounds_of_what_is_signed() -> None:
     """`a.1` at time 2 and `a` at time 1 with a body that begins `2.` are the same bytes."""
     headers = of_standard(webhook_id="a.1")
-    assert signatures.standard(headers, BODY, [WHSEC], NOW) is None
+    assert signatures.standard_signature(headers, BODY, [WHSEC], NOW) is None
 
 
 @pytest.mark.parametrize("seconds", [-301, 301])
 def test_a_timestamp_five_minutes_away_is_refused(seconds: int) -> None:
     at = NOW + timedelta(seconds=seconds)
-    assert signatures.standard(of_standard(at=at), BODY, [WHSEC], NOW) is None
-    assert signatures.slack(slack.signed(BODY, at=at), BODY, [slack.SIGNING_SECRET], NOW) is None
+    assert signatures.standard_signature(of_standard(at=at), BODY, [WHSEC], NOW) is None
+    assert signatures.slack_signature(slack.signed(BODY, at=at), BODY, [slack.SIGNING_SECRET], NOW) is None
     near = NOW + timedelta(seconds=seconds - (1 if seconds > 0 else -1))
-    assert signatures.standard(of_standard(at=near), BODY, [WHSEC], NOW) is not None
-    assert signatures.slack(slack.signed(BODY, at=near), BODY, [slack.SIGNING_SECRET], NOW) is not None
+    assert signatures.standard_signature(of_standard(at=near), BODY, [WHSEC], NOW) is not None
+    assert signatures.slack_signature(slack.signed(BODY, at=near), BODY, [slack.SIGNING_SECRET], NOW) is not None
 
 
 def test_slack_signs_as_its_documentation_says() -> None:
@@ -128,10 +130,10 @@ def test_slack_signs_as_its_documentation_says() -> None:
         "x-slack-signature": "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503",
     }
     at = datetime.fromtimestamp(1531420618, tz=UTC)
-    assert signatures.slack(headers, body, ["8f742231b10e8888abcd99yyyzzz85a5"], at) == Signed(None)
-    assert signatures.slack(headers, body + b"&", ["8f742231b10e8888abcd99yyyzzz85a5"], at) is None
-    assert signatures.slack(headers, body, ["another"], at) is None
-    assert signatures.slack({}, body, ["another"], at) is None
+    assert signatures.slack_signature(headers, body, ["8f742231b10e8888abcd99yyyzzz85a5"], at) == Signed(None)
+    assert signatures.slack_signature(headers, body + b"&", ["8f742231b10e8888abcd99yyyzzz85a5"], at) is None
+    assert signatures.slack_signature(headers, body, ["another"], at) is None
+    assert signatures.slack_signature({}, body, ["another"], at) is None
 
 
 def test_all_secrets_are_compared_in_constant_time() -> None:

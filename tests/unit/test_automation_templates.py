@@ -33,7 +33,7 @@ documents = st.recursive(
 )
 def test_lif_12_a_path_stands_for_its_value(template: Any, made: Any) -> None:
     templates.check_template({"a": template})
-    assert templates.render(template, {"event": EVENT}) == Rendered(inputs=made)
+    assert templates.render_template(template, {"event": EVENT}) == Rendered(inputs=made)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_lif_12_a_path_stands_for_its_value(template: Any, made: Any) -> None:
     ],
 )
 def test_lif_12_what_is_not_there_is_named(path: str) -> None:
-    found = templates.render({"a": {"$": path}, "b": {"$": path}}, {"event": EVENT})
+    found = templates.render_template({"a": {"$": path}, "b": {"$": path}}, {"event": EVENT})
     assert found == Rendered(missing=(path,))
     assert not found.is_whole
 
@@ -77,17 +77,17 @@ def test_lif_12_a_template_too_deep_is_refused() -> None:
 @given(documents)
 def test_lif_12_whatever_a_stranger_sends_stays_one_value(value: Any) -> None:
     template = {"told": {"$": "event.body"}, "fixed": "x"}
-    assert templates.render(template, {"event": {"body": value}}).inputs == {"told": value, "fixed": "x"}
+    assert templates.render_template(template, {"event": {"body": value}}).inputs == {"told": value, "fixed": "x"}
 
 
 def test_lif_12_a_value_is_not_inserted_without_end() -> None:
     body = "x" * 100_000
     template = [{"$": "event.body"} for _ in range(1_000)]
-    found = templates.render(template, {"event": {"body": body}})
+    found = templates.render_template(template, {"event": {"body": body}})
     assert (found.inputs, found.too_large, found.is_whole) == (None, True, False)
 
 
 def test_lif_12_a_template_says_which_roots_it_names() -> None:
     template = {"a": [{"$": "earlier.0.summary", "else": ""}]}
-    assert templates.names(template, "earlier")
-    assert not templates.names(template, "event")
+    assert templates.template_names_root(template, "earlier")
+    assert not templates.template_names_root(template, "event")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.contract("DPP-32", "DPP-36")
 @pytest.mark.parametrize("size", [1, 7, 12, 13, 1_000])
 def test_box_frames_come_out_as_they_went_in_however_they_are_cut(size: int) -> None:
     sent = [Frame({"kind": "log", "text": "\u00e9" * 40}, b"\0\xff" * 30), Frame({}), Frame({"a": [1, None]})]
-    data = b"".join(wire.encode(frame.document, frame.content) for frame in sent)
+    data = b"".join(wire.encode_frame(frame.document, frame.content) for frame in sent)
     reader = FrameReader()
     found = [frame for at in range(0, len(data), size) for frame in reader.feed(data[at : at + size])]
     assert found == sent
@@ -44,8 +44,8 @@ def test_box_a_frame_that_would_pass_the_limit_is_refused_before_it_is_received(
 
 
 def test_box_frames_that_pass_the_limit_together_are_refused() -> None:
-    reader = FrameReader(limit_bytes=2 * len(wire.encode({"a": 1})))
-    one = wire.encode({"a": 1})
+    reader = FrameReader(limit_bytes=2 * len(wire.encode_frame({"a": 1})))
+    one = wire.encode_frame({"a": 1})
     assert [len(list(reader.feed(one))) for _ in range(2)] == [1, 1]
     with pytest.raises(Oversized):
         list(reader.feed(one))
@@ -54,7 +54,7 @@ def test_box_frames_that_pass_the_limit_together_are_refused() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"bytes"])
 def test_box_what_json_does_not_know_is_not_sent(value: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
-        wire.encode({"value": value})
+        wire.encode_frame({"value": value})
 
 
 DONE = {"kind": "done", "data": {"a": 1}, "discard_log": [], "blocked_log": [], "reliability": 0.5}

@@ -197,16 +197,18 @@ def test_dpp_83_both_clients_can_be_asked_the_same() -> None:
 def test_dpp_83_every_command_has_its_help_and_is_completed(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
         with pytest.raises(SystemExit) as ended:
-            arguments.parser().parse_args([name, "--help"])
+            arguments.command_parser().parse_args([name, "--help"])
         assert ended.value.code == 0
         assert f"usage: dpp {name}" in capsys.readouterr().out
-    script = completion.script("bash", arguments.parser())
+    script = completion.completion_script("bash", arguments.command_parser())
     words = ("COMP_WORDS=(dpp ca); COMP_CWORD=1", "COMP_WORDS=(dpp wait --t); COMP_CWORD=2")
     asked = "\n".join([script, *(f"{one}; _dpp; echo $COMPREPLY" for one in words)])
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["cancel", "--timeout"]
-    assert "complete -c dpp -n __fish_use_subcommand -a budget" in completion.script("fish", arguments.parser())
-    assert "bashcompinit" in completion.script("zsh", arguments.parser())
+    assert "complete -c dpp -n __fish_use_subcommand -a budget" in completion.completion_script(
+        "fish", arguments.command_parser()
+    )
+    assert "bashcompinit" in completion.completion_script("zsh", arguments.command_parser())
 
 
 @pytest.mark.contract("DPP-98")
@@ -214,7 +216,7 @@ def test_dpp_98_a_submit_orders_its_callers_own_runs_and_says_nothing_where_it_d
     ordered = Submit.of("probe", {}, max_cost_usd="1", inline=True, priority=0, concurrency_key="customer-4711")
     assert json.loads(ordered.body)["options"] == {"inline": 1, "priority": 0, "concurrency_key": "customer-4711"}
     assert "options" not in json.loads(Submit.of("probe", {}, max_cost_usd="1").body)
-    read = arguments.parser().parse_args(
+    read = arguments.command_parser().parse_args(
         ["submit", "probe", "{}", "--max-cost", "1", "--priority", "0", "--concurrency-key", "customer-4711"]
     )
     assert (read.priority, read.concurrency_key) == (0, "customer-4711")

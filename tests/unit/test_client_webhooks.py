@@ -12,14 +12,14 @@ pytestmark = pytest.mark.contract("DPP-83")
 
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 NOW = AT.timestamp()
-OURS, OLD, OTHER = (signing.written(bytes([one]) * signing.KEY_BYTES) for one in (1, 2, 3))
+OURS, OLD, OTHER = (signing.written_secret(bytes([one]) * signing.KEY_BYTES) for one in (1, 2, 3))
 BODY = json.dumps(
     {"type": "run.completed", "timestamp": "2026-03-01T12:00:00.123456Z", "data": {"version": 4}}
 ).encode()
 
 
 def sent(body: bytes = BODY, *secrets: str) -> dict[str, str]:
-    return dict(signing.headers(webhook_id="msg_1", at=AT, body=body, secrets=secrets or (OURS,)))
+    return dict(signing.signature_headers(webhook_id="msg_1", at=AT, body=body, secrets=secrets or (OURS,)))
 
 
 def test_dpp_83_what_we_signed_is_an_event() -> None:

@@ -19,7 +19,7 @@ def test_dpp_74_what_the_services_of_a_pod_count_is_added_up_on_its_page(tmp_pat
         subprocess.run(
             [sys.executable, "-c", COUNTING], env={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / part)}, check=True
         )
-    port = counts_server.serve(tmp_path, port=0, address="127.0.0.1")
+    port = counts_server.serve_counts(tmp_path, port=0, address="127.0.0.1")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         page = answer.read().decode()
     assert 'dpp_seen_total{what="a"} 6.0' in page

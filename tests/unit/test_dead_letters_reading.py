@@ -22,7 +22,9 @@ KWARGS = {
 
 
 def packed(kwargs: Any = None, *, task: str = TASK, trace_id: Any = "t_1") -> str:
-    return celery_message.pack(task=task, kwargs=KWARGS if kwargs is None else kwargs, queue="runs", trace_id=trace_id)
+    return celery_message.pack_celery_message(
+        task=task, kwargs=KWARGS if kwargs is None else kwargs, queue="runs", trace_id=trace_id
+    )
 
 
 def encoded(document: Any) -> str:

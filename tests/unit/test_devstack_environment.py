@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def values(folder: Folder, environ: dict[str, str] | None = None) -> dict[str, str]:
-    _, found = environment.services(folder, environ or {}, names=("api",))
+    _, found = environment.devstack_services(folder, environ or {}, names=("api",))
     env_file.write_env_file(folder.env, found)
     return found
 
@@ -89,7 +89,7 @@ def test_programs_are_not_given_what_is_told_to_people(folder: Folder) -> None:
 
 def test_a_service_named_outside_is_used_and_not_started(folder: Folder) -> None:
     outside = {"DATABASE_URL": "postgresql://u:p@db.example:5432/x", "REDIS_URL": "redis://cache.example:6379/0"}
-    services, found = environment.services(folder, outside, names=("api",))
+    services, found = environment.devstack_services(folder, outside, names=("api",))
     assert services.postgres is None
     assert services.valkey is None
     assert services.aws is not None
@@ -99,7 +99,7 @@ def test_a_service_named_outside_is_used_and_not_started(folder: Folder) -> None
 
 def test_our_own_addresses_read_from_a_shell_are_still_our_own(folder: Folder) -> None:
     told = values(folder)
-    services, found = environment.services(folder, told, names=("api",))
+    services, found = environment.devstack_services(folder, told, names=("api",))
     assert services.postgres is not None
     assert services.valkey is not None
     assert services.aws is not None
@@ -109,13 +109,13 @@ def test_our_own_addresses_read_from_a_shell_are_still_our_own(folder: Folder) -
 def test_an_address_once_named_outside_stays_outside_while_it_is_named(folder: Folder) -> None:
     outside = {"REDIS_URL": "redis://cache.example:6379/0"}
     values(folder, outside)
-    services, _ = environment.services(folder, outside, names=("api",))
+    services, _ = environment.devstack_services(folder, outside, names=("api",))
     assert services.valkey is None
 
 
 def test_an_address_no_longer_named_outside_is_ours_again(folder: Folder) -> None:
     values(folder, {"REDIS_URL": "redis://cache.example:6379/0"})
-    services, found = environment.services(folder, {}, names=("api",))
+    services, found = environment.devstack_services(folder, {}, names=("api",))
     assert services.valkey is not None
     assert found["REDIS_URL"] == services.valkey.url
 

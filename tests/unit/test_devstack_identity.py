@@ -11,7 +11,7 @@ from dpp_project.devstack import backoff, process_identity
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.supervisor import MARK, end_leftovers
 from dpp_project.env_file import write_whole
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 from tests.gear.waiting import wait_until
 
 
@@ -38,28 +38,28 @@ def _sleeper(environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_living_process_is_the_same_as_before() -> None:
-    assert identity(os.getpid()) == identity(os.getpid()) is not None
+    assert process_identity_of(os.getpid()) == process_identity_of(os.getpid()) is not None
 
 
 def test_a_dead_process_and_a_zombie_are_nobody() -> None:
     process = subprocess.Popen(["true"])
-    wait_until(lambda: identity(process.pid) is None, what="the zombie to be nobody")
+    wait_until(lambda: process_identity_of(process.pid) is None, what="the zombie to be nobody")
     process.wait()
-    assert identity(process.pid) is None
+    assert process_identity_of(process.pid) is None
 
 
 def test_what_carries_our_mark_is_found(folder: Folder) -> None:
     for process in _sleeper({MARK: str(folder.root)}):
-        assert process_identity.carrying(MARK, str(folder.root)) == [process.pid]
-        assert process_identity.carrying(MARK, str(folder.root) + "x") == []
+        assert process_identity.pids_carrying(MARK, str(folder.root)) == [process.pid]
+        assert process_identity.pids_carrying(MARK, str(folder.root) + "x") == []
 
 
 def test_children_are_found(sleeper: subprocess.Popen[bytes]) -> None:
-    assert sleeper.pid in process_identity.children(os.getpid())
+    assert sleeper.pid in process_identity.child_pids(os.getpid())
 
 
 def test_leftovers_are_ended(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
-    known = identity(sleeper.pid)
+    known = process_identity_of(sleeper.pid)
     write_whole(folder.root / "processes.json", f'{{"worker": "{known}"}}')
     folder.pid_file("worker").write_text(f"{sleeper.pid}\n", encoding="ascii")
     assert end_leftovers(folder) == [sleeper.pid]
@@ -74,7 +74,7 @@ def test_leftovers_that_only_carry_our_mark_are_ended(folder: Folder) -> None:
 
 
 def test_a_stranger_who_has_the_pid_now_is_left_alone(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
-    known = identity(sleeper.pid)
+    known = process_identity_of(sleeper.pid)
     assert known is not None
     boot, pid, started = known.split("/")
     write_whole(folder.root / "processes.json", f'{{"worker": "{boot}/{pid}/{int(started) - 1}", "api": null}}')
@@ -84,7 +84,7 @@ def test_a_stranger_who_has_the_pid_now_is_left_alone(folder: Folder, sleeper: s
 
 
 def test_a_stranger_of_another_boot_is_left_alone(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
-    known = identity(sleeper.pid)
+    known = process_identity_of(sleeper.pid)
     assert known is not None
     write_whole(folder.root / "processes.json", f'{{"worker": "another-boot/{known.split("/", 1)[1]}"}}')
     assert end_leftovers(folder) == []

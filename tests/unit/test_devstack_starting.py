@@ -9,7 +9,7 @@ import pytest
 from dpp_project.devstack import up_down
 from dpp_project.devstack.folder import Folder
 from dpp_project.devstack.programs import DevstackError
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def is_supervised_by(folder: Folder, process: "subprocess.Popen[bytes]") -> str:
-    known = identity(process.pid)
+    known = process_identity_of(process.pid)
     assert known is not None
     (folder.root / "status.json").write_text(json.dumps({"supervisor": known}), encoding="utf-8")
     return known
@@ -29,8 +29,8 @@ def is_supervised_by(folder: Folder, process: "subprocess.Popen[bytes]") -> str:
 def test_dpp_77_down_waits_for_a_supervisor_that_has_freed_its_lock_but_not_ended(folder: Folder) -> None:
     with subprocess.Popen(["sleep", "0.3"]) as ending:
         known = is_supervised_by(folder, ending)
-        assert up_down.down(folder)
-        assert identity(ending.pid) != known
+        assert up_down.take_stack_down(folder)
+        assert process_identity_of(ending.pid) != known
 
 
 def test_dpp_77_down_names_a_supervisor_that_does_not_end(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,5 +38,5 @@ def test_dpp_77_down_names_a_supervisor_that_does_not_end(folder: Folder, monkey
     with subprocess.Popen(["sleep", "60"]) as staying:
         is_supervised_by(folder, staying)
         with pytest.raises(DevstackError, match=f"does not end: pid {staying.pid}"):
-            up_down.down(folder)
+            up_down.take_stack_down(folder)
         staying.kill()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dpp_project.durations import span
-from runs.operators.explanation import Facts, describe, when
+from dpp_project.durations import duration_text
+from runs.operators.explanation import Facts, describe_run, explanation_time
 from runs.states import LEGAL, MoneyState, Stage, Status
 
 pytestmark = pytest.mark.contract("DPP-47")
@@ -136,7 +136,7 @@ TOLD: dict[str, tuple[Facts, str, str, list[tuple[str, datetime | None]]]] = {
 @pytest.mark.parametrize("case", TOLD)
 def test_dpp_47_each_state_is_told_in_words(case: str) -> None:
     given, stands, waits_for, upcoming = TOLD[case]
-    told = describe(given, now=START)
+    told = describe_run(given, now=START)
     assert (told.stands, told.waits_for) == (stands, waits_for)
     assert [(step.actor, step.at) for step in told.next] == upcoming
     assert all(step.does for step in told.next)
@@ -145,7 +145,7 @@ def test_dpp_47_each_state_is_told_in_words(case: str) -> None:
 
 def test_dpp_47_every_legal_combination_has_words_and_somebody_who_acts() -> None:
     for status, money, stage in LEGAL:
-        told = describe(facts(status, money, stage), now=START)
+        told = describe_run(facts(status, money, stage), now=START)
         assert told.stands
         assert told.next
 
@@ -161,10 +161,10 @@ def test_dpp_47_every_legal_combination_has_words_and_somebody_who_acts() -> Non
     ],
 )
 def test_dpp_47_who_is_late_is_named(given: Facts, minutes: int, actor: str) -> None:
-    told = describe(given, now=after(minutes=minutes))
+    told = describe_run(given, now=after(minutes=minutes))
     assert told.overdue is not None
     assert told.overdue.startswith(f"{actor} should have acted ")
-    assert describe(given, now=after(minutes=minutes - 3)).overdue is None
+    assert describe_run(given, now=after(minutes=minutes - 3)).overdue is None
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_dpp_47_who_is_late_is_named(given: Facts, minutes: int, actor: str) -> 
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (150, "2 min 30 s"), (3_600, "1 h"), (90_000, "1 d 1 h")],
 )
 def test_explain_spans_are_short(seconds: int, said: str) -> None:
-    assert span(timedelta(seconds=seconds)) == said
+    assert duration_text(timedelta(seconds=seconds)) == said
 
 
 def test_explain_moments_are_said_from_now() -> None:
-    assert when(None, now=START) == "any moment"
-    assert when(after(seconds=150), now=START) == "2026-03-01 12:02:30 UTC, in 2 min 30 s"
-    assert when(after(seconds=-5), now=START) == "2026-03-01 11:59:55 UTC, 5 s ago"
+    assert explanation_time(None, now=START) == "any moment"
+    assert explanation_time(after(seconds=150), now=START) == "2026-03-01 12:02:30 UTC, in 2 min 30 s"
+    assert explanation_time(after(seconds=-5), now=START) == "2026-03-01 11:59:55 UTC, 5 s ago"

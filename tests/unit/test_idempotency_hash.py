@@ -42,8 +42,8 @@ SAMPLER: Pack[Anything] = Pack(
 
 @pytest.fixture(autouse=True)
 def _sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    sold = {**registry.packs(), "sampler": SAMPLER}
-    monkeypatch.setattr(registry, "packs", lambda: sold)
+    sold = {**registry.packs_for_sale(), "sampler": SAMPLER}
+    monkeypatch.setattr(registry, "packs_for_sale", lambda: sold)
     request_body.model_for.cache_clear()
     yield
     request_body.model_for.cache_clear()

@@ -14,10 +14,10 @@ from tests.gear import source
 
 
 def test_the_declared_jobs_are_found_by_name() -> None:
-    assert registry.job("data_cleanup") is own.CLEANUP
-    assert list(registry.jobs()) == sorted(registry.jobs())
+    assert registry.job_named("data_cleanup") is own.CLEANUP
+    assert list(registry.declared_jobs()) == sorted(registry.declared_jobs())
     with pytest.raises(UnknownJob, match="data_cleanup"):
-        registry.job("unheard_of")
+        registry.job_named("unheard_of")
 
 
 EVERY = re.compile(r"^\| `([a-z_]+)` \| ([0-9,]+) (s|min|h)\b", re.MULTILINE)
@@ -31,7 +31,7 @@ def test_the_docs_say_how_often_a_job_comes() -> None:
     for page in (source.REPOSITORY / "docs").glob("*.md"):
         for name, number, unit in EVERY.findall(page.read_text(encoding="utf-8")):
             said[name] = int(number.replace(",", "")) * SECONDS[unit]
-    found = {name: job.every_seconds for name, job in registry.jobs().items()}
+    found = {name: job.every_seconds for name, job in registry.declared_jobs().items()}
     assert said == {name: found[name] for name in said}
     assert len(said) >= 16
     assert said["cap_alerts"] == 30
@@ -49,21 +49,21 @@ def test_a_job_without_interval_or_limit_is_refused(wrong: dict[str, int]) -> No
 
 def test_two_jobs_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "JOBS", own.JOBS * 2)
-    registry.jobs.cache_clear()
+    registry.declared_jobs.cache_clear()
     try:
         with pytest.raises(ValueError, match="two jobs are called data_cleanup"):
-            registry.jobs()
+            registry.declared_jobs()
     finally:
         monkeypatch.undo()
-        registry.jobs.cache_clear()
+        registry.declared_jobs.cache_clear()
 
 
 def test_a_period_is_declared_once_and_gives_the_cutoff() -> None:
     now = datetime(2026, 3, 31, tzinfo=UTC)
     assert retention.days_of("job_reports") == 30
-    assert retention.cutoff("job_reports", now=now) == datetime(2026, 3, 1, tzinfo=UTC)
+    assert retention.retention_cutoff("job_reports", now=now) == datetime(2026, 3, 1, tzinfo=UTC)
     with pytest.raises(ValueError, match="has no period"):
-        retention.cutoff("tenants", now=now)
+        retention.retention_cutoff("tenants", now=now)
 
 
 @pytest.mark.contract("DPP-38")

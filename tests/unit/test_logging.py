@@ -33,11 +33,11 @@ class Lines:
 @pytest.fixture
 def lines() -> Iterator[Lines]:
     captured = Lines()
-    settings = dpp_logging.configuration(service="api", level="INFO")
+    settings = dpp_logging.logging_configuration(service="api", level="INFO")
     settings["handlers"]["lines"]["stream"] = captured.stream
     logging.config.dictConfig(settings)
     yield captured
-    dpp_logging.configure(service="command", level="INFO")
+    dpp_logging.set_up_logging(service="command", level="INFO")
     tracing.bind_trace_id(None)
     structlog.contextvars.clear_contextvars()
 

@@ -27,7 +27,7 @@ def keyed(monkeypatch: pytest.MonkeyPatch, secret: str, *fallbacks: str, unseale
 
 
 def sent(trace_id: str | None = "t_1") -> str:
-    return celery_message.pack(task="gear.work", kwargs={"name": "one"}, queue="runs", trace_id=trace_id)
+    return celery_message.pack_celery_message(task="gear.work", kwargs={"name": "one"}, queue="runs", trace_id=trace_id)
 
 
 def altered(text: str, *path: str, to: Any) -> str:

@@ -19,19 +19,19 @@ def nothing(_event: Event) -> None:
 
 
 def declared(monkeypatch: pytest.MonkeyPatch, *modules: object) -> None:
-    monkeypatch.setattr(discovery, "modules", lambda name: modules if name == "events" else ())
+    monkeypatch.setattr(discovery, "discovered_modules", lambda name: modules if name == "events" else ())
 
 
 def test_aut_06_handlers_of_all_apps_are_found_by_their_type(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Handler("a.b.v1", nothing), Handler("a.c.v1", nothing)
     declared(monkeypatch, SimpleNamespace(HANDLERS=(second,)), SimpleNamespace(), SimpleNamespace(HANDLERS=(first,)))
-    assert handlers.handlers.__wrapped__() == {"a.b.v1": first, "a.c.v1": second}
+    assert handlers.event_handlers.__wrapped__() == {"a.b.v1": first, "a.c.v1": second}
 
 
 def test_aut_06_two_handlers_of_one_type_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     declared(monkeypatch, SimpleNamespace(HANDLERS=(Handler("a.b.v1", nothing), Handler("a.b.v1", nothing))))
     with pytest.raises(ValueError, match=r"two handlers are declared for a\.b\.v1"):
-        handlers.handlers.__wrapped__()
+        handlers.event_handlers.__wrapped__()
 
 
 def test_aut_05_one_publisher_and_four_consumers_run_in_a_process() -> None:

@@ -92,7 +92,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(of, name, counting)
 
-    count(regexes, "compiled")
+    count(regexes, "compiled_regex")
     count(schemas, "compiled_schema")
     count(expressions, "compiled_expression")
     return made
@@ -137,8 +137,8 @@ def test_dpp_64_many_unicode_classes_are_refused_before_they_are_spelt_out(monke
 
     monkeypatch.setattr(re2, "compile", count)
     with pytest.raises(regexes.PatternRefused, match="20 Unicode classes"):
-        regexes.compiled(r"\pL" * 300)
-    regexes.compiled(r"[\p{Hangul}\p{Latin}]+" * 10)
+        regexes.compiled_regex(r"\pL" * 300)
+    regexes.compiled_regex(r"[\p{Hangul}\p{Latin}]+" * 10)
     assert asked == [rb"[\p{Hangul}\p{Latin}]+" * 10]
 
 

@@ -71,11 +71,11 @@ CASES = [
 def test_dpp_64_personal_data_is_told_from_what_looks_like_it(
     kind: str, text: str, wanted: list[tuple[str, str]]
 ) -> None:
-    data = pii.folded(text)
+    data = pii.folded_text(text)
     assert [(data[match.start : match.end].decode(), match.certainty) for match in pii.pii_spans(kind, data)] == wanted
 
 
 def test_pack_compliance_folding_keeps_every_character_in_its_place() -> None:
     text = "가\uff21\u2014\u00a0\u3000\U0001f600\uff11"
-    assert pii.folded(text).decode() == "가A-  \U0001f6001"
-    assert len(pii.folded(text).decode()) == len(text)
+    assert pii.folded_text(text).decode() == "가A-  \U0001f6001"
+    assert len(pii.folded_text(text).decode()) == len(text)

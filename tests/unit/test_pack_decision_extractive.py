@@ -133,7 +133,7 @@ def test_pack_decision_knows_where_sentences_end(context: str, expected: list[st
 )
 def test_pack_decision_forms_of_a_word_are_found_by_one_another(forms: str) -> None:
     for asked in forms.split():
-        seek = words.pattern(words.asked(asked))
+        seek = words.word_pattern(words.asked_words(asked))
         assert seek is not None
         if not asked.endswith("al"):
             assert [form for form in forms.split() if seek.fullmatch(form) is None] == []

@@ -51,7 +51,7 @@ def test_pack_decision_a_wrong_input_is_named(inputs: dict[str, Any], field: str
 
 
 def test_pack_decision_embedded_costs_what_the_document_says_and_reaches_nothing() -> None:
-    pack = decision.pack({})
+    pack = decision.decision_pack({})
     assert pack.prices == [Price(unit="run", micros=50_000, note="or the whole hold, where that is less")]
     assert pack.estimate(DecisionInputs(question="Why?")) == Estimate(least_micros=50_000, most_micros=50_000)
     assert pack.reach({}) is None
@@ -59,7 +59,7 @@ def test_pack_decision_embedded_costs_what_the_document_says_and_reaches_nothing
 
 
 def test_pack_decision_with_a_model_is_priced_by_tokens_and_asks_through_its_worker() -> None:
-    pack = decision.pack(LLM)
+    pack = decision.decision_pack(LLM)
     assert [(price.unit, price.micros) for price in pack.prices] == [
         ("1,000 tokens read", 150),
         ("1,000 tokens written", 600),
@@ -85,7 +85,7 @@ def test_pack_decision_with_a_model_is_priced_by_tokens_and_asks_through_its_wor
 @pytest.mark.contract("HRD-16")
 def test_pack_decision_a_job_sees_neither_the_key_nor_the_address() -> None:
     secret = LLM | {"DPP_LLM_API_KEY": "a-secret"}
-    seen = decision.pack(secret).job_environment(secret)
+    seen = decision.decision_pack(secret).job_environment(secret)
     assert seen["DPP_LLM_BASE_URL"] == WITHHELD
     assert "DPP_LLM_API_KEY" not in seen
     assert not any("a-secret" in value or "llm.example" in value for value in seen.values())

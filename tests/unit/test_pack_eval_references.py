@@ -46,11 +46,11 @@ def near(value: float) -> object:
 
 @pytest.mark.parametrize(("output", "reference"), ALL)
 def test_dpp_64_chrf_is_that_of_sacrebleu(output: str, reference: str) -> None:
-    assert scores.chrf(output, reference).score == near(CHRF().sentence_score(output, [reference]).score / 100)
+    assert scores.chrf_score(output, reference).score == near(CHRF().sentence_score(output, [reference]).score / 100)
 
 
 def test_dpp_64_chrf_of_all_is_that_of_sacrebleu() -> None:
-    counts = [scores.chrf(*pair).counts for pair in ALL]
+    counts = [scores.chrf_score(*pair).counts for pair in ALL]
     outputs, references = map(list, zip(*ALL, strict=True))
     assert scores.chrf_of_all(counts) == near(CHRF().corpus_score(outputs, [references]).score / 100)
 
@@ -58,13 +58,13 @@ def test_dpp_64_chrf_of_all_is_that_of_sacrebleu() -> None:
 @pytest.mark.parametrize(("output", "reference"), ENGLISH)
 @pytest.mark.parametrize("by", ["auto", "words"])
 def test_dpp_64_bleu_on_english_is_that_of_sacrebleu(output: str, reference: str, by: tokens.By) -> None:
-    ours = scores.bleu(tokens.of_mteval(output, by), tokens.of_mteval(reference, by)).score
+    ours = scores.bleu_score(tokens.of_mteval(output, by), tokens.of_mteval(reference, by)).score
     assert ours == near(BLEU(effective_order=True).sentence_score(output, [reference]).score / 100)
 
 
 @pytest.mark.parametrize(("output", "reference"), KOREAN)
 def test_dpp_64_bleu_by_characters_is_that_of_sacrebleu(output: str, reference: str) -> None:
-    ours = scores.bleu(tokens.of_mteval(output, "characters"), tokens.of_mteval(reference, "characters")).score
+    ours = scores.bleu_score(tokens.of_mteval(output, "characters"), tokens.of_mteval(reference, "characters")).score
     theirs = BLEU(tokenize="char", effective_order=True).sentence_score(output, [reference])
     assert ours == near(theirs.score / 100)
 
@@ -75,7 +75,7 @@ def test_dpp_64_bleu_of_all_is_that_of_sacrebleu_over_the_same_tokens(by: tokens
     split = [(tokens.of_mteval(output, by), tokens.of_mteval(reference, by)) for output, reference in ALL]
     outputs, references = ([" ".join(one) for one in side] for side in zip(*split, strict=True))
     theirs = BLEU(tokenize="none").corpus_score(outputs, [references])
-    assert scores.bleu_of_all([scores.bleu(*pair).counts for pair in split]) == near(theirs.score / 100)
+    assert scores.bleu_of_all([scores.bleu_score(*pair).counts for pair in split]) == near(theirs.score / 100)
 
 
 @pytest.mark.parametrize(("output", "reference"), ON_A_LINE)

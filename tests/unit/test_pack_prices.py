@@ -26,7 +26,7 @@ def test_dpp_93_prices_change_with_their_version_alone(name: str) -> None:
     """Of a pack whose prices change: give the list a new version, keep this one in `earlier_prices`, charge by
     `work.prices`, and only then write the new list here.
     """
-    pack = registry.get(name)
+    pack = registry.pack_named(name)
     newest = pack.price_list(None)
     assert (newest.version, [(line.unit, line.micros) for line in newest.lines]) == LISTS[name]
     assert not pack.earlier_prices
@@ -34,7 +34,7 @@ def test_dpp_93_prices_change_with_their_version_alone(name: str) -> None:
 
 
 def test_dpp_93_a_price_is_found_by_its_unit() -> None:
-    assert registry.get("url").price_list("1").micros("page") == 2_000
+    assert registry.pack_named("url").price_list("1").micros("page") == 2_000
     for unit in ("hour", "1,000 characters and rule"):
         with pytest.raises(LookupError, match="price list has"):
-            registry.get("compliance").price_list("1").micros(unit)
+            registry.pack_named("compliance").price_list("1").micros(unit)

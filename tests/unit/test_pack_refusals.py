@@ -126,7 +126,7 @@ def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 @pytest.mark.parametrize("pack", ["decision", "url", "ocr", "compliance", "eval"])
 def test_dpp_02_nothing_wrong_anywhere_is_a_fault_of_ours_or_told_in_words_of_python(pack: str) -> None:
-    example = dict(registry.get(pack).example)
+    example = dict(registry.pack_named(pack).example)
     refused = 0
     for path in places(example):
         for value in NASTY:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpp_project.outbound.addresses import refusal
+from dpp_project.outbound.addresses import address_refusal
 from dpp_project.outbound.refusals import Blocked
 
 pytestmark = pytest.mark.contract("DPP-62")
@@ -33,19 +33,19 @@ PUBLIC = (
     ("address", "reason"), [(address, reason) for reason, listed in REFUSED.items() for address in listed.split()]
 )
 def test_pack_url_refuses_an_address_that_is_not_public(address: str, reason: Blocked) -> None:
-    assert refusal(address) is reason
+    assert address_refusal(address) is reason
 
 
 @pytest.mark.parametrize("address", PUBLIC.split())
 def test_pack_url_reaches_public_addresses_up_to_the_edges_of_the_table(address: str) -> None:
-    assert refusal(address) is None
+    assert address_refusal(address) is None
 
 
 @given(st.ip_addresses())
 def test_pack_url_reaches_nothing_that_the_library_calls_other_than_global(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
-    if refusal(str(address)) is None:
+    if address_refusal(str(address)) is None:
         assert address.is_global
         assert not address.is_multicast
 
@@ -60,4 +60,4 @@ def test_pack_url_refuses_every_v6_form_of_a_v4_address(address: ipaddress.IPv4A
         0x2002 << 112 | number << 80,
         0x20010000 << 96 | number,
     ]
-    assert all(refusal(str(ipaddress.IPv6Address(form))) is not None for form in forms)
+    assert all(address_refusal(str(ipaddress.IPv6Address(form))) is not None for form in forms)

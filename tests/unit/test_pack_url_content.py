@@ -8,7 +8,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dpp_project.outbound.refusals import Refused
-from runs.packs.url.content import BODY_BYTES_MAX, Kind, charset_of, decoded, kind_of, known_codec, read_body, sniffed
+from runs.packs.url.content import (
+    BODY_BYTES_MAX,
+    Kind,
+    charset_of,
+    decoded_content,
+    kind_of,
+    known_codec,
+    read_body,
+    sniffed_kind,
+)
 from runs.packs.url.reasons import Discarded
 
 pytestmark = pytest.mark.contract("DPP-62")
@@ -103,7 +112,7 @@ def test_pack_url_reads_content_types(content_type: str, kind: Kind, charset: st
     ],
 )
 def test_pack_url_knows_a_body_without_a_content_type(body: bytes, kind: Kind) -> None:
-    assert sniffed(body) is kind
+    assert sniffed_kind(body) is kind
 
 
 @pytest.mark.parametrize(
@@ -122,13 +131,13 @@ def test_pack_url_knows_a_body_without_a_content_type(body: bytes, kind: Kind) -
     ],
 )
 def test_pack_url_reads_korean_however_it_is_written(body: bytes, charset: str) -> None:
-    assert decoded(body, charset).endswith("한국어")
+    assert decoded_content(body, charset).endswith("한국어")
 
 
 def test_pack_url_decodes_any_bytes() -> None:
-    assert decoded(bytes(range(256)), "") != ""
-    assert decoded("caf\xe9".encode("latin-1"), "iso-8859-1") == "café"
-    assert decoded("가나".encode()[:-1], "") == "가\ufffd"
+    assert decoded_content(bytes(range(256)), "") != ""
+    assert decoded_content("caf\xe9".encode("latin-1"), "iso-8859-1") == "café"
+    assert decoded_content("가나".encode()[:-1], "") == "가\ufffd"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runs.box import claimed, pack_process, wire
-from runs.worker.telling_progress import LINE_LENGTH_MAX, joined
+from runs.worker.telling_progress import LINE_LENGTH_MAX, joined_frames
 
 pytestmark = pytest.mark.contract("DPP-90")
 
@@ -37,7 +37,7 @@ def test_lines_that_do_not_fit_lose_their_beginning(monkeypatch: pytest.MonkeyPa
     telling.tell(line="end")
     telling.flush()
     assert sent[1]["line"] == "a" * (wire.PROGRESS_LINE_MAX - 3) + "end"
-    assert joined({"line": "a" * LINE_LENGTH_MAX, "note": "one"}, {"line": "b", "percent": 3}) == {
+    assert joined_frames({"line": "a" * LINE_LENGTH_MAX, "note": "one"}, {"line": "b", "percent": 3}) == {
         "line": "a" * (LINE_LENGTH_MAX - 1) + "b",
         "note": "one",
         "percent": 3,

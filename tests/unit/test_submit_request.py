@@ -112,7 +112,7 @@ def test_submit_request_names_all_wrong_fields_at_once() -> None:
 
 def test_submit_request_unknown_pack_is_told_the_known_ones() -> None:
     assert refused(a_body(pack_type="astrology"))["pack_type"] == (
-        f"unknown pack; choose of: {', '.join(registry.packs())}"
+        f"unknown pack; choose of: {', '.join(registry.packs_for_sale())}"
     )
 
 

@@ -37,13 +37,13 @@ def test_cap_10_a_comparison_of_many_keys_adds_each_run_up_once(monkeypatch: pyt
     }
     money = SeenMoney(Mark("e", None, "1"), 1_000, dict.fromkeys(runs, HELD))
     asked: list[Any] = []
-    real = windows.window
+    real = windows.cap_window
 
     def counting(number: Any, period: Any) -> str:
         asked.append(number)
         return real(number, period)
 
-    monkeypatch.setattr(verify_caps, "window", counting)
+    monkeypatch.setattr(verify_caps, "cap_window", counting)
     books = Books(1_000 + RUNS * HELD, runs, (), caps)
     assert list(verify.money_differences(books, Sighting(money, caps=seen))) == []
     assert len(asked) < 20 * SCOPES

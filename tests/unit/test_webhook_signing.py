@@ -13,12 +13,12 @@ pytestmark = pytest.mark.contract("HOOK-02")
 
 ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-OTHER = signing.written(bytes(range(32)))
+OTHER = signing.written_secret(bytes(range(32)))
 BODY = b'{"test": 2432232314}'
 
 
 def signed(body: bytes = BODY, *, at: datetime | None = None, secrets: tuple[str, ...] = (SECRET,)) -> dict[str, str]:
-    return dict(signing.headers(webhook_id=ID, at=at or clock.now(), body=body, secrets=secrets))
+    return dict(signing.signature_headers(webhook_id=ID, at=at or clock.now(), body=body, secrets=secrets))
 
 
 def test_hook_02_the_example_of_the_document() -> None:
@@ -41,7 +41,7 @@ def test_hook_02_each_live_secret_verifies_and_no_other() -> None:
     for secret in (OTHER, SECRET):
         assert Webhook(secret).verify(BODY, headers) == {"test": 2432232314}
     with pytest.raises(WebhookVerificationError):
-        Webhook(signing.written(b"x" * 32)).verify(BODY, headers)
+        Webhook(signing.written_secret(b"x" * 32)).verify(BODY, headers)
 
 
 def test_hook_02_text_of_any_script_is_signed_as_it_is_sent() -> None:
@@ -69,11 +69,11 @@ def test_hook_02_an_id_with_a_dot_and_an_attempt_without_a_secret_are_no_attempt
     webhook_id: str, secrets: tuple[str, ...]
 ) -> None:
     with pytest.raises(ValueError, match="no dot"):
-        signing.headers(webhook_id=webhook_id, at=clock.now(), body=BODY, secrets=secrets)
+        signing.signature_headers(webhook_id=webhook_id, at=clock.now(), body=BODY, secrets=secrets)
 
 
 def test_hook_02_a_secret_is_read_as_it_is_written_and_named_in_no_error() -> None:
-    assert signing.key_of(signing.written(b"k" * 32)) == b"k" * 32
+    assert signing.key_of(signing.written_secret(b"k" * 32)) == b"k" * 32
     with pytest.raises(ValueError, match="no signing secret") as refused:
         signing.key_of("whsec_not base64")
     assert "not base64" not in str(refused.value)

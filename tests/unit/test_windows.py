@@ -9,11 +9,11 @@ from budget.redis.windows import (
     PERIODS,
     UNDATED,
     CapPeriod,
+    cap_window,
     date_number,
     day_of,
     monday_of,
     resets_at,
-    window,
     window_start,
 )
 
@@ -51,7 +51,7 @@ def test_numbers_are_in_the_order_of_their_dates() -> None:
 @pytest.mark.parametrize("period", PERIODS)
 def test_two_dates_share_a_window_where_it_has_one_start(period: CapPeriod) -> None:
     for one, next_day in itertools.pairwise(DAYS):
-        shared = window(date_number(one), period) == window(date_number(next_day), period)
+        shared = cap_window(date_number(one), period) == cap_window(date_number(next_day), period)
         assert shared is (window_start(one, period) == window_start(next_day, period))
     assert {monday_of(day).weekday() for day in DAYS} == {0}
 

@@ -164,7 +164,9 @@ def test_dpp_78_a_stop_acknowledges_each_end_at_once_and_begins_nothing(hub: Hub
 def test_worker_slots_a_process_that_grew_drains_as_on_sigterm(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
-    monkeypatch.setattr(process_tree, "memory", lambda: process_tree.MemoryUse(mapped=0, private=201 * 1024, data=0))
+    monkeypatch.setattr(
+        process_tree, "process_memory", lambda: process_tree.MemoryUse(mapped=0, private=201 * 1024, data=0)
+    )
     for most_kib, expected in ((None, []), (201, []), (200, [(os.getpid(), signal.SIGTERM)])):
         pool = TaskPool(1, max_memory_per_child=most_kib)
         pool.start()

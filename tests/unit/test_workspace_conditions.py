@@ -6,9 +6,17 @@ from dataclasses import replace
 import pytest
 
 from ops.workspaces import conditions, planning
-from ops.workspaces.conditions import UNSEEN, Condition, ConditionReason, Conditions, Glimpse, after_look, phase_of
+from ops.workspaces.conditions import (
+    UNSEEN,
+    Condition,
+    ConditionReason,
+    Conditions,
+    Glimpse,
+    condition_after_look,
+    phase_of,
+)
 from ops.workspaces.drivers.base import Label, SeenContainer
-from ops.workspaces.planning import Ending, Situation, plan
+from ops.workspaces.planning import Ending, Situation, plan_operation
 from ops.workspaces.states import DesiredState, Operation, Phase
 
 AT, LATER = "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:05.000Z"
@@ -31,20 +39,20 @@ PENDING = Conditions(NO_VOLUME, NO_CONTAINER, NO_ARCHIVE, WELL)
 
 @pytest.mark.contract("WSP-01")
 def test_wsp_01_the_transition_time_moves_with_the_status_alone() -> None:
-    first = after_look(UNSEEN, Glimpse(status=False, reason="NoVolume", message="none"), at=AT)
+    first = condition_after_look(UNSEEN, Glimpse(status=False, reason="NoVolume", message="none"), at=AT)
     assert first == Condition(False, "NoVolume", "none", AT)
-    other = after_look(first, Glimpse(status=False, reason="VolumeLost", message="gone"), at=LATER)
+    other = condition_after_look(first, Glimpse(status=False, reason="VolumeLost", message="gone"), at=LATER)
     assert (other.reason, other.last_transition_time) == ("VolumeLost", AT)
-    moved = after_look(other, Glimpse(status=True, reason="VolumeProvisioned", message="there"), at=LATER)
+    moved = condition_after_look(other, Glimpse(status=True, reason="VolumeProvisioned", message="there"), at=LATER)
     assert (moved.status, moved.last_transition_time) == (True, LATER)
 
 
 @pytest.mark.contract("WSP-01")
 def test_wsp_01_a_look_that_failed_keeps_what_was_known_and_says_so() -> None:
-    kept = after_look(VOLUME, None, at=LATER)
+    kept = condition_after_look(VOLUME, None, at=LATER)
     assert kept == replace(VOLUME, stale=True)
     assert kept.to_json()["stale"] is True
-    again = after_look(kept, Glimpse(status=True, reason=VOLUME.reason, message=""), at=LATER)
+    again = condition_after_look(kept, Glimpse(status=True, reason=VOLUME.reason, message=""), at=LATER)
     assert again == VOLUME
     assert "stale" not in again.to_json()
 
@@ -84,7 +92,9 @@ def test_wsp_06_what_is_wrong_is_said_in_this_order() -> None:
     terminal = {"is_terminal": True, "reason": "NoSpace", "message": "full"}
 
     def reason(volume: Condition, container: Condition, archive: Condition) -> str:
-        return conditions.health(volume=volume, container=container, archive=archive, error_info=terminal).reason
+        return conditions.workspace_health(
+            volume=volume, container=container, archive=archive, error_info=terminal
+        ).reason
 
     assert reason(lost, RUNS, unreadable) == "ContainerWithoutVolume"
     assert reason(lost, NO_CONTAINER, unreadable) == "VolumeLost"
@@ -92,7 +102,7 @@ def test_wsp_06_what_is_wrong_is_said_in_this_order() -> None:
     assert reason(VOLUME, NO_CONTAINER, unreadable) == "NoSpace"  # an archive harms nobody while a volume is there
     doomed = condition(False, ConditionReason.HOME_DOOMED)
     assert reason(doomed, NO_CONTAINER, unreadable) == "NoSpace"
-    well = conditions.health(
+    well = conditions.workspace_health(
         volume=VOLUME, container=RUNS, archive=NO_ARCHIVE, error_info=terminal | {"is_terminal": False}
     )
     assert well.status is True
@@ -179,7 +189,7 @@ PLANS = {
 @pytest.mark.contract("WSP-05")
 def test_wsp_05_a_plan_goes_one_level() -> None:
     found = {
-        (phase_of(seen, is_deleted=False).value, desired.value): plan(situation(seen, desired))
+        (phase_of(seen, is_deleted=False).value, desired.value): plan_operation(situation(seen, desired))
         for seen, desired in itertools.product((PENDING, ARCHIVED, STANDBY, RUNNING), DesiredState)
     }
     assert found == PLANS
@@ -189,46 +199,46 @@ def test_wsp_05_a_plan_goes_one_level() -> None:
 @pytest.mark.parametrize("seen", [PENDING, ARCHIVED, STANDBY, RUNNING])
 @pytest.mark.parametrize("desired", list(DesiredState))
 def test_wsp_05_nothing_is_planned_on_what_is_not_known(seen: Conditions, desired: DesiredState) -> None:
-    assert plan(situation(seen, desired, is_fresh=False)) is None
-    assert plan(situation(seen, desired, is_frozen=True)) is None
-    assert plan(situation(seen, desired, operation=Operation.STARTING)) is None
-    assert plan(situation(seen, desired, is_deleted=True)) is None
-    assert plan(situation(seen, desired, is_terminal=True)) is None
+    assert plan_operation(situation(seen, desired, is_fresh=False)) is None
+    assert plan_operation(situation(seen, desired, is_frozen=True)) is None
+    assert plan_operation(situation(seen, desired, operation=Operation.STARTING)) is None
+    assert plan_operation(situation(seen, desired, is_deleted=True)) is None
+    assert plan_operation(situation(seen, desired, is_terminal=True)) is None
     for name in ("volume", "container"):
         stale = replace(seen, **{name: replace(getattr(seen, name), stale=True)})
-        assert plan(situation(stale, desired)) is None
+        assert plan_operation(situation(stale, desired)) is None
     ill = replace(seen, healthy=condition(False, ConditionReason.VOLUME_LOST))
-    assert plan(situation(ill, desired)) is None
+    assert plan_operation(situation(ill, desired)) is None
     discarded = Operation.DELETING if desired is DesiredState.DELETED else None
-    assert plan(situation(ill, desired, discard=True)) is discarded
+    assert plan_operation(situation(ill, desired, discard=True)) is discarded
 
 
 @pytest.mark.contract("WSP-01")
 def test_wsp_01_a_bucket_that_is_away_keeps_nobody_from_starting() -> None:
     stale = replace(ARCHIVE, stale=True)
-    assert plan(situation(replace(STANDBY, archive=stale), DesiredState.RUNNING)) is Operation.STARTING
-    assert plan(situation(replace(ARCHIVED, archive=stale), DesiredState.RUNNING)) is None
-    assert plan(situation(replace(STANDBY, archive=stale), DesiredState.ARCHIVED)) is None
+    assert plan_operation(situation(replace(STANDBY, archive=stale), DesiredState.RUNNING)) is Operation.STARTING
+    assert plan_operation(situation(replace(ARCHIVED, archive=stale), DesiredState.RUNNING)) is None
+    assert plan_operation(situation(replace(STANDBY, archive=stale), DesiredState.ARCHIVED)) is None
 
 
 @pytest.mark.contract("WSP-05")
 def test_wsp_05_what_is_left_over_goes() -> None:
     for reason in (ConditionReason.CONTAINER_EXITED, ConditionReason.PLACEHOLDER, ConditionReason.CONTAINER_ELSEWHERE):
         seen = replace(STANDBY, container=condition(False, reason))
-        assert plan(situation(seen, DesiredState.STANDBY)) is Operation.STOPPING
-        assert plan(situation(seen, DesiredState.RUNNING)) is Operation.STARTING
+        assert plan_operation(situation(seen, DesiredState.STANDBY)) is Operation.STOPPING
+        assert plan_operation(situation(seen, DesiredState.RUNNING)) is Operation.STARTING
     foreign = replace(STANDBY, container=condition(False, ConditionReason.CONTAINER_FOREIGN))
-    assert plan(situation(foreign, DesiredState.STANDBY)) is None
+    assert plan_operation(situation(foreign, DesiredState.STANDBY)) is None
     outdated = replace(RUNNING, container=condition(True, ConditionReason.CONTAINER_OUTDATED))
-    assert plan(situation(outdated, DesiredState.RUNNING)) is Operation.STOPPING
+    assert plan_operation(situation(outdated, DesiredState.RUNNING)) is Operation.STOPPING
     used = replace(ARCHIVED, volume=condition(False, ConditionReason.HOME_DOOMED))
-    assert plan(situation(used, DesiredState.RUNNING)) is Operation.ARCHIVING
+    assert plan_operation(situation(used, DesiredState.RUNNING)) is Operation.ARCHIVING
 
 
 @pytest.mark.contract("WSP-05")
 def test_wsp_05_an_operation_ends_by_what_was_seen_after_it() -> None:
     def end(operation: Operation, seen: Conditions, *, is_fresh: bool = True) -> Ending:
-        return planning.ending(operation, seen, is_fresh=is_fresh, home="home")
+        return planning.operation_ending(operation, seen, is_fresh=is_fresh, home="home")
 
     ends = {
         Operation.STARTING: RUNNING,

@@ -51,12 +51,12 @@ def test_a_file_that_is_no_ring_is_refused() -> None:
 def test_a_frame_is_read_when_its_header_is_whole() -> None:
     frame = pid1.pack_frame({"verb": "exec", "word": "\udcff"}, b"body")
     for cut in range(len(frame) - 4):
-        assert pid1.unpack_header(frame[:cut]) is None
-    found = pid1.unpack_header(frame)
+        assert pid1.unpack_init_header(frame[:cut]) is None
+    found = pid1.unpack_init_header(frame)
     assert found == ({"verb": "exec", "word": "\udcff", "body": 4}, len(frame) - 4)
     for wrong in (b"\xff\xff\xff\xff", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\0\0\0\1{"):
         with pytest.raises(ValueError):  # noqa: PT011  JSON's own is one of them
-            pid1.unpack_header(wrong)
+            pid1.unpack_init_header(wrong)
 
 
 @dataclass

@@ -33,7 +33,7 @@ class Command(OpsCommand):
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         if not options["by"].strip():
             raise CommandRefused(invalid("--by", "say who you are"))
-        actor, approver = actors.claimed(options["by"]), None
+        actor, approver = actors.claimed_actor(options["by"]), None
         if options["approved_by"] is not None and not dry_run:
             actor = unless_refused(prove_operator(options["by"], permission=PERMISSION))
             approver = unless_refused(

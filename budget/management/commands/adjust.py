@@ -21,7 +21,7 @@ class Command(OpsCommand):
         parser.add_argument("--reason", required=True, help="why; shown to the tenant")
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
-        answer = entries.adjust(
+        answer = entries.adjust_balance(
             tenant_id=options["tenant_id"],
             amount_micros=micros_of(options["amount"], signed=True),
             reference=options["reference"],

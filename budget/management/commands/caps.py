@@ -123,7 +123,7 @@ def _set(tenant_id: str, key: ApiKey | None, answer: CapsSet, *, dry_run: bool) 
 def _shown(tenant_id: str, key: ApiKey | None) -> CommandAnswer:
     """Of one key, or of the tenant and all its keys that have caps."""
     stand = reading.caps_standing(tenant_id, None if key is None else [key.lineage_id])
-    seen = reading.counted(stand)
+    seen = reading.counted_caps(stand)
     remarks = [f"Days end at midnight in {stand.zone}; it is {stand.today} there."]
     wanted = [scope for scope in stand.scopes if key is None or scope is not None]
     names = _names(tenant_id, wanted)
@@ -132,7 +132,7 @@ def _shown(tenant_id: str, key: ApiKey | None) -> CommandAnswer:
         lines = [f"{names[scope]}: {amounts}" for scope, amounts in limits.items()]
         remarks.append("Balances are being rebuilt, or Redis is away: what is used and left is not known now.")
         return CommandAnswer(_document(stand, []), lines, remarks, exit_code=3)
-    figures = [(names[scope], one) for scope in wanted for one in reading.figures(stand, scope, seen.get(scope))]
+    figures = [(names[scope], one) for scope in wanted for one in reading.cap_figures(stand, scope, seen.get(scope))]
     documents = [{"name": name} | one.document() for name, one in figures]
     return CommandAnswer(_document(stand, documents), list(_table(figures)) or ["no caps"], remarks)
 

@@ -88,7 +88,7 @@ class Command(OpsCommand):
 
 def _audited(tenant_id: str, found: _Found) -> list[Difference]:
     differences: list[Difference] = []
-    for chunk in ledger_audit.audit(tenant_id):
+    for chunk in ledger_audit.audit_ledger(tenant_id):
         found.rows_audited += chunk.rows
         differences += chunk.differences
     return differences

@@ -18,7 +18,7 @@ from dpp.exchange import RETRIES, Answer, Ask, Lost, Pause, Plan
 from dpp.files import write_whole
 from dpp.operations import Operations, Page, Submit
 from dpp.streams import Followed, Follower
-from dpp.transport import Platform, answer_of_response, lost
+from dpp.transport import Platform, answer_of_response, lost_in_transport
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -285,7 +285,7 @@ class AsyncClient:
         try:
             return answer_of_response(await self._http.send(self._platform.request(self._http, ask)))
         except httpx2.HTTPError as error:
-            return lost(error)
+            return lost_in_transport(error)
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

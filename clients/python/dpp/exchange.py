@@ -64,7 +64,7 @@ T = TypeVar("T")
 Plan: TypeAlias = Generator[Ask | Pause, Answer | Lost | None, T]
 
 
-def backoff(turn: int) -> float:
+def exchange_backoff(turn: int) -> float:
     """Doubled each time, and anything from the half of it up: clients that failed at once come back apart."""
     most: float = min(BACKOFF_MAX, BACKOFF_FIRST * 2**turn)
     return most * random.uniform(0.5, 1.0)  # noqa: S311  spread, not secrecy
@@ -75,10 +75,10 @@ def pause_for(error: ApiError, turn: int) -> float | None:
     if error.status not in _REPEATED and error.reason_code != IN_PROGRESS:
         return None
     if error.retry_after is None:
-        return backoff(turn)
+        return exchange_backoff(turn)
     if error.retry_after > RETRY_AFTER_MAX:
         return None
-    return error.retry_after + backoff(0)
+    return error.retry_after + exchange_backoff(0)
 
 
 def plan_exchange(ask: Ask, *, retries: int, key: str | None = None) -> Plan[Answer]:
@@ -98,7 +98,7 @@ def plan_exchange(ask: Ask, *, retries: int, key: str | None = None) -> Plan[Ans
             why = reply.why if isinstance(reply, Lost) else "nothing"
             if turn >= retries:
                 raise ConnectionLostError(f"the API was not reached ({why})", idempotency_key=key)
-            seconds = backoff(turn)
+            seconds = exchange_backoff(turn)
         may_have_been_heard = may_have_been_heard or not isinstance(reply, Answer) or reply.status >= 500
         yield Pause(seconds)
         turn += 1

@@ -36,7 +36,7 @@ from dpp.errors import (
     UnexpectedAnswerError,
     WaitTimeoutError,
 )
-from dpp.exchange import Answer, Ask, Lost, Pause, Plan, backoff, plan_exchange
+from dpp.exchange import Answer, Ask, Lost, Pause, Plan, exchange_backoff, plan_exchange
 
 WAIT_SECONDS_MAX: Final = 55
 ANSWER_SECONDS: Final = 30.0
@@ -176,7 +176,7 @@ class Operations:
             if (asked := answer.headers.get("retry-after")) is not None and asked.isdigit():
                 yield Pause(_within(ends, float(asked)))
             elif time.monotonic() - began < min(_AT_ONCE_SECONDS, seconds):
-                yield Pause(_within(ends, backoff(min(turn, 3))))
+                yield Pause(_within(ends, exchange_backoff(min(turn, 3))))
                 turn += 1
 
     def get(self, run_id: str) -> Plan[Run]:
@@ -260,7 +260,7 @@ class Operations:
                 return room.key
             if isinstance(reply, Answer) and reply.status < 500:
                 raise _of_bucket(ApiError(reply.status, f"HTTP_{reply.status}", ""))
-            yield Pause(backoff(turn))
+            yield Pause(exchange_backoff(turn))
         why = reply.why if isinstance(reply, Lost) else "an error of its own"
         raise ConnectionLostError(f"the bucket did not take the file ({why})")
 

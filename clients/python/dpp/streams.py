@@ -8,7 +8,7 @@ from typing import Final
 
 from dpp.documents import Progress, StepEvent, document_of
 from dpp.errors import ApiError, ConnectionLostError, UnexpectedAnswerError, WaitTimeoutError
-from dpp.exchange import Ask, backoff, pause_for
+from dpp.exchange import Ask, exchange_backoff, pause_for
 from dpp.operations import run_path
 
 SILENCE_SECONDS: Final = 45.0
@@ -104,7 +104,7 @@ class Follower:
             self._wait(retry_after)
 
     def lost(self, why: str) -> None:
-        self._again(backoff(self._turn), f"the API was not reached ({why})")
+        self._again(exchange_backoff(self._turn), f"the API was not reached ({why})")
 
     def refused(self, error: ApiError) -> None:
         seconds = pause_for(error, self._turn)

@@ -54,13 +54,13 @@ class Platform:
 
 
 def answer_of_response(response: httpx2.Response) -> Answer:
-    return Answer(response.status_code, lower(response.headers), response.content)
+    return Answer(response.status_code, lower_headers(response.headers), response.content)
 
 
-def lower(headers: Mapping[str, str]) -> dict[str, str]:
+def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def lost(error: httpx2.HTTPError) -> Lost:
+def lost_in_transport(error: httpx2.HTTPError) -> Lost:
     """By its class alone: some messages hold the URL, and a URL of the bucket is a key."""
     return Lost(type(error).__name__)

@@ -53,8 +53,8 @@ class Command(OpsCommand):
 def _list(*, as_page: bool) -> CommandAnswer:
     if as_page:
         return CommandAnswer({"page": page.lifecycle_page()}, [page.lifecycle_page().rstrip("\n")])
-    kinds = retention.kinds().values()
-    lines = [f"{kind.name}: {page.stays(kind)}; by {kind.deleted_by}" for kind in kinds]
+    kinds = retention.data_kinds().values()
+    lines = [f"{kind.name}: {page.how_long_data_stay(kind)}; by {kind.deleted_by}" for kind in kinds]
     return CommandAnswer({"kinds": [data_kind_document(kind) for kind in kinds]}, lines)
 
 
@@ -83,11 +83,11 @@ def _disk() -> CommandAnswer:
             "days_until_full": found.days_until_full,
             "alarm": found.alarms,
         }
-        for (host, disk), found in measuring.outlooks().items()
+        for (host, disk), found in measuring.disk_outlooks().items()
     ]
     kinds = [
         {"kind": size.kind, "day": size.day, "bytes": size.bytes, "objects": size.objects_count, "whole": size.is_whole}
-        for size in measuring.sizes()
+        for size in measuring.data_sizes()
     ]
     lines = [
         *(f"{one['host'] or 'all'} {one['disk']}: {_room(one)}" for one in disks),

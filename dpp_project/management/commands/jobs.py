@@ -16,12 +16,12 @@ class Command(OpsCommand):
     def run(self, *, dry_run: bool, **_options: Any) -> CommandAnswer:
         del dry_run
         now = clock.now()
-        documents = [describe(job, now) for job in registry.jobs().values()]
+        documents = [describe_job(job, now) for job in registry.declared_jobs().values()]
         lines = [line for document in documents for line in _lines(document)]
         return CommandAnswer({"jobs": documents}, lines or ["There are no jobs."])
 
 
-def describe(job: Job, now: datetime) -> dict[str, Any]:
+def describe_job(job: Job, now: datetime) -> dict[str, Any]:
     last = JobReport.objects.filter(job=job.name, dry_run=False).order_by("-started_at").first()
     document: dict[str, Any] = {
         "job": job.name,

@@ -18,7 +18,7 @@ class Command(OpsCommand):
 
     def run(self, *, dry_run: bool, **_options: Any) -> CommandAnswer:
         try:
-            done = provisioning.provision(dry_run=dry_run)
+            done = provisioning.provision_aws(dry_run=dry_run)
         except provisioning.CannotProvision as error:
             reason = ReasonCode.SERVICE_UNAVAILABLE if error.unreachable else ReasonCode.VALIDATION_FAILED
             raise CommandRefused(Refusal(reason, error.detail, error.variable)) from error
@@ -35,7 +35,9 @@ def _entered(changes: list[dict[str, Any]]) -> list[str]:
     """It is needed before the database is there, too: then it says that the audit trail holds no entry of it."""
     try:
         with transaction.atomic():
-            trail.record("queues and bucket provisioned", actor=actors.COMMAND, subject="aws", after={"made": changes})
+            trail.record_in_trail(
+                "queues and bucket provisioned", actor=actors.COMMAND, subject="aws", after={"made": changes}
+            )
     except Error as error:
         return [f"not entered into the audit trail ({type(error).__name__})"]
     return []

@@ -22,5 +22,5 @@ class Command(BaseCommand):
         told = env_file.read_env_file(file)
         told.setdefault("DPP_ADMIN_USER", "admin")
         told.setdefault("DPP_ADMIN_PASSWORD", secrets.token_urlsafe(12))
-        env_file.write_env_file(file, told | demo_seed.seed(told))
+        env_file.write_env_file(file, told | demo_seed.seed_demo(told))
         self.stdout.write(f"keys and the admin's password are in {file}")

@@ -16,7 +16,7 @@ from dpp_project.http import problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import refusals
+from dpp_project.http.openapi import openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.parsers import MAX_REPORT_BYTES, StrictJSONParser
 from dpp_project.http.path_ids import id_in_path
@@ -112,14 +112,14 @@ class AuthErrorsView(ApiView):
         """
         body = read_body(request, AuthErrorReport)
         try:
-            report = recording.cleaned(body.texts(), occurred_at=body.occurredAt, http_status=body.httpStatus)
+            report = recording.cleaned_report(body.texts(), occurred_at=body.occurredAt, http_status=body.httpStatus)
         except BlankField as blank:
             raise Problem(
                 ReasonCode.VALIDATION_FAILED,
                 "The report is refused; see errors.",
                 errors=[FieldError(blank.field, "must not be blank")],
             ) from None
-        recorded = recording.record(tenant_id=principal_of(request).tenant_id, report=report)
+        recorded = recording.record_auth_error(tenant_id=principal_of(request).tenant_id, report=report)
         answer = RecordedAnswer(
             auth_error_id=str(recorded.auth_error_id), status=recorded.status, recorded_at=recorded.recorded_at
         )
@@ -161,7 +161,7 @@ class DecisionsView(ApiView):
         summary="Decide about an auth error",
         tags=["Auth errors"],
         request=DecisionRequest,
-        responses={200: AuthErrorAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={200: AuthErrorAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=[*examples.DECISION, *examples.ONE],
     )
     def post(self, request: Request, auth_error_id: str) -> Response:
@@ -230,7 +230,7 @@ class ClusterDecisionsView(ApiView):
         summary="Decide about all open errors of a cluster",
         tags=["Auth errors"],
         request=DecisionRequest,
-        responses={200: ClusterDecisionAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={200: ClusterDecisionAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=[*examples.DECISION, *examples.CLUSTER_DECISION],
     )
     def post(self, request: Request, cluster_id: str) -> Response:
@@ -255,7 +255,7 @@ class MergeView(ApiView):
         summary="Count a cluster as another",
         tags=["Auth errors"],
         request=MergeRequest,
-        responses={200: ClusterAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={200: ClusterAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=[*examples.MERGE, *examples.CLUSTER],
     )
     def post(self, request: Request, cluster_id: str) -> Response:
@@ -278,7 +278,7 @@ class UnmergeView(ApiView):
         summary="Let a cluster stand for itself again",
         tags=["Auth errors"],
         request=None,
-        responses={200: ClusterAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={200: ClusterAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=examples.CLUSTER,
     )
     def post(self, request: Request, cluster_id: str) -> Response:
@@ -297,7 +297,7 @@ def _whose(request: Request) -> str | None:
 
 
 def _actor(request: Request) -> str:
-    return actors.key(principal_of(request).prefix)
+    return actors.key_actor(principal_of(request).prefix)
 
 
 def _cluster(cluster_id: uuid.UUID) -> Response:
@@ -311,4 +311,4 @@ def _cluster(cluster_id: uuid.UUID) -> Response:
 def _refused(refusal: Refusal, *, asked: str) -> Problem:
     if refusal.reason is ReasonCode.NOT_FOUND:
         return Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-    return problems.refused(refusal, asked=asked, stands_for=asked)
+    return problems.problem_of_refusal(refusal, asked=asked, stands_for=asked)

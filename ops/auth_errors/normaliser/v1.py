@@ -71,10 +71,10 @@ _PATH_PARTS: Final = 3
 
 
 def stack_hash(trace: Trace) -> str:
-    return hashlib.sha256(json.dumps(["v1", *shape(trace)], ensure_ascii=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(["v1", *trace_shape(trace)], ensure_ascii=True).encode()).hexdigest()
 
 
-def shape(trace: Trace) -> list[list[str]]:
+def trace_shape(trace: Trace) -> list[list[str]]:
     """What is hashed: for each exception its class and its places, the root cause first."""
     language = trace["language"]
     chain = [one for one in trace["exceptions"] if one["relation"] != SUPPRESSED]
@@ -90,7 +90,7 @@ def shape(trace: Trace) -> list[list[str]]:
 
 def _exception(one: TracedException, language: str, *, own_only: bool) -> list[str]:
     frames = [frame for frame in one["frames"] if not own_only or in_app(language, frame)]
-    places = [folded(language, frame) for frame in frames if not comes_and_goes(language, frame)]
+    places = [folded_frame(language, frame) for frame in frames if not comes_and_goes(language, frame)]
     return [_class(one["exception_class"]), *dict.fromkeys(places)]
 
 
@@ -105,7 +105,7 @@ def _class(name: str) -> str:
     return _apply(_JAVA, name.removeprefix("builtins.").removeprefix("__main__."))
 
 
-def folded(language: str, frame: TracedFrame) -> str:
+def folded_frame(language: str, frame: TracedFrame) -> str:
     """One place, without what changes from build to build and from start to start."""
     module, function, file = frame["module"], frame["function"], frame["file"]
     if language == JAVA:

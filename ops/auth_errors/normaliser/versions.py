@@ -39,7 +39,7 @@ def stack_hash(trace: Trace, version: int = CURRENT) -> str:
     return VERSIONS[version](trace)
 
 
-def grouped(
+def grouping_of_trace(
     trace: Trace, known: Callable[[VersionedHash], bool], versions: Mapping[int, StackHashing] = VERSIONS
 ) -> Grouping:
     """`known` says whether a cluster has this hash; it is asked for `own` first, then for older versions downwards,

@@ -15,7 +15,7 @@ from typing import Final
 
 from ops.auth_errors.normaliser.traces import Trace
 from ops.auth_errors.reports import frames
-from ops.auth_errors.reports.masking import MASK, masked
+from ops.auth_errors.reports.masking import MASK, masked_text
 
 MESSAGE_LENGTH_MAX: Final = 1_000
 STACKTRACE_LENGTH_MAX: Final = 8_000
@@ -71,7 +71,7 @@ def clean_report(fields: Mapping[str, str | None], *, key: bytes) -> CleanReport
             return None
         if session is not None and len(session) >= KNOWN_SESSION_LENGTH_MIN:
             value = value.replace(session, MASK)
-        return masked(value).strip() or None
+        return masked_text(value).strip() or None
 
     def required(name: str) -> str:
         value = text(name)
@@ -134,14 +134,14 @@ def cut_masked(text: str, length: int) -> str:
     """A masked text may, once cut, end in the form of a secret; then that is masked too, and the text stays within."""
     room = length
     for _ in range(CUTS_MAX):
-        kept = text if len(text) <= room else masked(cut(text, room))
+        kept = text if len(text) <= room else masked_text(cut_text(text, room))
         if len(kept) <= length:
             return kept
         room -= len(kept) - length
     return MASK
 
 
-def cut(text: str, length: int) -> str:
+def cut_text(text: str, length: int) -> str:
     """At most `length` characters, ending neither within a mask nor between a character and what is drawn upon it."""
     if len(text) <= length:
         return text

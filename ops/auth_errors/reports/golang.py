@@ -8,15 +8,15 @@ from itertools import islice
 from typing import Final
 
 from ops.auth_errors.normaliser.traces import TracedFrame
-from ops.auth_errors.reports.patterns import linear
-from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
+from ops.auth_errors.reports.patterns import linear_pattern
+from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, traced_frame
 
 _FILE: Final = r"[ \t]*([^\n\t]+\.(?:go|s)):\d+(?: \+0x[0-9a-f]+)?(?: [fs]p=[^\n]*)?[ \t]*"
 """Its tab may have become spaces, or nothing, on the way."""
-FIRST_FRAME: Final = linear(rf"(?m)^goroutine \d+[^\n]*\[[^\n]*\]:[ \t]*$|^[^\s][^\n]*\n{_FILE}$")
-_GOROUTINE: Final = linear(r"(?m)^goroutine \d+[^\n]*\[([^\n\],]*)[^\n]*\]:[ \t]*$")
-_FRAME: Final = linear(rf"(?m)^([^\s][^\n]*)\n{_FILE}$")
-_PANIC: Final = linear(
+FIRST_FRAME: Final = linear_pattern(rf"(?m)^goroutine \d+[^\n]*\[[^\n]*\]:[ \t]*$|^[^\s][^\n]*\n{_FILE}$")
+_GOROUTINE: Final = linear_pattern(r"(?m)^goroutine \d+[^\n]*\[([^\n\],]*)[^\n]*\]:[ \t]*$")
+_FRAME: Final = linear_pattern(rf"(?m)^([^\s][^\n]*)\n{_FILE}$")
+_PANIC: Final = linear_pattern(
     r"(?m)^(?:[^\n]*\bpanic(?: serving [^\s]+)?: |(fatal error: )|[^\n]*\b(runtime error: ))([^\n]*)$"
 )
 _CREATOR: Final = re.compile(r"^created by (.*?)(?: in goroutine \d+)?$")
@@ -60,4 +60,4 @@ def _frame(function: str, file: str) -> TracedFrame:
         function = function[: function.rfind("(")]
     package, slash, rest = function.rpartition("/")
     name, _, method = rest.partition(".")
-    return frame(module=f"{package}{slash}{name}", function=method, file=file)
+    return traced_frame(module=f"{package}{slash}{name}", function=method, file=file)

@@ -6,14 +6,14 @@ from itertools import islice
 from typing import Final
 
 from ops.auth_errors.normaliser.traces import CAUSE, EXCEPTIONS_MAX, SUPPRESSED, TracedFrame
-from ops.auth_errors.reports.patterns import linear
-from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
+from ops.auth_errors.reports.patterns import linear_pattern
+from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, traced_frame
 
 _WHERE: Final = (
     r"[^()\n:]+\.(?:java|kt|kts|scala|groovy|clj)(?::-?\d+)?|Native Method|Unknown Source(?::\d+)?|<generated>"
     r"|(?:SourceFile|r8-map-id-\w+):\d+"
 )
-FIRST_FRAME: Final = linear(
+FIRST_FRAME: Final = linear_pattern(
     rf"(?m)^[ \t]*at (?:[\w.@-]*/){{0,2}}[\w$.]+(?:/(?:0x)?[0-9a-f]+)?\.[\w$<>-]+\((?:{_WHERE})\)"
 )
 _NO_PLACE: Final = frozenset(("", " ", "\t", "\r", "\f"))
@@ -24,11 +24,11 @@ _MARKER: Final = re.compile(
 """Reactor moves the frames of an exception into one that it suppresses: they stay the exception's."""
 _ADDRESS: Final = re.compile(r"(?:0x)?[0-9a-f]+\.")
 _NAME: Final = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z_$][\w$]*|[A-Z][\w$]*(?:Exception|Error|Throwable|Failure|Fault)"
-_CLASS: Final = linear(rf"^(?:[\w.@-]+/)?({_NAME})")
-_HEAD: Final = linear(
+_CLASS: Final = linear_pattern(rf"^(?:[\w.@-]+/)?({_NAME})")
+_HEAD: Final = linear_pattern(
     rf'(?m)^[ \t]*(?:Exception in thread "[^"\n]*" |[A-Z][\w ]{{0,40}}: )?(?:[\w.@-]+/)?({_NAME})(?:$|: |[ \t]*$)'
 )
-_INLINE: Final = linear(r"\b((?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error|Throwable|Failure))\b")
+_INLINE: Final = linear_pattern(r"\b((?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error|Throwable|Failure))\b")
 
 
 def read_java_trace(text: str) -> list[FoundException]:
@@ -93,4 +93,4 @@ def _frame(place: str) -> TracedFrame | None:
     if before and _ADDRESS.match(last):
         last = before[-1] + "." + last.partition(".")[2]
     module, dot, function = last.rpartition(".")
-    return frame(module=module, function=function) if dot else None
+    return traced_frame(module=module, function=function) if dot else None

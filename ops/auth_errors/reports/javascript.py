@@ -7,27 +7,27 @@ from itertools import islice, pairwise
 from typing import Final
 
 from ops.auth_errors.normaliser.traces import CAUSE, EXCEPTIONS_MAX, MEMBER, TracedFrame
-from ops.auth_errors.reports.patterns import linear
-from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
+from ops.auth_errors.reports.patterns import linear_pattern
+from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, traced_frame
 
 _V8_PLACE: Final = r"(?::\d+:\d+|<anonymous>|native|index \d+|\*\*\*)"
 _GECKO: Final = (
     r"[^\n@]*@(?:[a-z-]+://[^\n]*|/[^\n]*(?::\d+){1,2}|(?:webpack|file|blob|node|resource|self-hosted|debugger)[^\n]*"
     r"(?::\d+){1,2}|\[native code\])"
 )
-FIRST_FRAME: Final = linear(
+FIRST_FRAME: Final = linear_pattern(
     rf"(?m)^[ \t]*at [^\n]*{_V8_PLACE}\)?(?:,| \{{)?$|^[ \t]*[\w$./<*: -]*@(?:[a-z-]+://[^\n]*|/[^\n]*):\d+(?::\d+)?$"
 )
-_FRAME: Final = linear(rf"(?m)^[ \t]*(?:at ([^\n]*{_V8_PLACE}\)?)(?:,| \{{)?|({_GECKO}))$")
+_FRAME: Final = linear_pattern(rf"(?m)^[ \t]*(?:at ([^\n]*{_V8_PLACE}\)?)(?:,| \{{)?|({_GECKO}))$")
 _MARKER: Final = re.compile(r"\[cause\]: |^[ \t]*+(?:[Cc]ause|Caused by): (?=[A-Za-z_$])", re.MULTILINE)
 _ERRORS: Final = "[errors]: ["
 _NAME: Final = r"([A-Za-z_$][\w$.]*(?:Error|Exception|Rejection|Failure)|Error)"
 _MEMBER: Final = re.compile(r"^[ \t]*+(?=[A-Za-z_$][\w$.]*(?:Error|Exception)\b)", re.MULTILINE)
-_HEAD: Final = linear(
+_HEAD: Final = linear_pattern(
     r"(?m)^[ \t]*(?:Uncaught )?(?:\(in promise\):? )?(?:Unhandled [Rr]ejection:? )?"
     rf"{_NAME}(?: \[[^\]\n]*\])?(?:: |:?[ \t]*$)"
 )
-_INLINE: Final = linear(rf"\b{_NAME}\b(?: \[[^\]\n]*\])?:")
+_INLINE: Final = linear_pattern(rf"\b{_NAME}\b(?: \[[^\]\n]*\])?:")
 _POSITION: Final = re.compile(r"(?::\d++){1,2}$")
 _ALIAS: Final = re.compile(r" \[as [^\]]*+\]$")
 _EVALUATED: Final = re.compile(r"[ (]([^ (),]+?)(?::\d+){0,2}\)*+(?:,|$)")
@@ -84,14 +84,14 @@ def _v8(written: str) -> TracedFrame | None:
         return None
     if place.startswith("eval at "):
         evaluated = _EVALUATED.search(place)
-        return frame(function="eval", file="" if evaluated is None else evaluated[1])
+        return traced_frame(function="eval", file="" if evaluated is None else evaluated[1])
     if " " in place and not place.startswith(("index ", "file:", "/", "http", "webpack")) and not bracket:
         return None
-    return frame(function=_ALIAS.sub("", function), file=_POSITION.sub("", place))
+    return traced_frame(function=_ALIAS.sub("", function), file=_POSITION.sub("", place))
 
 
 def _gecko(written: str) -> TracedFrame:
     """`outer/inner<@place:1:2`; before `*` stands what scheduled it."""
     function, _, place = written.partition("@")
     place = place.partition(" line ")[0]  # > eval, > Function
-    return frame(function=function.strip().rpartition("*")[2], file=_POSITION.sub("", place))
+    return traced_frame(function=function.strip().rpartition("*")[2], file=_POSITION.sub("", place))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from ops.auth_errors.reports.patterns import any_of, linear
+from ops.auth_errors.reports.patterns import any_of, linear_pattern
 from runs.packs.shared.secret_marks import MARKED, PRIVATE_KEY
 
 MASK: Final = "***"
@@ -151,25 +151,27 @@ _WHSEC: Final = r"\bwhsec_[A-Za-z0-9+/_-]{16,}={0,2}"
 _MARKS: Final = "|".join((_JWT, _PLATFORM_KEY, _WHSEC, *(form for kind, form in MARKED.items() if kind != PRIVATE_KEY)))
 
 FORMS: Final = (
-    _Form(linear(_MARKS)),
+    _Form(linear_pattern(_MARKS)),
     _PrivateKeys(),
-    _Form(linear(rf"(?i)\b(?:bearer|negotiate|ntlm)[ \t:=]{{1,8}}[\"']?({_BEARER})"), _is_token),
-    _Form(linear(r"(?i)\bbasic[ \t:]{1,8}([A-Za-z0-9+/_-]{4,}={0,2})"), _is_user_and_password),
+    _Form(linear_pattern(rf"(?i)\b(?:bearer|negotiate|ntlm)[ \t:=]{{1,8}}[\"']?({_BEARER})"), _is_token),
+    _Form(linear_pattern(r"(?i)\bbasic[ \t:]{1,8}([A-Za-z0-9+/_-]{4,}={0,2})"), _is_user_and_password),
     # The whole line of a header, or what its quotes hold.
-    _Form(linear(rf"(?i){_HEADERS}{_SEPARATOR}(?:{_QUOTED}|([^\s\"'`\\][^\n]*|\\[^\n]*))"), _is_told),
-    _Form(linear(rf"(?i){_NAMED}{_SEPARATOR}(?:{_QUOTED}|[\[(]([^\])\n]+)|{_BARE})"), _is_told, _CLOSING),
+    _Form(linear_pattern(rf"(?i){_HEADERS}{_SEPARATOR}(?:{_QUOTED}|([^\s\"'`\\][^\n]*|\\[^\n]*))"), _is_told),
+    _Form(linear_pattern(rf"(?i){_NAMED}{_SEPARATOR}(?:{_QUOTED}|[\[(]([^\])\n]+)|{_BARE})"), _is_told, _CLOSING),
     # ('password', 'x'): pairs, as servers keep headers.
     _Form(
-        linear(rf"(?i)[(\[]{_BLANKS}[bru]{{0,2}}[\"'][\w .-]*(?:{_HEADERS}|{_NAMED})[\"']{_BLANKS},{_BLANKS}{_QUOTED}"),
+        linear_pattern(
+            rf"(?i)[(\[]{_BLANKS}[bru]{{0,2}}[\"'][\w .-]*(?:{_HEADERS}|{_NAMED})[\"']{_BLANKS},{_BLANKS}{_QUOTED}"
+        ),
         _is_told,
     ),
-    _Form(linear(rf"(?i)<(?:[\w.-]+:)?[\w.-]*{_NAMED}(?:\s[^<>\n]{{0,200}})?>[ \t]*([^<\s][^<\n]*)"), _is_told),
-    _Form(linear(rf"(?i)--?[\w-]*{_NAMED} (?:{_QUOTED}|{_BARE})"), _is_told, _CLOSING),
-    _Form(linear(rf"(?i)\b(?:password|identified by) {_QUOTED}"), _is_told),
-    _Form(linear(r"(?:^|\s)(?:-u|--user)[ =][\"']?[^\s:\"']+:([^\s\"']+)")),
-    _Form(linear(r"[A-Za-z][A-Za-z0-9+.-]*://([^\s/?#\"'<>`]+)@")),
-    _Form(linear(r"(?i)\bjdbc:oracle:[a-z]+:([^\s@\"']+)@|[^\s\"':@/]+:([^\s\"'@]+)@(?:tcp|udp|unix)\(")),
-    _Form(linear(r"(?:[?&]|\\u0026|&amp;)[\w.\[\]%~-]{1,100}=([^\s&\"'<>#`\\]+)"), edge=_CLOSING + b",.;:"),
+    _Form(linear_pattern(rf"(?i)<(?:[\w.-]+:)?[\w.-]*{_NAMED}(?:\s[^<>\n]{{0,200}})?>[ \t]*([^<\s][^<\n]*)"), _is_told),
+    _Form(linear_pattern(rf"(?i)--?[\w-]*{_NAMED} (?:{_QUOTED}|{_BARE})"), _is_told, _CLOSING),
+    _Form(linear_pattern(rf"(?i)\b(?:password|identified by) {_QUOTED}"), _is_told),
+    _Form(linear_pattern(r"(?:^|\s)(?:-u|--user)[ =][\"']?[^\s:\"']+:([^\s\"']+)")),
+    _Form(linear_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://([^\s/?#\"'<>`]+)@")),
+    _Form(linear_pattern(r"(?i)\bjdbc:oracle:[a-z]+:([^\s@\"']+)@|[^\s\"':@/]+:([^\s\"'@]+)@(?:tcp|udp|unix)\(")),
+    _Form(linear_pattern(r"(?:[?&]|\\u0026|&amp;)[\w.\[\]%~-]{1,100}=([^\s&\"'<>#`\\]+)"), edge=_CLOSING + b",.;:"),
 )
 
 
@@ -182,7 +184,7 @@ _PERHAPS: Final = any_of(
 """Each form in one: a text that it finds nothing in has no secret, and costs a tenth."""
 
 
-def masked(text: str) -> str:
+def masked_text(text: str) -> str:
     """The text without its secrets; itself where there are none."""
     data = text.encode()
     if _PERHAPS.search(data) is None:

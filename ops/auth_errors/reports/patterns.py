@@ -9,7 +9,7 @@ from typing import Any
 import re2
 
 
-def linear(pattern: str) -> Any:
+def linear_pattern(pattern: str) -> Any:
     """Compiled; a pattern that RE2 refuses is a fault of this release, and stops its start."""
     return re2.compile(pattern.encode(), _options())
 

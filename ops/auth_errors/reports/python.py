@@ -6,10 +6,10 @@ import re
 from typing import Final
 
 from ops.auth_errors.normaliser.traces import CAUSE, EXCEPTIONS_MAX, MEMBER, TracedFrame
-from ops.auth_errors.reports.patterns import linear
-from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, frame
+from ops.auth_errors.reports.patterns import linear_pattern
+from ops.auth_errors.reports.scanning import FRAMES_SCANNED, LINE_LENGTH_MAX, FoundException, traced_frame
 
-FIRST_FRAME: Final = linear(
+FIRST_FRAME: Final = linear_pattern(
     r'(?m)^[ \t|+-]*(?:File "[^"\n]+", line \d+(?:, in |$)|Traceback \(most recent call last\):)'
 )
 _BEGIN: Final = re.compile(
@@ -77,5 +77,5 @@ def _frames(text: str, end: int) -> list[TracedFrame]:
         if text[max(text.rfind("\n", 0, at) + 1, at - LINE_LENGTH_MAX) : at].strip(" \t|"):
             continue
         if match := _FRAME.match(text, at, min(end, at + LINE_LENGTH_MAX)):
-            frames.append(frame(function=match[2] or "", file=match[1]))
+            frames.append(traced_frame(function=match[2] or "", file=match[1]))
     return frames

@@ -29,7 +29,7 @@ class FoundChain:
     exceptions: list[FoundException] = field(default_factory=list)
 
 
-def frame(*, module: str = "", function: str = "", file: str = "") -> TracedFrame:
+def traced_frame(*, module: str = "", function: str = "", file: str = "") -> TracedFrame:
     """The end of a path says most, so a long one loses its beginning."""
     return {
         "module": module[:NAME_LENGTH_MAX],
@@ -42,11 +42,11 @@ def as_traced(found: FoundException, language: str) -> TracedException:
     return {
         "exception_class": found.exception_class[:NAME_LENGTH_MAX],
         "relation": found.relation,
-        "frames": kept(found.frames, language),
+        "frames": kept_frames(found.frames, language),
     }
 
 
-def kept(frames: Iterable[TracedFrame], language: str) -> list[TracedFrame]:
+def kept_frames(frames: Iterable[TracedFrame], language: str) -> list[TracedFrame]:
     """Each place once, as a recursion passes it, and the application's own places before those of frameworks."""
     once = list({tuple(one.values()): one for one in frames}.values())
     if len(once) <= FRAMES_MAX:

@@ -64,4 +64,4 @@ def _body(request: HttpRequest) -> bytes:
 
 
 def _refused(request: HttpRequest, problem: Problem) -> HttpResponse:
-    return problems.response(request, problem)
+    return problems.problem_response(request, problem)

@@ -78,7 +78,7 @@ class SourceAnswer(BaseModel):
             next_look_at=source.next_look_at,
             failures=source.failures,
             last_error=source.last_error,
-            told=failures.told(source),
+            told=failures.source_failure_told(source),
         )
 
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from dpp_project.http import problems
 from dpp_project.http.bodies import read_body
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import refusals
+from dpp_project.http.openapi import openapi_refusals
 from dpp_project.http.problems import Problem
 from dpp_project.http.views import ApiView
 from dpp_project.reasons import ReasonCode
@@ -31,7 +31,7 @@ from ops.automations.sources.acts import Changed
 from tenants.rate_limits import Bucket
 from tenants.scopes import Scope
 
-_IMPOSSIBLE: Final = refusals(ReasonCode.CONFLICT, ReasonCode.SERVICE_UNAVAILABLE)
+_IMPOSSIBLE: Final = openapi_refusals(ReasonCode.CONFLICT, ReasonCode.SERVICE_UNAVAILABLE)
 
 
 class SourcesView(ApiView):
@@ -178,7 +178,7 @@ class SourceLookView(ApiView):
         summary="Have a source looked at now",
         tags=TAGS,
         request=None,
-        responses={200: SourceWithSecret, **refusals(ReasonCode.CONFLICT)},
+        responses={200: SourceWithSecret, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=examples.CHANGED,
     )
     def post(self, request: Request, source: str) -> Response:
@@ -199,5 +199,5 @@ def _plain(given: SecretStr | None) -> str:
 
 def _answered(changed: Changed | Refusal, *, status: int = 200) -> Response:
     if isinstance(changed, Refusal):
-        raise problems.refused(changed, asked="source", stands_for="source")
+        raise problems.problem_of_refusal(changed, asked="source", stands_for="source")
     return Response(SourceWithSecret.after(changed).model_dump(mode="json"), status=status)

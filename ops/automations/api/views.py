@@ -12,7 +12,7 @@ from dpp_project.http import problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import refusals
+from dpp_project.http.openapi import openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.parsers import StrictJSONParser
 from dpp_project.http.path_ids import id_in_path
@@ -64,7 +64,7 @@ class RulesView(ApiView):
         summary="Make a rule",
         tags=TAGS,
         request=RuleValues,
-        responses={201: documents.AutomationRuleAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={201: documents.AutomationRuleAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=[*examples.NEW_RULE, *examples.RULE_MADE],
     )
     def post(self, request: Request) -> Response:
@@ -102,7 +102,7 @@ class RuleView(ApiView):
         summary="Change a rule",
         tags=TAGS,
         request=RuleChange,
-        responses={200: documents.AutomationRuleAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={200: documents.AutomationRuleAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=[*examples.CHANGE, *examples.RULE],
     )
     def patch(self, request: Request, rule_id: str) -> Response:
@@ -142,7 +142,7 @@ class RuleTrialView(ApiView):
         body = read_body(request, documents.RuleTrialRequest)
         source = AutomationSource.objects.filter(name=body.source).first()
         if source is None:
-            raise problems.refused(rules.no_source(body.source), asked="event", stands_for="event")
+            raise problems.problem_of_refusal(rules.no_source(body.source), asked="event", stands_for="event")
         found = rehearsing.try_event(source=source, payload=body.event)
         answer = documents.RuleTrials(rules=[documents.RuleTrialAnswer.of(one) for one in found])
         return Response(answer.model_dump(mode="json"))
@@ -181,14 +181,14 @@ class EmitAgainView(ApiView):
         summary="Emit an event again that failed",
         tags=TAGS,
         request=None,
-        responses={201: documents.AutomationEventAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={201: documents.AutomationEventAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=examples.EMITTED_AGAIN,
     )
     def post(self, request: Request, event: str) -> Response:
         """Once for each failure, as long as the event is kept. A source never does this by itself."""
         again = emitting.emit_again(event_pk=id_in_path(event), actor=actor_of(request))
         if isinstance(again, Refusal):
-            raise problems.refused(again, asked="event", stands_for="event")
+            raise problems.problem_of_refusal(again, asked="event", stands_for="event")
         (found,) = selectors.list_automation_events(pk=again.pk)
         return Response(documents.AutomationEventAnswer.of(found).model_dump(mode="json"), status=201)
 
@@ -262,12 +262,12 @@ class MessagesView(ApiView):
 
 
 def actor_of(request: Request) -> str:
-    return actors.key(principal_of(request).prefix)
+    return actors.key_actor(principal_of(request).prefix)
 
 
 def _rule(answer: AutomationRule | Refusal) -> dict[str, Any]:
     if isinstance(answer, Refusal):
-        raise problems.refused(answer, asked="rule", stands_for="rule")
+        raise problems.problem_of_refusal(answer, asked="rule", stands_for="rule")
     return documents.AutomationRuleAnswer.of(answer).model_dump(mode="json")
 
 

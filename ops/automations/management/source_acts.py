@@ -118,7 +118,7 @@ def _changed(changed: Changed, *, dry_run: bool) -> CommandAnswer:
 
 def _line(source: AutomationSource) -> str:
     state = "PAUSED" if not source.enabled else "FAILING" if source.failures else "WELL"
-    return f"{source.name}  {source.kind}  {state}  {failures.told(source)}".rstrip()
+    return f"{source.name}  {source.kind}  {state}  {failures.source_failure_told(source)}".rstrip()
 
 
 def document_of(source: AutomationSource) -> dict[str, Any]:

@@ -116,10 +116,10 @@ class MessageSender:
         message = held.message
         target = targets.find_target(message.channel, message.target)
         if isinstance(target, Refusal):
-            mark(held, _not_tried(message, f"TARGET {target.detail}"))
+            mark_send_outcome(held, _not_tried(message, f"TARGET {target.detail}"))
             return
         if (wait := self._paused_until.get(target.source.name, 0.0) - time.monotonic()) > 0:
-            mark(held, _not_tried(message, "429", after_seconds=wait))
+            mark_send_outcome(held, _not_tried(message, "429", after_seconds=wait))
             return
         try:
             outcome = self._outcome(message, target, until)
@@ -127,7 +127,7 @@ class MessageSender:
             outcome = _not_tried(message, f"CREDENTIALS_MISSING {missing}")
         if isinstance(outcome, NotSent) and outcome.pauses_source:
             self._paused_until[target.source.name] = time.monotonic() + outcome.after_seconds
-        mark(held, outcome)
+        mark_send_outcome(held, outcome)
 
     def _outcome(self, message: AutomationMessage, target: Target, until: float) -> SendOutcome:
         known = credentials.credentials_of(target.source)
@@ -169,7 +169,7 @@ def _thread_now(message: AutomationMessage) -> str:
     return "" if mapped is None else mapped.thread
 
 
-def mark(held: MessageClaim, outcome: SendOutcome) -> CasOutcome:
+def mark_send_outcome(held: MessageClaim, outcome: SendOutcome) -> CasOutcome:
     """What came of it, as a row. LOST: another has taken the message over meanwhile, and looks it up."""
     message = held.message
     left = (message.created_at + GIVEN_UP_AFTER - database_now()).total_seconds()

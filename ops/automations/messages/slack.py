@@ -82,7 +82,7 @@ class _NotKnown(Exception):  # noqa: N818  an outcome
 def post_to_slack(place: SlackPlace, message: AutomationMessage, *, thread: str) -> SendOutcome:
     said: dict[str, Any] = {
         "channel": place.channel_id,
-        "text": escaped(message.body),
+        "text": escaped_for_slack(message.body),
         "metadata": {
             "event_type": EVENT_TYPE,
             "event_payload": {"message_id": str(message.pk), "number": message.number},
@@ -224,7 +224,7 @@ def _document(answer: OutboundAnswer) -> Mapping[str, Any] | None:
     return said if isinstance(said, Mapping) else None
 
 
-def escaped(text: str) -> str:
+def escaped_for_slack(text: str) -> str:
     """As Slack's text: what a stranger wrote must call no channel (`<!channel>`) and hide no address behind words."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     if len(safe) <= TEXT_LENGTH_MAX:

@@ -56,7 +56,7 @@ def send_webhook_message(
         secrets=secrets,
         tenant_id=caller,
     )
-    attempt = delivery.attempt(letter, rules=outside.rules, network=outside.network, tls=outside.tls)
+    attempt = delivery.attempt_delivery(letter, rules=outside.rules, network=outside.network, tls=outside.tls)
     made = asyncio.run(attempt)
     if made.is_success:
         return Arrived(letter.webhook_id, thread_of(message))

@@ -48,7 +48,7 @@ def queue_message(
             "task": task,
             "rule": rule if rule is not None or task is None else task.rule,
             "awaits_answer": awaits_answer,
-            "message_id": uuid7.new(),
+            "message_id": uuid7.new_uuid7(),
         }
         if key is None:
             return AutomationMessage.objects.create(**values)

@@ -74,7 +74,7 @@ def tell_failed(source: str, *, body: str) -> AutomationMessage | None:
     with transaction.atomic():
         if not is_first(f"failed:{source}", within=AGAIN_AFTER):
             return None
-        return tell_platform(body=body, kind=MessageKind.ALARM, key=f"failed:{source}:{uuid7.new()}")
+        return tell_platform(body=body, kind=MessageKind.ALARM, key=f"failed:{source}:{uuid7.new_uuid7()}")
 
 
 def platform_place() -> tuple[str, str] | None:

@@ -66,7 +66,7 @@ def create_rule(*, asked: RuleValues, actor: str) -> AutomationRule | Refusal:
             if isinstance(key, Refusal):
                 return key
             rule = AutomationRule.objects.create(
-                rule_id=uuid7.new(),
+                rule_id=uuid7.new_uuid7(),
                 name=asked.name,
                 source=source,
                 tenant_id=asked.tenant,
@@ -118,7 +118,7 @@ def _changed(rule: AutomationRule, wanted: Mapping[str, Any], actor: str) -> Ref
 
 def _row_changed(rule: AutomationRule, wanted: Mapping[str, Any], actor: str) -> bool:
     """False: another act was faster."""
-    before, after = trail.differing({name: getattr(rule, name) for name in wanted}, wanted)
+    before, after = trail.differing_values({name: getattr(rule, name) for name in wanted}, wanted)
     if not after:
         return True
     with transaction.atomic():
@@ -191,8 +191,8 @@ def _tenant_fault(tenant_id: str) -> Refusal | None:
 
 
 def _fault(values: Mapping[str, Any], *, tenant_id: str) -> Refusal | None:
-    if values["pack_type"] not in registry.packs():
-        return invalid("pack_type", f"must be one of {', '.join(registry.packs())}")
+    if values["pack_type"] not in registry.packs_for_sale():
+        return invalid("pack_type", f"must be one of {', '.join(registry.packs_for_sale())}")
     try:
         templates.check_template(values["inputs"])
     except TemplateInvalid as error:
@@ -215,7 +215,7 @@ def _notify_fault(values: Mapping[str, Any]) -> Refusal | None:
 
 
 def _scopes(values: Mapping[str, Any]) -> list[str]:
-    of_workspaces = [Scope.WORKSPACES_WRITE] if registry.get(values["pack_type"]).command is not None else []
+    of_workspaces = [Scope.WORKSPACES_WRITE] if registry.pack_named(values["pack_type"]).command is not None else []
     return [Scope.RUNS_WRITE, *of_workspaces]
 
 
@@ -228,7 +228,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 def _record(
     act: str, rule: AutomationRule, actor: str, *, before: Mapping[str, Any] | None = None, after: Mapping[str, Any]
 ) -> None:
-    trail.record(
+    trail.record_in_trail(
         act,
         actor=actor,
         subject=f"automation rule {rule.name}",

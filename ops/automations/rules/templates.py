@@ -59,7 +59,7 @@ def check_template(template: Any) -> None:
                 raise TemplateInvalid(place, f"a path begins with one of {', '.join(sorted(ROOTS))}")
 
 
-def render(template: Any, roots: Mapping[str, Any]) -> Rendered:
+def render_template(template: Any, roots: Mapping[str, Any]) -> Rendered:
     work = _Rendering(roots)
     made = work.value(template)
     if work.missing:
@@ -67,7 +67,7 @@ def render(template: Any, roots: Mapping[str, Any]) -> Rendered:
     return Rendered(too_large=True) if work.bytes_left < 0 else Rendered(inputs=made)
 
 
-def names(template: Any, root: str) -> bool:
+def template_names_root(template: Any, root: str) -> bool:
     """Whether any of its paths begins there."""
     found = (value[MARK] for _, value, _ in _places(template, "", 0) if isinstance(value, dict) and MARK in value)
     return any(_path(path)[:1] == [root] for path in found)

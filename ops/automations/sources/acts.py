@@ -22,7 +22,7 @@ from dpp_project.stores.postgres import database_now
 from ops.automations.models import AutomationSource
 from ops.automations.sources import credentials, settings_of
 from ops.automations.sources.credentials import Credentials
-from ops.automations.sources.looking import moment
+from ops.automations.sources.looking import moment_of_service
 from ops.automations.states import SourceKind
 
 log = structlog.get_logger("dpp.automations")
@@ -62,7 +62,7 @@ def create_source(
     signing = (credentials.SigningSecret(first),) if first else ()
     if (token or first) and (impossible := _no_encryption()) is not None:
         return impossible
-    source_id = uuid7.new()
+    source_id = uuid7.new_uuid7()
     with transaction.atomic():
         if AutomationSource.objects.filter(name=name).exists():
             return Refusal(ReasonCode.CONFLICT, "a source has this name", NAME)
@@ -71,7 +71,9 @@ def create_source(
             name=name,
             kind=kind,
             settings=dict(settings),
-            sealed_secrets=credentials.sealed(source_id, Credentials(token, signing)) if token or first else None,
+            sealed_secrets=credentials.sealed_credentials(source_id, Credentials(token, signing))
+            if token or first
+            else None,
             created_by=actor,
         )
         _record("automation source made", source, actor, after={"kind": kind.value, **settings})
@@ -100,7 +102,7 @@ def rotate_source_secret(
                 return Refusal(ReasonCode.CONFLICT, "two secrets sign already; the older one ends within a day", "do")
             changed, act = known.with_signing(signing_secret or made, now=clock.now()), "automation source rotated"
         AutomationSource.objects.filter(pk=row.pk).update(
-            sealed_secrets=credentials.sealed(row.pk, changed),
+            sealed_secrets=credentials.sealed_credentials(row.pk, changed),
             state=row.state,
             failures=0,
             next_look_at=_next_look(row),
@@ -117,7 +119,7 @@ def change_source(*, source: AutomationSource, settings: Mapping[str, Any], acto
         return fault
     with transaction.atomic():
         row = AutomationSource.objects.select_for_update(no_key=True).get(pk=source.pk)
-        before, after = trail.differing(row.settings, dict(settings))
+        before, after = trail.differing_values(row.settings, dict(settings))
         # A schedule that is moved is not due for what it would have been due for.
         state = {name: value for name, value in row.state.items() if name not in _BEGUN}
         state |= {"since": database_now().isoformat()} if row.kind == SourceKind.SCHEDULE else {}
@@ -174,13 +176,13 @@ def _next_look(row: AutomationSource) -> Any:
     """Now, but not before the moment that the service named."""
     if "not_before" not in row.state:
         return Now()
-    return max(moment(row.state["not_before"]), database_now())
+    return max(moment_of_service(row.state["not_before"]), database_now())
 
 
 def _known(row: AutomationSource) -> Credentials:
     """Without what cannot be read any more: it is being replaced."""
     try:
-        return credentials.kept(row)
+        return credentials.kept_credentials(row)
     except credentials.NoCredentials:
         return Credentials()
 
@@ -227,5 +229,5 @@ def _record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any],
 ) -> None:
-    trail.record(act, actor=actor, subject=f"automation source {source.name}", before=before, after=after)
+    trail.record_in_trail(act, actor=actor, subject=f"automation source {source.name}", before=before, after=after)
     transaction.on_commit(partial(log.info, act, actor=actor, source=source.name))

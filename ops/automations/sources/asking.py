@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dpp_project import clock
 from dpp_project.outbound.exchanging import OutboundAnswer, OutboundRequest
 from dpp_project.outbound.refusals import Refused
-from ops.automations.emitting import storable
+from ops.automations.emitting import storable_json
 from ops.automations.reach import Outside
 from ops.automations.sources.failures import AskFailed, AskFailureKind
 from tenants.webhooks.dispatch.schedule import retry_after_seconds
@@ -43,7 +43,7 @@ class ServiceAnswer:
     def json(self) -> Any:
         """Raises AskFailed(GARBAGE) for what is no JSON, or holds what Postgres cannot."""
         try:
-            return storable(json.loads(self.content, parse_constant=_refuse, parse_float=_finite))
+            return storable_json(json.loads(self.content, parse_constant=_refuse, parse_float=_finite))
         except (ValueError, RecursionError):
             raise AskFailed(AskFailureKind.GARBAGE, "no JSON") from None
 

@@ -60,10 +60,10 @@ class Credentials:
 
 def credentials_of(source: AutomationSource) -> Credentials:
     """Raises NoCredentials where they cannot be read; where there are none, they are empty."""
-    return _with_environment(source, kept(source))
+    return _with_environment(source, kept_credentials(source))
 
 
-def kept(source: AutomationSource) -> Credentials:
+def kept_credentials(source: AutomationSource) -> Credentials:
     """What lies encrypted, without what the environment holds. Raises NoCredentials."""
     if source.sealed_secrets is None:
         return Credentials()
@@ -74,7 +74,7 @@ def kept(source: AutomationSource) -> Credentials:
     return _read(json.loads(opened))
 
 
-def sealed(source_id: UUID, credentials: Credentials) -> bytes:
+def sealed_credentials(source_id: UUID, credentials: Credentials) -> bytes:
     """Raises encryption.NoEncryptionKey."""
     document = {
         _TOKEN: credentials.token,
@@ -85,7 +85,7 @@ def sealed(source_id: UUID, credentials: Credentials) -> bytes:
 
 def new_signing_secret() -> str:
     """In the form of Standard Webhooks, which is as good a secret for GitHub."""
-    return signing.written(secrets.token_bytes(signing.KEY_BYTES))
+    return signing.written_secret(secrets.token_bytes(signing.KEY_BYTES))
 
 
 def _read(document: Mapping[str, Any]) -> Credentials:

@@ -33,7 +33,7 @@ def reencrypt_sources(*, actor: str) -> ReencryptedSources | Refusal:
         if sealed.startswith(head):
             continue
         try:
-            anew = credentials.sealed(source.pk, credentials.kept(source))
+            anew = credentials.sealed_credentials(source.pk, credentials.kept_credentials(source))
         except credentials.NoCredentials:
             done.unreadable.append(source.name)
             continue
@@ -42,5 +42,7 @@ def reencrypt_sources(*, actor: str) -> ReencryptedSources | Refusal:
     if done.changed:
         with transaction.atomic():
             facts = {"sources": done.changed}
-            trail.record("automation sources encrypted anew", actor=actor, subject="automation sources", after=facts)
+            trail.record_in_trail(
+                "automation sources encrypted anew", actor=actor, subject="automation sources", after=facts
+            )
     return done

@@ -36,7 +36,7 @@ CURES: Final[dict[AskFailureKind, str]] = {
 }
 
 
-def told(source: AutomationSource) -> str:
+def source_failure_told(source: AutomationSource) -> str:
     """What is wrong with a source, since when, and what to do; empty where it is well."""
     if not source.failures:
         return ""

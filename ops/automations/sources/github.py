@@ -28,7 +28,7 @@ from ops.automations.sources.looking import (
     FoundEvent,
     Looked,
     listed_objects,
-    moment,
+    moment_of_service,
     text_of,
 )
 
@@ -56,7 +56,7 @@ def look_at_github(asker: Asker, about: AboutLook) -> Looked:
     return _hinted(asker, about, state)
 
 
-def authorization(token: str) -> Sequence[tuple[str, str]]:
+def github_authorization(token: str) -> Sequence[tuple[str, str]]:
     return [("authorization", f"Bearer {token}")]
 
 
@@ -96,7 +96,7 @@ def _hinted(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
 def _is_sweep_due(state: Mapping[str, Any], now: datetime) -> bool:
     if "swept_at" not in state:
         return True
-    ago = now - moment(state["swept_at"])
+    ago = now - moment_of_service(state["swept_at"])
     return not timedelta(0) <= ago < SWEEP_EVERY  # a clock that was set back sweeps too
 
 
@@ -105,7 +105,9 @@ def _swept(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
     found: list[FoundEvent] = []
     wait = POLL_SECONDS
     for _ in range(PAGES_OF_LOOK):
-        asked = _query(since=moment(sweep["since"]), before=sweep["before"], page=sweep["page"], everything=True)
+        asked = _query(
+            since=moment_of_service(sweep["since"]), before=sweep["before"], page=sweep["page"], everything=True
+        )
         answer = asker.ask(asked, headers=ACCEPT)
         wait = _poll_seconds(answer)
         sweep["began"] = sweep["began"] or _their_time(answer, about.now).isoformat()
@@ -124,7 +126,7 @@ def _swept(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
 def _since(about: AboutLook, state: Mapping[str, Any]) -> str:
     if "cursor" not in state:
         return about.made_at.isoformat()
-    return max(moment(state["cursor"]) - OVERLAP, about.made_at).isoformat()
+    return max(moment_of_service(state["cursor"]) - OVERLAP, about.made_at).isoformat()
 
 
 def _rest_after(page: Sequence[Mapping[str, Any]], sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,8 +134,8 @@ def _rest_after(page: Sequence[Mapping[str, Any]], sweep: Mapping[str, Any]) -> 
 
     The oldest's second is asked for again: others of it may stand on the next page.
     """
-    following = min(moment(one.get("updated_at")) for one in page) + timedelta(seconds=1)
-    if sweep["before"] is not None and following >= moment(sweep["before"]):
+    following = min(moment_of_service(one.get("updated_at")) for one in page) + timedelta(seconds=1)
+    if sweep["before"] is not None and following >= moment_of_service(sweep["before"]):
         return {"page": sweep["page"] + 1}
     return {"before": following.isoformat(), "page": 1}
 
@@ -158,8 +160,8 @@ def _events(
         thread, updated = text_of(one, "id"), text_of(one, "updated_at")
         if not thread or len(thread) > NAME_LENGTH_MAX:
             raise AskFailed(AskFailureKind.GARBAGE, "a notification without an id")
-        if moment(updated) >= about.made_at.replace(microsecond=0):
-            by_id[f"{thread}:{moment(updated).isoformat()}"] = one
+        if moment_of_service(updated) >= about.made_at.replace(microsecond=0):
+            by_id[f"{thread}:{moment_of_service(updated).isoformat()}"] = one
     unseen = about.unseen(list(by_id))
     found = [_event(asker, state, event_id, one) for event_id, one in by_id.items() if event_id in unseen]
     return sorted(found, key=lambda event: event.occurred_at)
@@ -167,7 +169,7 @@ def _events(
 
 def _event(asker: Asker, state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]) -> FoundEvent:
     comment = _latest_comment(asker, one)
-    at = moment(one["updated_at"])
+    at = moment_of_service(one["updated_at"])
     actor = text_of(comment, "user", "login") if _moved_by(comment, at) else ""
     subject = {name: text_of(one, "subject", name) for name in ("title", "type", "url", "latest_comment_url")}
     repository = {name: text_of(one, "repository", name) for name in ("full_name", "html_url")}
@@ -205,7 +207,7 @@ def _latest_comment(asker: Asker, one: Mapping[str, Any]) -> Mapping[str, Any]:
 def _moved_by(comment: Mapping[str, Any], at: datetime) -> bool:
     """Whether it is what moved the thread: an assignment may have, long after our own comment."""
     try:
-        written = max(moment(comment[name]) for name in ("created_at", "updated_at") if comment.get(name))
+        written = max(moment_of_service(comment[name]) for name in ("created_at", "updated_at") if comment.get(name))
     except (AskFailed, ValueError):
         return False
     return abs(at - written) <= OF_THE_COMMENT
@@ -215,7 +217,7 @@ def _query(*, since: datetime, before: str | None = None, page: int = 1, everyth
     # GitHub knows whole seconds and answers what came after this one.
     asked = {"per_page": str(PAGE), "since": _zulu(since - timedelta(seconds=1))}
     asked |= {"all": "true"} if everything else {}
-    asked |= {"before": _zulu(moment(before))} if before else {}
+    asked |= {"before": _zulu(moment_of_service(before))} if before else {}
     asked |= {"page": str(page)} if page > 1 else {}
     return "/notifications?" + urlencode(asked)
 

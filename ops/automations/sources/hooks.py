@@ -21,8 +21,8 @@ from dpp_project import clock
 from dpp_project.http.parsers import parse_json
 from dpp_project.refusals import Refusal
 from ops.automations import metrics
-from ops.automations.answering import AnswerOutcome, answered
-from ops.automations.emitting import Emission, Emitted, emit, is_duplicate, storable
+from ops.automations.answering import AnswerOutcome, record_message_answer
+from ops.automations.emitting import Emission, Emitted, emit_event, is_duplicate, storable_json
 from ops.automations.models import AutomationRule, AutomationSource
 from ops.automations.notify import targets
 from ops.automations.notify.messaging import SAID
@@ -73,7 +73,7 @@ def _received(name: str, headers: HookHeaders, body: bytes) -> HookAnswer:
     signed = _proven(source, headers, body)
     if source is None or signed is None:
         return HookAnswer(HookOutcome.UNPROVEN)
-    said = storable(parse_json(body, refuses_unstorable=False))
+    said = storable_json(parse_json(body, refuses_unstorable=False))
     if source.kind == SourceKind.SLACK:
         return _of_slack(source, said)
     if not source.enabled:
@@ -105,9 +105,9 @@ def _proven(source: AutomationSource | None, headers: HookHeaders, body: bytes) 
 
 def _verify_for(source: AutomationSource | None) -> signatures.Verify:
     if source is not None and source.kind == SourceKind.SLACK:
-        return signatures.slack
+        return signatures.slack_signature
     is_standard = source is not None and source.settings.get("form") == STANDARD
-    return signatures.standard if is_standard else signatures.github
+    return signatures.standard_signature if is_standard else signatures.github_signature
 
 
 # Events.
@@ -118,7 +118,7 @@ def _event(source: AutomationSource, headers: HookHeaders, event_id: str, said: 
     if source.settings["form"] == GITHUB:
         # Outside the signature: it says what the sender calls it, and proves nothing.
         payload["event"] = _printable(headers.get("x-github-event", ""))
-    emitted = emit(
+    emitted = emit_event(
         source=source,
         event_id=event_id,
         payload=payload,
@@ -189,7 +189,7 @@ def _of_slack(source: AutomationSource, said: Any) -> HookAnswer:
         return HookAnswer(HookOutcome.IGNORED)
     return _taken(
         source,
-        emit(
+        emit_event(
             source=source,
             event_id=event_id,
             payload={"type": "slack", "event": dict(event)},
@@ -219,7 +219,7 @@ def _answered(
     if is_duplicate(source=source, event_id=event_id):
         return HookAnswer(HookOutcome.SEEN)  # the one that was taken waits no more
     for target in named:
-        came = answered(
+        came = record_message_answer(
             source=source,
             event_id=event_id,
             channel=channel,

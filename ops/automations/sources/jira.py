@@ -23,7 +23,7 @@ from ops.automations.sources.looking import (
     FoundEvent,
     Looked,
     listed_objects,
-    moment,
+    moment_of_service,
     text_of,
 )
 
@@ -71,7 +71,7 @@ def look_at_jira(asker: Asker, about: AboutLook) -> Looked:
     return Looked(events=found, state=state | {"search": search}, next_look_seconds=1.0)
 
 
-def authorization(email: str, token: str) -> Sequence[tuple[str, str]]:
+def jira_authorization(email: str, token: str) -> Sequence[tuple[str, str]]:
     return [("authorization", "Basic " + base64.b64encode(f"{email}:{token}".encode()).decode())]
 
 
@@ -83,11 +83,11 @@ def _own_account(asker: Asker) -> str:
 
 
 def _new_search(about: AboutLook, state: Mapping[str, Any]) -> dict[str, Any]:
-    since = moment(state["cursor"]) if "cursor" in state else about.made_at
-    return {"began": about.now.isoformat(), "jql": jql(about.settings, since, about.now), "token": ""}
+    since = moment_of_service(state["cursor"]) if "cursor" in state else about.made_at
+    return {"began": about.now.isoformat(), "jql": jira_query(about.settings, since, about.now), "token": ""}
 
 
-def jql(settings: Mapping[str, Any], since: datetime, now: datetime) -> str:
+def jira_query(settings: Mapping[str, Any], since: datetime, now: datetime) -> str:
     """Relative, so that no account's time zone matters. A clock that was set back asks for the lag alone."""
     minutes = math.ceil(max((now - since).total_seconds(), 0.0) / 60) + LAG_MINUTES
     wanted = str(settings.get("jql", "")).strip()
@@ -108,7 +108,7 @@ def _page(asker: Asker, about: AboutLook, search: Mapping[str, Any]) -> Mapping[
 def _events(about: AboutLook, state: Mapping[str, Any], issues: Sequence[Mapping[str, Any]]) -> list[FoundEvent]:
     by_id: dict[str, Mapping[str, Any]] = {}
     for one in issues:
-        issue, updated = text_of(one, "id"), moment(text_of(one, "fields", "updated"))
+        issue, updated = text_of(one, "id"), moment_of_service(text_of(one, "fields", "updated"))
         if not issue or len(issue) > NAME_LENGTH_MAX:
             raise AskFailed(AskFailureKind.GARBAGE, "an issue without an id")
         if updated >= about.made_at:
@@ -119,10 +119,10 @@ def _events(about: AboutLook, state: Mapping[str, Any], issues: Sequence[Mapping
 
 def _event(state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]) -> FoundEvent:
     fields: Mapping[str, Any] = one["fields"]
-    at = moment(fields["updated"])
+    at = moment_of_service(fields["updated"])
     comment = _latest_comment(fields)
     written = text_of(comment, "updated") or text_of(comment, "created")
-    is_its = bool(written) and abs(moment(written) - at) <= OF_THE_COMMENT
+    is_its = bool(written) and abs(moment_of_service(written) - at) <= OF_THE_COMMENT
     actor = text_of(comment, "author", "accountId") if is_its else ""
     payload = {
         "type": "issue",

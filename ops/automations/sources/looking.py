@@ -49,7 +49,7 @@ class AboutLook:
     """Those of these ids that were not seen yet."""
 
 
-def moment(text: object) -> datetime:
+def moment_of_service(text: object) -> datetime:
     """A service's own way to write one. Raises AskFailed(GARBAGE)."""
     try:
         read = datetime.fromisoformat(str(text))

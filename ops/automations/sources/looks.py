@@ -24,7 +24,7 @@ from dpp_project import clock
 from dpp_project.refusals import Refusal
 from dpp_project.stores.postgres import DATABASE_AWAY, database_now
 from ops.automations import metrics, transitions
-from ops.automations.emitting import Emission, emit
+from ops.automations.emitting import Emission, emit_event
 from ops.automations.models import AutomationEvent, AutomationSource, SeenEvent
 from ops.automations.notify import telling
 from ops.automations.reach import Outside
@@ -91,8 +91,8 @@ def ask_source(source: AutomationSource, outside: Outside) -> Looked:
 def _address(source: AutomationSource, token: str) -> tuple[str, Sequence[tuple[str, str]]]:
     base_url = source.settings.get("base_url") or github.BASE_URL
     if source.kind == SourceKind.GITHUB:
-        return base_url, github.authorization(token)
-    return base_url, jira.authorization(source.settings["email"], token)
+        return base_url, github.github_authorization(token)
+    return base_url, jira.jira_authorization(source.settings["email"], token)
 
 
 def _scheduled(about: AboutLook) -> Looked:
@@ -161,7 +161,7 @@ def _kept(source: AutomationSource, event: FoundEvent) -> str:
 
 
 def _emitted(source: AutomationSource, event: FoundEvent, payload: Mapping[str, Any]) -> Any:
-    return emit(
+    return emit_event(
         source=source,
         event_id=event.event_id,
         payload=payload,
@@ -197,7 +197,7 @@ def _tell(source: AutomationSource) -> None:
     failing = AutomationSource.objects.get(pk=source.pk)
     since = failing.looked_at or failing.created_at
     telling.tell_platform(
-        body=f"The source {failing.name} fails: {failures.told(failing)}",
+        body=f"The source {failing.name} fails: {failures.source_failure_told(failing)}",
         kind=MessageKind.ALARM,
         key=f"source-failing:{failing.pk}:{since.isoformat()}",
     )

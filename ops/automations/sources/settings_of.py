@@ -23,7 +23,7 @@ _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
 
 def _https(value: str) -> str:
     try:
-        return locations.parse(value).url.rstrip("/")
+        return locations.parse_location(value).url.rstrip("/")
     except Refused:
         raise ValueError("must be an https address at port 443, such as https://example.com") from None
 

@@ -36,7 +36,7 @@ HookHeaders = Mapping[str, str]
 Verify = Callable[[HookHeaders, bytes, Sequence[str], datetime], Signed | None]
 
 
-def github(headers: HookHeaders, body: bytes, secrets: Sequence[str], _now: datetime) -> Signed | None:
+def github_signature(headers: HookHeaders, body: bytes, secrets: Sequence[str], _now: datetime) -> Signed | None:
     said = headers.get("x-hub-signature-256", "")
     made = ["sha256=" + hmac.digest(secret.encode(), body, "sha256").hex() for secret in secrets]
     if not _is_among([said], made):
@@ -44,17 +44,19 @@ def github(headers: HookHeaders, body: bytes, secrets: Sequence[str], _now: date
     return Signed("sha256:" + hashlib.sha256(body).hexdigest())
 
 
-def standard(headers: HookHeaders, body: bytes, secrets: Sequence[str], now: datetime) -> Signed | None:
+def standard_signature(headers: HookHeaders, body: bytes, secrets: Sequence[str], now: datetime) -> Signed | None:
     """https://www.standardwebhooks.com. An id with a dot could share its signature with another id and time."""
     webhook_id, at = headers.get("webhook-id", ""), _recent(headers.get("webhook-timestamp", ""), now)
     said = headers.get("webhook-signature", "").split()[:SIGNATURES_MAX]
     if at is None or not webhook_id or "." in webhook_id or len(webhook_id) > ID_LENGTH_MAX or not secrets:
         return None
-    made = dict(signing.headers(webhook_id=webhook_id, at=at, body=body, secrets=secrets))["webhook-signature"]
+    made = dict(signing.signature_headers(webhook_id=webhook_id, at=at, body=body, secrets=secrets))[
+        "webhook-signature"
+    ]
     return Signed(webhook_id) if _is_among(said, made.split()) else None
 
 
-def slack(headers: HookHeaders, body: bytes, secrets: Sequence[str], now: datetime) -> Signed | None:
+def slack_signature(headers: HookHeaders, body: bytes, secrets: Sequence[str], now: datetime) -> Signed | None:
     timestamp = headers.get("x-slack-request-timestamp", "")
     if _recent(timestamp, now) is None:
         return None

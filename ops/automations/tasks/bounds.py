@@ -29,7 +29,7 @@ UNAVAILABLE: Final = "unavailable"
 FILTER: Final = "filter"
 
 
-def locked(rule_id: uuid.UUID) -> AutomationRule:
+def locked_rule(rule_id: uuid.UUID) -> AutomationRule:
     """Of two that count at once, one after the other."""
     return AutomationRule.objects.select_for_update(no_key=True).get(pk=rule_id)
 
@@ -57,7 +57,7 @@ def is_loop(rule: AutomationRule, thread: str) -> bool:
 def money_fault(rule: AutomationRule) -> str | None:
     """Why a run of the rule would not be held now, as far as a look tells; the hold decides."""
     lineage = str(rule.lineage_id)
-    pipeline = connection.client().pipeline(transaction=False)
+    pipeline = connection.budget_client().pipeline(transaction=False)
     view.queue_balance(pipeline, rule.tenant_id)
     view.queue_caps(pipeline, rule.tenant_id)
     view.queue_caps(pipeline, rule.tenant_id, lineage)

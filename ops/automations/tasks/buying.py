@@ -113,7 +113,7 @@ def go_on(task_id: uuid.UUID) -> None:
     left = task.max_cost_usd_micros - task.charged_usd_micros
     reserved = left - left % MICROS_PER_STEP
     with transaction.atomic():
-        rule = bounds.locked(task.rule_id)
+        rule = bounds.locked_rule(task.rule_id)
         if bounds.attempts_left(rule) <= 0:
             _held(task, bound=bounds.RUNS_PER_HOUR, body=f"{rule.runs_per_hour} runs within an hour are reached")
             return
@@ -177,7 +177,7 @@ def submit_due(*, limit: int) -> int:
                 submit_attempt(attempt_pk)
         except Exception as error:
             log.exception("attempt not submitted", attempt=attempt_pk)
-            _put_off_failed(attempt_pk, faults.said(error))
+            _put_off_failed(attempt_pk, faults.fault_said(error))
     return len(found)
 
 
@@ -208,7 +208,7 @@ def submit_attempt(attempt_pk: int) -> None:
         if written is not None:
             _refused(attempt, written)
             return
-    answer = submitting.submit(attempt)
+    answer = submitting.submit_run_of_attempt(attempt)
     if isinstance(answer, Refusal):
         _refused(attempt, answer)
         return
@@ -220,7 +220,7 @@ def _accepted(attempt: AutomationAttempt, run_id: uuid.UUID) -> None:
     if won is not CasOutcome.WON and AutomationAttempt.objects.filter(pk=attempt.pk, status=_REFUSED).exists():
         # Bought behind a lease that had run out, when the process that took it over had been refused.
         log.warning("run of a refused attempt canceled", run_id=str(run_id), attempt=attempt.pk)
-        cancellation.cancel(tenant_id=attempt.task.tenant_id, run_id=run_id, actor=ACTOR)
+        cancellation.cancel_run(tenant_id=attempt.task.tenant_id, run_id=run_id, actor=ACTOR)
     if won is CasOutcome.WON and attempt.attempt == 1:
         seen_at = attempt.task.event.seen_at
         metrics.ACCEPTED_SECONDS.observe(max(0.0, (clock.now() - seen_at).total_seconds()))

@@ -123,8 +123,8 @@ def dispatch_event(event_pk: uuid.UUID) -> AutomationTask | Waits | None:
         return None
     money = bounds.money_fault(rule)
     with transaction.atomic():
-        rule = bounds.locked(rule.pk)
-        rendered = templates.render(rule.inputs, roots_of(event, rule))
+        rule = bounds.locked_rule(rule.pk)
+        rendered = templates.render_template(rule.inputs, roots_of(event, rule))
         match _decided(event, rule, rendered, money=money):
             case Waits(bound, body) as waits:
                 transitions.hold_event(
@@ -183,7 +183,7 @@ def roots_of(event: AutomationEvent, rule: AutomationRule) -> Mapping[str, Any]:
         former = AutomationResult.objects.select_related("task").filter(pk=event.resumes_id).first()
         roots = {"event": event.payload["event"], "answer": event.payload["answer"]}
         roots |= {} if former is None else {"former": _as_memory(former)}
-    if event.thread and templates.names(rule.inputs, "earlier"):
+    if event.thread and templates.template_names_root(rule.inputs, "earlier"):
         mine = AutomationResult.objects.select_related("task").filter(rule_id=rule.pk, thread=event.thread)
         roots["earlier"] = [_as_memory(one) for one in mine.order_by("-created_at")[:EARLIER_MAX]]
     return roots
@@ -221,7 +221,7 @@ def _made(event: AutomationEvent, rule: AutomationRule, inputs: Any) -> Automati
     ):
         return None
     task = AutomationTask.objects.create(
-        task_id=uuid7.new(),
+        task_id=uuid7.new_uuid7(),
         number=numbers.next_number(numbers.TASK),
         event=event,
         rule=rule,

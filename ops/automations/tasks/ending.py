@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 
 from budget.money import format_exact_usd
 from ops.automations import metrics, transitions
-from ops.automations.emitting import storable
+from ops.automations.emitting import storable_json
 from ops.automations.models import (
     AutomationAttempt,
     AutomationEvent,
@@ -72,7 +72,7 @@ def end_due(*, limit: int) -> int:
             end_attempt(attempt_pk)
         except Exception as error:
             log.exception("run's end not noted", attempt=attempt_pk)
-            _put_off(attempt_pk, faults.said(error))
+            _put_off(attempt_pk, faults.fault_said(error))
     return len(found)
 
 
@@ -113,7 +113,9 @@ def answer_of_run(run: Run) -> RunAnswer:
         return RunAnswer()
     try:
         # A page or a command may hold what Postgres cannot: its task would never end, nor its workspace be free again.
-        envelope = storable(json.loads(storage.shared_run_storage().read(run.result_key, max_bytes=ENVELOPE_BYTES_MAX)))
+        envelope = storable_json(
+            json.loads(storage.shared_run_storage().read(run.result_key, max_bytes=ENVELOPE_BYTES_MAX))
+        )
     except (storage.ObjectMissing, storage.ObjectTooLarge):
         return RunAnswer(summary="the result's envelope is gone")
     except (ValueError, RecursionError):

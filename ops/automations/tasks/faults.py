@@ -17,7 +17,7 @@ TOLD_AT: Final = 4
 TOLD_AFTER: Final = timedelta(minutes=5)
 
 
-def said(error: Exception) -> str:
+def fault_said(error: Exception) -> str:
     """Its class alone: what it says may hold what a stranger wrote."""
     return f"{ERROR} {type(error).__name__}"
 

@@ -66,7 +66,7 @@ class _Token:
         raise NotImplementedError
 
 
-def submit(attempt: AutomationAttempt) -> SubmitAnswer | Refusal:
+def submit_run_of_attempt(attempt: AutomationAttempt) -> SubmitAnswer | Refusal:
     """Key: `{task}:{attempt}`, under which the same request is answered with the same run."""
     task = attempt.task
     principal = _principal(task)
@@ -75,7 +75,7 @@ def submit(attempt: AutomationAttempt) -> SubmitAnswer | Refusal:
     key = f"{task.pk}:{attempt.attempt}"
     try:
         asked = _asked(task, principal, key=key, reserved_micros=attempt.reserved_usd_micros)
-        return submission.submit(
+        return submission.submit_run(
             tenant_id=task.tenant_id,
             idempotency_key=key,
             read=lambda: asked,

@@ -36,7 +36,7 @@ def write_workspace_files(task: AutomationTask) -> FilesLater | Refusal | None:
     workspace = selectors.workspace_of(task.tenant_id, task.workspace_id)
     if workspace is None:
         return Refusal(ReasonCode.NOT_FOUND, "the workspace of the rule is gone", "workspace_id")
-    found = using.awake(workspace, actor=ACTOR)
+    found = using.awake_workspace(workspace, actor=ACTOR)
     if isinstance(found, using.Asleep):
         return FilesLater(found.seconds, "workspace waking")
     return found if isinstance(found, Refusal) else _put(task, found)

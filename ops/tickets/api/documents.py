@@ -191,7 +191,7 @@ def _results(ticket: Ticket) -> list[TicketResultAnswer]:
             request_id=str(ticket.pk),
             processor_id=result.processor_id,
             status=result.status,
-            processed_at=reports.zoned(result.processed_at),
+            processed_at=reports.report_time(result.processed_at),
             message=result.message,
             detail=result.detail,
         )

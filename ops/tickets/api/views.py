@@ -12,7 +12,7 @@ from dpp_project.http import idempotency_keys, problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import refusals
+from dpp_project.http.openapi import openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import Problem
@@ -75,9 +75,9 @@ class TicketsView(ApiView):
         request=open_ticket_request(),
         examples=[*EXAMPLES, *OPENED_EXAMPLES],
         parameters=[
-            idempotency_keys.parameter("With it, asking again opens no second ticket.", required=False),
+            idempotency_keys.idempotency_key_parameter("With it, asking again opens no second ticket.", required=False),
         ],
-        responses={200: TicketAnswer, 201: TicketAnswer, **refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
+        responses={200: TicketAnswer, 201: TicketAnswer, **openapi_refusals(ReasonCode.IDEMPOTENCY_CONFLICT)},
     )
     def post(self, request: Request) -> Response:
         """Ask for something to be done by the ops cycle, which comes every minute.
@@ -90,11 +90,11 @@ class TicketsView(ApiView):
             request_type=body.request_type,
             payload=body.payload,
             reason=body.reason,
-            requested_by=actors.key(principal_of(request).prefix),
+            requested_by=actors.key_actor(principal_of(request).prefix),
             idempotency_key=key,
         )
         if isinstance(answer, Refusal):
-            raise problems.refused(answer, asked="ticket", stands_for="ticket")
+            raise problems.problem_of_refusal(answer, asked="ticket", stands_for="ticket")
         document = TicketAnswer.of(answer.ticket).model_dump(mode="json")
         headers = {} if answer.is_new else {"Idempotent-Replayed": "true"}
         return Response(document, status=201 if answer.is_new else 200, headers=headers)
@@ -128,7 +128,7 @@ class LatestReportView(ApiView):
         operation_id="readLatestReaperReport",
         summary="The ticket reaper's latest report",
         tags=["Tickets"],
-        responses={200: Report, **refusals(ReasonCode.NOT_FOUND)},
+        responses={200: Report, **openapi_refusals(ReasonCode.NOT_FOUND)},
         examples=REPORT_EXAMPLES,
     )
     def get(self, request: Request) -> Response:
@@ -162,7 +162,7 @@ class RunReaperView(ApiView):
             ran = reaper.reap_tickets(
                 threshold_seconds=body.threshold_seconds,
                 max_clean=body.max_clean,
-                asked_by=actors.key(principal_of(request).prefix),
+                asked_by=actors.key_actor(principal_of(request).prefix),
             )
         except reaper.Crowded as error:
             raise _ask_again("Others run it every second at the moment. Nothing was cleaned.") from error

@@ -27,7 +27,10 @@ class WorkspacesPage(AccountPage):
         now = clock.now()
         context = {
             "lines": [
-                {"workspace": one, "said": explaining.explain(one, drivers.get(one.driver_id or ""), now=now).said}
+                {
+                    "workspace": one,
+                    "said": explaining.explain_workspace(one, drivers.get(one.driver_id or ""), now=now).said,
+                }
                 for one in page.workspaces
             ],
             "next": None if page.next is None else str(Cursor(*page.next)),

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from dpp_project.http import problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.later import AnsweredLater
-from dpp_project.http.openapi import cost_headers, refusals
+from dpp_project.http.openapi import cost_headers, openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import FieldError, Problem
@@ -107,7 +107,7 @@ class ExecView(ApiView):
         tags=TAGS,
         request=ExecBody,
         parameters=cost_headers(),
-        responses={200: ExecAnswer, **refusals(ReasonCode.WORKSPACE_WAKING, ReasonCode.CONFLICT)},
+        responses={200: ExecAnswer, **openapi_refusals(ReasonCode.WORKSPACE_WAKING, ReasonCode.CONFLICT)},
         examples=examples.EXEC,
     )
     def post(self, request: Request, workspace_id: str) -> HttpResponse:
@@ -119,11 +119,11 @@ class ExecView(ApiView):
         id_in_path(workspace_id)
         body = read_body(request, ExecBody)
         workspace = found_workspace(request, workspace_id)
-        answer = using.awake(workspace, actor=owner_of(request))
+        answer = using.awake_workspace(workspace, actor=owner_of(request))
         if isinstance(answer, Refusal):
             refuse_workspace_request(answer)
         if isinstance(answer, using.Asleep):
-            raise waking(answer.seconds)
+            raise waking_problem(answer.seconds)
         wanted = ExecRequest(
             exec_id=uuid.uuid4().hex,
             argv=tuple(body.argv),
@@ -135,7 +135,7 @@ class ExecView(ApiView):
         run = partial(
             client.run_remote_exec, answer.address or "", answer.workspace_id, wanted, tenant_id=workspace.tenant_id
         )
-        return _later(request, answer.address, run, _exec_answer, asleep=waking(using.WAKING_SECONDS))
+        return _later(request, answer.address, run, _exec_answer, asleep=waking_problem(using.WAKING_SECONDS))
 
 
 class LogsView(ApiView):
@@ -148,7 +148,7 @@ class LogsView(ApiView):
         summary="What the workspace's command has written",
         tags=TAGS,
         parameters=[*query_parameters(LogQuery), *cost_headers()],
-        responses={200: LogAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={200: LogAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=examples.LOGS,
     )
     def get(self, request: Request, workspace_id: str) -> HttpResponse:
@@ -161,7 +161,7 @@ class LogsView(ApiView):
         return _later(request, address, read, _log_answer, asleep=asleep)
 
 
-def waking(seconds: int) -> Problem:
+def waking_problem(seconds: int) -> Problem:
     return Problem(
         ReasonCode.WORKSPACE_WAKING,
         "The workspace rests, and is being woken.",
@@ -182,7 +182,7 @@ def _later(
 
     def render(came: Any) -> HttpResponse:
         if isinstance(came, Exception):
-            return problems.response(_plain(request), _problem(came, asleep))
+            return problems.problem_response(_plain(request), _problem(came, asleep))
         return HttpResponse(json.dumps(answer(came).model_dump(mode="json")), content_type="application/json")
 
     return AnsweredLater(ask, render)

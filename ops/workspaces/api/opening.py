@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from dpp_project import clock
 from dpp_project.http.bodies import read_body
-from dpp_project.http.openapi import cost_headers, refusals
+from dpp_project.http.openapi import cost_headers, openapi_refusals
 from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import FieldError, Problem
 from dpp_project.http.views import ApiView
@@ -55,7 +55,7 @@ class LinksView(ApiView):
         tags=TAGS,
         request=LinkRequest,
         parameters=cost_headers(),
-        responses={201: LinkAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={201: LinkAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=examples.LINK,
     )
     def post(self, request: Request, workspace_id: str) -> Response:
@@ -71,7 +71,7 @@ class LinksView(ApiView):
             raise Problem(ReasonCode.VALIDATION_FAILED, said, errors=[FieldError("port", "is not in spec.ports")])
         expires = int((clock.now() + timedelta(seconds=body.expires_sec)).timestamp())
         granted = LinkPass(principal_of(request).prefix, expires)
-        url = links.link(Door(workspace.pk, body.port), granted)
+        url = links.proxy_link(Door(workspace.pk, body.port), granted)
         if url is None:
             raise Problem(ReasonCode.CONFLICT, "Workspaces have no address for browsers here; send a key instead.")
         answer = LinkAnswer(url=url, expires_at=datetime.fromtimestamp(expires, UTC))

@@ -18,7 +18,7 @@ from dpp_project.http.asked_to_wait import AskedToWait, WaitQuery, asked_to_wait
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import cost_headers, refusals
+from dpp_project.http.openapi import cost_headers, openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.parsers import StrictJSONParser
 from dpp_project.http.path_ids import id_in_path
@@ -111,13 +111,15 @@ class WorkspacesView(ApiView):
         tags=TAGS,
         request=WorkspaceRequest,
         parameters=[
-            idempotency_keys.parameter("With it, asking again makes no second workspace.", required=False),
+            idempotency_keys.idempotency_key_parameter(
+                "With it, asking again makes no second workspace.", required=False
+            ),
             *_answer_headers(),
         ],
         responses={
             200: WorkspaceAnswer,
             201: WorkspaceAnswer,
-            **refusals(*_CHANGED, ReasonCode.IDEMPOTENCY_CONFLICT),
+            **openapi_refusals(*_CHANGED, ReasonCode.IDEMPOTENCY_CONFLICT),
         },
         examples=examples.CREATE,
     )
@@ -174,7 +176,7 @@ class WorkspaceView(ApiView):
         tags=TAGS,
         request=WorkspaceChange,
         parameters=[_if_match(), *_answer_headers()],
-        responses={200: WorkspaceAnswer, **refusals(*_CHANGED, ReasonCode.PRECONDITION_FAILED)},
+        responses={200: WorkspaceAnswer, **openapi_refusals(*_CHANGED, ReasonCode.PRECONDITION_FAILED)},
         examples=examples.CHANGE,
     )
     def patch(self, request: Request, workspace_id: str) -> Response:
@@ -200,7 +202,7 @@ class WorkspaceView(ApiView):
         summary="Delete a workspace",
         tags=TAGS,
         parameters=[*query_parameters(DeletionQuery), *_answer_headers()],
-        responses={202: WorkspaceAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={202: WorkspaceAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=examples.DELETE,
     )
     def delete(self, request: Request, workspace_id: str) -> Response:
@@ -230,7 +232,7 @@ class UndeleteView(ApiView):
         tags=TAGS,
         request=WorkspaceUndeletion,
         parameters=_answer_headers(),
-        responses={200: WorkspaceAnswer, **refusals(*_CHANGED)},
+        responses={200: WorkspaceAnswer, **openapi_refusals(*_CHANGED)},
         examples=examples.UNDELETE,
     )
     def post(self, request: Request, workspace_id: str) -> Response:
@@ -258,7 +260,7 @@ class WorkspaceRecoverView(ApiView):
         tags=TAGS,
         request=WorkspaceRecovery,
         parameters=_answer_headers(),
-        responses={202: WorkspaceAnswer, **refusals(ReasonCode.CONFLICT)},
+        responses={202: WorkspaceAnswer, **openapi_refusals(ReasonCode.CONFLICT)},
         examples=examples.RECOVER,
     )
     def post(self, request: Request, workspace_id: str) -> Response:
@@ -351,7 +353,7 @@ def _answers(request: Request, workspaces: list[Workspace]) -> list[WorkspaceAns
     return [
         WorkspaceAnswer.of(
             one,
-            explaining.explain(one, drivers.get(one.driver_id or ""), now=now),
+            explaining.explain_workspace(one, drivers.get(one.driver_id or ""), now=now),
             for_operator=_whose(request) is None,
             shows_values=shows_values,
         )
@@ -407,4 +409,4 @@ def refuse_workspace_request(refusal: Refusal) -> NoReturn:
     """Another tenant's workspace and one that never was have the same answer."""
     if refusal.reason is ReasonCode.NOT_FOUND:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-    raise problems.refused(refusal, asked="workspace", stands_for="workspace")
+    raise problems.problem_of_refusal(refusal, asked="workspace", stands_for="workspace")

@@ -10,5 +10,5 @@ from ops.workspaces.archive_store.store import ArchiveStore
 def shared_archive_store() -> ArchiveStore:
     """This process's. Its threads share it."""
     return ArchiveStore(
-        clients.s3(ENV.S3_ENDPOINT_URL), ENV.DPP_ARCHIVE_BUCKET, object_bytes_max=ENV.DPP_ARCHIVE_MB_MAX << 20
+        clients.s3_client(ENV.S3_ENDPOINT_URL), ENV.DPP_ARCHIVE_BUCKET, object_bytes_max=ENV.DPP_ARCHIVE_MB_MAX << 20
     )

@@ -18,32 +18,32 @@ NOT_FOUND: Final = "ArchiveNotFound"
 PATH_TOO_LONG: Final = "PathTooLong"
 
 
-def status(error: Exception) -> int | None:
+def s3_status(error: Exception) -> int | None:
     """Of an answer; None where there was none."""
     if not isinstance(error, ClientError):
         return None
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
 
 
-def said(error: Exception) -> str:
+def s3_failure_said(error: Exception) -> str:
     """For people and logs: the kind of error alone. Its text may carry addresses and headers."""
     if isinstance(error, ClientError):
-        return f"{error.operation_name}: {error.response.get('Error', {}).get('Code', '?')} {status(error)}"
+        return f"{error.operation_name}: {error.response.get('Error', {}).get('Code', '?')} {s3_status(error)}"
     return type(error).__name__
 
 
 @contextmanager
-def unavailable() -> Iterator[None]:
+def s3_unavailable() -> Iterator[None]:
     """Whatever S3 does not do in here says nothing about a workspace: a refused key or a missing bucket is ours."""
     try:
         yield
     except S3_ERRORS as error:
-        raise DriverUnavailable(f"S3 did not answer as it should ({said(error)})") from error
+        raise DriverUnavailable(f"S3 did not answer as it should ({s3_failure_said(error)})") from error
 
 
 def not_restorable(message: str) -> DriverCorrupt:
     return DriverCorrupt(message, reason=PATH_TOO_LONG, for_good=True)
 
 
-def corrupted(message: str) -> DriverCorrupt:
+def archive_corrupted(message: str) -> DriverCorrupt:
     return DriverCorrupt(message, reason=CORRUPTED)

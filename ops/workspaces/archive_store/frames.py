@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ops.workspaces.archive_store.failures import corrupted
+from ops.workspaces.archive_store.failures import archive_corrupted
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -23,12 +23,12 @@ _OPTIONS: Final[dict[int, int]] = {
 }
 
 
-def compressor() -> "zstd.ZstdCompressor":
+def frame_compressor() -> "zstd.ZstdCompressor":
     """Ends its frame by `flush()`; what comes before that is no archive."""
     return zstd.ZstdCompressor(options=_OPTIONS)
 
 
-def decompressed(content: Iterable[bytes]) -> Iterator[bytes]:
+def decompressed_frames(content: Iterable[bytes]) -> Iterator[bytes]:
     """Raises DriverCorrupt for a frame that is cut, changed, or followed by anything.
 
     What it has given by then is not to be trusted: only its end says that the whole is right.
@@ -38,19 +38,19 @@ def decompressed(content: Iterable[bytes]) -> Iterator[bytes]:
         if not chunk:
             continue
         if frame.eof:
-            raise corrupted("something follows the end of the archive")
+            raise archive_corrupted("something follows the end of the archive")
         left = chunk
         while True:
             try:
                 plain = frame.decompress(left, READ_BYTES)
             except zstd.ZstdError as error:
-                raise corrupted(f"the archive is not what zstd wrote: {error}") from error
+                raise archive_corrupted(f"the archive is not what zstd wrote: {error}") from error
             left = b""
             if plain:
                 yield plain
             if frame.eof or frame.needs_input:
                 break
         if frame.unused_data:
-            raise corrupted("something follows the end of the archive")
+            raise archive_corrupted("something follows the end of the archive")
     if not frame.eof:
-        raise corrupted("the archive is cut before its end")
+        raise archive_corrupted("the archive is cut before its end")

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ops.workspaces.archive_store.failures import unavailable
+from ops.workspaces.archive_store.failures import s3_unavailable
 from ops.workspaces.drivers.base import DriverRefused
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Parts:
         self._sent.append(self._pool.submit(self._put, len(self._sent) + 1, content))
 
     def _put(self, number: int, content: bytes) -> dict[str, Any]:
-        with unavailable():
+        with s3_unavailable():
             answer: dict[str, Any] = dict(self._client.upload_part(**self._where, PartNumber=number, Body=content))
         sums = {name: value for name, value in answer.items() if name.startswith("Checksum") and name != "ChecksumType"}
         return {"PartNumber": number, "ETag": answer["ETag"], **sums}

@@ -22,7 +22,7 @@ from ops.workspaces.archive_store.archives import (
     identity_in,
     upload_in,
 )
-from ops.workspaces.archive_store.failures import KEY_TAKEN, NOT_FOUND, corrupted, status, unavailable
+from ops.workspaces.archive_store.failures import KEY_TAKEN, NOT_FOUND, archive_corrupted, s3_status, s3_unavailable
 from ops.workspaces.archive_store.parts import PART_BYTES, PARTS_MAX
 from ops.workspaces.archive_store.uploading import ArchiveUpload
 from ops.workspaces.drivers.base import DriverCorrupt
@@ -97,10 +97,10 @@ class ArchiveStore:
             if identity_in(answer["Metadata"]) != identity:
                 raise DriverCorrupt(f"another object lies at {key}", reason=KEY_TAKEN)
             raw = _Raw(answer)
-            walked = tar_walk.walk(_counted(frames.decompressed(raw.chunks()), progress))
+            walked = tar_walk.walk_tar(_counted(frames.decompressed_frames(raw.chunks()), progress))
         found = SentArchive(object_bytes=raw.bytes, tar_bytes=walked.bytes, sha256=raw.sha256)
         if sent is not None and found != sent:
-            raise corrupted(f"{key} is not what was sent")
+            raise archive_corrupted(f"{key} is not what was sent")
         return VerifiedArchive(
             object_bytes=raw.bytes, tar_bytes=walked.bytes, members=walked.members, sha256=raw.sha256
         )
@@ -113,20 +113,22 @@ class ArchiveStore:
         with self._opened(key) as answer:
             raw, tar_bytes = _Raw(answer), 0
             if answer["ContentLength"] != verified.object_bytes:
-                raise corrupted(f"{key} has {answer['ContentLength']} bytes, {verified.object_bytes} were verified")
-            for plain in frames.decompressed(raw.chunks()):
+                raise archive_corrupted(
+                    f"{key} has {answer['ContentLength']} bytes, {verified.object_bytes} were verified"
+                )
+            for plain in frames.decompressed_frames(raw.chunks()):
                 tar_bytes += len(plain)
                 yield plain
             if (raw.sha256, tar_bytes) != (verified.sha256, verified.tar_bytes):
-                raise corrupted(f"{key} is not what was verified")
+                raise archive_corrupted(f"{key} is not what was verified")
 
     def look(self, key: str) -> ArchiveHead | None:
         """None is a definite no: S3 answers 404 for a missing bucket too, and 403 where it does not want to say."""
-        with unavailable():
+        with s3_unavailable():
             try:
                 found = self._client.head_object(Bucket=self.bucket, Key=key)
             except ClientError as error:
-                if status(error) != 404:
+                if s3_status(error) != 404:
                     raise
                 self._client.head_bucket(Bucket=self.bucket)
                 return None
@@ -139,7 +141,7 @@ class ArchiveStore:
 
     def list_archives(self, prefix: str) -> list[ListedArchive]:
         """All that begin so: of one workspace (`naming.archive_prefix`), or of all with an empty prefix."""
-        with unavailable():
+        with s3_unavailable():
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
             return [
                 ListedArchive(key=one["Key"], object_bytes=one["Size"], written_at=one["LastModified"])
@@ -148,7 +150,7 @@ class ArchiveStore:
             ]
 
     def list_uploads(self, prefix: str = "") -> list[OpenUpload]:
-        with unavailable():
+        with s3_unavailable():
             pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket, Prefix=prefix)
             return [
                 OpenUpload(key=one["Key"], upload_id=one["UploadId"], begun_at=one["Initiated"])
@@ -158,7 +160,7 @@ class ArchiveStore:
 
     def abort_upload(self, key: str, upload_id: str) -> bool:
         """Whether there was one; gone is as good. Raises DriverUnavailable."""
-        with unavailable():
+        with s3_unavailable():
             try:
                 self._client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload_id)
             except self._client.exceptions.NoSuchUpload:
@@ -167,16 +169,16 @@ class ArchiveStore:
 
     def delete(self, key: str) -> None:
         """Gone already is as good. Raises DriverUnavailable."""
-        with unavailable():
+        with s3_unavailable():
             self._client.delete_object(Bucket=self.bucket, Key=key)
 
     @contextlib.contextmanager
     def _opened(self, key: str) -> "Iterator[GetObjectOutputTypeDef]":
-        with unavailable():
+        with s3_unavailable():
             try:
                 answer = self._client.get_object(Bucket=self.bucket, Key=key)
             except ClientError as error:
-                if status(error) != 404:
+                if s3_status(error) != 404:
                     raise
                 self._client.head_bucket(Bucket=self.bucket)
                 raise DriverCorrupt(f"no object lies at {key}", reason=NOT_FOUND) from None
@@ -198,7 +200,7 @@ class _Raw:
 
     def chunks(self) -> Iterator[bytes]:
         while True:
-            with unavailable():
+            with s3_unavailable():
                 chunk = self._body.read(frames.READ_BYTES)
             if not chunk:
                 return

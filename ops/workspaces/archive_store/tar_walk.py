@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ops.workspaces.archive_store.failures import corrupted, not_restorable
+from ops.workspaces.archive_store.failures import archive_corrupted, not_restorable
 from ops.workspaces.drivers.base import DriverCorrupt
 
 BLOCK: Final = 512
@@ -37,7 +37,7 @@ class WalkedTar:
     members: int
 
 
-def walk(chunks: Iterable[bytes]) -> WalkedTar:
+def walk_tar(chunks: Iterable[bytes]) -> WalkedTar:
     """Raises DriverCorrupt where a header is none, and where the end is missing or is not the end."""
     stream, members, size_said, is_announced = _Stream(chunks), 0, None, False
     while (header := stream.block()) != _ZEROS:
@@ -194,8 +194,8 @@ def _padded(size: int) -> int:
 
 
 def _wrong(what: str) -> DriverCorrupt:
-    return corrupted(f"the tar in the archive cannot be read: {what}")
+    return archive_corrupted(f"the tar in the archive cannot be read: {what}")
 
 
 def _cut() -> DriverCorrupt:
-    return corrupted("the tar in the archive is cut before its end")
+    return archive_corrupted("the tar in the archive is cut before its end")

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from ops.workspaces.archive_store import frames
 from ops.workspaces.archive_store.archives import ArchiveHead, ArchiveIdentity, SentArchive
-from ops.workspaces.archive_store.failures import KEY_TAKEN, S3_ERRORS, corrupted, said, status, unavailable
+from ops.workspaces.archive_store.failures import (
+    KEY_TAKEN,
+    S3_ERRORS,
+    archive_corrupted,
+    s3_failure_said,
+    s3_status,
+    s3_unavailable,
+)
 from ops.workspaces.archive_store.parts import Parts
 from ops.workspaces.drivers.base import DriverCorrupt, DriverUnavailable
 
@@ -69,7 +76,7 @@ class ArchiveUpload:
         return None
 
     def _open(self) -> str:
-        with unavailable():
+        with s3_unavailable():
             return self._client.create_multipart_upload(
                 **self._where, ContentType=CONTENT_TYPE, Metadata=self._identity.metadata(self._nonce)
             )["UploadId"]
@@ -91,7 +98,7 @@ class ArchiveUpload:
                     IfNoneMatch="*",
                 )
             except S3_ERRORS as error:
-                unsettled, is_refused = said(error), 400 <= (status(error) or 500) < 500
+                unsettled, is_refused = s3_failure_said(error), 400 <= (s3_status(error) or 500) < 500
             else:
                 if answer.get("ETag"):
                     return True
@@ -107,7 +114,7 @@ class ArchiveUpload:
         if found.upload != self._nonce:
             return False
         if found.object_bytes != sent.object_bytes:
-            raise corrupted(f"{self._key} has {found.object_bytes} bytes, {sent.object_bytes} were sent")
+            raise archive_corrupted(f"{self._key} has {found.object_bytes} bytes, {sent.object_bytes} were sent")
         return True
 
     def _abort(self, upload_id: str) -> None:
@@ -118,7 +125,7 @@ class ArchiveUpload:
 
 def _pour(export: AbstractContextManager[BinaryIO], parts: Parts, progress: Callable[[int], None]) -> int:
     """Through zstd into the parts. Leaving the export is where a tar that is not whole says so."""
-    frame, tar_bytes = frames.compressor(), 0
+    frame, tar_bytes = frames.frame_compressor(), 0
     with export as tar:
         while plain := tar.read(frames.READ_BYTES):
             tar_bytes += len(plain)

@@ -16,7 +16,7 @@ from ops.workspaces.drivers.base import (
     ExecRequest,
     ExecResult,
 )
-from ops.workspaces.init.pid1 import STDIN_BYTES_MAX, pack_frame, unpack_header
+from ops.workspaces.init.pid1 import STDIN_BYTES_MAX, pack_frame, unpack_init_header
 
 Connect = Callable[[float], socket.socket]
 """Opens the control socket, within so many seconds. Raises OSError."""
@@ -126,7 +126,7 @@ class _Answers:
                 self._receive()
 
     def _whole(self) -> tuple[dict[str, Any], bytes] | None:
-        found = unpack_header(self._received)
+        found = unpack_init_header(self._received)
         if found is None:
             return None
         header, begin = found

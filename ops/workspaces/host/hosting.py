@@ -12,7 +12,7 @@ from ops.workspaces.drivers.base import Driver, DriverUnavailable
 
 
 @PerProcess
-def driver() -> Driver:
+def hosted_driver() -> Driver:
     """This process's. Raises DriverUnavailable where no workspaces are sold here."""
     if ENV.DPP_WORKSPACES_DRIVER == "process":
         from ops.workspaces.drivers.process.driver import ProcessDriver

@@ -49,7 +49,7 @@ class Listener:
 
     def _heard(self, seconds: float) -> bool:
         if self._channel is None:
-            channel: PubSub = redis.client().pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
+            channel: PubSub = redis.redis_client().pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
             channel.subscribe(hints.CHANNEL)
             self._channel = channel
         return self._channel.get_message(timeout=seconds) is not None

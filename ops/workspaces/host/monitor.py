@@ -17,7 +17,7 @@ import structlog
 from ops.workspaces import conditions, naming, specs
 from ops.workspaces.archive_port import ArchivePort
 from ops.workspaces.archive_store.archives import ArchiveHead
-from ops.workspaces.conditions import ConditionReason, Conditions, Glimpse, after_look
+from ops.workspaces.conditions import ConditionReason, Conditions, Glimpse, condition_after_look
 from ops.workspaces.drivers.base import Driver, DriverError, Label, Listing, SeenContainer
 from ops.workspaces.host.looking import LOOKS_SECONDS, UNSEEN, Lookers, Looks
 from ops.workspaces.models import WorkspaceArchive, WorkspaceDriver, WorkspaceVolume
@@ -118,7 +118,7 @@ class _Pass:
         """Of seen volumes that are no home, which are few."""
         homes = {volume.volume_name for volume in self._live.values()}
         rest = [name for key in self._rows for name in self._named[str(key)] if name not in homes]
-        return volumes.states(rest) if rest else {}
+        return volumes.volume_states(rest) if rest else {}
 
     def _seen_volumes(self, row: WatchedRow) -> list[str]:
         """Those with our labels, all of them: a volume that was made anew under a known name is not the home."""
@@ -153,7 +153,7 @@ class _Pass:
         names = set(known.values_list("volume_name", flat=True))
         gone = len(names - self._labels.keys())
         if gone >= GONE_AT_ONCE and gone > GONE_SHARE * len(names):
-            driver_rows.freeze(self._driver_id, reason=f"{gone} of {len(names)} volumes were gone at once")
+            driver_rows.freeze_driver(self._driver_id, reason=f"{gone} of {len(names)} volumes were gone at once")
 
     def _write(self, answered: dict[UUID, Looks], stored: dict[UUID, Conditions]) -> None:
         unchanged: list[WatchedRow] = []
@@ -173,13 +173,15 @@ class _Pass:
         self._report.unchanged += observations.write_unchanged(unchanged)
 
     def _judged(self, row: WatchedRow, looks: Looks, stored: Conditions) -> Conditions:
-        volume = after_look(stored.volume, self._volume(row, looks), at=self._now)
-        container = after_look(stored.container, self._container(row, looks), at=self._now)
+        volume = condition_after_look(stored.volume, self._volume(row, looks), at=self._now)
+        container = condition_after_look(stored.container, self._container(row, looks), at=self._now)
         archive = stored.archive
         if looks.archive_key is not None or row.archive_key is None:
-            archive = after_look(stored.archive, self._archive(looks), at=self._now)
-        wrong = conditions.health(volume=volume, container=container, archive=archive, error_info=row.error_info)
-        healthy = after_look(stored.healthy, wrong, at=self._now)
+            archive = condition_after_look(stored.archive, self._archive(looks), at=self._now)
+        wrong = conditions.workspace_health(
+            volume=volume, container=container, archive=archive, error_info=row.error_info
+        )
+        healthy = condition_after_look(stored.healthy, wrong, at=self._now)
         if volume.stale or container.stale or archive.stale:
             healthy = replace(healthy, stale=True)
         return Conditions(volume=volume, container=container, archive=archive, healthy=healthy)
@@ -194,7 +196,7 @@ class _Pass:
             if found.label is not None and (live is None or _is_labelled(live, found.label)):
                 seen.append(found.name)
                 if live is None:
-                    self._states |= volumes.states([found.name])
+                    self._states |= volumes.volume_states([found.name])
         home = live.volume_name if live is not None else None
         return conditions.volume_finding(live=home, home=row.home, states=self._states, seen=seen)
 

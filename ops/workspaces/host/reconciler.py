@@ -89,7 +89,7 @@ class Reconciler:
         for claim in transitions.take_operations(self._driver_id, limit=self._room()):
             self._set_to_work(claim)
             report.went_on += 1
-        for row in unsettled(self._driver_id, kind=self._driver.kind)[:BATCH]:
+        for row in unsettled_workspaces(self._driver_id, kind=self._driver.kind)[:BATCH]:
             if self._room() <= 0:
                 break
             if (begun := self._consider(row)) is not None:
@@ -106,7 +106,7 @@ class Reconciler:
             transitions.undelete_workspace_row(row)
             return None
         seen = Conditions.stored(row.conditions, kind=self._driver.kind)
-        wanted = planning.plan(situation(row, seen))
+        wanted = planning.plan_operation(workspace_situation(row, seen))
         if wanted is None:
             if _has_lasted(row, seen):
                 transitions.settle_workspace(row)
@@ -185,7 +185,7 @@ def _has_place(tenant_id: str, taken: Sequence[UUID], *, of: int) -> bool:
     return its_own < of - len(taken)
 
 
-def unsettled(driver_id: str, *, kind: str) -> QuerySet[Workspace]:
+def unsettled_workspaces(driver_id: str, *, kind: str) -> QuerySet[Workspace]:
     """At rest, and not as they are wished to be, as far as a query can tell; the plan decides."""
     reason = f"conditions__{container_key(kind)}__reason"
     is_elsewhere = ~Q(desired_state=F("phase"))
@@ -207,7 +207,7 @@ def unsettled(driver_id: str, *, kind: str) -> QuerySet[Workspace]:
     )
 
 
-def situation(row: Workspace, seen: Conditions) -> Situation:
+def workspace_situation(row: Workspace, seen: Conditions) -> Situation:
     """Who reads the row has asked whether the driver is frozen; `begin` asks again."""
     return Situation(
         desired=DesiredState(row.desired_state),

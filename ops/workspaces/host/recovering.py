@@ -43,7 +43,7 @@ def recover_seen_workspace(row: Workspace, store: ArchivePort, *, kind: str) -> 
             with writing_as(Writer.RECONCILER):
                 context = {"begins_empty": True} | _decided(row)
                 if transitions.end_recovery(row, outcome=wish, archive_key=None, home_ctx=context):
-                    volumes.lost(row.pk)
+                    volumes.mark_volumes_lost(row.pk)
         elif wish.startswith(ARCHIVE):
             _from_archive(row, wish.removeprefix(ARCHIVE), store)
         else:
@@ -64,7 +64,7 @@ def _home_is_there(seen: Conditions) -> bool:
 
 
 def _recheck(row: Workspace, store: ArchivePort) -> None:
-    home = volumes.live(row.pk)
+    home = volumes.live_volume(row.pk)
     changes = {}
     if home is not None and container_lacks_marker(row, home):
         if not WorkspaceArchive.objects.filter(pk=home.filled_from, state__in=archives.READABLE).exists():
@@ -82,10 +82,10 @@ def _from_archive(row: Workspace, key: str, store: ArchivePort) -> None:
     with writing_as(Writer.RECONCILER):
         if not transitions.end_recovery(row, outcome=f"{ARCHIVE}{key}", archive_key=key, home_ctx=_decided(row)):
             return
-        volumes.lost(row.pk)
+        volumes.mark_volumes_lost(row.pk)
         # It is protected as the newest; what was the newest before is kept for a person.
         if row.archive_key is not None and row.archive_key != key:
-            archives.quarantine(row.archive_key)
+            archives.quarantine_archive(row.archive_key)
         WorkspaceArchive.objects.filter(pk=key, state=ArchiveState.SUPERSEDED).update(
             state=ArchiveState.VERIFIED, superseded_at=None
         )
@@ -104,7 +104,7 @@ def _reads_back(key: str, row: Workspace, store: ArchivePort) -> bool:
             _refused(row, f"{key} is not there, or not ours")
             return False
         if archive is None:
-            archive = archives.begin(
+            archive = archives.begin_archive(
                 key,
                 workspace_id=row.pk,
                 op_id=named.op_id,
@@ -123,7 +123,7 @@ def _reads_back(key: str, row: Workspace, store: ArchivePort) -> bool:
         object_bytes=found.object_bytes, tar_bytes=found.tar_bytes, members=found.members, sha256=found.sha256
     )
     archives.mark_archive_verified(key, read_back, now=transitions.database_now())
-    archives.scrubbed(key, now=transitions.database_now())
+    archives.mark_archive_scrubbed(key, now=transitions.database_now())
     return True
 
 

@@ -63,7 +63,7 @@ def _sweep_volumes(driver: Driver, listing: Listing, report: SweepReport, *, dri
             continue
         with _told(name):
             if driver.delete_volume(name, starts=row.starts) is not VerbAnswer.IN_USE:
-                volumes.gone(name)
+                volumes.mark_volume_gone(name)
                 report.deleted += [name] if name in ours else []
 
 

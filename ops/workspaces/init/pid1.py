@@ -61,7 +61,7 @@ def pack_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
     return _LENGTH.pack(len(text)) + text + body
 
 
-def unpack_header(content: bytes | bytearray) -> tuple[dict[str, Any], int] | None:
+def unpack_init_header(content: bytes | bytearray) -> tuple[dict[str, Any], int] | None:
     """The header and where the body begins; None: more is to come."""
     if len(content) < _LENGTH.size:
         return None
@@ -348,7 +348,7 @@ class Connection:
             return  # nothing may follow a request
         self.received += piece
         try:
-            found = unpack_header(self.received)
+            found = unpack_init_header(self.received)
             if found is None:
                 return
             header, begin = found

@@ -53,7 +53,7 @@ def upload_archive(work: OperationWork) -> OperationStep:
     key = _key(work)
     with writing_as(Writer.RECONCILER):
         work.hold()
-        archive = archives.begin(
+        archive = archives.begin_archive(
             key, workspace_id=row.pk, op_id=work.claim.op_id, epoch=home.epoch, token=uuid.uuid4().hex
         )
     identity = identity_of(archive)
@@ -109,7 +109,7 @@ def see_archive(work: OperationWork) -> OperationStep | None:
     starts = _starts(work, home)
     with writing_as(Writer.RECONCILER):
         work.advance(OperationStep.DELETE)
-        if not volumes.doom(home.volume_name, starts=starts):
+        if not volumes.doom_volume(home.volume_name, starts=starts):
             raise transitions.ClaimLost
         archives.supersede_others(row.pk, by_key=_key(work), now=transitions.database_now())
     return None
@@ -127,7 +127,7 @@ def delete_archived_volume(work: OperationWork) -> OperationStep | None:
         return None
     with writing_as(Writer.RECONCILER):
         work.advance(OperationStep.RELEASE)
-        volumes.gone(home.volume_name)
+        volumes.mark_volume_gone(home.volume_name)
     return None
 
 
@@ -145,7 +145,7 @@ def abandon_archiving(work: OperationWork) -> None:
 
 def home_of(row: Workspace) -> WorkspaceVolume:
     """The live volume; or the one that was archived, and could not be deleted because something used it."""
-    if (live := volumes.live(row.pk)) is not None:
+    if (live := volumes.live_volume(row.pk)) is not None:
         return live
     found = WorkspaceVolume.objects.filter(pk=row.home_ctx.get("volume"), workspace_id=row.pk).first()
     if found is None:

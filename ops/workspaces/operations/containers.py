@@ -28,7 +28,7 @@ def container_lacks_marker(row: Workspace, home: WorkspaceVolume) -> bool:
 
 def start_container(work: OperationWork) -> OperationStep | None:
     row = work.row()
-    home = volumes.live(row.pk)
+    home = volumes.live_volume(row.pk)
     if home is None or container_lacks_marker(row, home):
         transitions.fail_operation(
             work.claim,

@@ -31,7 +31,7 @@ def clear_deleted_container(work: OperationWork) -> OperationStep | None:
             volumes.doom_all(row.pk)
         else:
             volumes.doom_unfinished(row.pk)
-        if volumes.live(row.pk) is not None:
+        if volumes.live_volume(row.pk) is not None:
             raise DriverRefused("it has a home that was not archived", reason="VolumeStillLive")
         work.advance(OperationStep.DELETE)
     return None
@@ -39,12 +39,12 @@ def clear_deleted_container(work: OperationWork) -> OperationStep | None:
 
 def delete_left_volumes(work: OperationWork) -> OperationStep:
     row = work.row()
-    left_over = volumes.dead(work.seen(row).volume.detail.get("volumes", ()))
-    for name, starts in (left_over | volumes.doomed(row.pk)).items():
+    left_over = volumes.dead_volumes(work.seen(row).volume.detail.get("volumes", ()))
+    for name, starts in (left_over | volumes.doomed_volumes(row.pk)).items():
         work.hold()
         if work.driver.delete_volume(name, starts=starts) is VerbAnswer.IN_USE:
             raise DriverRefused(f"something uses {name}", reason="VolumeInUse")
-        volumes.gone(name)
+        volumes.mark_volume_gone(name)
     return OperationStep.OBSERVE
 
 

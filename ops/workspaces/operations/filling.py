@@ -56,7 +56,7 @@ def _ask_driver(work: OperationWork) -> None:
         raise DriverUnavailable("the list of volumes is of another disk")
     workspace_id = str(work.claim.workspace_id)
     ours = [one.name for one in listing.volumes if one.label is not None and one.label.workspace_id == workspace_id]
-    unknown = sorted(set(ours) - set(volumes.states(ours)))
+    unknown = sorted(set(ours) - set(volumes.volume_states(ours)))
     unknown += [name for name, starts in volumes.never_home(ours).items() if _is_used_since(work, name, starts)]
     if unknown:
         raise DatabaseBehind(f"the driver holds volumes that are unknown here: {', '.join(unknown[:5])}")
@@ -77,7 +77,7 @@ def fill_volume(work: OperationWork) -> OperationStep | None:
         _find_room(work, archive)
     with writing_as(Writer.RECONCILER):
         work.hold()
-        volume = volumes.prepare(
+        volume = volumes.prepare_volume(
             row.pk,
             driver_id=work.claim.driver_id,
             op_id=work.claim.op_id,
@@ -105,13 +105,13 @@ def _find_room(work: OperationWork, archive: WorkspaceArchive) -> None:
 
 def _counted(work: OperationWork, archive: WorkspaceArchive) -> Iterator[bytes]:
     done = 0
-    for chunk in work.store.read(archive.archive_key, verified(archive)):
+    for chunk in work.store.read(archive.archive_key, verified_archive(archive)):
         done += len(chunk)
         work.progress(done)
         yield chunk
 
 
-def verified(archive: WorkspaceArchive) -> VerifiedArchive:
+def verified_archive(archive: WorkspaceArchive) -> VerifiedArchive:
     found = (archive.object_bytes, archive.tar_bytes, archive.members, archive.sha256)
     object_bytes, tar_bytes, members, sha256 = found
     if object_bytes is None or tar_bytes is None or members is None or sha256 is None:
@@ -121,11 +121,11 @@ def verified(archive: WorkspaceArchive) -> VerifiedArchive:
 
 def sweep_doomed_volumes(work: OperationWork) -> OperationStep:
     """Volumes of attempts that were given up. One that is in use is left to the orphan job."""
-    for name, starts in volumes.doomed(work.claim.workspace_id).items():
+    for name, starts in volumes.doomed_volumes(work.claim.workspace_id).items():
         work.hold()
         try:
             if work.driver.delete_volume(name, starts=starts) is not VerbAnswer.IN_USE:
-                volumes.gone(name)
+                volumes.mark_volume_gone(name)
         except DriverRefused as refused:
             if refused.reason != "UsedSince":
                 raise

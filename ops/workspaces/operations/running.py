@@ -28,7 +28,9 @@ def observe_operation(work: OperationWork) -> OperationStep | None:
     row = work.row()
     seen = work.seen(row)
     operation = work.claim.operation
-    match planning.ending(operation, seen, is_fresh=row.observed_rev >= row.rev, home=row.home_ctx.get("volume")):
+    match planning.operation_ending(
+        operation, seen, is_fresh=row.observed_rev >= row.rev, home=row.home_ctx.get("volume")
+    ):
         case Ending.WAIT:
             transitions.park_operation(work.claim)
         case Ending.COMPLETE:

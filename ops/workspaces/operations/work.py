@@ -116,7 +116,7 @@ class OperationWork:
         self.remove(found)
 
     def remove(self, found: SeenContainer) -> None:
-        if found.volume is not None and not volumes.states([found.volume]):
+        if found.volume is not None and not volumes.volume_states([found.volume]):
             raise DatabaseBehind(f"{found.name} works on {found.volume}, which is unknown here")
         self.hold()  # after the look: an attempt that lost has not seen what the next one made
         self.driver.remove_container(found.container_id)

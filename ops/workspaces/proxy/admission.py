@@ -19,7 +19,7 @@ from dpp_project.stores.postgres import DATABASE_AWAY
 from ops.workspaces import selectors, using
 from ops.workspaces.models import Workspace
 from ops.workspaces.proxy import links
-from ops.workspaces.proxy.answers import NotPassedOn, ProxyAnswer, refusal
+from ops.workspaces.proxy.answers import NotPassedOn, ProxyAnswer, proxy_refusal
 from ops.workspaces.proxy.heads import Head
 from ops.workspaces.proxy.links import LinkPass
 from tenants import authentication
@@ -33,21 +33,21 @@ _NO_CALLER: Final = (
 _NOT_FOUND: Final = "There is no such workspace of yours."
 
 
-def admit(head: Head, peer: str, *, driver_id: str) -> str:
+def admit_request(head: Head, peer: str, *, driver_id: str) -> str:
     """The workspace runs, and its owner, the answer, calls. Raises NotPassedOn."""
     try:
         with _given_back(), origins.use_origin(origins.API, peer):
             tenant_id, prefix = _caller(head)
             workspace = selectors.workspace_of(tenant_id, head.door.workspace_id)
             if workspace is None:
-                raise refusal(404, _NOT_FOUND)
+                raise proxy_refusal(404, _NOT_FOUND)
             _refuse_unreachable(workspace, head, driver_id)
-            _wake(workspace, actors.owner(prefix))
+            _wake(workspace, actors.owner_actor(prefix))
             return tenant_id
     except Problem as problem:
         raise _refused(problem) from None
     except DATABASE_AWAY:
-        raise refusal(503, "The platform's database does not answer.", retry_seconds=AWAY_SECONDS) from None
+        raise proxy_refusal(503, "The platform's database does not answer.", retry_seconds=AWAY_SECONDS) from None
 
 
 def _caller(head: Head) -> tuple[str, str]:
@@ -58,14 +58,14 @@ def _caller(head: Head) -> tuple[str, str]:
             tenant_id = None if granted is None else _tenant_of(granted)
             if granted is not None and tenant_id is not None:
                 if head.is_from_elsewhere:
-                    raise refusal(403, "Another site's page asks for this in your name; that is not passed on.")
+                    raise proxy_refusal(403, "Another site's page asks for this in your name; that is not passed on.")
                 return tenant_id, granted.key_prefix
     if head.authorization is None:
         challenge = (b"www-authenticate", authentication.CHALLENGE.encode("ascii"))
         raise NotPassedOn(ProxyAnswer(401, _NO_CALLER, headers=[challenge]))
     principal = authentication.authenticate_header(head.authorization)
     if Scope.WORKSPACES_WRITE not in principal.scopes:
-        raise refusal(403, f"This needs the scope `workspaces:write`, which key dpp_{principal.prefix} lacks.")
+        raise proxy_refusal(403, f"This needs the scope `workspaces:write`, which key dpp_{principal.prefix} lacks.")
     return principal.tenant_id, principal.prefix
 
 
@@ -83,16 +83,18 @@ def _tenant_of(granted: LinkPass) -> str | None:
 
 def _refuse_unreachable(workspace: Workspace, head: Head, driver_id: str) -> None:
     if workspace.driver_id is not None and workspace.driver_id != driver_id:
-        raise refusal(421, f"This workspace is held elsewhere, by {workspace.driver_id}; its own host answers for it.")
+        raise proxy_refusal(
+            421, f"This workspace is held elsewhere, by {workspace.driver_id}; its own host answers for it."
+        )
     if head.door.port not in (workspace.spec.get("ports") or ()):
-        raise refusal(404, f"Port {head.door.port} is not in the workspace's spec.ports; PATCH them to reach it.")
+        raise proxy_refusal(404, f"Port {head.door.port} is not in the workspace's spec.ports; PATCH them to reach it.")
 
 
 def _wake(workspace: Workspace, actor: str) -> None:
     """It is used when bytes have come through, and not by being asked for in vain."""
-    answer = using.awake(workspace, actor=actor, is_used=False)
+    answer = using.awake_workspace(workspace, actor=actor, is_used=False)
     if isinstance(answer, Refusal):
-        raise _refused(problems.refused(answer, asked="workspace", stands_for="workspace"))
+        raise _refused(problems.problem_of_refusal(answer, asked="workspace", stands_for="workspace"))
     if isinstance(answer, using.Asleep):
         raise NotPassedOn(ProxyAnswer(503, "The workspace rests, and is being woken.", answer.seconds, waits=True))
 

@@ -38,17 +38,19 @@ class NotPassedOn(Exception):  # noqa: N818  an answer is what comes of it
         self.answer = answer
 
 
-def refusal(status: int, detail: str, *, retry_seconds: int | None = None) -> NotPassedOn:
+def proxy_refusal(status: int, detail: str, *, retry_seconds: int | None = None) -> NotPassedOn:
     return NotPassedOn(ProxyAnswer(status, detail, retry_seconds))
 
 
-def redirect(status: int, location: str, headers: HeaderLines | None = None) -> ProxyAnswer:
+def proxy_redirect(status: int, location: str, headers: HeaderLines | None = None) -> ProxyAnswer:
     """Of a sign-in: nothing of its address is kept or told on."""
     own = [(b"location", location.encode("ascii")), (b"referrer-policy", b"no-referrer")]
     return ProxyAnswer(status, headers=[*own, *(headers or [])])
 
 
-def rendered(answer: ProxyAnswer, *, page_path: str | None = None, waited: int = 0) -> tuple[HeaderLines, bytes]:
+def rendered_proxy_answer(
+    answer: ProxyAnswer, *, page_path: str | None = None, waited: int = 0
+) -> tuple[HeaderLines, bytes]:
     """`page_path`: a person looks, at this path; `waited`: how often her page has asked already."""
     if answer.waits and page_path is not None:
         headers, content = _page(answer, page_path, waited)

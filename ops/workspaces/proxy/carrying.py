@@ -11,7 +11,7 @@ from typing import Final
 import h11
 
 from ops.workspaces.proxy import heads
-from ops.workspaces.proxy.answers import NotPassedOn, refusal
+from ops.workspaces.proxy.answers import NotPassedOn, proxy_refusal
 from ops.workspaces.proxy.heads import BODY_BYTES_MAX
 from ops.workspaces.proxy.links import Door
 from ops.workspaces.proxy.side import IDLE, BrokenOff, Side
@@ -20,12 +20,14 @@ ANSWER_BYTES_MAX: Final = 1_073_741_824
 INTERIM_ANSWERS_MAX: Final = 8
 
 
-async def carry(caller: Side, workspace: Side, request: h11.Request, door: Door, *, moved: Callable[[], None]) -> None:
+async def carry_exchange(
+    caller: Side, workspace: Side, request: h11.Request, door: Door, *, moved: Callable[[], None]
+) -> None:
     """`moved` is called for all that passes. Raises NotPassedOn before anything is answered, BrokenOff once it is."""
     try:
         await workspace.send(request)
     except BrokenOff:
-        raise refusal(502, "The server in the workspace closed the connection.") from None
+        raise proxy_refusal(502, "The server in the workspace closed the connection.") from None
     up = asyncio.ensure_future(_up(caller, workspace, moved))
     down = asyncio.ensure_future(_down(caller, workspace, door, moved))
     try:
@@ -47,7 +49,7 @@ async def _up(caller: Side, workspace: Side, moved: Callable[[], None]) -> None:
     async for piece in caller.pieces():
         size += len(piece)
         if size > BODY_BYTES_MAX:
-            raise refusal(413, f"A request's body has at most {BODY_BYTES_MAX} bytes.")
+            raise proxy_refusal(413, f"A request's body has at most {BODY_BYTES_MAX} bytes.")
         if not await _taken(workspace, h11.Data(data=piece)):
             return
         moved()
@@ -88,16 +90,16 @@ async def _answer(workspace: Side) -> h11.Response:
                 break
     except BrokenOff as broken:
         raise _failed(broken) from None
-    raise refusal(502, "The server in the workspace gave no answer to this request.")
+    raise proxy_refusal(502, "The server in the workspace gave no answer to this request.")
 
 
 def _refuse_two_lengths(response: h11.Response) -> None:
     names = {name for name, _value in response.headers}
     if {b"content-length", b"transfer-encoding"} <= names:
-        raise refusal(502, "The server in the workspace says twice how long its answer is.")
+        raise proxy_refusal(502, "The server in the workspace says twice how long its answer is.")
 
 
 def _failed(broken: BrokenOff) -> NotPassedOn:
     if broken.status == IDLE:
-        return refusal(504, "The server in the workspace did not answer in time.")
-    return refusal(502, f"The server in the workspace gave no answer that can be read: {broken}.")
+        return proxy_refusal(504, "The server in the workspace did not answer in time.")
+    return proxy_refusal(502, f"The server in the workspace gave no answer that can be read: {broken}.")

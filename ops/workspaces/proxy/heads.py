@@ -11,7 +11,7 @@ from typing import Final
 
 import h11
 
-from ops.workspaces.proxy.answers import WAITS_COOKIE, refusal
+from ops.workspaces.proxy.answers import WAITS_COOKIE, proxy_refusal
 from ops.workspaces.proxy.links import COOKIE, SIGN_IN, Door
 
 BODY_BYTES_MAX: Final = 104_857_600
@@ -66,7 +66,7 @@ def read_request_head(request: h11.Request) -> Head:
     _refuse_unfit(request)
     found = _TARGET.fullmatch(request.target)
     if found is None:
-        raise refusal(404, "The address is /w/{workspace_id}/{port}/ and what the workspace serves below it.")
+        raise proxy_refusal(404, "The address is /w/{workspace_id}/{port}/ and what the workspace serves below it.")
     cookies = list(_cookies(request.headers))
     counts = [int(value) for name, value in cookies if name == WAITS_COOKIE and re.fullmatch("[0-9]{1,3}", value)]
     accepts = b",".join(_all(request.headers, b"accept"))
@@ -87,18 +87,18 @@ def read_request_head(request: h11.Request) -> Head:
 def _refuse_unfit(request: h11.Request) -> None:
     headers = request.headers
     if request.method == b"CONNECT" or _all(headers, b"upgrade") or _all(headers, b"sec-websocket-key"):
-        raise refusal(501, "HTTP alone is passed on: no WebSocket, no other upgrade, no tunnel.")
+        raise proxy_refusal(501, "HTTP alone is passed on: no WebSocket, no other upgrade, no tunnel.")
     if request.method not in METHODS:
-        raise refusal(501, "This method is not passed on.")
+        raise proxy_refusal(501, "This method is not passed on.")
     if not request.target.startswith(b"/"):
-        raise refusal(400, "The request names a whole address where a path belongs.")
+        raise proxy_refusal(400, "The request names a whole address where a path belongs.")
     lengths, codings = _all(headers, b"content-length"), _all(headers, b"transfer-encoding")
     if codings and (lengths or request.http_version != b"1.1"):
-        raise refusal(400, "The request says twice, and differently, how long it is.")
+        raise proxy_refusal(400, "The request says twice, and differently, how long it is.")
     if lengths and int(lengths[0]) > BODY_BYTES_MAX:
-        raise refusal(413, f"A request's body has at most {BODY_BYTES_MAX} bytes.")
+        raise proxy_refusal(413, f"A request's body has at most {BODY_BYTES_MAX} bytes.")
     if len(_all(headers, b"authorization")) > 1:
-        raise refusal(400, "The Authorization header stands there twice.")
+        raise proxy_refusal(400, "The Authorization header stands there twice.")
 
 
 def to_workspace(request: h11.Request, head: Head, *, peer: str, scheme: str) -> h11.Request:

@@ -44,13 +44,13 @@ class LinkPass:
     expires: int
 
 
-def link(door: Door, granted: LinkPass) -> str | None:
+def proxy_link(door: Door, granted: LinkPass) -> str | None:
     """None where browsers have no address to go to."""
     origin = origin_of(door.workspace_id)
     return None if origin is None else f"{origin}{door.path}{SIGN_IN}?token={_token(_LINK, door, granted)}"
 
 
-def cookie(door: Door, granted: LinkPass) -> str:
+def proxy_cookie(door: Door, granted: LinkPass) -> str:
     """As a Set-Cookie header says it."""
     seconds = max(0, granted.expires - _now())
     secure = "; Secure" if (ENV.DPP_WORKSPACES_URL or "").startswith("https:") else ""
@@ -84,7 +84,7 @@ def is_at_home(workspace_id: uuid.UUID, host: str) -> bool:
 
 
 def _token(purpose: bytes, door: Door, granted: LinkPass) -> str:
-    return f"{granted.expires}.{granted.key_prefix}.{seals.seal(purpose, _sealed(door, granted))}"
+    return f"{granted.expires}.{granted.key_prefix}.{seals.seal_content(purpose, _sealed(door, granted))}"
 
 
 def _read(purpose: bytes, door: Door, token: str) -> LinkPass | None:

@@ -25,7 +25,7 @@ from dpp_project.http.client_address import ClientAddresses
 from ops.workspaces import metrics, using
 from ops.workspaces.drivers.base import Driver, DriverError, DriverRefused
 from ops.workspaces.proxy import answers, carrying, heads, links
-from ops.workspaces.proxy.answers import NotPassedOn, ProxyAnswer, refusal
+from ops.workspaces.proxy.answers import NotPassedOn, ProxyAnswer, proxy_refusal
 from ops.workspaces.proxy.heads import Head
 from ops.workspaces.proxy.side import CHUNK, BrokenOff, Side
 from ops.workspaces.remote import finding
@@ -162,20 +162,22 @@ class ProxyServer:
 
     async def _passed(self, caller: Side, request: h11.Request, head: Head, peer: str) -> None:
         if head.is_without_path:
-            raise NotPassedOn(answers.redirect(308, f"{head.door.path}/{head.rest.decode('ascii')}"))
+            raise NotPassedOn(answers.proxy_redirect(308, f"{head.door.path}/{head.rest.decode('ascii')}"))
         if (token := head.sign_in_token) is not None:
             raise NotPassedOn(_signed_in(head, token))
         tenant_id = await self._in_thread(self._threads, lambda: self._admit(head, peer))
         self._strangers.pop(caller, None)
         workspace_id = head.door.workspace_id
         if self._of_workspace[workspace_id] >= self.bounds.of_one:
-            raise refusal(429, "Too many requests to this workspace are under way.", retry_seconds=1)
+            raise proxy_refusal(429, "Too many requests to this workspace are under way.", retry_seconds=1)
         self._of_workspace[workspace_id] += 1
         try:
             workspace = await self._reached(head, tenant_id)
             try:
                 inner = heads.to_workspace(request, head, peer=peer, scheme=self._scheme)
-                await carrying.carry(caller, workspace, inner, head.door, moved=lambda: self._moved(workspace_id))
+                await carrying.carry_exchange(
+                    caller, workspace, inner, head.door, moved=lambda: self._moved(workspace_id)
+                )
             finally:
                 workspace.close()
         finally:
@@ -188,12 +190,14 @@ class ProxyServer:
                 stream = await self._in_thread(self._openers, lambda: self._connection(head), late=socket.socket.close)
         except DriverRefused as error:
             if error.reason != "NotRunning":
-                raise refusal(502, f"Nothing in the workspace takes the connection: {error}.") from None
+                raise proxy_refusal(502, f"Nothing in the workspace takes the connection: {error}.") from None
             raise NotPassedOn(
                 ProxyAnswer(503, "The workspace is not up yet.", using.WAKING_SECONDS, waits=True)
             ) from None
         except DriverError:
-            raise refusal(503, "The host of this workspace does not answer.", retry_seconds=AWAY_SECONDS) from None
+            raise proxy_refusal(
+                503, "The host of this workspace does not answer.", retry_seconds=AWAY_SECONDS
+            ) from None
         try:
             stream.setblocking(False)
             reader, writer = await asyncio.open_connection(sock=stream, limit=CHUNK)
@@ -219,7 +223,7 @@ class ProxyServer:
             raise BrokenOff(answer.detail)
         metrics.PROXIED.labels(_came(answer)).inc()
         is_page = head is not None and head.wants_page
-        headers, content = answers.rendered(
+        headers, content = answers.rendered_proxy_answer(
             answer,
             page_path=head.door.path if head is not None and is_page else None,
             waited=head.waited if head else 0,
@@ -262,7 +266,9 @@ def _signed_in(head: Head, token: str) -> ProxyAnswer:
         return ProxyAnswer(
             401, "The link has ended, or is not whole; ask for another by POST /v1/workspaces/{id}/links."
         )
-    return answers.redirect(303, f"{head.door.path}/", [(b"set-cookie", links.cookie(head.door, granted).encode())])
+    return answers.proxy_redirect(
+        303, f"{head.door.path}/", [(b"set-cookie", links.proxy_cookie(head.door, granted).encode())]
+    )
 
 
 def _came(answer: ProxyAnswer) -> str:

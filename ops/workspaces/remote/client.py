@@ -62,7 +62,7 @@ async def _asked(address: str, path: str, document: Mapping[str, Any], *, second
 
 
 async def _told(address: str, path: str, body: bytes) -> Mapping[str, Any]:
-    talk = await http_exchange.plainly(await _connected(address))
+    talk = await http_exchange.exchange_plainly(await _connected(address))
     try:
         headers = [
             ("host", address),

@@ -39,7 +39,11 @@ _KINDS: Final[dict[str, type[DriverError]]] = {
 
 def sealed_headers(path: str, body: bytes) -> list[tuple[str, str]]:
     at, digest = f"{time.time():.3f}", _digest(body)
-    return [(TIME_HEADER, at), (BODY_HEADER, digest), (SEAL_HEADER, seals.seal(_PURPOSE, _sealed(path, at, digest)))]
+    return [
+        (TIME_HEADER, at),
+        (BODY_HEADER, digest),
+        (SEAL_HEADER, seals.seal_content(_PURPOSE, _sealed(path, at, digest))),
+    ]
 
 
 def is_ours(path: str, headers: Mapping[str, str]) -> bool:

@@ -36,7 +36,9 @@ class ReadBack:
     sha256: str
 
 
-def begin(archive_key: str, *, workspace_id: uuid.UUID, op_id: uuid.UUID, epoch: int, token: str) -> WorkspaceArchive:
+def begin_archive(
+    archive_key: str, *, workspace_id: uuid.UUID, op_id: uuid.UUID, epoch: int, token: str
+) -> WorkspaceArchive:
     """Before the first byte. Another attempt of the same operation finds the row of the one before, token and all."""
     row, _ = WorkspaceArchive.objects.get_or_create(
         archive_key=archive_key,
@@ -83,7 +85,7 @@ def supersede_others(workspace_id: uuid.UUID, *, by_key: str, now: datetime) -> 
     return older.update(state=ArchiveState.SUPERSEDED, superseded_at=now)
 
 
-def pin(archive_key: str, *, op_id: uuid.UUID) -> bool:
+def pin_archive(archive_key: str, *, op_id: uuid.UUID) -> bool:
     """In the transaction that starts a restore. False: it is collected, unreadable, or pinned by another operation."""
     rows = WorkspaceArchive.objects.filter(
         Q(pinned_by__isnull=True) | Q(pinned_by=op_id), archive_key=archive_key, state__in=READABLE
@@ -91,7 +93,7 @@ def pin(archive_key: str, *, op_id: uuid.UUID) -> bool:
     return rows.update(pinned_by=op_id) > 0
 
 
-def unpin(*, op_id: uuid.UUID) -> int:
+def unpin_archives(*, op_id: uuid.UUID) -> int:
     return WorkspaceArchive.objects.filter(pinned_by=op_id).update(pinned_by=None)
 
 
@@ -101,7 +103,7 @@ def unpin_ended() -> int:
     return WorkspaceArchive.objects.filter(~Exists(alive), pinned_by__isnull=False).update(pinned_by=None)
 
 
-def quarantine(archive_key: str) -> bool:
+def quarantine_archive(archive_key: str) -> bool:
     """It is not what its row says."""
     rows = WorkspaceArchive.objects.filter(archive_key=archive_key, state__in=[*READABLE, ArchiveState.UPLOADING])
     return rows.update(state=ArchiveState.QUARANTINED) > 0
@@ -143,11 +145,11 @@ def being_collected() -> QuerySet[WorkspaceArchive]:
     return WorkspaceArchive.objects.filter(state=ArchiveState.DELETED, deleted_at__isnull=True)
 
 
-def collected(archive_key: str) -> bool:
+def mark_archive_collected(archive_key: str) -> bool:
     return being_collected().filter(archive_key=archive_key).update(deleted_at=Now()) > 0
 
 
-def scrubbed(archive_key: str, *, now: datetime) -> None:
+def mark_archive_scrubbed(archive_key: str, *, now: datetime) -> None:
     WorkspaceArchive.objects.filter(archive_key=archive_key).update(scrubbed_at=now)
 
 

@@ -23,7 +23,7 @@ def register_driver(driver_id: str, driver: Driver) -> WorkspaceDriver:
     return row
 
 
-def freeze(driver_id: str, *, reason: str) -> bool:
+def freeze_driver(driver_id: str, *, reason: str) -> bool:
     """Looked at from now on, and nothing else, until an operator releases it."""
     won = WorkspaceDriver.objects.filter(pk=driver_id, frozen_at__isnull=True).update(
         frozen_at=Now(), frozen_reason=reason

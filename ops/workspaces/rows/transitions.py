@@ -106,7 +106,7 @@ def begin_operation(seen: Workspace, operation: Operation) -> OperationClaim | N
         if not won:
             return None
         add_to_timeline(seen.pk, "OperationBegun", actor=ACTOR, operation=operation, op_id=str(claim.op_id))
-        if operation is Operation.RESTORING and not archives.pin(str(seen.archive_key), op_id=claim.op_id):
+        if operation is Operation.RESTORING and not archives.pin_archive(str(seen.archive_key), op_id=claim.op_id):
             _end(claim)
             _note_failure(claim, reason="ArchiveNotFound", message=f"{seen.archive_key} is not to be restored from")
             return None
@@ -172,7 +172,7 @@ def complete_operation(claim: OperationClaim, *, seen: Workspace, **changes: Any
         rows = _at(claim).filter(observed_rev__gte=F("rev"), observed_at=seen.observed_at)
         won = rows.update(operation=Operation.NONE, op_step="", op_lease_until=None, **forgotten, **changes)
         if won:
-            archives.unpin(op_id=claim.op_id)
+            archives.unpin_archives(op_id=claim.op_id)
             add_to_timeline(claim.workspace_id, "OperationCompleted", actor=ACTOR, operation=claim.operation)
     if won and seen.op_started_at is not None:
         seconds = (database_now() - seen.op_started_at).total_seconds()
@@ -336,7 +336,7 @@ def _end(claim: OperationClaim) -> bool:
     won = _at(claim).update(operation=Operation.NONE, op_step="", op_lease_until=None, rev=F("rev") + 1)
     if won:
         volumes.doom_unfinished(claim.workspace_id)
-        archives.unpin(op_id=claim.op_id)
+        archives.unpin_archives(op_id=claim.op_id)
     return won > 0
 
 

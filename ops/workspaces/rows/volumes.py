@@ -22,7 +22,7 @@ from ops.workspaces.states import VolumeState
 DEAD: Final = (VolumeState.DOOMED, VolumeState.GONE)
 
 
-def prepare(
+def prepare_volume(
     workspace_id: uuid.UUID, *, driver_id: str, op_id: uuid.UUID, attempt: int, filled_from: str | None
 ) -> WorkspaceVolume:
     """A volume of this attempt's own. Those of attempts before it are nobody's from now on."""
@@ -48,7 +48,7 @@ def make_live(volume_name: str) -> bool:
     return _moved(_at(volume_name, VolumeState.FILLING), VolumeState.LIVE) > 0
 
 
-def doom(volume_name: str, *, starts: int) -> bool:
+def doom_volume(volume_name: str, *, starts: int) -> bool:
     """The home, once its archive was seen. True as well where it is doomed already, and was archived again."""
     rows = WorkspaceVolume.objects.filter(
         volume_name=volume_name, state__in=[VolumeState.LIVE.value, VolumeState.DOOMED.value]
@@ -62,29 +62,29 @@ def doom_all(workspace_id: uuid.UUID) -> int:
     return doom_unfinished(workspace_id) + home.update(state=VolumeState.DOOMED, starts=None, changed_at=Now())
 
 
-def gone(volume_name: str) -> bool:
+def mark_volume_gone(volume_name: str) -> bool:
     return _moved(_at(volume_name, VolumeState.DOOMED), VolumeState.GONE) > 0
 
 
-def lost(workspace_id: uuid.UUID) -> int:
+def mark_volumes_lost(workspace_id: uuid.UUID) -> int:
     return _moved(_of(workspace_id, VolumeState.LIVE), VolumeState.GONE)
 
 
-def live(workspace_id: uuid.UUID) -> WorkspaceVolume | None:
+def live_volume(workspace_id: uuid.UUID) -> WorkspaceVolume | None:
     return _of(workspace_id, VolumeState.LIVE).first()
 
 
-def doomed(workspace_id: uuid.UUID) -> dict[str, int | None]:
+def doomed_volumes(workspace_id: uuid.UUID) -> dict[str, int | None]:
     """With how often each had been started."""
     return dict(_of(workspace_id, VolumeState.DOOMED).values_list("volume_name", "starts"))
 
 
-def states(names: Iterable[str]) -> dict[str, str]:
+def volume_states(names: Iterable[str]) -> dict[str, str]:
     """Of those that have a row."""
     return dict(WorkspaceVolume.objects.filter(volume_name__in=list(names)).values_list("volume_name", "state"))
 
 
-def dead(names: Iterable[str]) -> dict[str, int | None]:
+def dead_volumes(names: Iterable[str]) -> dict[str, int | None]:
     """Of these, with how often each had been started."""
     rows = WorkspaceVolume.objects.filter(volume_name__in=list(names), state__in=[one.value for one in DEAD])
     return dict(rows.values_list("volume_name", "starts"))

@@ -100,7 +100,7 @@ def _delete(store: ArchiveStore, key: str) -> int:
     if row.upload_id is not None:
         store.abort_upload(key, row.upload_id)
     store.delete(key)
-    if not archives.collected(key):
+    if not archives.mark_archive_collected(key):
         return 0
     timeline.add_to_timeline(row.workspace_id, "ArchiveCollected", actor=ACTOR, archive_key=key)
     metrics.ARCHIVES_COLLECTED.inc()

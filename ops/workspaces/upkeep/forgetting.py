@@ -51,7 +51,7 @@ def _forget(tally: Tally, batch: list[uuid.UUID]) -> None:
 
 
 def _purged(now: datetime) -> Iterator[list[uuid.UUID]]:
-    cutoff, last = retention.cutoff(TIMELINES, now=now), uuid.UUID(int=0)
+    cutoff, last = retention.retention_cutoff(TIMELINES, now=now), uuid.UUID(int=0)
     rows = Workspace.objects.filter(purged_at__lt=cutoff).order_by("workspace_id").values_list("pk", flat=True)
     while batch := list(rows.filter(workspace_id__gt=last)[:WORKSPACES_AT_ONCE]):
         yield batch

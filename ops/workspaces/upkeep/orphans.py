@@ -133,7 +133,7 @@ def _judge_object(
         else:
             store.delete(one.key)
             found.deleted += 1
-    elif _is_left(row, one, now=now) and archives.quarantine(row.pk):
+    elif _is_left(row, one, now=now) and archives.quarantine_archive(row.pk):
         _tell(row, found)
 
 
@@ -189,7 +189,7 @@ def _look_again(tally: Tally, objects: list[ListedArchive], found: _Found) -> No
             row = WorkspaceArchive.objects.filter(pk=workspace.archive_key, state__in=archives.READABLE).first()
             if row is not None and sizes.get(row.pk) == row.object_bytes and transitions.doubt_workspace(workspace.pk):
                 found.seen_again += 1
-                hints.give(workspace.pk)
+                hints.give_hint(workspace.pk)
 
 
 def _under_way() -> QuerySet[WorkspaceArchive]:

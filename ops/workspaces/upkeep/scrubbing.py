@@ -38,8 +38,8 @@ def scrub_archives(*, now: datetime, limit: int) -> PassReport:
             break
         with tally.each(row.pk), bucket_outages_told_apart():
             reason = _fault(store, row)
-            archives.scrubbed(row.pk, now=now)
-            if reason is not None and archives.quarantine(row.pk):
+            archives.mark_archive_scrubbed(row.pk, now=now)
+            if reason is not None and archives.quarantine_archive(row.pk):
                 wrong.append(row.pk)
                 _tell(row, reason)
     tally.changed = len(wrong)
@@ -66,7 +66,7 @@ def _fault(store: ArchiveStore, row: WorkspaceArchive) -> str | None:
 
 
 def _gets_on(_bytes: int) -> None:
-    deadline.progressed()
+    deadline.pass_progressed()
 
 
 def _tell(row: WorkspaceArchive, reason: str) -> None:
@@ -75,4 +75,4 @@ def _tell(row: WorkspaceArchive, reason: str) -> None:
     transitions.doubt_workspace(row.workspace_id)
     metrics.VERIFY_FAILURES.inc()
     metrics.ARCHIVES_QUARANTINED.inc()
-    hints.give(row.workspace_id)
+    hints.give_hint(row.workspace_id)

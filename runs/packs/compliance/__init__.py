@@ -119,7 +119,7 @@ def _apply(rule: Rule, report: ComplianceReport, seconds: float) -> None:
         case SchemaRule():
             schema, document, most = rule.json_schema, inputs.document, FINDINGS_OF_A_RULE_MAX
             misfits = limited_child.run_in_limited_child(
-                lambda: schemas.misfits(schema, document, most=most), seconds=seconds
+                lambda: schemas.schema_misfits(schema, document, most=most), seconds=seconds
             )
             for misfit in misfits:
                 report.add(rule, str(misfit["keyword"]), misfit["path"])
@@ -138,7 +138,7 @@ def _holds(rule: ExpressionRule, inputs: ComplianceInputs) -> JsonValue:
 
 
 def _match(rule: TextRule, report: ComplianceReport, seconds: float) -> None:
-    found = matching.matches(rule, report.pieces, seconds=seconds)
+    found = matching.rule_matches(rule, report.pieces, seconds=seconds)
     if isinstance(rule, RegexRule) and rule.must_be == "present":
         if matching.matches_nothing(found):
             report.add(rule, "missing", None)

@@ -18,14 +18,14 @@ from runs.packs.shared.secret_marks import MARKED
 
 KEY_ENTROPY_BITS: Final = 3.0
 
-_JWT: Final = regexes.compiled(r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]*")
-_ADDRESS: Final = regexes.compiled(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]*:([^\s/@\"'<>]{3,})@")
-_PASSWORD: Final = regexes.compiled(
+_JWT: Final = regexes.compiled_regex(r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]*")
+_ADDRESS: Final = regexes.compiled_regex(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]*:([^\s/@\"'<>]{3,})@")
+_PASSWORD: Final = regexes.compiled_regex(
     r"(?:password|passwd|passphrase|pwd|비밀번호|암호)[\"']?\s{0,4}(?::|=|=>|:=|은|는)\s{0,4}"
     r"(?:\"([^\"\n]{4,})\"|'([^'\n]{4,})'|([^\s\"',;]{4,}))",
     ignore_case=True,
 )
-_KEY: Final = regexes.compiled(
+_KEY: Final = regexes.compiled_regex(
     r"(?:api[_-]?key|secret(?:[_-]?(?:access[_-]?)?key)?|access[_-]?token|auth[_-]?token|client[_-]?secret|bearer)[\"']?"
     r"\s{0,4}(?::|=|=>|:=|\s)\s{0,4}[\"']?([A-Za-z0-9_+/=.~-]{16,})",
     ignore_case=True,
@@ -38,7 +38,7 @@ def _match(span: tuple[int, int]) -> Match:
 
 
 def _by_mark(pattern: str) -> Callable[[bytes], Iterator[Match]]:
-    compiled = regexes.compiled(pattern)
+    compiled = regexes.compiled_regex(pattern)
 
     def find(data: bytes) -> Iterator[Match]:
         for found in compiled.finditer(data):

@@ -13,7 +13,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from runs.packs.compliance import expressions, schemas
 from runs.packs.shared import regexes
-from runs.packs.shared.tagged_union import by_type, wrong
+from runs.packs.shared.tagged_union import by_type, wrong_field
 
 RULES_MAX: Final = 100
 SCHEMA_RULES_MAX: Final = 10
@@ -124,22 +124,22 @@ class ComplianceInputs(_Part):
         count, patterns, characters = 0, 0, 0
         for index, rule in enumerate(self.rules):
             if rule.id in seen:
-                yield wrong(("rules", index, "id"), "another rule has this id")
+                yield wrong_field(("rules", index, "id"), "another rule has this id")
             seen.add(rule.id)
             if isinstance(rule, SchemaRule):
-                count, patterns = count + 1, patterns + schemas.patterns(rule.json_schema)
+                count, patterns = count + 1, patterns + schemas.count_schema_patterns(rule.json_schema)
                 if self.document is None:
-                    yield wrong(("rules", index, "type"), "a schema holds a document, and only text is sent")
+                    yield wrong_field(("rules", index, "type"), "a schema holds a document, and only text is sent")
                 elif count > SCHEMA_RULES_MAX:
-                    yield wrong(("rules", index, "type"), _too_many(f"{SCHEMA_RULES_MAX} schemas"))
+                    yield wrong_field(("rules", index, "type"), _too_many(f"{SCHEMA_RULES_MAX} schemas"))
                 elif patterns > schemas.PATTERNS_MAX:
                     said = _too_many(f"{schemas.PATTERNS_MAX} patterns in its schemas")
-                    yield wrong(("rules", index, "json_schema"), said)
+                    yield wrong_field(("rules", index, "json_schema"), said)
             elif isinstance(rule, ExpressionRule):
                 characters += len(rule.expression)
                 if characters > EXPRESSION_CHARACTERS_MAX:
                     said = _too_many(f"{EXPRESSION_CHARACTERS_MAX:,} characters of expressions")
-                    yield wrong(("rules", index, "expression"), said)
+                    yield wrong_field(("rules", index, "expression"), said)
 
     def _unworkable(self) -> Iterator[InitErrorDetails]:
         """An expression over a subject that was not sent would fail in every run: compile it for the one that was."""
@@ -149,7 +149,7 @@ class ComplianceInputs(_Part):
             try:
                 match rule:
                     case RegexRule():
-                        regexes.compiled(rule.pattern, ignore_case=rule.ignore_case)
+                        regexes.compiled_regex(rule.pattern, ignore_case=rule.ignore_case)
                     case SchemaRule():
                         name = "json_schema"
                         schemas.compiled_schema(rule.json_schema)
@@ -157,7 +157,7 @@ class ComplianceInputs(_Part):
                         name = "expression"
                         expressions.compiled_expression(rule.expression, subject)
             except (regexes.PatternRefused, schemas.SchemaRefused, expressions.ExpressionRefused) as refused:
-                yield wrong(("rules", index, name), str(refused))
+                yield wrong_field(("rules", index, name), str(refused))
 
 
 def _too_many(limit: str) -> str:

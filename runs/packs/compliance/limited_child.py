@@ -64,7 +64,7 @@ def _answer(rule: Callable[[], Any], writing: int) -> None:
     """In the child. It exits silently on any error: a message could quote the inputs."""
     code = 1
     try:
-        child_limits.lower(resource.RLIMIT_CORE, 0)
+        child_limits.lower_limit(resource.RLIMIT_CORE, 0)
         child_limits.lower_memory(MEMORY_BYTES)
         with os.fdopen(writing, "wb") as answer:
             answer.write(json.dumps(rule()).encode() + b"\n")

@@ -23,12 +23,12 @@ class PieceMatch(NamedTuple):
     certainty: str
 
 
-def matches(rule: TextRule, looked_at: list[Piece], *, seconds: float) -> Iterator[PieceMatch]:
+def rule_matches(rule: TextRule, looked_at: list[Piece], *, seconds: float) -> Iterator[PieceMatch]:
     """Raises RuleStopped for a pattern of the caller's that takes too long or matches too often."""
     match rule:
         case PiiRule():
             finders = [(kind, partial(pii.pii_spans, kind)) for kind in rule.kinds]
-            return _by_finders(finders, looked_at, fold=pii.folded)
+            return _by_finders(finders, looked_at, fold=pii.folded_text)
         case SecretRule():
             known = [(kind, partial(credentials.credential_spans, kind)) for kind in credentials.FINDERS]
             return _by_finders(known, looked_at, fold=str.encode)
@@ -46,7 +46,7 @@ def _by_finders(
     for piece in looked_at:
         data = fold(piece.text)
         found = [(kind, match) for kind, find in finders for match in find(data)]
-        at = regexes.characters(data, (edge for _, match in found for edge in match[:2]))
+        at = regexes.character_offsets(data, (edge for _, match in found for edge in match[:2]))
         for kind, match in sorted(found, key=lambda one: one[1]):
             yield PieceMatch(piece, at[match.start], at[match.end], kind, match.certainty)
 
@@ -54,14 +54,14 @@ def _by_finders(
 def _by_pattern(rule: RegexRule, looked_at: list[Piece], seconds: float) -> Iterator[PieceMatch]:
     spans = limited_child.run_in_limited_child(lambda: _pattern_spans(rule, looked_at), seconds=seconds)
     for piece, of_piece in zip(looked_at, spans, strict=True):
-        at = regexes.characters(piece.text.encode(), (edge for span in of_piece for edge in span))
+        at = regexes.character_offsets(piece.text.encode(), (edge for span in of_piece for edge in span))
         for start, end in of_piece:
             yield PieceMatch(piece, at[start], at[end], "regex", pii.FORM)
 
 
 def _pattern_spans(rule: RegexRule, looked_at: list[Piece]) -> list[list[tuple[int, int]]]:
     """Empty matches are none: there is nothing to show or to replace."""
-    pattern: Any = regexes.compiled(rule.pattern, ignore_case=rule.ignore_case)
+    pattern: Any = regexes.compiled_regex(rule.pattern, ignore_case=rule.ignore_case)
     found, count = [], 0
     for piece in looked_at:
         spans = [match.span() for match in pattern.finditer(piece.text.encode())]

@@ -32,7 +32,7 @@ class Match(NamedTuple):
     certainty: str
 
 
-def folded(text: str) -> bytes:
+def folded_text(text: str) -> bytes:
     """Full-width letters and digits, dashes and spaces as their ASCII ones; each stays one character."""
     return text.translate(_FOLD).encode()
 
@@ -48,7 +48,7 @@ def _stands_alone(data: bytes, start: int, end: int, neighbours: frozenset[int] 
 
 def _found(pattern: str, judge: Callable[[bytes, int, int], str | None]) -> Callable[[bytes], Iterator[Match]]:
     """Candidates by a pattern; `judge` answers how certain one is, or None."""
-    compiled = regexes.compiled(pattern)
+    compiled = regexes.compiled_regex(pattern)
 
     def find(data: bytes) -> Iterator[Match]:
         for candidate in compiled.finditer(data):
@@ -174,7 +174,7 @@ _IBAN_COUNTRIES: Final = (
     "UA29 VA22 VG24 XK20 YE30"
 )
 _IBAN_LENGTHS: Final = {one[:2]: int(one[2:]) for one in _IBAN_COUNTRIES.split()}
-_IBAN_HEAD: Final = regexes.compiled(r"[A-Za-z]{2}[0-9]{2}")
+_IBAN_HEAD: Final = regexes.compiled_regex(r"[A-Za-z]{2}[0-9]{2}")
 
 
 def _ibans(data: bytes) -> Iterator[Match]:

@@ -34,7 +34,7 @@ def compiled_schema(schema: dict[str, JsonValue]) -> Any:
         raise SchemaRefused(_why(refused)) from None
 
 
-def patterns(schema: JsonValue) -> int:
+def count_schema_patterns(schema: JsonValue) -> int:
     """Counted wherever one could stand, which may be too many: in `const`, say."""
     found, waiting = 0, [schema]
     while waiting:
@@ -72,7 +72,7 @@ def _why(refused: Exception) -> str:
     return f"not a JSON Schema at /{where[:SAID_MAX]}: {said.removeprefix(f'{MASK} ')[:SAID_MAX]}"
 
 
-def misfits(schema: dict[str, JsonValue], document: JsonValue, *, most: int) -> list[JsonValue]:
+def schema_misfits(schema: dict[str, JsonValue], document: JsonValue, *, most: int) -> list[JsonValue]:
     """Where the document does not fit and by which keyword. Never a value: the messages quote them."""
     found = islice(compiled_schema(schema).iter_errors(document), most)
     return [{"path": list(error.instance_path), "keyword": _keyword(error)} for error in found]

@@ -30,7 +30,7 @@ def _prices(chosen: AnswerEngine | None) -> Sequence[Price]:
 def _estimate(inputs: DecisionInputs, chosen: AnswerEngine | None) -> Estimate:
     if chosen is None:
         return Estimate(least_micros=embedded.RUN_MICROS, most_micros=embedded.RUN_MICROS)
-    tokens_in = model.tokens_in_at_most(model.messages(inputs))
+    tokens_in = model.tokens_in_at_most(model.model_messages(inputs))
     most_out = model.TOKENS_MAX[inputs.mode]
     return Estimate(
         least_micros=chosen.cost_micros(tokens_in=tokens_in // 8, tokens_out=1),
@@ -43,7 +43,7 @@ def _execute(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
     return embedded.answer_embedded(work) if chosen is None else model.answer_by_model(work, chosen)
 
 
-def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
+def decision_pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
     """The pack as this environment configures it: its price depends on the engine."""
     chosen = engine.read_answer_engine(environ)
     return Pack(
@@ -62,11 +62,11 @@ def pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
         },
         memory_bytes=256 * MEBIBYTE,
         rehearsal="example" if chosen is None else None,
-        reach=engine.reach,
+        reach=engine.engine_reach,
         environment=engine.NAMES,
         withheld=(engine.BASE_URL,),
-        missing=lambda: engine.faults(os.environ),
+        missing=lambda: engine.engine_faults(os.environ),
     )
 
 
-PACK = pack(os.environ)
+PACK = decision_pack(os.environ)

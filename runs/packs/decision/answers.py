@@ -30,7 +30,7 @@ def not_answered(question: str) -> str:
     return _NOT_ANSWERED[language_of(question)]
 
 
-def data(
+def answer_data(
     *, text: str, answered: bool, confidence: float, evidence: Sequence[Passage], engine: str
 ) -> dict[str, JsonValue]:
     """`confidence` is a score: it orders answers, and is no share of right ones. It touches no money."""

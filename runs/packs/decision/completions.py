@@ -40,7 +40,7 @@ class Reply:
     """None where the engine does not count."""
 
 
-async def complete(outbound: Outbound, body: Mapping[str, Any], *, seconds: float) -> Reply:
+async def ask_completion(outbound: Outbound, body: Mapping[str, Any], *, seconds: float) -> Reply:
     """Ask once. Raises EngineFailed or FormRefused."""
     try:
         answer = await outbound.ask(json.dumps(body, ensure_ascii=False).encode(), seconds=seconds)

@@ -18,10 +18,14 @@ def answer_embedded(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
     question, context = work.inputs.question, work.inputs.context
     if context is None or not context.strip():
         work.reliability = 0.0
-        return answers.data(text=answers.no_context(question), answered=False, confidence=0.0, evidence=[], engine=NAME)
+        return answers.answer_data(
+            text=answers.no_context(question), answered=False, confidence=0.0, evidence=[], engine=NAME
+        )
     found = extractive.extract_answer(question, context)
     work.reliability = found.score
     passages = found.passages if work.inputs.mode == "full" else found.passages[:1]
     in_order = sorted(passages, key=lambda passage: passage.start)
     text = "\n".join(passage.text for passage in in_order) if found.answered else answers.not_answered(question)
-    return answers.data(text=text, answered=found.answered, confidence=found.score, evidence=passages, engine=NAME)
+    return answers.answer_data(
+        text=text, answered=found.answered, confidence=found.score, evidence=passages, engine=NAME
+    )

@@ -41,8 +41,8 @@ class AnswerEngine:
 
 
 def read_answer_engine(environ: Mapping[str, str]) -> AnswerEngine | None:
-    """The configured engine; None where it is absent or incomplete (see `faults`)."""
-    if not environ.get(BASE_URL) or faults(environ):
+    """The configured engine; None where it is absent or incomplete (see `engine_faults`)."""
+    if not environ.get(BASE_URL) or engine_faults(environ):
         return None
     return AnswerEngine(
         model=environ[MODEL],
@@ -51,7 +51,7 @@ def read_answer_engine(environ: Mapping[str, str]) -> AnswerEngine | None:
     )
 
 
-def reach(environ: Mapping[str, str]) -> Reach | None:
+def engine_reach(environ: Mapping[str, str]) -> Reach | None:
     """At the worker: where jobs' questions go, with the operator's key."""
     if read_answer_engine(environ) is None:
         return None
@@ -68,7 +68,7 @@ def reach(environ: Mapping[str, str]) -> Reach | None:
     )
 
 
-def faults(environ: Mapping[str, str]) -> list[str]:
+def engine_faults(environ: Mapping[str, str]) -> list[str]:
     """The settings that are missing beside an address: tokens without a price would be given away."""
     if not environ.get(BASE_URL):
         return []

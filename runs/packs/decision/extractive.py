@@ -77,7 +77,7 @@ class FoundAnswer:
 
 def extract_answer(question: str, context: str) -> FoundAnswer:
     """The passages that answer, best first; where none does, the nearest one, and `answered` false."""
-    asked = words.asked(question)
+    asked = words.asked_words(question)
     spans = sentences.sentence_spans(context)
     if not asked or not spans:
         return FoundAnswer(answered=False, score=0.0, passages=[])
@@ -201,7 +201,7 @@ def _count(text: str, starts: Sequence[int], asked: Sequence[AskedWord]) -> dict
         while place >= 0:
             add(part, place)
             place = text.find(part, place + 1)
-    stems = words.pattern(list(asked))
+    stems = words.word_pattern(list(asked))
     if stems is not None:
         for match in stems.finditer(text):
             add(_as_asked(match[1], counts), match.start())

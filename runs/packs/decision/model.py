@@ -72,7 +72,7 @@ _STRUCTURED: Final = {
 }
 
 
-def messages(inputs: DecisionInputs) -> list[dict[str, str]]:
+def model_messages(inputs: DecisionInputs) -> list[dict[str, str]]:
     length = _LENGTH[inputs.mode]
     if inputs.context is None or not inputs.context.strip():
         return [
@@ -103,7 +103,7 @@ class _Asking:
     def __init__(self, work: Work[DecisionInputs], engine: AnswerEngine) -> None:
         self._work = work
         self._engine = engine
-        self._messages = messages(work.inputs)
+        self._messages = model_messages(work.inputs)
         self._most_in = tokens_in_at_most(self._messages)
         self._form = _Form()
         self._attempts_left = 2
@@ -114,7 +114,9 @@ class _Asking:
             limit = self._tokens_affordable()
             self._attempts_left -= 1
             try:
-                reply = await completions.complete(self._work.outbound, self._body(limit), seconds=self._seconds())
+                reply = await completions.ask_completion(
+                    self._work.outbound, self._body(limit), seconds=self._seconds()
+                )
             except FormRefused as refused:
                 self._plainer(refused)
                 continue
@@ -188,7 +190,7 @@ def answer_by_model(work: Work[DecisionInputs], engine: AnswerEngine) -> dict[st
     score = _score(quoted=len(quotes), found=len(evidence)) if answered else 0.0
     work.reliability = score
     refusal = answers.not_answered(question) if context.strip() else answers.no_context(question)
-    return answers.data(
+    return answers.answer_data(
         text=text if answered else refusal, answered=answered, confidence=score, evidence=evidence, engine=NAME
     ) | {"model": engine.model}
 

@@ -46,7 +46,7 @@ class AskedWord:
     is_stem: bool
 
 
-def asked(question: str) -> list[AskedWord]:
+def asked_words(question: str) -> list[AskedWord]:
     """The words the question asks about, each once."""
     found: dict[str, AskedWord] = {}
     for token in _TOKEN.findall(question):
@@ -56,7 +56,7 @@ def asked(question: str) -> list[AskedWord]:
     return list(found.values())[:WORDS_MAX]
 
 
-def pattern(words: list[AskedWord]) -> re.Pattern[str] | None:
+def word_pattern(words: list[AskedWord]) -> re.Pattern[str] | None:
     """Finds every stem among `words`, each with its endings; the group is the stem."""
     stems = sorted({word.parts[0] for word in words if word.is_stem}, key=len, reverse=True)
     if not stems:
@@ -81,14 +81,14 @@ def _of_letters(token: str) -> AskedWord | None:
         return None
     if re.search(r"[ぁ-ヿ一-鿿]", word):
         return AskedWord(_pairs(word), is_stem=False)
-    return AskedWord((stem(word),), is_stem=True)
+    return AskedWord((word_stem(word),), is_stem=True)
 
 
 def _pairs(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word[at : at + 2] for at in range(len(word) - 1))) or (word,)
 
 
-def stem(word: str) -> str:
+def word_stem(word: str) -> str:
     """The common beginning of an English word's forms: policies and policy, stopped and stop, stored and storage."""
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= _STEM_LEAST and not word.endswith("ss"):

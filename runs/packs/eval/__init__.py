@@ -78,12 +78,14 @@ def measure_item(metric: Metric, item: Item) -> Measured:
         case TokenF1() | RougeL():
             return Measured(_overlap(metric, item.output, _reference(metric, item)))
         case Chrf():
-            return scores.chrf(tokens.composed(item.output), tokens.composed(_reference(metric, item)))
+            return scores.chrf_score(tokens.composed_text(item.output), tokens.composed_text(_reference(metric, item)))
         case Bleu():
             output, reference = (tokens.of_mteval(text, metric.tokens) for text in (item.output, item.expected or ""))
-            return scores.bleu(output, reference)
+            return scores.bleu_score(output, reference)
         case Wer():
-            return scores.error_rate(*(tokens.composed(text).split() for text in (item.output, item.expected or "")))
+            return scores.error_rate(
+                *(tokens.composed_text(text).split() for text in (item.output, item.expected or ""))
+            )
         case Cer():
             return scores.error_rate(*(_characters(metric, text) for text in (item.output, item.expected or "")))
         case _:
@@ -103,7 +105,7 @@ def _reference(metric: TokenF1 | RougeL | Chrf, item: Item) -> str:
 
 
 def _characters(metric: Cer, text: str) -> str:
-    text = tokens.composed(text).strip()
+    text = tokens.composed_text(text).strip()
     return "".join(text.split()) if metric.ignore_spaces else text
 
 
@@ -118,15 +120,15 @@ def _is_right(metric: ExactMatch | JsonEqual | Regex | Numeric, item: Item) -> b
             except judging.NotJson:
                 return False
         case Regex():
-            pattern = regexes.compiled(metric.pattern, ignore_case=metric.ignore_case)
+            pattern = regexes.compiled_regex(metric.pattern, ignore_case=metric.ignore_case)
             search = pattern.fullmatch if metric.whole else pattern.search
             return search(item.output.encode()) is not None
         case Numeric():
-            ours, theirs = judging.number(item.output, metric.take), judging.number(expected, "whole")
+            ours, theirs = judging.judged_number(item.output, metric.take), judging.judged_number(expected, "whole")
             if ours is None or theirs is None:
                 return False
             absolute, relative = Decimal(str(metric.absolute)), Decimal(str(metric.relative))
-            return judging.close(ours, theirs, absolute=absolute, relative=relative)
+            return judging.is_close(ours, theirs, absolute=absolute, relative=relative)
 
 
 # The answer

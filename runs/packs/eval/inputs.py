@@ -10,7 +10,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from runs.packs.eval import judging, tokens
 from runs.packs.eval.scores import Overlap
 from runs.packs.shared import regexes
-from runs.packs.shared.tagged_union import by_type, wrong
+from runs.packs.shared.tagged_union import by_type, wrong_field
 
 ITEMS_MAX: Final = 1_000
 METRICS_MAX: Final = 12
@@ -163,17 +163,17 @@ class EvalInputs(_Part):
         yield from _repeated("metrics", "name", names)
         for name in self.thresholds:
             if name not in names:
-                yield wrong(("thresholds", name), "no metric is called so; there are " + ", ".join(names))
+                yield wrong_field(("thresholds", name), "no metric is called so; there are " + ", ".join(names))
         for place, metric in enumerate(self.metrics):
             if isinstance(metric, Regex):
                 try:
-                    regexes.compiled(metric.pattern, ignore_case=metric.ignore_case)
+                    regexes.compiled_regex(metric.pattern, ignore_case=metric.ignore_case)
                 except regexes.PatternRefused as refused:
-                    yield wrong(("metrics", place, "pattern"), str(refused))
+                    yield wrong_field(("metrics", place, "pattern"), str(refused))
             for index, item in enumerate(self.items):
                 why = _why_not(metric, item)
                 if why is not None:
-                    yield wrong(("items", index, metric.compares_with or "output"), f"{metric.called} {why}")
+                    yield wrong_field(("items", index, metric.compares_with or "output"), f"{metric.called} {why}")
 
 
 def _why_not(metric: _Metric, item: Item) -> str | None:
@@ -182,7 +182,7 @@ def _why_not(metric: _Metric, item: Item) -> str | None:
     reference: str | None = getattr(item, metric.compares_with)
     if reference is None:
         return "compares with it; send it"
-    if isinstance(metric, Numeric) and judging.number(reference, "whole") is None:
+    if isinstance(metric, Numeric) and judging.judged_number(reference, "whole") is None:
         return "compares with a number, and this is none"
     if isinstance(metric, JsonEqual):
         try:
@@ -196,5 +196,5 @@ def _repeated(of: str, field: str, names: list[str]) -> Iterator[InitErrorDetail
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            yield wrong((of, index, field), "another one has this name")
+            yield wrong_field((of, index, field), "another one has this name")
         seen.add(name)

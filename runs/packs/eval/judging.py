@@ -55,7 +55,7 @@ def same_json(one: Any, other: Any) -> bool:
     return True
 
 
-def number(text: str, take: Take) -> Decimal | None:
+def judged_number(text: str, take: Take) -> Decimal | None:
     """The number a text is, or the first or last in it. Commas part thousands; full-width digits count."""
     plain = unicodedata.normalize("NFKC", text).replace("\u2212", "-").strip()
     if take == "whole":
@@ -71,6 +71,6 @@ def number(text: str, take: Take) -> Decimal | None:
         return None
 
 
-def close(output: Decimal, expected: Decimal, *, absolute: Decimal, relative: Decimal) -> bool:
+def is_close(output: Decimal, expected: Decimal, *, absolute: Decimal, relative: Decimal) -> bool:
     """Within the larger of both tolerances."""
     return abs(output - expected) <= max(absolute, relative * abs(expected))

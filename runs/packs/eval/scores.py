@@ -25,7 +25,7 @@ class Measured(NamedTuple):
     counts: Counts = ()
 
 
-def added(counts: Sequence[Counts]) -> Counts:
+def added_counts(counts: Sequence[Counts]) -> Counts:
     return tuple(map(sum, zip(*counts, strict=True)))
 
 
@@ -57,7 +57,7 @@ def _overlap(common: int, of_output: int, of_reference: int, measure: Overlap) -
 # BLEU
 
 
-def bleu(output: list[str], reference: list[str]) -> Measured:
+def bleu_score(output: list[str], reference: list[str]) -> Measured:
     correct, total = [], []
     for order in range(1, BLEU_ORDER + 1):
         grams = _grams(output, order)
@@ -68,7 +68,7 @@ def bleu(output: list[str], reference: list[str]) -> Measured:
 
 
 def bleu_of_all(counts: Sequence[Counts]) -> float:
-    return _bleu(added(counts), is_sentence=False)
+    return _bleu(added_counts(counts), is_sentence=False)
 
 
 def _grams(tokens: list[str], order: int) -> Counter[tuple[str, ...]]:
@@ -98,7 +98,7 @@ def _bleu(counts: Counts, *, is_sentence: bool) -> float:
 # chrF
 
 
-def chrf(output: str, reference: str) -> Measured:
+def chrf_score(output: str, reference: str) -> Measured:
     """Over characters without spaces. One order at a time: all at once would hold six copies of the texts."""
     output, reference = "".join(output.split()), "".join(reference.split())
     counts: list[int] = []
@@ -110,7 +110,7 @@ def chrf(output: str, reference: str) -> Measured:
 
 
 def chrf_of_all(counts: Sequence[Counts]) -> float:
-    return _chrf(added(counts))
+    return _chrf(added_counts(counts))
 
 
 def _strings(text: str, order: int) -> Counter[str]:
@@ -141,5 +141,5 @@ def error_rate(output: Sequence[str], reference: Sequence[str]) -> Measured:
 
 
 def error_rate_of_all(counts: Sequence[Counts]) -> float:
-    edits, of_reference = added(counts)
+    edits, of_reference = added_counts(counts)
     return edits / max(1, of_reference)

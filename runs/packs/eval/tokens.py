@@ -28,13 +28,13 @@ _MTEVAL: Final = (
 _ENTITIES: Final = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 
 
-def composed(text: str) -> str:
+def composed_text(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
 def of_letters(text: str, by: By) -> list[str]:
     """Without punctuation: for overlap and common subsequence."""
-    text = composed(text)
+    text = composed_text(text)
     if by == "characters":
         return [character for character in text if character.isalnum()]
     return (_WORD if by == "words" else _WORD_OR_SYLLABLE).findall(text)
@@ -42,7 +42,7 @@ def of_letters(text: str, by: By) -> list[str]:
 
 def of_mteval(text: str, by: By) -> list[str]:
     """With punctuation, by the rules of mteval-v13a that BLEU is compared by."""
-    text = composed(text)
+    text = composed_text(text)
     if by == "characters":
         return list("".join(text.split()))
     text = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from dpp_project.aws import prefixes
 from runs.packs.ocr.profiles import ProfileName
-from runs.packs.shared.tagged_union import wrong
+from runs.packs.shared.tagged_union import wrong_field
 
 PAGES_MAX: Final = 50
 LANGUAGE: Final = "kor+eng"
@@ -89,7 +89,9 @@ class OcrInputs(BaseModel):
         keys = [image.key for image in self.images]
         again = [place for place, key in enumerate(keys) if key in keys[:place]]
         if again:
-            twice = [wrong(("images", place, "key"), "names a file a second time; name it once") for place in again]
+            twice = [
+                wrong_field(("images", place, "key"), "names a file a second time; name it once") for place in again
+            ]
             raise ValidationError.from_exception_data(type(self).__name__, twice)
         return self
 

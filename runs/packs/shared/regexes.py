@@ -23,7 +23,7 @@ class PatternRefused(ValueError):  # noqa: N818  a refusal is named for what was
     """RE2 does not support the pattern, or it is too large; the message tells the caller why."""
 
 
-def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
+def compiled_regex(pattern: str, *, ignore_case: bool = False) -> Any:
     """A pattern over bytes of UTF-8."""
     if len(_UNICODE_CLASS.findall(pattern)) > UNICODE_CLASSES_MAX:
         raise PatternRefused(f"the pattern has more than {UNICODE_CLASSES_MAX} Unicode classes; use fewer")
@@ -47,7 +47,7 @@ def _why(refused: Exception) -> str:
     return f"not a pattern of RE2 ({reason}); {LINEAR}"
 
 
-def characters(data: bytes, edges: Iterable[int]) -> dict[int, int]:
+def character_offsets(data: bytes, edges: Iterable[int]) -> dict[int, int]:
     """For each byte offset, which must lie between two characters, how many characters are before it."""
     counted: dict[int, int] = {}
     seen = count = 0

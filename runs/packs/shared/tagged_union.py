@@ -22,12 +22,12 @@ def by_type(*models: type[BaseModel]) -> WrapValidator:
         named = value.get(DISCRIMINATOR)
         if not isinstance(named, str) or named not in known:
             why = "send one of " + ", ".join(known)
-            raise ValidationError.from_exception_data("type", [wrong((DISCRIMINATOR,), why)])
+            raise ValidationError.from_exception_data("type", [wrong_field((DISCRIMINATOR,), why)])
         return known[named].model_validate(value)
 
     return WrapValidator(read)
 
 
-def wrong(place: tuple[int | str, ...], why: str) -> InitErrorDetails:
+def wrong_field(place: tuple[int | str, ...], why: str) -> InitErrorDetails:
     """An error at a field, with the message for the caller."""
     return InitErrorDetails(type=PydanticCustomError("wrong", "{why}", {"why": why}), loc=place, input=None)

@@ -42,7 +42,7 @@ def _missing() -> Sequence[str]:
 def _execute(work: Work[UrlInputs]) -> dict[str, JsonValue]:
     allowance = Allowance.read(os.environ)
     reader = PageTextReader()  # forked first, while this process has one thread
-    tls = http_exchange.trusting(allowance.ca_file)
+    tls = http_exchange.tls_trusting(allowance.ca_file)
     fetcher = Fetcher(work.outbound, tls, redirects_max=work.inputs.max_redirect_hops)
     try:
         return asyncio.run(Gathering(work, fetcher, reader).run())
@@ -59,7 +59,7 @@ def _rehearse() -> None:
     from runs.packs.url import text  # with its libraries: it has no place in the API
 
     asyncio.run(asyncio.sleep(0))
-    http_exchange.trusting()  # kept: each job has it with its fork
+    http_exchange.tls_trusting()  # kept: each job has it with its fork
     text.read_url_text(_PAGE, Kind.HTML, "utf-8")
 
 

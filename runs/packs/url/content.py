@@ -68,7 +68,7 @@ def kind_of(content_type: str) -> Kind:
     return Kind.TEXT if is_text else Kind.OTHER
 
 
-def sniffed(body: bytes) -> Kind:
+def sniffed_kind(body: bytes) -> Kind:
     """Guess the content type of a body that was sent without one."""
     start = body[:_SNIFFED].lstrip()
     if re.match(rb"<(!doctype html|html|head|body|title|!--|meta|p|div|h1)\b", start, re.IGNORECASE):
@@ -90,7 +90,7 @@ def charset_of(content_type: str) -> str:
     return found[1] if found else ""
 
 
-def decoded(body: bytes, charset: str) -> str:
+def decoded_content(body: bytes, charset: str) -> str:
     """The byte order mark first, then the header, then what the page says of itself, then UTF-8, then Korean's own."""
     for mark, marked in _BYTE_ORDER_MARKS:
         if body.startswith(mark):

@@ -67,7 +67,7 @@ class Fetcher:
     async def turn(self, url: str) -> AsyncIterator[None]:
         """Wait, outside the time of the fetch, while five others are at the host of this URL."""
         try:
-            host = locations.parse(url).host
+            host = locations.parse_location(url).host
         except Refused:
             yield  # `fetch` says so
             return
@@ -83,7 +83,7 @@ class Fetcher:
             raise Refused(Failure.TIMEOUT) from None
 
     async def _follow(self, url: str, until: float) -> FetchedPage:
-        here = locations.parse(url)
+        here = locations.parse_location(url)
         first, typed = here, True  # by the caller
         for _ in range(self._redirects_max + 1):
             try:
@@ -91,7 +91,7 @@ class Fetcher:
                 if isinstance(answer, FetchedPage):
                     return answer
                 typed = False
-                here = locations.follow(here, answer)
+                here = locations.follow_location(here, answer)
             except Refused as refused:
                 refused.at = here.url if here is not first else None
                 refused.typed_ip = refused.typed_ip if typed else None
@@ -129,7 +129,7 @@ async def _page(here: Location, head: ResponseHead, exchange: Exchange) -> Fetch
     body, truncated = b"", False
     if kind is not Kind.OTHER:
         body, truncated = await content.read_body(exchange.pieces(), ",".join(head.all("content-encoding")))
-        kind = content.sniffed(body) if kind is Kind.UNKNOWN else kind
+        kind = content.sniffed_kind(body) if kind is Kind.UNKNOWN else kind
     return FetchedPage(
         final_url=here.url,
         status_code=head.status,

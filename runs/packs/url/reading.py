@@ -82,7 +82,7 @@ def _in_a_child(body: bytes, kind: Kind, charset: str) -> bytes:
     if pid == 0:
         try:
             parent_death.die_with_parent(parent)
-            child_limits.lower(resource.RLIMIT_CPU, CPU_SECONDS)
+            child_limits.lower_limit(resource.RLIMIT_CPU, CPU_SECONDS)
             child_limits.lower_memory(MEMORY_BYTES)
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(_read(body, kind, charset))

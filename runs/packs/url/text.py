@@ -7,7 +7,7 @@ from typing import Final
 
 import trafilatura
 
-from runs.packs.url.content import Kind, decoded
+from runs.packs.url.content import Kind, decoded_content
 
 EXCERPT_CHARACTERS: Final = 8_000
 TITLE_CHARACTERS: Final = 300
@@ -24,7 +24,7 @@ class ReadText:
 
 
 def read_url_text(body: bytes, kind: Kind, charset: str) -> ReadText:
-    markup = decoded(body, charset)
+    markup = decoded_content(body, charset)
     if kind is not Kind.HTML:
         return _text(None, markup)
     tree = trafilatura.load_html(markup)
@@ -40,7 +40,7 @@ def read_url_text(body: bytes, kind: Kind, charset: str) -> ReadText:
 
 def title_of(start: bytes, charset: str) -> str | None:
     """The title of a page that could not be read, from its beginning alone."""
-    found = _TITLE.search(decoded(start, charset))
+    found = _TITLE.search(decoded_content(start, charset))
     return _line(found[1]) if found else None
 
 

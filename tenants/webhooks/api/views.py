@@ -10,7 +10,7 @@ from dpp_project.http import idempotency_keys, problems
 from dpp_project.http.bodies import read_body, read_query
 from dpp_project.http.cursors import Cursor
 from dpp_project.http.handlers import NOT_FOUND_DETAIL
-from dpp_project.http.openapi import cost_headers, refusals
+from dpp_project.http.openapi import cost_headers, openapi_refusals
 from dpp_project.http.parameters import query_parameters
 from dpp_project.http.path_ids import id_in_path
 from dpp_project.http.problems import Problem
@@ -37,7 +37,7 @@ from tenants.webhooks.api.documents import (
 from tenants.webhooks.models import EndpointStatus, WebhookEndpoint
 
 TAGS: Final = ["Webhooks"]
-_CONFLICT: Final = refusals(ReasonCode.CONFLICT)
+_CONFLICT: Final = openapi_refusals(ReasonCode.CONFLICT)
 
 
 class WebhooksView(ApiView):
@@ -63,13 +63,15 @@ class WebhooksView(ApiView):
         tags=TAGS,
         request=WebhookRequest,
         parameters=[
-            idempotency_keys.parameter("With it, asking again makes no second webhook.", required=False),
+            idempotency_keys.idempotency_key_parameter(
+                "With it, asking again makes no second webhook.", required=False
+            ),
             *cost_headers(),
         ],
         responses={
             200: NewWebhook,
             201: NewWebhook,
-            **refusals(ReasonCode.CONFLICT, ReasonCode.IDEMPOTENCY_CONFLICT),
+            **openapi_refusals(ReasonCode.CONFLICT, ReasonCode.IDEMPOTENCY_CONFLICT),
         },
         examples=examples.CREATE,
     )
@@ -290,4 +292,4 @@ def _refuse(refusal: Refusal) -> NoReturn:
     """Another tenant's webhook and one that never was have the same answer."""
     if refusal.reason is ReasonCode.NOT_FOUND:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
-    raise problems.refused(refusal, asked="webhook", stands_for="webhook")
+    raise problems.problem_of_refusal(refusal, asked="webhook", stands_for="webhook")

@@ -53,10 +53,10 @@ class AttemptMade:
         return self.status_code in _SUCCESS
 
 
-async def attempt(letter: SealedLetter, *, rules: Rules, network: Network, tls: ssl.SSLContext) -> AttemptMade:
+async def attempt_delivery(letter: SealedLetter, *, rules: Rules, network: Network, tls: ssl.SSLContext) -> AttemptMade:
     """Raises nothing that the other side could bring about."""
     began = time.monotonic()
-    signed = signing.headers(
+    signed = signing.signature_headers(
         webhook_id=letter.webhook_id, at=clock.now(), body=letter.body, secrets=list(letter.secrets)
     )
     request = OutboundRequest(

@@ -59,7 +59,7 @@ SELECT count(*) FROM marked
 """  # noqa: S608  of constants
 
 
-def mark(claimed: ClaimedDelivery, came: AttemptMade) -> Marked:
+def mark_delivery(claimed: ClaimedDelivery, came: AttemptMade) -> Marked:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOOK, [claimed.endpoint_id])
         row = cursor.fetchone()

@@ -59,7 +59,9 @@ class SenderReach:
 
     @classmethod
     def real(cls) -> "SenderReach":
-        return cls(rules=reach.rules(), tls=reach.tls(), proven=Internet(), doubtful=reach.network())
+        return cls(
+            rules=reach.webhook_rules(), tls=reach.webhook_tls(), proven=Internet(), doubtful=reach.webhook_network()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class WebhookSender:
             else:
                 claims.give_back([came.claimed])
             return Marked.DONE
-        marked = marks.mark(came.claimed, came.attempt)
+        marked = marks.mark_delivery(came.claimed, came.attempt)
         if marked is Marked.LOST:
             metrics.MARKS_LOST.inc()
         if marked is Marked.DONE:
@@ -189,7 +191,7 @@ class WebhookSender:
                 world = self._world
                 network = world.doubtful if claimed.doubtful else world.proven
                 with spans.telling_span(claimed.payload, tenant_id=claimed.tenant_id) as answered:
-                    came = await delivery.attempt(letter, rules=world.rules, network=network, tls=world.tls)
+                    came = await delivery.attempt_delivery(letter, rules=world.rules, network=network, tls=world.tls)
                     answered(came.status_code)
         except Exception as error:  # a fault of ours is this attempt's alone
             has_failed = True

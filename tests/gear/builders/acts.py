@@ -88,7 +88,7 @@ class Scene:
         return run
 
     def differs(self) -> None:
-        redis.client().incrby(money_keys.balance(self.tenant_id), 1)
+        redis.redis_client().incrby(money_keys.balance_key(self.tenant_id), 1)
 
 
 Act = Callable[[], object]
@@ -478,7 +478,7 @@ def _(it: Scene) -> tuple[Act, Act]:
     common = ("accept_ledger_loss", "--by", "ada", "--reason", "the disk burned")
 
     def done() -> None:
-        redis.client().lpush(money_keys.EVIDENCE, f"run:{uuid.uuid4()}")
+        redis.redis_client().lpush(money_keys.EVIDENCE, f"run:{uuid.uuid4()}")
         it.command(*common)
 
     return lambda: it.command(*common), done
@@ -532,7 +532,7 @@ def _(it: Scene) -> tuple[Act, Act]:
 
 @case("command provision")
 def _(it: Scene) -> tuple[Act, Act]:
-    clients.sqs().set_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, Attributes={"VisibilityTimeout": "60"})
+    clients.sqs_client().set_queue_attributes(QueueUrl=ENV.DPP_QUEUE_URL, Attributes={"VisibilityTimeout": "60"})
     return lambda: it.command("provision", "--dry-run"), lambda: it.command("provision")
 
 

@@ -34,7 +34,7 @@ def new_key() -> str:
 def store(client: "S3Client | None" = None, **given: int) -> ArchiveStore:
     """Over the real bucket, with small parts; `client` may lead through something that fails."""
     return ArchiveStore(
-        client or clients.s3(ENV.S3_ENDPOINT_URL), ENV.DPP_ARCHIVE_BUCKET, **{"part_bytes": PART_BYTES, **given}
+        client or clients.s3_client(ENV.S3_ENDPOINT_URL), ENV.DPP_ARCHIVE_BUCKET, **{"part_bytes": PART_BYTES, **given}
     )
 
 

@@ -52,8 +52,8 @@ def recorded(*, tenant_id: str = "t_acme", name: str | None = None, **values: An
     body = a_report(**named | values)
     texts = {key: value for key, value in body.items() if key not in {"occurredAt", "httpStatus"}}
     occurred_at = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
-    report = recording.cleaned(texts, occurred_at=occurred_at, http_status=body["httpStatus"])
-    return row(recording.record(tenant_id=tenant_id, report=report).auth_error_id)
+    report = recording.cleaned_report(texts, occurred_at=occurred_at, http_status=body["httpStatus"])
+    return row(recording.record_auth_error(tenant_id=tenant_id, report=report).auth_error_id)
 
 
 def requested(**values: Any) -> AuthError:
@@ -101,5 +101,5 @@ def row(auth_error_id: uuid.UUID) -> AuthError:
 @contextmanager
 def later(*, seconds: int) -> Iterator[None]:
     """So much time has passed for this process."""
-    with clock.use(clock.SystemClock(timedelta(seconds=seconds))):
+    with clock.use_clock(clock.SystemClock(timedelta(seconds=seconds))):
         yield

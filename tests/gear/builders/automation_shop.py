@@ -66,7 +66,7 @@ class AutomationShop:
     def work(self) -> None:
         """What is queued is executed, as a worker does."""
         for run in Run.objects.filter(tenant=self.tenant, status="QUEUED"):
-            execution.execute(run.run_id, message=None)
+            execution.execute_run(run.run_id, message=None)
 
     def turn(self) -> None:
         self.buy()

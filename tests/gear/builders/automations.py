@@ -14,13 +14,15 @@ AT: Final = datetime(2026, 3, 1, 3, tzinfo=UTC)
 
 
 def source(name: str = "hooks", kind: SourceKind = SourceKind.HOOK, **values: Any) -> AutomationSource:
-    made = AutomationSource.objects.create(source_id=uuid7.new(), name=name, kind=kind, created_by="ada", **values)
+    made = AutomationSource.objects.create(
+        source_id=uuid7.new_uuid7(), name=name, kind=kind, created_by="ada", **values
+    )
     return AutomationSource.objects.get(pk=made.pk)
 
 
 def emit(at: AutomationSource, event_id: str = "e-1", **values: Any) -> Emitted:
     asked: dict[str, Any] = {"payload": {"action": "opened"}, "occurred_at": AT} | values
-    made = emitting.emit(source=at, event_id=event_id, **asked)
+    made = emitting.emit_event(source=at, event_id=event_id, **asked)
     assert isinstance(made, Emitted), made
     return made
 
@@ -34,7 +36,7 @@ def event(at: AutomationSource, event_id: str = "e-1", **values: Any) -> Automat
 def bare_rule(at: AutomationSource, name: str = "triage", **values: Any) -> AutomationRule:
     """A rule as a row, without the key that buys its runs."""
     row = {
-        "rule_id": uuid7.new(),
+        "rule_id": uuid7.new_uuid7(),
         "tenant_id": "t_acme",
         "pack_type": "decision",
         "inputs": {},
@@ -51,7 +53,7 @@ def bare_rule(at: AutomationSource, name: str = "triage", **values: Any) -> Auto
 
 def bare_task(of: AutomationEvent, rule: AutomationRule, number: str = "task-20260301-001", **values: Any) -> UUID:
     row: dict[str, Any] = {
-        "task_id": uuid7.new(),
+        "task_id": uuid7.new_uuid7(),
         "number": number,
         "tenant_id": rule.tenant_id,
         "pack_type": rule.pack_type,

@@ -59,7 +59,7 @@ def age_after_passes(job: str, run: Run, *, until: Callable[[], object], within:
             continue
         _grows_older(run, seconds=second - before)
         before = second
-        registry.job(job).run_once(now=clock.now(), limit=registry.job(job).limit)
+        registry.job_named(job).run_once(now=clock.now(), limit=registry.job_named(job).limit)
         if until():
             return second - HAPPENED_AT
     raise AssertionError(f"{job} has not brought it about within {within} s")

@@ -8,7 +8,7 @@ from typing import Final
 from budget.caps import setting
 from budget.caps.setting import CapsSet
 from budget.models import LedgerEntry
-from budget.redis.windows import PERIODS, CapPeriod, date_number, window
+from budget.redis.windows import PERIODS, CapPeriod, cap_window, date_number
 from tenants import authentication
 from tenants.models import ApiKey, Tenant
 from tests.gear.builders.shop import Shop
@@ -56,7 +56,7 @@ def spent_around_today(key: ApiKey, today: date) -> dict[CapPeriod, int]:
             spend_day=day,
         )
         for period in PERIODS:
-            if window(date_number(day), period) == window(date_number(today), period):
+            if cap_window(date_number(day), period) == cap_window(date_number(today), period):
                 sums[period] += micros
     assert len(set(sums.values())) == len(PERIODS)
     return sums

@@ -42,14 +42,14 @@ def an_event(
 def written(event: NewEvent | None = None) -> OutboxMessage:
     event = event or an_event()
     with transaction.atomic():
-        writing.insert(event)
+        writing.insert_event(event)
     return OutboxMessage.objects.get(idempotency_key=event.descriptor.key(event.aggregate_id))
 
 
 def written_many(count: int) -> list[OutboxMessage]:
     with transaction.atomic():
         for number in range(count):
-            writing.insert(an_event(f"{number:06}"))
+            writing.insert_event(an_event(f"{number:06}"))
     return list(OutboxMessage.objects.order_by("aggregate_id"))
 
 
@@ -102,7 +102,7 @@ def enter(event: Event) -> None:
 def enter_and_follow(event: Event) -> None:
     """An effect and a follow-up event, in the consumer's transaction."""
     enter(event)
-    writing.insert(an_event(event.aggregate_id, descriptor=FOLLOWED, tenant_id=event.tenant_id))
+    writing.insert_event(an_event(event.aggregate_id, descriptor=FOLLOWED, tenant_id=event.tenant_id))
 
 
 def careless_effect(consumer: EventConsumer, row: OutboxMessage, token: UUID) -> float:
@@ -141,7 +141,7 @@ class EventWorld:
 
     def sender(self) -> Sender:
         if not self.senders:
-            self.senders.append(sqs_sender.to(self.queues.runs_url))
+            self.senders.append(sqs_sender.sqs_sender_to(self.queues.runs_url))
         return self.senders[0]
 
     def publisher(self) -> Publisher:

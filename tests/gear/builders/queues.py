@@ -23,7 +23,7 @@ class Queues:
 
     @property
     def sqs(self) -> "SQSClient":
-        return clients.sqs()
+        return clients.sqs_client()
 
     def send(self, body: str, *, express: bool = False) -> str:
         url = self.express_url if express else self.runs_url
@@ -49,7 +49,7 @@ class Queues:
 @contextmanager
 def queues(*, receives: int = constants.QUEUE_MAX_RECEIVES) -> Iterator[Queues]:
     name = f"gear-{uuid.uuid4().hex[:12]}"
-    sqs = clients.sqs()
+    sqs = clients.sqs_client()
     dlq_url = sqs.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
     dlq_arn = sqs.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     redrive = json.dumps({"deadLetterTargetArn": dlq_arn, "maxReceiveCount": receives})

@@ -220,7 +220,7 @@ def law_holds(tenant: Tenant) -> None:
     """The balance follows from ledger and holds, and the ledger from the runs."""
     proof = verify.verify_tenant_money(tenant.tenant_id)
     assert proof.verdict is Verdict.PROVED, proof
-    assert [found for chunk in ledger_audit.audit(tenant.tenant_id) for found in chunk.differences] == []
+    assert [found for chunk in ledger_audit.audit_ledger(tenant.tenant_id) for found in chunk.differences] == []
 
 
 def balance_micros(tenant: Tenant) -> int:
@@ -245,7 +245,7 @@ def minutes_pass(run: Run, *, seconds: int = 301) -> None:
 
 def empty_queues() -> None:
     for url in (ENV.DPP_QUEUE_URL, ENV.DPP_DLQ_URL):
-        clients.sqs().purge_queue(QueueUrl=url)
+        clients.sqs_client().purge_queue(QueueUrl=url)
 
 
 def at_once(*actions: Callable[[], object]) -> list[object]:
@@ -279,9 +279,9 @@ def redis_through_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     target = urlsplit(settings.REDIS_URL)
     with Proxy(str(target.hostname), target.port or 6379) as proxy, monkeypatch.context() as patch:
         patch.setattr(settings, "REDIS_URL", f"redis://127.0.0.1:{proxy.port}/0")
-        scripts.forget()
+        scripts.forget_scripts()
         try:
             yield proxy
         finally:
-            scripts.forget()
-    scripts.forget()
+            scripts.forget_scripts()
+    scripts.forget_scripts()

@@ -73,7 +73,7 @@ class Shop:
         return recovery.held_micros(self.tenant)
 
     def redis_keys(self, pattern: str) -> list[str]:
-        return sorted(str(key) for key in redis.client().keys(pattern))
+        return sorted(str(key) for key in redis.redis_client().keys(pattern))
 
     def nothing_happened(self) -> None:
         """No row, no inputs, no hold, no money moved, no message, no mapping, no lock."""
@@ -105,7 +105,7 @@ def top_up(tenant: Tenant, micros: int) -> None:
 
 def take_balance_to(tenant: Tenant, micros: int) -> None:
     """What is left to hold, by an adjustment of the difference."""
-    entered = entries.adjust(
+    entered = entries.adjust_balance(
         tenant_id=tenant.tenant_id,
         amount_micros=micros - recovery.balance_micros(tenant),
         reference=secrets.token_hex(8),
@@ -118,13 +118,13 @@ def take_balance_to(tenant: Tenant, micros: int) -> None:
 
 def close_money() -> None:
     """As a rebuild does at its beginning, and as a flush leaves it."""
-    redis.client().delete(money_keys.EPOCH)
+    redis.redis_client().delete(money_keys.EPOCH)
 
 
 def messages() -> list[dict[str, Any]]:
     """The kwargs of every message in the queue; they are taken out of it."""
     found: list[dict[str, Any]] = []
-    queue = clients.sqs()
+    queue = clients.sqs_client()
     while some := queue.receive_message(
         QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10, WaitTimeSeconds=0, VisibilityTimeout=60
     ).get("Messages", []):

@@ -17,7 +17,7 @@ KEY = "the-key"
 
 def in_line(tenant: Tenant, **values: Any) -> Run:
     """Held, and in the line by a turn that its tenant drew for it."""
-    turn = turns.draw(tenant_id=tenant.tenant_id, share_weight=tenant.share_weight)
+    turn = turns.draw_turn(tenant_id=tenant.tenant_id, share_weight=tenant.share_weight)
     return recovery.queued(tenant, pack_type="probe", fair_pass=turn, **values)
 
 
@@ -27,7 +27,7 @@ def start(named: uuid.UUID | None = None) -> StartedRun | None:
     if named is None:
         run_id = Run.objects.exclude(status="QUEUED").values_list("run_id", flat=True).first()
         named = run_id or RunTurn.objects.values_list("run_id", flat=True).latest("fair_pass")
-    found = starting.started(named, lease_token=token, in_turn=True)
+    found = starting.start_run(named, lease_token=token, in_turn=True)
     if found is not None:
         leases.take_run_lease(Lease(found.run.run_id, token), fair_pass=found.fair_pass)
     return found

@@ -22,7 +22,7 @@ def case(name: str) -> Callable[[Case], Case]:
 
 
 def webhook_of(it: Scene, status: str = "ENABLED") -> WebhookEndpoint:
-    it.monkeypatch.setattr(reach, "network", NamesOfTests)
+    it.monkeypatch.setattr(reach, "webhook_network", NamesOfTests)
     made = an_endpoint(it.shop.tenant)
     if status == "PAUSED":
         assert transitions.pause_endpoint(made.pk, now=clock.now())

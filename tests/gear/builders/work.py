@@ -24,7 +24,7 @@ PROBE_COST_MICROS = 50_000
 
 @pytest.fixture(scope="session")
 def session_box() -> Iterator[Box]:
-    box = Box(registry.modules().values())
+    box = Box(registry.pack_modules().values())
     yield box
     box.close()
 
@@ -51,7 +51,7 @@ def queued(tenant: Tenant, *, timebox_sec: int = 20, **inputs: Any) -> Run:
 
 
 def execute(run: Run) -> End:
-    return execution.execute(run.run_id, message=None)
+    return execution.execute_run(run.run_id, message=None)
 
 
 def stored_envelope(run: Run) -> dict[str, Any]:
@@ -70,11 +70,11 @@ def objects(run: Run) -> list[str]:
 
 
 def receipt(run: Run) -> dict[str, str]:
-    found: Any = redis.client().get(money_keys.receipt(str(run.run_id)))
+    found: Any = redis.redis_client().get(money_keys.receipt_key(str(run.run_id)))
     names = ("charge_usd_micros", "refund_usd_micros", "balance_usd_micros", "tenant_id")
     return {} if found is None else dict(zip(names, str(found).split(" ", 3), strict=True))
 
 
 def lease_signal(run: Run) -> str | None:
-    found: Any = redis.client().get(lease_key(run.run_id))
+    found: Any = redis.redis_client().get(lease_key(run.run_id))
     return None if found is None else str(found)

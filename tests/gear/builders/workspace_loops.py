@@ -28,7 +28,7 @@ def loops(driver: Driver, *, driver_id: str, times: int = 2) -> Iterator[None]:
         while not stop.is_set():
             report = monitor.run_once()
             for workspace_id in (*report.changed, *report.caught_up):
-                hints.give(workspace_id)
+                hints.give_hint(workspace_id)
             listener.wait(stop, seconds=0.2)
         listener.close()
         connections.close_all()
@@ -39,7 +39,7 @@ def loops(driver: Driver, *, driver_id: str, times: int = 2) -> Iterator[None]:
             configured.shared_archive_store(),
             driver_id=driver_id,
             start=hosting.in_a_thread,
-            to_look_at=hints.give,
+            to_look_at=hints.give_hint,
         )
         listener = Listener()
         while not stop.is_set():

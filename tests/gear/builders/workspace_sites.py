@@ -187,7 +187,7 @@ def a_workspace_site() -> Iterator[WorkspaceSite]:
             host.driver,
             host="127.0.0.1",
             port=0,
-            admit=partial(admission.admit, driver_id=DRIVER),
+            admit=partial(admission.admit_request, driver_id=DRIVER),
             used=note,
             addresses=ClientAddresses([]),
             listens=ports.append,

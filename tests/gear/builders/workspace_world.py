@@ -55,7 +55,7 @@ class World:
         )
 
     def workspace(self, *, desired: DesiredState = DesiredState.RUNNING, **columns: Any) -> uuid.UUID:
-        workspace_id = uuid7.new()
+        workspace_id = uuid7.new_uuid7()
         Workspace.objects.create(
             workspace_id=workspace_id,
             tenant=self.tenant,
@@ -70,7 +70,7 @@ class World:
         op_id = uuid.uuid4()
         rows = [
             Workspace(
-                workspace_id=(one := uuid7.new()),
+                workspace_id=(one := uuid7.new_uuid7()),
                 tenant=self.tenant,
                 name=f"w-{one}",
                 desired_state=DesiredState.STANDBY,
@@ -212,7 +212,7 @@ class World:
         self.driver.put_file(self.container(workspace_id).container_id, name, content)
 
     def home(self, workspace_id: uuid.UUID) -> dict[str, bytes]:
-        found = volumes.live(workspace_id)
+        found = volumes.live_volume(workspace_id)
         assert found is not None, "there is no home"
         return self.driver.volumes[found.volume_name].files
 

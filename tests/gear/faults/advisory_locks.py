@@ -17,7 +17,7 @@ def held_by_another(key: advisory_lock.Key) -> Iterator[threading.Event]:
     locked, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with advisory_lock.lock(key):
+        with advisory_lock.advisory_lock(key):
             locked.set()
             release.wait(PATIENCE_SECONDS)
         connections.close_all()

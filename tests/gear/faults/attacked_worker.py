@@ -78,8 +78,8 @@ class Surroundings:
         wait_until(lambda: log.events, what="the other tenant's job")
         nursery = box.nursery_pid()
         assert nursery is not None
-        (zygote,) = process_tree.children(nursery)
-        (sibling,) = process_tree.children(zygote)
+        (zygote,) = process_tree.child_processes(nursery)
+        (sibling,) = process_tree.child_processes(zygote)
         self.target |= {"nursery": nursery, "zygote": zygote, "sibling": sibling}
         self.before = self._look()
 

@@ -136,12 +136,12 @@ class Forge:
         settings.REDIS_URL = f"redis://127.0.0.1:{self._wire.ports['redis']}/0"
         storage.shared_run_storage().endpoint_url = self._aws
         clients._s3_by_address()[self._aws] = self._s3
-        clients.sqs._made = self._sqs
+        clients.sqs_client._made = self._sqs
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
         connections.close_all()
-        redis.client().ping()
-        money_connection.client().ping()
+        redis.redis_client().ping()
+        money_connection.budget_client().ping()
         scripts.shared_scripts()
 
 

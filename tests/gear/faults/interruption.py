@@ -120,5 +120,5 @@ def disconnect() -> None:
     for one in connections.all(initialized_only=True):
         one.close()
         one.close_pool()  # type: ignore[attr-defined]  # postgresql's
-    dpp_redis.disconnect()
-    scripts.forget()
+    dpp_redis.disconnect_redis()
+    scripts.forget_scripts()

@@ -329,7 +329,7 @@ def _fetch_and_not_read(work: Work[Inputs]) -> Data:
 
 def _flood(_work: Work[Inputs]) -> Data:
     while True:
-        os.write(_own_socket(), wire.encode({"kind": "log", "event": "x", "values": {}}, b"\0" * MEBIBYTE))
+        os.write(_own_socket(), wire.encode_frame({"kind": "log", "event": "x", "values": {}}, b"\0" * MEBIBYTE))
 
 
 def _babble(work: Work[Inputs]) -> Data:

@@ -96,7 +96,7 @@ def submit(scene: Scene) -> Any:
 
 
 def cancel(scene: Scene) -> Any:
-    answer = cancellation.cancel(tenant_id=scene.shop.tenant.tenant_id, run_id=scene.run_id, actor="owner")
+    answer = cancellation.cancel_run(tenant_id=scene.shop.tenant.tenant_id, run_id=scene.run_id, actor="owner")
     return type(answer).__name__
 
 
@@ -104,7 +104,7 @@ def work(_scene: Scene | None = None) -> Any:
     """As a worker does: receive, execute, delete. What dies with a message in hand lets it be seen again at once."""
     ends = []
     while (
-        messages := clients.sqs()
+        messages := clients.sqs_client()
         .receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10, VisibilityTimeout=0)
         .get("Messages", [])
     ):
@@ -112,7 +112,7 @@ def work(_scene: Scene | None = None) -> Any:
             letter = message_parser.parse_message(message["Body"])
             assert letter is not None
             held = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
-            ends.append(execution.execute(letter.run_id, message=held, in_turn=True).value)
+            ends.append(execution.execute_run(letter.run_id, message=held, in_turn=True).value)
             receipt_handles.delete_receipts(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
     return ends
 
@@ -164,7 +164,7 @@ def unsent(shop: Shop) -> Run:
 def next_of_a_key(shop: Shop) -> Run:
     """The first of a concurrency key has its permit in the queue; the second is parked, and waits to be woken."""
     first, second = (probe(shop, concurrency_key="the-key", fair_pass=number) for number in (1, 2))
-    turns.park(second.run_id)
+    turns.park_run(second.run_id)
     wake_worker.send_wakeup(Wakeup.of(first))
     return first
 
@@ -172,7 +172,7 @@ def next_of_a_key(shop: Shop) -> Run:
 def at_work_under_a_key(shop: Shop) -> Run:
     first, second = (probe(shop, concurrency_key="the-key", fair_pass=number) for number in (1, 2))
     gear.won(transitions.start(run_id=first.run_id, version=first.version, lease_token="a-token", actor="worker"))
-    turns.park(second.run_id)
+    turns.park_run(second.run_id)
     return gear.row(first.run_id)
 
 
@@ -211,7 +211,7 @@ def settled_and_result_lost(shop: Shop) -> Run:
 
 def died_once(shop: Shop) -> Run:
     run = probe(shop)
-    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+    clients.sqs_client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
     return run
 
 
@@ -253,7 +253,7 @@ def _ago(seconds: int) -> Any:
 
 
 def _watch(_scene: Scene) -> None:
-    gate_watch.watch(limit=10)
+    gate_watch.watch_gates(limit=10)
     entries.replay_pending(limit=100, older_than=timedelta())
 
 
@@ -282,7 +282,7 @@ def _audit(scene: Scene) -> None:
 
 
 def _read_letters(_scene: Scene) -> None:
-    if any(queue_depth.depth(ENV.DPP_DLQ_URL)):
+    if any(queue_depth.queue_depth_of(ENV.DPP_DLQ_URL)):
         recovery.run_loop(dead_letters.consume_dead_letters)
 
 
@@ -294,7 +294,7 @@ def _an_hour_passes(scene: Scene) -> None:
 def _retry(scene: Scene) -> None:
     """The client asks again with its key; the lock of a handler that died has lapsed."""
     if scene.run is None:
-        redis.client().delete(f"idem_lock:{scene.shop.tenant.tenant_id}:{scene.key}")
+        redis.redis_client().delete(f"idem_lock:{scene.shop.tenant.tenant_id}:{scene.key}")
         scene.shop.submit(key=scene.key)
 
 
@@ -348,7 +348,7 @@ def _key_is_one_runs(scene: Scene, made: list[Run]) -> None:
     freed = [run for run in made if run.idempotency_key is None]
     assert all(run.last_error_reason_code in FREES_ITS_KEY for run in freed)
     if kept:
-        redis.client().delete(f"idem_lock:{scene.shop.tenant.tenant_id}:{scene.key}")
+        redis.redis_client().delete(f"idem_lock:{scene.shop.tenant.tenant_id}:{scene.key}")
         again = scene.shop.submit(key=scene.key)
         assert (again.status_code, again.json()["run_id"]) == (202, str(kept[0].run_id))
 

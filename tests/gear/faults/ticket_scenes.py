@@ -15,7 +15,7 @@ import pytest
 
 from budget.entries import replay_pending
 from budget.models import LedgerEntry
-from budget.rebuild.gate_watch import watch
+from budget.rebuild.gate_watch import watch_gates
 from ops.tickets import reaper, services
 from ops.tickets.models import OpsRunReceipt, ReaperReport, Ticket, TicketResult
 from ops.tickets.processors import PROCESSORS, actor_of, reference_of
@@ -233,7 +233,7 @@ def everybody_recovers(scene: TicketScene) -> None:
     """Runs and money that the deed has touched come to their end."""
     run = scene.run or Run(run_id=UUID(int=0))
     lease_ran_out()
-    watch(limit=10)
+    watch_gates(limit=10)
     replay_pending(limit=100, older_than=timedelta())
     scenes.recover(Scene(scene.shop, a_request_key(), run, scene.runs_before), scenes.ORDERS[1])
 
@@ -242,7 +242,7 @@ def _until_ended(scene: TicketScene, *, seconds: int) -> None:
     for _ in range(ROUNDS):
         left(scene, seconds=seconds)
         lease_ran_out()
-        watch(limit=10)
+        watch_gates(limit=10)
         scene.answers.append(act(scene))
         if gear.row(scene.ticket.pk).status in ENDED:
             break

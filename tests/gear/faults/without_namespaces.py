@@ -21,7 +21,7 @@ def enter() -> None:
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     new_namespaces = next(rule for rule in seccomp.RULES if rule.call == "clone")
-    program = seccomp.program(rules=(new_namespaces,), unknown=("clone3",), refused=NAMESPACES)
+    program = seccomp.seccomp_program(rules=(new_namespaces,), unknown=("clone3",), refused=NAMESPACES)
     kernel.prctl(kernel.PR_SET_SECCOMP, seccomp.MODE_FILTER, ctypes.byref(program))
     try:
         kernel.syscall("unshare", kernel.CLONE_NEWUSER)

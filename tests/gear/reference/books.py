@@ -9,7 +9,7 @@ from budget.ports import EndedRun, OpenRun
 from budget.rebuild.plan import Credit, rebuild_items
 from budget.redis.items import RebuildItem, caps_item
 from budget.redis.view import SeenCaps
-from budget.redis.windows import NOWHERE, PERIODS, CapPeriod, Counted, date_number, window
+from budget.redis.windows import NOWHERE, PERIODS, CapPeriod, Counted, cap_window, date_number
 
 
 @dataclass
@@ -159,7 +159,7 @@ class Books:
             charged = row.charge_micros - back.get(row.run_id, 0)
             held = row.reserved_micros if row.stage != "COMMITTED" and row.money == "RESERVED" else 0
             for period in PERIODS:
-                if window(date_number(row.counted.day), period) == window(date_number(day), period):
+                if cap_window(date_number(row.counted.day), period) == cap_window(date_number(day), period):
                     counted[period] += charged + held
                     used[period] += charged
         caps = self.caps[scope]

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Final
 
 from budget.money import MAX_MICROS
-from budget.redis.windows import PERIODS, UNDATED, window
+from budget.redis.windows import PERIODS, UNDATED, cap_window
 
 _COUNTER: Final = re.compile(r"-?[0-9]+", re.ASCII)
 _SIZE: Final = re.compile(r"[0-9]+", re.ASCII)
@@ -74,7 +74,7 @@ class Scope:
     def begin(self, date: str) -> None:
         """A later date ends the windows it does not lie in."""
         for period in PERIODS:
-            if window(date, period) != window(self.date, period):
+            if cap_window(date, period) != cap_window(self.date, period):
                 self.counted[period] = self.used[period] = 0
         self.date = date
 
@@ -88,7 +88,7 @@ class Scope:
     def move(self, date: str, *, counted: int, used: int) -> None:
         """In the windows that both dates lie in."""
         for period in PERIODS:
-            if window(date, period) == window(self.date, period):
+            if cap_window(date, period) == cap_window(self.date, period):
                 self.counted[period] += counted
                 self.used[period] += used
 

@@ -55,7 +55,7 @@ class Logged:
 def prepare(client: redis.Redis) -> None:
     client.set(keys.EPOCH, EPOCH)
     for tenant in LINEAGES:
-        client.set(keys.balance(tenant), 10**9)
+        client.set(keys.balance_key(tenant), 10**9)
     for tenant, lineage in SCOPES:
         call(client, "caps", caps_keys(tenant, lineage), [tenant, EPOCH, "1", "", "", "", "", "new"])
     client.set(REVISION, 1)
@@ -147,5 +147,5 @@ class Worker:
                 )
 
     def _charge_in(self, run: str) -> int:
-        receipt: Any = self.client.get(keys.receipt(run))
+        receipt: Any = self.client.get(keys.receipt_key(run))
         return int(receipt.split(" ")[0]) if receipt else 0

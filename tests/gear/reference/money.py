@@ -143,18 +143,18 @@ EPOCH: Final = "a" * 40 + ".first"
 
 def open_tenant(side: Side, tenant: str = TENANT, *, balance: int = 1_000_000) -> None:
     side.put(keys.EPOCH, EPOCH)
-    side.put(keys.balance(tenant), str(balance))
+    side.put(keys.balance_key(tenant), str(balance))
 
 
 def run_keys(tenant: str = TENANT, run: str = RUN) -> list[str]:
     return [
-        keys.balance(tenant),
-        keys.reserve(run),
-        keys.holds(tenant),
-        keys.receipt(run),
+        keys.balance_key(tenant),
+        keys.reserve_key(run),
+        keys.holds_key(tenant),
+        keys.receipt_key(run),
         keys.EPOCH,
-        keys.seq(tenant),
-        keys.gate(tenant),
+        keys.seq_key(tenant),
+        keys.gate_key(tenant),
     ]
 
 
@@ -172,7 +172,7 @@ def refused(side: Side, ask: Callable[[], list[str]]) -> list[str]:
 
 def scopes(tenant: str, counted: Counted | None) -> list[str]:
     """None: as a process asks that knows of no caps, without their keys."""
-    return [] if counted is None else keys.scopes(tenant, counted.lineage_id)
+    return [] if counted is None else keys.scope_keys(tenant, counted.lineage_id)
 
 
 def dated(counted: Counted | None) -> list[str]:
@@ -223,7 +223,14 @@ def refund(
 
 
 def credit_keys(tenant: str = TENANT, entry: str = ENTRY) -> list[str]:
-    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant), keys.EVIDENCE]
+    return [
+        keys.balance_key(tenant),
+        keys.credit_key(entry),
+        keys.EPOCH,
+        keys.seq_key(tenant),
+        keys.gate_key(tenant),
+        keys.EVIDENCE,
+    ]
 
 
 def credit(
@@ -240,7 +247,7 @@ def credit(
 
 
 def caps_keys(tenant: str = TENANT, lineage: str | None = None) -> list[str]:
-    return [keys.caps(tenant, lineage), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+    return [keys.caps_key(tenant, lineage), keys.EPOCH, keys.seq_key(tenant), keys.gate_key(tenant)]
 
 
 def put_caps(
@@ -259,7 +266,7 @@ def put_caps(
 
 
 def rebuild_keys(items: Sequence[RebuildItem], tenant: str = TENANT) -> list[str]:
-    fixed = [keys.balance(tenant), keys.holds(tenant), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+    fixed = [keys.balance_key(tenant), keys.holds_key(tenant), keys.EPOCH, keys.seq_key(tenant), keys.gate_key(tenant)]
     return fixed + [key for item in items for key in item.key_pair(tenant)]
 
 
@@ -277,4 +284,4 @@ def rebuild(
 
 
 def balance_of(side: Side, tenant: str = TENANT) -> int:
-    return int(str(side.state()[keys.balance(tenant)][0]))
+    return int(str(side.state()[keys.balance_key(tenant)][0]))

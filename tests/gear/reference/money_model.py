@@ -76,7 +76,7 @@ class Model:
         known = self._known_of(tenant, run)
         if known:
             return known
-        balance = int(self.strings[keys.balance(tenant)])
+        balance = int(self.strings[keys.balance_key(tenant)])
         if balance < int(amount):
             return ["ERR_INSUFFICIENT", str(balance)]
         refusal = self._count_hold(names[7:], int(amount), date, least)
@@ -84,7 +84,7 @@ class Model:
             return refusal
         self._raise_seq(tenant)
         self._set_balance(tenant, balance - int(amount))
-        self.hashes.setdefault(keys.holds(tenant), {})[run] = amount
+        self.hashes.setdefault(keys.holds_key(tenant), {})[run] = amount
         self._write_reserve(tenant, run, amount, created)
         return ["OK", str(balance - int(amount))]
 
@@ -106,7 +106,7 @@ class Model:
             return _settled(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
         held = self._held(tenant, run)
         if held is None:
-            reserve = self.hashes.get(keys.reserve(run))
+            reserve = self.hashes.get(keys.reserve_key(run))
             return _MISMATCH if reserve and reserve["tenant_id"] != tenant else ["ERR_NO_RESERVE"]
         taken = min(int(charge), int(held))
         self._tell(f"end:{run}")
@@ -131,7 +131,7 @@ class Model:
         if receipt:
             return _refunded(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
         held = self._held(tenant, run)
-        reserve = self.hashes.get(keys.reserve(run))
+        reserve = self.hashes.get(keys.reserve_key(run))
         if held is None and reserve and reserve["tenant_id"] != tenant:
             return _MISMATCH
         if held is None and (reserve or was_held == "held"):
@@ -155,11 +155,11 @@ class Model:
         closed = wrong or self._closed(tenant, epoch)
         if closed:
             return closed
-        receipt = self.strings.get(keys.credit(entry))
+        receipt = self.strings.get(keys.credit_key(entry))
         if receipt:
             _, left_then, whose = receipt.split(" ", 2)
             return ["OK", left_then, "again"] if whose == tenant else _MISMATCH
-        before = int(self.strings[keys.balance(tenant)])
+        before = int(self.strings[keys.balance_key(tenant)])
         if abs(before + int(amount)) > MAX_MICROS:
             return ["ERR_LIMIT", str(before)]
         self._raise_seq(tenant)
@@ -180,15 +180,15 @@ class Model:
             ("mode", mode in {"new", "known"}),
             (
                 "keys",
-                list(names[1:]) == [keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
-                and (scope_key == keys.caps(tenant) or _is_of_a_lineage(scope_key, tenant)),
+                list(names[1:]) == [keys.EPOCH, keys.seq_key(tenant), keys.gate_key(tenant)]
+                and (scope_key == keys.caps_key(tenant) or _is_of_a_lineage(scope_key, tenant)),
             ),
         )
         if wrong:
             return wrong
         if self.strings.get(keys.EPOCH) != epoch:
             return ["ERR_UNAVAILABLE", "epoch"]
-        if keys.gate(tenant) in self.strings:
+        if keys.gate_key(tenant) in self.strings:
             return ["ERR_UNAVAILABLE", "gate"]
         scope = self._scope_or_none(scope_key)
         if scope is None and mode == "known":
@@ -217,15 +217,15 @@ class Model:
             return wrong
         epoch = self.strings.get(keys.EPOCH, keys.CLOSED_PREFIX)
         whole = epoch == token
-        alone = self.strings.get(keys.gate(tenant)) == token and not epoch.startswith(keys.CLOSED_PREFIX)
+        alone = self.strings.get(keys.gate_key(tenant)) == token and not epoch.startswith(keys.CLOSED_PREFIX)
         if not whole and not alone:
             return ["ERR_SUPERSEDED"]
         self._raise_seq(tenant)
         if mode == "begin":
-            self._delete(keys.holds(tenant))
+            self._delete(keys.holds_key(tenant))
             self._set_balance(tenant, int(balance))
             if whole:
-                self._delete(keys.gate(tenant))
+                self._delete(keys.gate_key(tenant))
         for item in items:
             self._write_item(tenant, balance, item)
         return ["OK"]
@@ -258,7 +258,7 @@ class Model:
         receipt = self._receipt(run)
         if receipt:
             return ["ERR_CLOSED", receipt.charge] if receipt.tenant_id == tenant else _MISMATCH
-        reserve = self.hashes.get(keys.reserve(run))
+        reserve = self.hashes.get(keys.reserve_key(run))
         if reserve and reserve["tenant_id"] != tenant:
             return _MISMATCH
         held = self._held(tenant, run)
@@ -297,68 +297,68 @@ class Model:
     def _closed(self, tenant: str, epoch: str) -> Answer | None:
         if self.strings.get(keys.EPOCH) != epoch:
             return ["ERR_UNAVAILABLE", "epoch"]
-        if keys.gate(tenant) in self.strings:
+        if keys.gate_key(tenant) in self.strings:
             return ["ERR_UNAVAILABLE", "gate"]
-        if not _BALANCE.fullmatch(self.strings.get(keys.balance(tenant), "")):
+        if not _BALANCE.fullmatch(self.strings.get(keys.balance_key(tenant), "")):
             return ["ERR_UNAVAILABLE", "balance"]
         return None
 
     def _held(self, tenant: str, run: str) -> str | None:
-        return self.hashes.get(keys.holds(tenant), {}).get(run)
+        return self.hashes.get(keys.holds_key(tenant), {}).get(run)
 
     def _end(self, tenant: str, run: str, *, charge: int, refund: int) -> Receipt:
         self._raise_seq(tenant)
-        self._set_balance(tenant, int(self.strings[keys.balance(tenant)]) + refund)
-        holds = self.hashes.get(keys.holds(tenant), {})
+        self._set_balance(tenant, int(self.strings[keys.balance_key(tenant)]) + refund)
+        holds = self.hashes.get(keys.holds_key(tenant), {})
         holds.pop(run, None)
         if not holds:
-            self._delete(keys.holds(tenant))
-        self._delete(keys.reserve(run))
-        return self._write_receipt(tenant, run, str(charge), str(refund), self.strings[keys.balance(tenant)])
+            self._delete(keys.holds_key(tenant))
+        self._delete(keys.reserve_key(run))
+        return self._write_receipt(tenant, run, str(charge), str(refund), self.strings[keys.balance_key(tenant)])
 
     def _write_item(self, tenant: str, balance: str, item: Sequence[str]) -> None:
         kind, name, first, second = item
         if kind == "credit":
             self._write_credit(tenant, name, first, balance)
             if second == "0":
-                self.expires_in[keys.credit(name)] = keys.RECEIPT_TTL_SECONDS
+                self.expires_in[keys.credit_key(name)] = keys.RECEIPT_TTL_SECONDS
             return
         if kind == "caps":
-            key = keys.caps(tenant, name or None)
+            key = keys.caps_key(tenant, name or None)
             self._delete(key)
             if first:
                 self.hashes[key] = scope_in(first).fields()
             return
-        self._delete(keys.reserve(name))
-        self._delete(keys.receipt(name))
+        self._delete(keys.reserve_key(name))
+        self._delete(keys.receipt_key(name))
         if kind == "hold":
-            self.hashes.setdefault(keys.holds(tenant), {})[name] = first
+            self.hashes.setdefault(keys.holds_key(tenant), {})[name] = first
             self._write_reserve(tenant, name, first, second)
         elif kind == "receipt":
             self._write_receipt(tenant, name, first, second, balance)
 
     def _write_reserve(self, tenant: str, run: str, amount: str, created: str) -> None:
-        key = keys.reserve(run)
+        key = keys.reserve_key(run)
         self.hashes[key] = {"tenant_id": tenant, "reserved_usd_micros": amount, "created_at_ms": created}
         self.expires_in[key] = keys.RESERVE_TTL_SECONDS
 
     def _receipt(self, run: str) -> Receipt | None:
-        written = self.strings.get(keys.receipt(run))
+        written = self.strings.get(keys.receipt_key(run))
         return None if written is None else Receipt(*written.split(" ", 3))
 
     def _write_receipt(self, tenant: str, run: str, charge: str, refund: str, balance: str) -> Receipt:
-        key = keys.receipt(run)
+        key = keys.receipt_key(run)
         self.strings[key] = f"{charge} {refund} {balance} {tenant}"
         self.expires_in[key] = keys.RECEIPT_TTL_SECONDS
         return Receipt(charge, refund, balance, tenant)
 
     def _write_credit(self, tenant: str, entry: str, amount: str, balance: str) -> None:
-        key = keys.credit(entry)
+        key = keys.credit_key(entry)
         self.strings[key] = f"{amount} {balance} {tenant}"
         self.expires_in.pop(key, None)
 
     def _set_balance(self, tenant: str, micros: int) -> None:
-        self.strings[keys.balance(tenant)] = str(micros)
+        self.strings[keys.balance_key(tenant)] = str(micros)
 
     def _tell(self, commit: str) -> None:
         told = self.lists.setdefault(keys.EVIDENCE, [])
@@ -367,7 +367,7 @@ class Model:
             del told[keys.EVIDENCE_MAX :]
 
     def _raise_seq(self, tenant: str) -> None:
-        self.strings[keys.seq(tenant)] = str(int(self.strings.get(keys.seq(tenant), "0")) + 1)
+        self.strings[keys.seq_key(tenant)] = str(int(self.strings.get(keys.seq_key(tenant), "0")) + 1)
 
     def _delete(self, key: str) -> None:
         self.strings.pop(key, None)
@@ -390,13 +390,13 @@ def _are(names: Sequence[str], fixed: Sequence[str], tenant: str) -> bool:
     return (
         list(names[: len(fixed)]) == list(fixed)
         and len(scopes) <= 2
-        and all(name == keys.caps(tenant) for name in scopes[:1])
+        and all(name == keys.caps_key(tenant) for name in scopes[:1])
         and all(_is_of_a_lineage(name, tenant) for name in scopes[1:])
     )
 
 
 def _is_of_a_lineage(name: str, tenant: str) -> bool:
-    return name.startswith(keys.caps(tenant, "")) and name != keys.caps(tenant, "")
+    return name.startswith(keys.caps_key(tenant, "")) and name != keys.caps_key(tenant, "")
 
 
 def _is_amount(text: str) -> bool:
@@ -414,9 +414,9 @@ def _first_wrong(*checks: tuple[str, bool]) -> Answer | None:
 def _first_wrong_item(tenant: str, items: Sequence[tuple[str, ...]], names: Sequence[str]) -> Answer | None:
     for (kind, name, first, second), pair in zip(items, zip(names[::2], names[1::2], strict=True), strict=True):
         expected = {
-            "credit": (keys.credit(name), keys.credit(name)),
-            "caps": (keys.caps(tenant, name or None), keys.caps(tenant, name or None)),
-            **dict.fromkeys(("hold", "none", "receipt"), (keys.reserve(name), keys.receipt(name))),
+            "credit": (keys.credit_key(name), keys.credit_key(name)),
+            "caps": (keys.caps_key(tenant, name or None), keys.caps_key(tenant, name or None)),
+            **dict.fromkeys(("hold", "none", "receipt"), (keys.reserve_key(name), keys.receipt_key(name))),
         }.get(kind)
         if expected is None:
             return ["ERR_ARGUMENT", "item"]
@@ -442,13 +442,13 @@ def _refunded(receipt: Receipt, turn: str) -> Answer:
 
 def _run_keys(tenant: str, run: str) -> list[str]:
     return [
-        keys.balance(tenant),
-        keys.reserve(run),
-        keys.holds(tenant),
-        keys.receipt(run),
+        keys.balance_key(tenant),
+        keys.reserve_key(run),
+        keys.holds_key(tenant),
+        keys.receipt_key(run),
         keys.EPOCH,
-        keys.seq(tenant),
-        keys.gate(tenant),
+        keys.seq_key(tenant),
+        keys.gate_key(tenant),
     ]
 
 
@@ -457,8 +457,15 @@ def _end_keys(tenant: str, run: str) -> list[str]:
 
 
 def _credit_keys(tenant: str, entry: str) -> list[str]:
-    return [keys.balance(tenant), keys.credit(entry), keys.EPOCH, keys.seq(tenant), keys.gate(tenant), keys.EVIDENCE]
+    return [
+        keys.balance_key(tenant),
+        keys.credit_key(entry),
+        keys.EPOCH,
+        keys.seq_key(tenant),
+        keys.gate_key(tenant),
+        keys.EVIDENCE,
+    ]
 
 
 def _rebuild_keys(tenant: str) -> list[str]:
-    return [keys.balance(tenant), keys.holds(tenant), keys.EPOCH, keys.seq(tenant), keys.gate(tenant)]
+    return [keys.balance_key(tenant), keys.holds_key(tenant), keys.EPOCH, keys.seq_key(tenant), keys.gate_key(tenant)]

@@ -11,7 +11,7 @@ from datetime import timedelta
 import redis
 
 from budget.redis import gate, keys
-from budget.redis.windows import PERIODS, CapPeriod, date_number, day_of, window
+from budget.redis.windows import PERIODS, CapPeriod, cap_window, date_number, day_of
 from tests.gear.reference.books import Books, Row, Scope, TenantMoney
 from tests.gear.reference.caps_model import Lost
 from tests.gear.reference.caps_model import Scope as ScopeModel
@@ -214,13 +214,13 @@ class World:
 
     def rebuild_one(self, tenant_id: str) -> Actor:
         token = f"closed.{uuid.uuid4().hex}"
-        self.put(keys.gate(tenant_id), token)
+        self.put(keys.gate_key(tenant_id), token)
         yield
         (money,) = self.books.fence_and_snapshot(tenant_id)
         if (yield from self._write(money, token)):
             yield
-            if gate.OPEN_TENANT(self.client, keys=[keys.gate(tenant_id)], args=[token]) == ["OPEN"]:
-                self.mirror.drop(keys.gate(tenant_id))
+            if gate.OPEN_TENANT(self.client, keys=[keys.gate_key(tenant_id)], args=[token]) == ["OPEN"]:
+                self.mirror.drop(keys.gate_key(tenant_id))
 
     def _write(self, money: TenantMoney, token: str) -> Generator[None, None, bool]:
         items = money.items
@@ -257,7 +257,7 @@ class World:
 
     def cut(self, scope: Scope, name: str) -> None:
         """One field of a scope is gone."""
-        key = keys.caps(*scope)
+        key = keys.caps_key(*scope)
         fields = {it: text for it, text in self.model.hashes.get(key, {}).items() if it != name}
         self.put(key, fields) if fields else self.drop(key)
 
@@ -277,44 +277,44 @@ class World:
         epoch = strings.get(keys.EPOCH, keys.CLOSED_PREFIX)
         return (
             not epoch.startswith(keys.CLOSED_PREFIX)
-            and keys.gate(tenant_id) not in strings
-            and keys.balance(tenant_id) in strings
+            and keys.gate_key(tenant_id) not in strings
+            and keys.balance_key(tenant_id) in strings
         )
 
     def law_holds(self, tenant_id: str) -> None:
         """Σ ledger = balance + Σ holds + Σ charges taken and not committed + credits not applied; to the micro."""
-        balance = int(self.model.strings[keys.balance(tenant_id)])
-        held = sum(int(micros) for micros in self.model.hashes.get(keys.holds(tenant_id), {}).values())
+        balance = int(self.model.strings[keys.balance_key(tenant_id)])
+        held = sum(int(micros) for micros in self.model.hashes.get(keys.holds_key(tenant_id), {}).values())
         taken = sum(
-            int(self.model.strings.get(keys.receipt(row.run_id), "0 ").split(" ")[0])
+            int(self.model.strings.get(keys.receipt_key(row.run_id), "0 ").split(" ")[0])
             for row in self.books.rows.values()
             if row.tenant_id == tenant_id and row.stage != "COMMITTED"
         )
         coming = sum(
             credit.amount_micros
             for credit in self.books.pending.values()
-            if credit.tenant_id == tenant_id and keys.credit(credit.entry_id) not in self.model.strings
+            if credit.tenant_id == tenant_id and keys.credit_key(credit.entry_id) not in self.model.strings
         )
         total = self.books.total_micros(tenant_id)
         assert total == balance + held + taken + coming, (tenant_id, total, balance, held, taken, coming)
 
     def scope_law_holds(self, scope: Scope) -> None:
         """Counted is what the windows' runs hold and were charged, used is what they were charged; to the micro."""
-        seen = ScopeModel.of(self.model.hashes.get(keys.caps(*scope), {}))
+        seen = ScopeModel.of(self.model.hashes.get(keys.caps_key(*scope), {}))
         if seen is None:
             return
         back = {
             run_id: self.books.entries[entry_id][1]
             for entry_id, run_id in self.books.disputed.items()
-            if entry_id not in self.books.pending or keys.credit(entry_id) in self.model.strings
+            if entry_id not in self.books.pending or keys.credit_key(entry_id) in self.model.strings
         }
         for period in PERIODS:
             held = charged = 0
             for row in self.books.in_scope(scope):
-                if window(date_number(row.counted.day), period) != window(seen.date, period):
+                if cap_window(date_number(row.counted.day), period) != cap_window(seen.date, period):
                     continue
-                held += int(self.model.hashes.get(keys.holds(row.tenant_id), {}).get(row.run_id, "0"))
-                receipt = self.model.strings.get(keys.receipt(row.run_id), "0 ").split(" ")[0]
+                held += int(self.model.hashes.get(keys.holds_key(row.tenant_id), {}).get(row.run_id, "0"))
+                receipt = self.model.strings.get(keys.receipt_key(row.run_id), "0 ").split(" ")[0]
                 charged += row.charge_micros if row.stage == "COMMITTED" else int(receipt)
                 charged -= back.get(row.run_id, 0)
             found = (seen.counted[period], seen.used[period])
@@ -322,7 +322,7 @@ class World:
 
     def is_lost(self, scope: Scope) -> bool:
         try:
-            return ScopeModel.of(self.model.hashes.get(keys.caps(*scope), {})) is None
+            return ScopeModel.of(self.model.hashes.get(keys.caps_key(*scope), {})) is None
         except Lost:
             return True
 
@@ -350,8 +350,8 @@ class World:
                 run_out(self.retake(row.run_id))
         for tenant_id in self.books.tenants:
             self.law_holds(tenant_id)
-            assert keys.holds(tenant_id) not in self.model.hashes
-            assert int(self.model.strings[keys.balance(tenant_id)]) == self.books.total_micros(tenant_id)
+            assert keys.holds_key(tenant_id) not in self.model.hashes
+            assert int(self.model.strings[keys.balance_key(tenant_id)]) == self.books.total_micros(tenant_id)
         for scope in self.books.caps:
             self.scope_law_holds(scope)
         assert not self.books.pending

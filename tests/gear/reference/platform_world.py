@@ -176,8 +176,8 @@ class World:
 
     def __post_init__(self) -> None:
         truncation.empty_tables(TransactionTestCase())
-        redis.client().flushall()
-        scripts.forget()
+        redis.redis_client().flushall()
+        scripts.forget_scripts()
         authentication.memory.forget()
         recovery.empty_queues()
         rebuild.rebuild_all()
@@ -229,7 +229,7 @@ class World:
     def deliver(self) -> None:
         """One message, from the queue to its deletion. A worker that dies leaves it there."""
         found = (
-            clients.sqs()
+            clients.sqs_client()
             .receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=1, VisibilityTimeout=0)
             .get("Messages", [])
         )
@@ -238,20 +238,20 @@ class World:
             assert letter is not None
             held = WakingMessage(queue_url=ENV.DPP_QUEUE_URL, receipt=message["ReceiptHandle"])
             if Run.objects.filter(run_id=letter.run_id).exists():
-                execution.execute(letter.run_id, message=held)
+                execution.execute_run(letter.run_id, message=held)
             receipt_handles.delete_receipts(ENV.DPP_QUEUE_URL, [message["ReceiptHandle"]])
 
     def execute_again(self, run_id: UUID) -> None:
         """A message delivered twice, or very late."""
         if Run.objects.filter(run_id=run_id).exists():
-            execution.execute(run_id, message=None)
+            execution.execute_run(run_id, message=None)
 
     def send_again(self, run: Run) -> None:
         wake_worker.send_wakeup(Wakeup.of(run))
 
     def bury(self, run: Run) -> None:
         """Its message, after three receives that nobody finished."""
-        clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+        clients.sqs_client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
 
     def cancel(self, run_id: UUID) -> None:
         assert self.shop.cancel(str(run_id)).status_code in {200, 202, 404, 409, 410}
@@ -267,7 +267,9 @@ class World:
         assert isinstance(entered, entries.Entered)
 
     def dispute(self, run: Run, step: str) -> None:
-        ask = {"open": disputes.open_dispute, "uphold": disputes.uphold, "refund": disputes.refund}[step]
+        ask = {"open": disputes.open_dispute, "uphold": disputes.uphold_dispute, "refund": disputes.refund_dispute}[
+            step
+        ]
         ask(run_id=run.run_id, reason="the machine says so", actor="operator:test")
 
     # Caps.
@@ -294,7 +296,7 @@ class World:
 
     def lose_caps(self, scope: str | None) -> None:
         self.may_be_absent.add(scope)
-        self.met["caps keys lost"] += bool(redis.client().delete(keys.caps(self.tenant_id, scope)))
+        self.met["caps keys lost"] += bool(redis.redis_client().delete(keys.caps_key(self.tenant_id, scope)))
 
     def move_date(self, how: str) -> None:
         """Days later, as a process knows who has met them; or back to the database's own; or the zone moves it."""
@@ -342,10 +344,10 @@ class World:
 
     def run_loop(self, name: str) -> None:
         if name == "watch":
-            gate_watch.watch(limit=10)
+            gate_watch.watch_gates(limit=10)
         elif name == "pending":
             entries.replay_pending(limit=100, older_than=timedelta())
-        elif name != "dead_letters" or any(queue_depth.depth(ENV.DPP_DLQ_URL)):
+        elif name != "dead_letters" or any(queue_depth.queue_depth_of(ENV.DPP_DLQ_URL)):
             recovery.run_loop(LOOPS[name])
 
     # What happens by itself.
@@ -365,7 +367,7 @@ class World:
                 )
             }
         )
-        client = redis.client()
+        client = redis.redis_client()
         for key in client.scan_iter():
             left: Any = client.ttl(key)
             if left >= 0:
@@ -377,10 +379,10 @@ class World:
         )
 
     def flush(self) -> None:
-        redis.client().flushall()
+        redis.redis_client().flushall()
 
     def save_image(self) -> None:
-        client = redis.client()
+        client = redis.redis_client()
         raw = _raw()
         self.image = {str(key): (raw.dump(key), max(0, raw.pttl(key))) for key in client.scan_iter()}
 
@@ -388,15 +390,15 @@ class World:
         """Of another server: connections are new, and look at the epoch first."""
         if not self.image:
             return
-        client, raw = redis.client(), _raw()
+        client, raw = redis.redis_client(), _raw()
         client.flushall()
         for key, (content, left) in self.image.items():
             raw.restore(key, left, content)
         epoch: Any = client.get(keys.EPOCH)
         if epoch is not None:
             client.set(keys.EPOCH, f"{'b' * 40}.{str(epoch).rpartition('.')[2]}")
-        scripts.forget()
-        redis.disconnect()
+        scripts.forget_scripts()
+        redis.disconnect_redis()
 
     # What must be true after every step.
 
@@ -468,7 +470,7 @@ class World:
             self.pass_time(3_601)
             for name in ("watch", "pending", *LOOPS):
                 self.run_loop(name)
-            while any(queue_depth.depth(ENV.DPP_QUEUE_URL)):
+            while any(queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)):
                 self.deliver()
         left = self._unrest()
         assert not left, f"stuck: {left}"

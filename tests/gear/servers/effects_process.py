@@ -34,7 +34,7 @@ def main() -> int:
         HAPPENED.event_type: Handler(HAPPENED.event_type, happened),
         FOLLOWED.event_type: Handler(FOLLOWED.event_type, enter),
     }
-    handlers.handlers = lambda: ours  # type: ignore[assignment]
+    handlers.event_handlers = lambda: ours  # type: ignore[assignment]
     return LoopsHost(events.LOOPS).run()
 
 

@@ -204,7 +204,7 @@ def _running(
     folder: Path, command_of: Callable[[Environment], list[str]], threads: int | None, environ: Mapping[str, str]
 ) -> Iterator[Api]:
     (gear.ROOT / serve.STATIC_FOLDER).mkdir(exist_ok=True)  # granian insists; `make up` fills it
-    port = ports.choose()
+    port = ports.choose_port()
     changes = {
         "DATABASE_URL": database_url(),
         "DPP_SERVICE": "api",

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import trustme
 
 from dpp_project.outbound import exchanging, http_exchange
-from dpp_project.outbound.connecting import Rules, connect
+from dpp_project.outbound.connecting import Rules, connect_outbound
 from dpp_project.outbound.exchanging import OutboundAnswer
 from dpp_project.outbound.network import Internet, Network
 from runs.packs.pack import Reach
@@ -279,13 +279,13 @@ class Outside:
     @asynccontextmanager
     async def connection(self, url: str, *, seconds: float) -> AsyncIterator[socket.socket]:
         assert self._reach.rules is not None
-        with await connect(url, rules=self._reach.rules, network=self._network, seconds=seconds) as made:
+        with await connect_outbound(url, rules=self._reach.rules, network=self._network, seconds=seconds) as made:
             yield made
 
     async def ask(self, body: bytes, *, seconds: float) -> OutboundAnswer:
         assert self._reach.asks is not None
         asked = dataclasses.replace(self._reach.asks, body=body)
-        rules, tls = Rules(is_operators=True), http_exchange.trusting()
+        rules, tls = Rules(is_operators=True), http_exchange.tls_trusting()
         return await exchanging.exchange_outbound(asked, rules=rules, network=self._network, tls=tls, seconds=seconds)
 
 

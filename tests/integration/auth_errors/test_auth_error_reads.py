@@ -78,7 +78,7 @@ def test_aut_11_an_operator_reads_all_by_each_filter(client: Client) -> None:
 
 
 def test_aut_11_since_is_the_databases_time_whatever_clock_made_the_id(client: Client) -> None:
-    with clock_module.use(FixedClock(clock_module.now() - timedelta(minutes=1))):
+    with clock_module.use_clock(FixedClock(clock_module.now() - timedelta(minutes=1))):
         late = gear.recorded(tenant_id="t_a")
     assert ids(read(client, since=late.recorded_at.isoformat())) == [str(late.pk)]
     assert ids(read(client, since=(late.recorded_at + timedelta(microseconds=1)).isoformat())) == []

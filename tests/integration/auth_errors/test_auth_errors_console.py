@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from ops.auth_errors import bulk
-from ops.auth_errors.admin import bars
+from ops.auth_errors.admin import trend_bars
 from ops.auth_errors.models import AuthError, Cluster, DecisionRule, ErrorDecision
 from ops.auth_errors.states import DecisionType
 from tests.gear.builders import auth_errors as gear
@@ -145,4 +145,4 @@ def test_aut_11_the_first_page_counts_what_came_back(console: Client) -> None:
     ("counts", "shown"), [([0, 0], "··"), ([1, 8], "▁█"), ([3], "█"), ([], ""), ([1, 1_000_000], "▁█")]
 )
 def test_a_trend_is_a_line_of_bars(counts: Any, shown: str) -> None:
-    assert bars(counts) == shown
+    assert trend_bars(counts) == shown

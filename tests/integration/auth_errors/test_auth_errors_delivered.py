@@ -22,7 +22,7 @@ __all__ = ["effects_table", "world"]
 def consume(world: EventWorld) -> int:
     """By the handlers that every app declares, as the process `events` has them."""
     consumer = EventConsumer(
-        url=world.queues.runs_url, sender=world.sender, handlers=handlers.handlers(), wait_seconds=0
+        url=world.queues.runs_url, sender=world.sender, handlers=handlers.event_handlers(), wait_seconds=0
     )
     return consumer.consume_once()
 

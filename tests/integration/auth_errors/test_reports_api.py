@@ -178,7 +178,7 @@ def test_aut_02_a_request_id_is_each_tenants_own(client: Client) -> None:
 
 @pytest.mark.contract("AUT-02")
 def test_aut_02_fifty_at_once_make_one() -> None:
-    report = recording.cleaned(
+    report = recording.cleaned_report(
         {name: value for name, value in a_report().items() if isinstance(value, str)},
         occurred_at=AN_HOUR,
         http_status=401,
@@ -186,7 +186,7 @@ def test_aut_02_fifty_at_once_make_one() -> None:
 
     def once(_number: int) -> tuple[Any, bool]:
         try:
-            recorded = recording.record(tenant_id="t_acme", report=report)
+            recorded = recording.record_auth_error(tenant_id="t_acme", report=report)
             return recorded.auth_error_id, recorded.is_new
         finally:
             connection.close()
@@ -217,13 +217,13 @@ def test_aut_03_the_error_and_its_event_are_one_statement(
     client: Client, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Outside of any transaction: killed anywhere, Postgres has both or neither."""
-    report = recording.cleaned(
+    report = recording.cleaned_report(
         {name: value for name, value in a_report().items() if isinstance(value, str)},
         occurred_at=AN_HOUR,
         http_status=401,
     )
     with django_assert_num_queries(1) as seen:
-        recording.record(tenant_id="t_acme", report=report)
+        recording.record_auth_error(tenant_id="t_acme", report=report)
     (statement,) = [one["sql"] for one in seen.captured_queries]
     assert "INSERT INTO auth_error" in statement
     assert "INSERT INTO outbox_message" in statement

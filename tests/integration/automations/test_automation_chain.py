@@ -65,7 +65,7 @@ def test_lif_02_an_event_becomes_a_message(shop: AutomationShop) -> None:
     assert SeenEvent.objects.get().outcome == "SUCCEEDED"
     assert (task.status, task.outcome, task.attempts, task.charged_usd_micros) == ("COMPLETED", "SUCCEEDED", 1, 50_000)
     assert (run.idempotency_key, run.status, run.lineage_id) == (f"{task.pk}:1", "COMPLETED", task.rule.lineage_id)
-    assert run.price_version == registry.get(run.pack_type).price_version
+    assert run.price_version == registry.pack_named(run.pack_type).price_version
     assert shop.attempts() == [(1, "SUCCEEDED", 50_000)]
     assert shop.charged_micros() == 50_000
     (result,) = shop.results()
@@ -345,7 +345,7 @@ def test_lif_08_an_answer_makes_a_task_that_resumes_and_mappings_go(shop: Automa
     assert not ThreadMapping.objects.exists()
 
     def answer(event_id: str, text: Any) -> answering.AnswerOutcome:
-        said = answering.answered(
+        said = answering.record_message_answer(
             source=shop.source,
             event_id=event_id,
             channel=MessageChannel.SLACK,

@@ -115,7 +115,7 @@ def test_lif_02_a_row_that_moved_is_not_moved_by_what_was_read_before(chain: Cha
 
 def test_lif_02_a_next_attempt_begins_once_and_behind_the_one_before(chain: Chain) -> None:
     begin(chain, chain.version("task"))
-    accept(chain, uuid7.new())
+    accept(chain, uuid7.new_uuid7())
     transitions.end_attempt(attempt_pk=chain.attempt.pk, succeeded=False, charged_micros=3, reason="")
     version = chain.version("task")
 
@@ -144,8 +144,8 @@ def test_lif_02_an_attempt_has_one_submitter_one_run_and_one_charge(chain: Chain
     changes_nothing(lambda: transitions.put_off_end(attempt_pk=pk, seconds=1, reason="error"))
     changes_nothing(lambda: transitions.end_attempt(attempt_pk=pk, succeeded=True, charged_micros=3, reason=""))
     changes_nothing(lambda: transitions.refuse_attempt(attempt_pk=pk, lease_until=None, reason="another's lease"))
-    assert accept(chain, uuid7.new()) is WON
-    changes_nothing(lambda: accept(chain, uuid7.new()))
+    assert accept(chain, uuid7.new_uuid7()) is WON
+    changes_nothing(lambda: accept(chain, uuid7.new_uuid7()))
     changes_nothing(lambda: transitions.lease_attempt(attempt_pk=pk))
     changes_nothing(lambda: transitions.put_off_attempt(attempt_pk=pk, seconds=1, reason="late"))
     changes_nothing(lambda: transitions.refuse_attempt(attempt_pk=pk, lease_until=None, reason="late"))

@@ -170,7 +170,7 @@ def test_what_cannot_be_stored_names_its_field_and_changes_nothing(field: str, v
     source = gear.source()
     before = everything()
     asked: dict[str, Any] = {"event_id": "e-1", "payload": {}, "occurred_at": gear.AT, "cursor": "9"} | values
-    refused = emitting.emit(source=source, **asked)
+    refused = emitting.emit_event(source=source, **asked)
     assert isinstance(refused, Refusal)
     assert refused.field == field
     assert everything() == before

@@ -145,8 +145,8 @@ def test_lif_02_an_attempt_whose_submit_fails_is_said_and_ends_the_task_after_a_
 ) -> None:
     shop.rule()
     shop.event()
-    submit = submitting.submit
-    monkeypatch.setattr(submitting, "submit", fails)
+    submit = submitting.submit_run_of_attempt
+    monkeypatch.setattr(submitting, "submit_run_of_attempt", fails)
     shop.buy()
     assert (AutomationAttempt.objects.get().reason, standing()) == ("error KeyError", {})
     since(23.9)
@@ -156,7 +156,7 @@ def test_lif_02_an_attempt_whose_submit_fails_is_said_and_ends_the_task_after_a_
         "runs of triage": "1 not bought, or not noted, by a fault of the platform's own; the log has it"
     }
     since(24)
-    monkeypatch.setattr(submitting, "submit", submit)
+    monkeypatch.setattr(submitting, "submit_run_of_attempt", submit)
     shop.buy()
     assert (shop.attempts(), Run.objects.count(), standing()) == ([(1, "REFUSED", 0)], 0, {})
     assert shop.only_task().reason == "error KeyError (for 24 hours)"

@@ -101,13 +101,13 @@ def test_lif_02_what_a_frozen_buyer_bought_after_the_refusal_is_given_back(
     """It froze before its submit, and its lease ran out; another took the attempt over and was refused for good."""
     shop.rule()
     shop.event()
-    submit = submitting.submit
+    submit = submitting.submit_run_of_attempt
 
     def freezes(attempt: AutomationAttempt) -> Any:
         ending.finish_task(attempt.task_id, outcome=TaskOutcome.FAILED, reason="AUTH_INVALID", refused=attempt)
         return submit(attempt)
 
-    monkeypatch.setattr(submitting, "submit", freezes)
+    monkeypatch.setattr(submitting, "submit_run_of_attempt", freezes)
     shop.buy()
     shop.work()
     run = Run.objects.get()
@@ -145,7 +145,7 @@ def test_lif_02_a_run_that_a_person_cancels_is_not_bought_again(shop: Automation
     shop.event()
     shop.buy()
     run = Run.objects.get()
-    canceled = cancellation.cancel(tenant_id=run.tenant_id, run_id=run.pk, actor="owner")
+    canceled = cancellation.cancel_run(tenant_id=run.tenant_id, run_id=run.pk, actor="owner")
     assert isinstance(canceled, cancellation.Canceled)
     for _ in range(2):
         shop.turn()
@@ -156,10 +156,10 @@ def test_lif_02_a_run_that_a_person_cancels_is_not_bought_again(shop: Automation
 
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    lacks = dataclasses.replace(registry.get("probe"), missing=lambda: ["words for the probe"])
-    without = dict(registry.packs()) | {"probe": lacks}
+    lacks = dataclasses.replace(registry.pack_named("probe"), missing=lambda: ["words for the probe"])
+    without = dict(registry.packs_for_sale()) | {"probe": lacks}
     with monkeypatch.context() as patch:
-        patch.setattr(registry, "packs", lambda: without)
+        patch.setattr(registry, "packs_for_sale", lambda: without)
         yield
 
 

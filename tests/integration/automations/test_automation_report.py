@@ -42,7 +42,12 @@ def test_the_report_counts_dead_letters_and_alarms() -> None:
     within = NINE_IN_SEOUL - timedelta(hours=20)
     for number, at in enumerate((within, within - timedelta(days=1))):
         letter = DeadLetter.objects.create(
-            message_id=f"m-{number}", outcome="KEPT", run_id=uuid7.new(), size_bytes=1, sha256="a" * 64, receives=4
+            message_id=f"m-{number}",
+            outcome="KEPT",
+            run_id=uuid7.new_uuid7(),
+            size_bytes=1,
+            sha256="a" * 64,
+            receives=4,
         )
         DeadLetter.objects.filter(pk=letter.pk).update(stored_at=at)
         Alarm.objects.create(name="disk_filling", subject=f"disk {number}", said="it fills")
@@ -93,7 +98,7 @@ def test_lif_08_a_mapping_or_an_answer_over_seven_days_old_is_said_once() -> Non
 @pytest.mark.contract("LIF-02")
 def test_lif_02_numbers_begin_anew_each_local_date_and_none_is_given_twice() -> None:
     """Read, raised and written back by two at once, the document's `task-seq` gives a number twice."""
-    with clock.use(FixedClock(datetime(2026, 3, 1, 14, 59, tzinfo=UTC))) as now:
+    with clock.use_clock(FixedClock(datetime(2026, 3, 1, 14, 59, tzinfo=UTC))) as now:
         assert [numbers.next_number("task") for _ in range(2)] == ["task-20260301-001", "task-20260301-002"]
         assert numbers.next_number("msg") == "msg-20260301-001"
         assert isinstance(now, FixedClock)

@@ -93,7 +93,7 @@ class Court:
 
     def task(self, event: AutomationEvent) -> AutomationTask:
         transitions.mark_event_dispatched(event_pk=event.pk, version=event.version, rule_id=self.rule.pk)
-        made = gear.bare_task(event, self.rule, number=f"task-{uuid7.new()}", inputs={"text": "x"})
+        made = gear.bare_task(event, self.rule, number=f"task-{uuid7.new_uuid7()}", inputs={"text": "x"})
         return AutomationTask.objects.get(pk=made)
 
     def end(self, task: AutomationTask, outcome: TaskOutcome = TaskOutcome.SUCCEEDED) -> None:
@@ -220,7 +220,7 @@ def test_lif_04_a_task_whose_run_goes_on_stays_with_its_event() -> None:
     court = Court()
     task = court.task(gear.event(court.source))
     row = {"task": task, "attempt": 1, "rule_id": court.rule.pk, "reserved_usd_micros": 1}
-    attempt = AutomationAttempt.objects.create(**row, run_id=uuid7.new(), status="RUNNING")
+    attempt = AutomationAttempt.objects.create(**row, run_id=uuid7.new_uuid7(), status="RUNNING")
     court.end(task)
     age(100)
     clear()
@@ -293,18 +293,18 @@ def test_lif_03_the_settings_are_the_documents_and_each_moves_its_own(monkeypatc
     assert {name for name in fields if name.endswith("_DAYS")} == set(SETTINGS)
     for name, (days, moves) in SETTINGS.items():
         assert fields[name].default == days
-        before = {kind.name: kind.period_days for kind in retention.kinds().values()}
+        before = {kind.name: kind.period_days for kind in retention.data_kinds().values()}
         with monkeypatch.context() as changed:
             changed.setattr(retention, "ENV", ENV.model_copy(update={name: 99}))
-            after = {kind.name: kind.period_days for kind in retention.kinds().values()}
+            after = {kind.name: kind.period_days for kind in retention.data_kinds().values()}
         assert {kind for kind in after if after[kind] != before[kind]} == moves
 
 
 def test_periods_are_the_documents() -> None:
     named = {
         name: retention.days_of(name)
-        for name in retention.kinds()
-        if name.startswith(("automation", "seen")) and retention.kinds()[name].clearing is not None
+        for name in retention.data_kinds()
+        if name.startswith(("automation", "seen")) and retention.data_kinds()[name].clearing is not None
     }
     assert named == {
         "automation_events": 7,

@@ -89,12 +89,12 @@ def awake(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return workspace_id
 
     monkeypatch.setattr(selectors, "workspace_of", found)
-    monkeypatch.setattr(using, "awake", lambda workspace, **_: using.Awake(str(workspace), address))
+    monkeypatch.setattr(using, "awake_workspace", lambda workspace, **_: using.Awake(str(workspace), address))
 
 
 @pytest.mark.usefixtures("awake")
 def test_lif_09_both_files_stand_there_whole_and_anew_for_each_task(home: Home) -> None:
-    workspace_id = uuid7.new()
+    workspace_id = uuid7.new_uuid7()
     for number in (1, 2):
         task = a_task(number, workspace_id=workspace_id, source_name=f"s-{number}")
         assert workspace_files.write_workspace_files(task) is None
@@ -109,7 +109,7 @@ def test_lif_09_both_files_stand_there_whole_and_anew_for_each_task(home: Home) 
 @pytest.mark.usefixtures("awake")
 def test_lif_09_the_files_are_written_before_each_attempt(home: Home, shop: AutomationShop) -> None:
     """The attempt before may have changed them."""
-    shop.rule(workspace_id=str(uuid7.new()), context_file="Be brief.", retries=1)
+    shop.rule(workspace_id=str(uuid7.new_uuid7()), context_file="Be brief.", retries=1)
     shop.event(payload={"fail": True})
     for attempt in (1, 2):
         home.files.clear()
@@ -123,17 +123,17 @@ def test_lif_09_the_files_are_written_before_each_attempt(home: Home, shop: Auto
 
 
 def test_lif_09_a_workspace_that_sleeps_or_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = a_task(workspace_id=uuid7.new())
+    task = a_task(workspace_id=uuid7.new_uuid7())
     assert isinstance(workspace_files.write_workspace_files(task), Refusal)
     monkeypatch.setattr(selectors, "workspace_of", lambda _tenant_id, workspace_id: workspace_id)
     for found in (using.Asleep(), using.Awake(str(task.workspace_id), None), using.Awake("w", "127.0.0.1:1")):
-        monkeypatch.setattr(using, "awake", lambda _workspace, found=found, **_: found)
+        monkeypatch.setattr(using, "awake_workspace", lambda _workspace, found=found, **_: found)
         assert isinstance(workspace_files.write_workspace_files(task), FilesLater)
 
 
 @pytest.mark.contract("LIF-02")
 def test_lif_02_a_workspace_has_one_task_at_work() -> None:
-    workspace_id = uuid7.new()
+    workspace_id = uuid7.new_uuid7()
     first, second = (a_task(number, workspace_id=workspace_id, source_name=f"s-{number}") for number in (1, 2))
     for task in (first, second):
         buying.go_on(task.pk)

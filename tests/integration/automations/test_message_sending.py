@@ -81,7 +81,7 @@ def test_lif_11_a_strangers_words_call_no_channel(world: World) -> None:
 
 
 def test_lif_11_a_long_text_is_cut_between_characters() -> None:
-    cut = slack.escaped("&" * 30_000)
+    cut = slack.escaped_for_slack("&" * 30_000)
     assert len(cut) <= slack.TEXT_LENGTH_MAX + 1
     assert cut.removesuffix("…").replace("&amp;", "") == ""
 

@@ -131,7 +131,7 @@ def test_lif_06_every_wrong_reason_is_one_answer_and_changes_nothing() -> None:
     assert ends is not None
     a_github()
     a_slack()
-    with clock.use(clock.FixedClock(datetime.fromisoformat(ends) + timedelta(seconds=1))):
+    with clock.use_clock(clock.FixedClock(datetime.fromisoformat(ends) + timedelta(seconds=1))):
         answers = {why: said(answer) for why, answer in wrong_ways().items()}
     assert len({json.dumps(one) for one in answers.values()}) == 1, answers
     status, problem = answers["no such source"]

@@ -55,7 +55,7 @@ class ByValidator:
     """GitHub polled with its ETag, and what a 200 brings emitted."""
 
     def __init__(self, world: World) -> None:
-        self._asker = asker(world, BASE, github.authorization(TOKEN))
+        self._asker = asker(world, BASE, github.github_authorization(TOKEN))
         self._etag = ""
         self.emitted: list[str] = []
 
@@ -88,7 +88,7 @@ class ByLastCheck:
     """Jira searched for what was updated since the last check."""
 
     def __init__(self, world: World, *, bare: bool) -> None:
-        self._asker = asker(world, "https://acme.atlassian.net", jira.authorization(EMAIL, JIRA_TOKEN))
+        self._asker = asker(world, "https://acme.atlassian.net", jira.jira_authorization(EMAIL, JIRA_TOKEN))
         self._bare = bare
         self.last_check = clock.now() - timedelta(minutes=1)
         self.emitted: list[str] = []
@@ -117,7 +117,7 @@ def test_lif_06_adr_63_a_bare_date_is_read_in_another_zone_and_hides_hours(world
 @pytest.mark.contract("LIF-06")
 def test_lif_06_adr_63_an_index_that_lags_hides_an_issue_from_a_last_check(world: World) -> None:
     source, naive = passes(a_jira(), minutes=10), ByLastCheck(world, bare=False)
-    with clock.use(clock.FixedClock(clock.now() - timedelta(minutes=5))) as at:
+    with clock.use_clock(clock.FixedClock(clock.now() - timedelta(minutes=5))) as at:
         assert isinstance(at, clock.FixedClock)
         world.jira.updates("10001", lag=timedelta(minutes=5))
         naive.last_check = at.now()

@@ -139,11 +139,11 @@ def test_an_adjustment_from_the_console_needs_a_reason(console: Client, tenant_i
 def test_an_account_is_proved_and_rebuilt_from_the_console(
     console: Client, tenant_id: str, valkey: redis.Redis
 ) -> None:
-    valkey.incrby(keys.balance(tenant_id), 1)
+    valkey.incrby(keys.balance_key(tenant_id), 1)
     shown = console.post(f"{ACCOUNTS}{tenant_id}/prove/", follow=True).content.decode()
     assert "BALANCE expected 25000000, found 25000001" in shown
     console.post(f"{ACCOUNTS}{tenant_id}/rebuild/")
-    assert valkey.get(keys.balance(tenant_id)) == "25000000"
+    assert valkey.get(keys.balance_key(tenant_id)) == "25000000"
     assert "Proved at" in console.post(f"{ACCOUNTS}{tenant_id}/prove/", follow=True).content.decode()
 
 
@@ -164,8 +164,8 @@ def test_actions_need_the_permission(client: Client, tenant_id: str) -> None:
 
 
 def test_the_first_page_shows_the_money(console: Client, tenant_id: str, valkey: redis.Redis) -> None:
-    valkey.incrby(keys.balance(tenant_id), 4)
-    runner.run_job_pass(registry.job("money_verify"))
+    valkey.incrby(keys.balance_key(tenant_id), 4)
+    runner.run_job_pass(registry.job_named("money_verify"))
     shown = page(console, "/admin/")
     assert "Owed to tenants" in shown
     figures = {figure.label: figure.value for figure in dashboard.money_panel().figures}
@@ -175,8 +175,8 @@ def test_the_first_page_shows_the_money(console: Client, tenant_id: str, valkey:
 
 @pytest.mark.contract("DPP-74")
 def test_dpp_74_a_scrape_shows_the_drift(tenant_id: str, valkey: redis.Redis) -> None:
-    valkey.incrby(keys.balance(tenant_id), 4)
-    runner.run_job_pass(registry.job("money_verify"))
+    valkey.incrby(keys.balance_key(tenant_id), 4)
+    runner.run_job_pass(registry.job_named("money_verify"))
     scraped = metrics.render_metrics().decode()
     for line in ("dpp_money_drift_usd_micros 4.0", "dpp_money_tenants_differing 1.0", "dpp_budget_open 1.0"):
         assert f"\n{line}\n" in scraped
@@ -199,13 +199,15 @@ def test_dpp_74_every_operation_on_money_is_counted_by_its_answer(tenant_id: str
 
 
 def test_the_jobs_are_declared() -> None:
-    assert {"budget_gate_watch", "pending_credits", "money_verify", "balance_snapshots"} <= set(registry.jobs())
+    assert {"budget_gate_watch", "pending_credits", "money_verify", "balance_snapshots"} <= set(
+        registry.declared_jobs()
+    )
 
 
 @pytest.fixture
 def march(tenant_id: str) -> Iterator[FixedClock]:
     fixed = FixedClock(clock.now().replace(year=2026, month=3, day=2, hour=0, minute=30))
-    with clock.use(fixed):
+    with clock.use_clock(fixed):
         yield fixed
 
 

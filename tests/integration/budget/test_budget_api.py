@@ -122,10 +122,10 @@ def test_dpp_28_a_charge_counts_before_its_commit(runs: RunsTable, tenant_id: st
 
 @pytest.mark.contract("DPP-55")
 def test_dpp_55_a_tenant_made_a_moment_ago_has_a_budget(owner: Caller, tenant_id: str, valkey: redis.Redis) -> None:
-    assert valkey.get(keys.balance(tenant_id)) is None, "nothing has opened it yet"
+    assert valkey.get(keys.balance_key(tenant_id)) is None, "nothing has opened it yet"
     body = owner.get(BUDGET).json()
     assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (0, 0, 0)
-    assert valkey.get(keys.balance(tenant_id)) == "0"
+    assert valkey.get(keys.balance_key(tenant_id)) == "0"
 
 
 @pytest.mark.contract("DPP-55")
@@ -134,7 +134,7 @@ def test_dpp_55_a_lost_balance_is_made_again_by_whoever_looks(
 ) -> None:
     top_up(tenant_id, 1_000_000)
     held_run(runs, tenant_id, 250_000)
-    valkey.delete(keys.balance(tenant_id))
+    valkey.delete(keys.balance_key(tenant_id))
     body = owner.get(BUDGET).json()
     assert (body["balance_usd_micros"], body["held_usd_micros"], body["credited_usd_micros"]) == (
         750_000,

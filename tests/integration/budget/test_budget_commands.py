@@ -110,11 +110,11 @@ def test_budget_rebuild_does_it_by_hand(valkey: redis.Redis) -> None:
     assert (preview["balance_micros"], preview["dry_run"]) == (1_000_000, True)
     assert valkey.keys() == []
     assert run_json("budget_rebuild")["outcome"] == "rebuilt"
-    assert valkey.get(keys.balance(tenant_id)) == "1000000"
-    valkey.set(keys.balance(tenant_id), "3")
+    assert valkey.get(keys.balance_key(tenant_id)) == "1000000"
+    valkey.set(keys.balance_key(tenant_id), "3")
     one = run_json("budget_rebuild", "--tenant", tenant_id)
     assert (one["tenants"], one["balance_micros"]) == (1, 1_000_000)
-    assert valkey.get(keys.balance(tenant_id)) == "1000000"
+    assert valkey.get(keys.balance_key(tenant_id)) == "1000000"
     assert run("budget_rebuild", "--tenant", "t_nobody")[2] == 1
 
 
@@ -137,7 +137,7 @@ def test_money_verify_proves_and_finds(valkey: redis.Redis) -> None:
     proved = run_json("money_verify")
     assert (proved["differs"], proved["differences"], proved["drift_usd_micros"]) == (0, [], 0)
     assert proved["proved"] == proved["tenants"] >= 2
-    valkey.decrby(keys.balance(tenant_id), 5)
+    valkey.decrby(keys.balance_key(tenant_id), 5)
     row = {
         "tenant_id": tenant_id,
         "kind": "BALANCE",
@@ -156,10 +156,10 @@ def test_money_verify_proves_and_finds(valkey: redis.Redis) -> None:
 
 def test_money_verify_repairs(valkey: redis.Redis) -> None:
     tenant_id = funded()
-    valkey.decrby(keys.balance(tenant_id), 5)
+    valkey.decrby(keys.balance_key(tenant_id), 5)
     repaired = run_json("money_verify", "--repair")
     assert (repaired["differs"], len(repaired["repaired"])) == (0, 1)
-    assert valkey.get(keys.balance(tenant_id)) == "1000000"
+    assert valkey.get(keys.balance_key(tenant_id)) == "1000000"
 
 
 def test_money_verify_tells_nothing_of_closed_money(valkey: redis.Redis) -> None:

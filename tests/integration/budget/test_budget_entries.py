@@ -44,7 +44,9 @@ def top_up(tenant_id: str, micros: Any = 500_000, reference: str = "invoice 7", 
 
 
 def adjust(tenant_id: str, micros: Any, reference: str = "ticket 7", reason: str = "was wrong") -> Entered | Refusal:
-    return entries.adjust(tenant_id=tenant_id, amount_micros=micros, reference=reference, reason=reason, actor="test")
+    return entries.adjust_balance(
+        tenant_id=tenant_id, amount_micros=micros, reference=reference, reason=reason, actor="test"
+    )
 
 
 def entered(answer: Entered | Refusal) -> Entered:
@@ -77,7 +79,7 @@ def test_dpp_57_the_same_reference_enters_once(valkey: redis.Redis) -> None:
     tenant_id = a_tenant().tenant_id
     first, again = entered(top_up(tenant_id)), entered(top_up(tenant_id))
     assert (again.is_new, again.entry, again.balance_micros) == (False, first.entry, 500_000)
-    valkey.delete(keys.credit(str(first.entry.entry_id)))  # its receipt has expired
+    valkey.delete(keys.credit_key(str(first.entry.entry_id)))  # its receipt has expired
     assert entered(top_up(tenant_id)).balance_micros == 500_000
     assert standing_balance(tenant_id) == ledger.sums_of(tenant_id).total_micros == 500_000
 
@@ -274,7 +276,7 @@ def test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed(
     with monkeypatch.context() as patch:
         patch.setattr(scripts.Scripts, "credit", dying(outcome_lost=True))
         made = entered(top_up(tenant_id))
-    valkey.delete(keys.credit(str(made.entry.entry_id)))
+    valkey.delete(keys.credit_key(str(made.entry.entry_id)))
     PendingCredit.objects.update(created_at=clock.now() - timedelta(hours=13))
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert standing_balance(tenant_id) == 500_001
@@ -303,7 +305,7 @@ def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: py
 
 def clock_wrong_by(*, days: int) -> AbstractContextManager[object]:
     """This process's; the database's is right."""
-    return clock.use(FixedClock(clock.now() + timedelta(days=days)))
+    return clock.use_clock(FixedClock(clock.now() + timedelta(days=days)))
 
 
 def left_pending(monkeypatch: pytest.MonkeyPatch, tenant_id: str, *, hours: int = 0) -> str:
@@ -323,7 +325,7 @@ def test_hrd_05_no_clock_of_a_process_applies_a_top_up_twice(
 ) -> None:
     tenant_id = a_tenant().tenant_id
     entry_id = left_pending(monkeypatch, tenant_id, hours=25)
-    valkey.delete(keys.credit(entry_id))  # as an older release let it expire
+    valkey.delete(keys.credit_key(entry_id))  # as an older release let it expire
     with clock_wrong_by(days=days):
         assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert standing_balance(tenant_id) == 500_001
@@ -337,12 +339,12 @@ def test_hrd_05_a_receipt_stands_as_long_as_its_pending_row(
     tenant_id = a_tenant().tenant_id
     entry_id = left_pending(monkeypatch, tenant_id)
     if whole is not None:
-        valkey.delete(keys.credit(entry_id))
+        valkey.delete(keys.credit_key(entry_id))
         assert isinstance(rebuild.rebuild_all() if whole else rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
-    assert valkey.ttl(keys.credit(entry_id)) == -1
+    assert valkey.ttl(keys.credit_key(entry_id)) == -1
     assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
-    assert 86_390 <= int(str(valkey.ttl(keys.credit(entry_id)))) <= 86_400
+    assert 86_390 <= int(str(valkey.ttl(keys.credit_key(entry_id)))) <= 86_400
     assert (standing_balance(tenant_id), verify.verify_tenant_money(tenant_id).verdict) == (500_001, Verdict.PROVED)
 
 
@@ -360,7 +362,7 @@ def test_hrd_05_a_rebuild_by_a_fast_clock_leaves_the_receipts_of_the_day(
     """A double of the credit may still be on its way; its receipt is all that stops it."""
     tenant_id = a_tenant().tenant_id
     entry_id = str(entered(top_up(tenant_id)).entry.entry_id)
-    valkey.delete(keys.credit(entry_id))
+    valkey.delete(keys.credit_key(entry_id))
     with clock_wrong_by(days=2):
         assert isinstance(rebuild.rebuild_tenant(tenant_id), rebuild.Rebuilt)
     late = scripts.shared_scripts().credit(
@@ -368,7 +370,7 @@ def test_hrd_05_a_rebuild_by_a_fast_clock_leaves_the_receipts_of_the_day(
     )
     assert late == Credited(500_000, again=True)
     assert standing_balance(tenant_id) == 500_000
-    assert 86_390 <= int(str(valkey.ttl(keys.credit(entry_id)))) <= 86_400
+    assert 86_390 <= int(str(valkey.ttl(keys.credit_key(entry_id)))) <= 86_400
 
 
 @pytest.mark.contract("HRD-05")

@@ -82,9 +82,9 @@ def test_dpp_52_a_wrong_amount_is_refused_before_redis(
 @pytest.mark.contract("DPP-51")
 def test_the_reserve_key_expires_and_the_hold_does_not(tenant_id: str, valkey: redis.Redis) -> None:
     assert hold(tenant_id, 250_000) == Held(750_000)
-    assert 0 < int(str(valkey.ttl(keys.reserve("run")))) <= constants.RESERVATION_TTL_SECONDS
-    valkey.delete(keys.reserve("run"))
-    assert valkey.ttl(keys.holds(tenant_id)) == -1
+    assert 0 < int(str(valkey.ttl(keys.reserve_key("run")))) <= constants.RESERVATION_TTL_SECONDS
+    valkey.delete(keys.reserve_key("run"))
+    assert valkey.ttl(keys.holds_key(tenant_id)) == -1
     assert services.settle(tenant_id=tenant_id, run_id="run", charge_micros=7) == Settled(
         7, 249_993, 999_993, again=False
     )

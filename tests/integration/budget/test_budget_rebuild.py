@@ -16,7 +16,7 @@ from budget.entries import Entered
 from budget.models import PendingCredit
 from budget.outcomes import AlreadyHeld, AskAgain, Closed, Held, Refunded, Settled, Unavailable
 from budget.rebuild import lease, plan, rebuild
-from budget.rebuild.gate_watch import watch
+from budget.rebuild.gate_watch import watch_gates
 from budget.rebuild.rebuild import Busy, Rebuilt
 from budget.redis import connection as money_connection
 from budget.redis import keys, scripts
@@ -82,12 +82,12 @@ def test_dpp_55_a_flush_closes_money_and_the_watch_opens_it(runs: RunsTable, val
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
     assert valkey.keys() == []
 
-    seen = watch(limit=10)
+    seen = watch_gates(limit=10)
 
     assert (seen.found, seen.rebuilt, seen.failed) == (1, 1, 0)
     assert standing_balance(tenant_id) == 1_000_000 - 250_000 - 50_000
     assert standing_balance(other) == 7
-    assert valkey.hgetall(keys.holds(tenant_id)) == {run_id: "250000"}
+    assert valkey.hgetall(keys.holds_key(tenant_id)) == {run_id: "250000"}
     assert hold(tenant_id, run_id) == AlreadyHeld(250_000)
 
 
@@ -106,7 +106,7 @@ def test_hrd_03_receipts_come_back_as_long_as_a_finisher_may_ask(runs: RunsTable
     again = services.settle(tenant_id=tenant_id, run_id=run_id, charge_micros=250_000)
     assert again == Settled(50_000, 200_000, 950_000, again=True)
     assert standing_balance(tenant_id) == 950_000
-    assert not valkey.exists(keys.receipt(older))
+    assert not valkey.exists(keys.receipt_key(older))
 
 
 @pytest.mark.contract("HRD-03")
@@ -119,7 +119,7 @@ def test_hrd_03_who_asks_later_than_a_receipt_lives_moves_nothing(
     run_id = settled_run(runs, tenant_id)
     valkey.flushall()
     rebuild.rebuild_all()
-    valkey.delete(keys.receipt(run_id))
+    valkey.delete(keys.receipt_key(run_id))
     asked, _ = ASKED[ask]
     answer = asked(tenant_id, run_id)
     if ask == "settle":
@@ -134,10 +134,10 @@ def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valke
     tenant_id, other = funded(), funded(7)
     earlier = held_run(runs, tenant_id)
     epoch = valkey.get(keys.EPOCH)
-    valkey.delete(keys.balance(tenant_id))
+    valkey.delete(keys.balance_key(tenant_id))
     run_id = runs.accept(tenant_id, 1)
     assert hold(tenant_id, run_id, 1) == AskAgain()
-    assert valkey.hgetall(keys.holds(tenant_id)).keys() == {earlier}
+    assert valkey.hgetall(keys.holds_key(tenant_id)).keys() == {earlier}
     assert standing_balance(tenant_id) == 750_000
     assert not runs.mark_reserved(run_id), "the rebuild has fenced the row whose hold it refused"
     assert hold(tenant_id, run_id, 1) == Held(749_999)
@@ -147,28 +147,28 @@ def test_dpp_55_one_tenants_lost_balance_is_rebuilt_alone(runs: RunsTable, valke
 
 def test_the_watch_finds_a_lost_balance_by_itself(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id = funded()
-    valkey.delete(keys.balance(tenant_id))
+    valkey.delete(keys.balance_key(tenant_id))
     fresh = a_tenant().tenant_id
-    assert set(watch(limit=10).tenants) >= {tenant_id, fresh}
+    assert set(watch_gates(limit=10).tenants) >= {tenant_id, fresh}
     assert standing_balance(tenant_id) == 1_000_000
     assert standing_balance(fresh) == 0
-    assert watch(limit=10).found == 0
+    assert watch_gates(limit=10).found == 0
 
 
 def test_the_watch_opens_what_a_dead_rebuild_left_closed(runs: RunsTable, valkey: redis.Redis) -> None:
     tenant_id = funded()
-    valkey.set(keys.gate(tenant_id), "closed.by-a-rebuild-that-died")
+    valkey.set(keys.gate_key(tenant_id), "closed.by-a-rebuild-that-died")
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.GATE)
-    assert watch(limit=10).tenants == [tenant_id]
+    assert watch_gates(limit=10).tenants == [tenant_id]
     assert standing_balance(tenant_id) == 1_000_000
 
 
 def holds_are_lost(valkey: redis.Redis, tenant_id: str) -> None:
-    valkey.delete(keys.holds(tenant_id))
+    valkey.delete(keys.holds_key(tenant_id))
 
 
 def balance_is_lost(valkey: redis.Redis, tenant_id: str) -> None:
-    valkey.delete(keys.balance(tenant_id))
+    valkey.delete(keys.balance_key(tenant_id))
 
 
 ASKED: Final[dict[str, tuple[Callable[[str, str], object], object]]] = {
@@ -194,7 +194,7 @@ def test_dpp_55_lost_money_is_rebuilt_and_the_caller_asks_again(
     run_id = held_run(runs, tenant_id)
     lose(valkey, tenant_id)
     assert ask(tenant_id, run_id) == AskAgain()
-    assert (standing_balance(tenant_id), valkey.hgetall(keys.holds(tenant_id))) == (750_000, {run_id: "250000"})
+    assert (standing_balance(tenant_id), valkey.hgetall(keys.holds_key(tenant_id))) == (750_000, {run_id: "250000"})
     assert ask(tenant_id, run_id) == answer
 
 
@@ -208,11 +208,11 @@ def test_dpp_55_lost_money_that_cannot_be_rebuilt_now_is_unavailable(
     tenant_id = funded()
     run_id = held_run(runs, tenant_id)
     lose(valkey, tenant_id)
-    names = [keys.balance(tenant_id), keys.seq(tenant_id), keys.receipt(run_id), keys.gate(tenant_id)]
-    before = (valkey.mget(names), valkey.hgetall(keys.holds(tenant_id)))
+    names = [keys.balance_key(tenant_id), keys.seq_key(tenant_id), keys.receipt_key(run_id), keys.gate_key(tenant_id)]
+    before = (valkey.mget(names), valkey.hgetall(keys.holds_key(tenant_id)))
     with another_at_work():
         assert ask(tenant_id, run_id) == Unavailable(Closed.BALANCE)
-    assert (valkey.mget(names), valkey.hgetall(keys.holds(tenant_id))) == before
+    assert (valkey.mget(names), valkey.hgetall(keys.holds_key(tenant_id))) == before
     assert ask(tenant_id, run_id) == AskAgain()
 
 
@@ -280,7 +280,7 @@ def test_dpp_55_a_rebuild_that_dies_leaves_money_closed(
         with pytest.raises(RuntimeError):
             rebuild.rebuild_all()
     assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
-    watch(limit=10)
+    watch_gates(limit=10)
     assert standing_balance(tenant_id) == 1_000_000
 
 
@@ -322,9 +322,9 @@ def after_the_first_snapshot(monkeypatch: pytest.MonkeyPatch, rival: Callable[[]
 def own_valkey(tmp_path: Path, settings: Any) -> Iterator["OwnValkey"]:
     own = OwnValkey(tmp_path)
     settings.REDIS_URL = own.url
-    scripts.forget()
+    scripts.forget_scripts()
     yield own
-    scripts.forget()
+    scripts.forget_scripts()
     own.kill()
 
 
@@ -366,7 +366,7 @@ def test_dpp_55_a_restart_with_everything_still_closes_money(runs_table: RunsTab
     assert hold(tenant_id, run_id, 1) in {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
     assert hold(tenant_id, run_id, 1) == Unavailable(Closed.EPOCH)
     assert str(own_valkey.client.get(keys.EPOCH)).startswith("closed.")
-    watch(limit=10)
+    watch_gates(limit=10)
     assert standing_balance(tenant_id) == 1_000_000
 
 
@@ -378,14 +378,14 @@ def test_dpp_55_an_older_image_is_never_believed(runs_table: RunsTable, own_valk
     settled = settled_run(runs_table, tenant_id, charge=250_000)
     entries.top_up(tenant_id=tenant_id, amount_micros=9, reference="second", reason="", actor="test")
     own_valkey.start_from("older.rdb")
-    assert own_valkey.client.get(keys.balance(tenant_id)) == "750000", "the image itself is older"
+    assert own_valkey.client.get(keys.balance_key(tenant_id)) == "750000", "the image itself is older"
 
     answers = {services.balance(tenant_id=tenant_id) for _ in range(3)}
 
     assert answers <= {Unavailable(Closed.REDIS), Unavailable(Closed.EPOCH)}
-    watch(limit=10)
+    watch_gates(limit=10)
     assert standing_balance(tenant_id) == 1_000_000 - 250_000 - 250_000 + 9
-    assert own_valkey.client.hgetall(keys.holds(tenant_id)) == {open_run: "250000"}
+    assert own_valkey.client.hgetall(keys.holds_key(tenant_id)) == {open_run: "250000"}
     assert isinstance(services.settle(tenant_id=tenant_id, run_id=settled, charge_micros=1), Settled)
     assert standing_balance(tenant_id) == 500_009
 
@@ -482,7 +482,7 @@ def test_hrd_01_the_lease_of_a_rebuild_that_stopped_runs_out(runs: RunsTable, va
     with another_at_work():
         left_ms = valkey.pttl(keys.REBUILD)
         assert ANSWER_SECONDS * 1_000 < left_ms <= lease.LEASE_SECONDS * 1_000
-        assert watch(limit=10).rebuilt == 0
+        assert watch_gates(limit=10).rebuilt == 0
         valkey.pexpire(keys.REBUILD, 1)
         wait_until(lambda: not valkey.exists(keys.REBUILD), what="the end of the lease")
         assert isinstance(rebuild.rebuild_all(), Rebuilt)
@@ -539,7 +539,7 @@ def test_dpp_55_a_tenants_rebuild_that_one_of_all_overtook_is_refused(
     snapshots = after_the_first_snapshot(monkeypatch, freeze)
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
     assert snapshots == [tenant_id, None, tenant_id]
-    assert valkey.hgetall(keys.holds(tenant_id)) == {others[0]: "250000"}
+    assert valkey.hgetall(keys.holds_key(tenant_id)) == {others[0]: "250000"}
     assert standing_balance(tenant_id) == 750_000
     assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
 
@@ -572,7 +572,7 @@ def test_preview_writes_nothing(runs: RunsTable, valkey: redis.Redis) -> None:
 
 def test_a_client_of_money_is_guarded(own_valkey: OwnValkey) -> None:
     own_valkey.client.set(keys.EPOCH, "b" * 40 + ".of-another-server")
-    assert str(money_connection.client().get(keys.EPOCH)).startswith("closed.")
+    assert str(money_connection.budget_client().get(keys.EPOCH)).startswith("closed.")
 
 
 def test_money_inside_a_transaction_is_refused(runs: RunsTable) -> None:

@@ -20,7 +20,7 @@ from budget.redis.windows import CapPeriod, Counted, monday_of
 from dpp_project import clock
 from dpp_project.clock import FixedClock
 from dpp_project.jobs import runner
-from dpp_project.jobs.registry import PassReport, job
+from dpp_project.jobs.registry import PassReport, job_named
 from dpp_project.processes.per_process import PerProcess
 from tenants import services as tenants
 from tenants.models import ApiKey, SpendCap, Tenant
@@ -288,7 +288,7 @@ def test_cap_11_two_at_once_tell_once_and_one_that_is_told_takes_no_lock(spender
     with transaction.atomic():
         SpendCap.objects.select_for_update().get()
         assert OnAnotherConnection(one).answer() == 0
-    (scope,) = cap_reached.scopes(after=None, limit=10)
+    (scope,) = cap_reached.scopes_with_caps(after=None, limit=10)
     rivals = [
         OnAnotherConnection(lambda: scope.tell(period="day", window="2026-11-19", percent=50, payload={}))
         for _ in range(4)
@@ -379,10 +379,10 @@ def test_cap_11_unknown_money_tells_nothing_wrong_and_all_of_it_when_it_is_known
 ) -> None:
     spender.cap(total=1_000)
     spender.spend(500)
-    valkey.set(keys.gate(spender.id), "closed")
+    valkey.set(keys.gate_key(spender.id), "closed")
     assert look().detail["unknown"] == 1
-    valkey.delete(keys.gate(spender.id))
-    for name in (keys.caps(spender.id), keys.EPOCH):
+    valkey.delete(keys.gate_key(spender.id))
+    for name in (keys.caps_key(spender.id), keys.EPOCH):
         valkey.rename(name, "kept")
         assert look().detail["unknown"] == 1
         valkey.rename("kept", name)
@@ -429,6 +429,6 @@ def test_cap_11_a_pass_that_could_not_reach_all_is_followed_by_one_that_goes_on_
         spender.cap(total=1_000, key=key)
     spender.spend(500)
     for _ in range(3):
-        runner.run_job_pass(job(alerts.JOB), limit=1)
+        runner.run_job_pass(job_named(alerts.JOB), limit=1)
         clock.advance(seconds=30)
     assert len(told()) == 2

@@ -75,7 +75,7 @@ def limited(tenant: Tenant, key: ApiKey | None, **limits: int) -> None:
     """A cap that is in force, and whose scope has counted nothing yet."""
     lineage_id = None if key is None else key.lineage_id
     full: Any = dict(rows.NO_LIMITS) | limits
-    SpendCap.objects.create(tenant=tenant, lineage_id=lineage_id, revision=1, actor="test", **rows.columns(full))
+    SpendCap.objects.create(tenant=tenant, lineage_id=lineage_id, revision=1, actor="test", **rows.cap_columns(full))
     scripts.shared_scripts().put_caps(
         tenant_id=tenant.pk,
         lineage_id=None if lineage_id is None else str(lineage_id),
@@ -391,7 +391,7 @@ def test_a_scope_that_is_lost_is_shown_as_unknown_and_never_as_unspent(
     """While another rebuild is at work nobody can count it; then it is counted, and shown."""
     limited(tenant, owner.issued.key, day=500_000)
     charged(tenant, owner.issued.key, 300_000, today())
-    scripts.shared_scripts().client.delete(keys.caps(tenant.pk, str(owner.issued.key.lineage_id)))
+    scripts.shared_scripts().client.delete(keys.caps_key(tenant.pk, str(owner.issued.key.lineage_id)))
     with rebuilders.another_at_work():
         unknown = rebuilders.in_another_session(lambda: owner.ask("GET", path, status=503))
     assert unknown["reason_code"] == "BUDGET_UNAVAILABLE"

@@ -46,7 +46,7 @@ def account(tenant: Tenant) -> str:
 
 
 def with_a_cap_half_used(tenant: Tenant, issued: IssuedKey) -> None:
-    scripts.shared_scripts().client.set(keys.balance(tenant.pk), 10_000_000)
+    scripts.shared_scripts().client.set(keys.balance_key(tenant.pk), 10_000_000)
     limited(tenant, None, month=4_000_000)
     limited(tenant, issued.key, day=1_000_000)
     a_run(tenant, issued.key, 500_000, charge=500_000, day=today())

@@ -119,7 +119,7 @@ class Story:
         return [self.seen(None), self.seen()]
 
     def lose(self, key: uuid.UUID | None = KEY) -> None:
-        scripts.shared_scripts().client.delete(keys.caps(self.tenant_id, None if key is None else str(key)))
+        scripts.shared_scripts().client.delete(keys.caps_key(self.tenant_id, None if key is None else str(key)))
 
     def differences(self) -> list[tuple[str, int, int]]:
         found = verify.verify_tenant_money(self.tenant_id).differences
@@ -200,7 +200,7 @@ def test_cap_09_a_lost_scope_is_refused_and_counted_anew(story: Story, how: str,
     if how == "flushed":
         client.flushall()
     elif how == "cut":
-        client.hdel(keys.caps(story.tenant_id, None if key is None else str(key)), "used")
+        client.hdel(keys.caps_key(story.tenant_id, None if key is None else str(key)), "used")
     else:
         story.lose(key)
     run = story.accept(1_000)
@@ -253,7 +253,7 @@ def test_cap_08_ending_twice_counts_once(story: Story) -> None:
     late = story.accept(5_000)
     services.refund(tenant_id=story.tenant_id, run_id=late[0], counted=late[1])
     assert isinstance(story.ask(late, 5_000), RunClosed)
-    entries.adjust(tenant_id=story.tenant_id, amount_micros=9, reference="by hand", reason="why", actor="test")
+    entries.adjust_balance(tenant_id=story.tenant_id, amount_micros=9, reference="by hand", reason="why", actor="test")
     assert story.scopes() == once
 
 
@@ -288,7 +288,7 @@ DRIFTS = [
 @pytest.mark.parametrize("field", DRIFTS)
 def test_cap_10_what_drifted_is_found_and_mended(story: Story, field: str) -> None:
     story.settle(story.hold(250_000), 60_000)
-    right, client, name = story.seen(), scripts.shared_scripts().client, keys.caps(story.tenant_id, str(KEY))
+    right, client, name = story.seen(), scripts.shared_scripts().client, keys.caps_key(story.tenant_id, str(KEY))
     if field == "all of it":
         client.delete(name)
         assert story.differences() == [], "caps that were changed just now may be on their way"
@@ -316,7 +316,7 @@ def test_cap_10_the_command_mends_what_is_counted_where_the_balance_is_right(
 ) -> None:
     story.settle(story.hold(250_000), 60_000)
     right = story.seen()
-    scripts.shared_scripts().client.hset(keys.caps(story.tenant_id, str(KEY)), "counted", "60001 60000 60000 60000")
+    scripts.shared_scripts().client.hset(keys.caps_key(story.tenant_id, str(KEY)), "counted", "60001 60000 60000 60000")
     capsys.readouterr()
     call_command("money_verify", "--tenant", story.tenant_id, "--law-only", "--repair", "--json")
     told = json.loads(capsys.readouterr().out)
@@ -342,9 +342,9 @@ def test_cap_10_many_scopes_are_compared_in_turns_and_the_balance_is_told_once(
     assert (story.differences(), looked) == ([], [1, 1])
     for key in (None, KEY):
         scripts.shared_scripts().client.hset(
-            keys.caps(story.tenant_id, None if key is None else str(key)), "used", "0 0 0 0"
+            keys.caps_key(story.tenant_id, None if key is None else str(key)), "used", "0 0 0 0"
         )
-    scripts.shared_scripts().client.decrby(keys.balance(story.tenant_id), 5)
+    scripts.shared_scripts().client.decrby(keys.balance_key(story.tenant_id), 5)
     kinds = [kind for kind, *_ in story.differences()]
     assert (kinds.count("BALANCE"), kinds.count("CAP_USED"), len(kinds)) == (1, 8, 9)
 

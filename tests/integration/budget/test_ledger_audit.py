@@ -31,7 +31,7 @@ __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("HRD-07")
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
-JOB = registry.job(verify_pass.JOB)
+JOB = registry.job_named(verify_pass.JOB)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def unguarded(statement: str, *values: Any) -> None:
 
 
 def audited(tenant_id: str) -> list[Difference]:
-    return [found for chunk in ledger_audit.audit(tenant_id) for found in chunk.differences]
+    return [found for chunk in ledger_audit.audit_ledger(tenant_id) for found in chunk.differences]
 
 
 def test_what_the_platform_writes_agrees(runs: RunsTable, tenant_id: str) -> None:
@@ -96,7 +96,7 @@ def test_what_the_platform_writes_agrees(runs: RunsTable, tenant_id: str) -> Non
         ended_run(runs, tenant_id, taken=number * 100)
     ended_run(runs, tenant_id, taken=5_000, due=4_000)
     assert audited(tenant_id) == []
-    chunks = list(ledger_audit.audit(tenant_id))
+    chunks = list(ledger_audit.audit_ledger(tenant_id))
     assert [chunk.rows for chunk in chunks] == [3, 3, 3, 0, 3, 3, 2], "9 entries, then 8 runs"
 
 
@@ -313,7 +313,7 @@ def test_days_that_are_not_what_was_summed_up_are_found_and_named(
 def test_a_daily_sum_that_is_written_behind_the_walk_is_left_to_the_next(spent_days: str) -> None:
     for hours in range(1, 4):
         spent(spent_days, -10, LONG_AGO + timedelta(days=6, hours=hours))
-    chunks = ledger_audit.audit(spent_days)
+    chunks = ledger_audit.audit_ledger(spent_days)
     seen = [next(chunks) for _ in range(9)]  # all 27 entries, but not yet their end
     assert daily_snapshots.sum_up(now=LONG_AGO + timedelta(days=5, hours=7), limit=10) == 0
     assert daily_snapshots.sum_up(now=LONG_AGO + timedelta(days=6, hours=1), limit=10) == 1
@@ -347,14 +347,14 @@ def test_every_tenant_has_its_turn_and_what_was_found_stands_until_its_next(
     runs: RunsTable, tenant_id: str, valkey: redis.Redis
 ) -> None:
     everyone = sorted([tenant_id, funded(), funded()])
-    valkey.incrby(keys.balance(everyone[0]), 3)
+    valkey.incrby(keys.balance_key(everyone[0]), 3)
     seen = []
     for _ in range(4):
         found = report()
         seen.append((found.seen, found.errors, found.detail["drift_usd_micros"], found.detail["after"]))
         assert list(found.detail["standing"]["law"]) == [everyone[0]]
     assert seen == [(1, 1, 3, everyone[0]), (1, 1, 3, everyone[1]), (1, 1, 3, ""), (1, 1, 3, everyone[0])]
-    valkey.decrby(keys.balance(everyone[0]), 3)
+    valkey.decrby(keys.balance_key(everyone[0]), 3)
     assert [report().detail["drift_usd_micros"] for _ in range(3)] == [3, 3, 0]
 
 
@@ -430,7 +430,7 @@ def test_what_could_not_be_told_is_not_told_as_no_drift(runs: RunsTable, tenant_
     assert {"dpp_money_drift_usd_micros NaN", "dpp_money_tenants_unproved 1.0"} <= scraped()
     assert JobReport.objects.latest("started_at").detail["standing"]["unproved"] == {tenant_id: "closed"}
     rebuild.rebuild_all()
-    valkey.incrby(keys.balance(tenant_id), 3)
+    valkey.incrby(keys.balance_key(tenant_id), 3)
     runner.run_job_pass(JOB)
     assert {"dpp_money_drift_usd_micros 3.0", "dpp_money_tenants_unproved 0.0"} <= scraped()
 
@@ -461,7 +461,7 @@ def test_a_pass_that_failed_forgets_nothing(
 ) -> None:
     """The pass after it goes on where the last good one ended, and knows what that one knew."""
     first, _ = sorted([tenant_id, funded()])
-    valkey.incrby(keys.balance(first), 3)
+    valkey.incrby(keys.balance_key(first), 3)
     assert report().detail["after"] == first
 
     def fails(**_arguments: Any) -> Any:
@@ -479,7 +479,7 @@ def test_entries_of_one_instant_are_all_audited(runs: RunsTable) -> None:
     for _ in range(8):
         dated(tenant_id, 5, DAY)
     assert daily_snapshots.sum_up(now=DAY + timedelta(days=1, hours=1), limit=10) == 1
-    assert [chunk.rows for chunk in ledger_audit.audit(tenant_id)] == [3, 3, 2, 0]
+    assert [chunk.rows for chunk in ledger_audit.audit_ledger(tenant_id)] == [3, 3, 2, 0]
     assert audited(tenant_id) == []
 
 

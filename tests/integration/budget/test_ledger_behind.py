@@ -24,7 +24,7 @@ from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Held, Settled, Unavailable
 from budget.rebuild import evidence, rebuild
 from budget.rebuild.evidence import LedgerBehind, MissingCommits
-from budget.rebuild.gate_watch import watch
+from budget.rebuild.gate_watch import watch_gates
 from budget.rebuild.rebuild import Rebuilt
 from budget.redis import keys, scripts, view
 from budget.redis.gate import GateClosed
@@ -153,7 +153,7 @@ def test_hrd_06_the_watch_closes_the_money_and_never_opens_it(
     lose(runs, tenant_id)
     before = money_in(valkey)
     for _ in range(3):
-        seen = watch(limit=10)
+        seen = watch_gates(limit=10)
         assert (seen.found, seen.rebuilt, seen.failed) == (1, 0, 1)
         assert is_behind()
     assert money_in(valkey) == before
@@ -165,9 +165,9 @@ def test_hrd_06_money_opens_by_itself_when_the_right_postgres_is_back(runs: Runs
     run_id = settled_run(runs, tenant_id)
     without_triggers("UPDATE money_test_runs SET stage = 'AWAY' WHERE run_id = %s", run_id)
     without_triggers("UPDATE money_test_runs SET stage = NULL WHERE run_id = %s", run_id)
-    assert watch(limit=10).failed == 1
+    assert watch_gates(limit=10).failed == 1
     without_triggers("UPDATE money_test_runs SET stage = 'COMMITTED' WHERE run_id = %s", run_id)
-    assert watch(limit=10).rebuilt == 1
+    assert watch_gates(limit=10).rebuilt == 1
     assert standing_balance(tenant_id) == FUNDS - 50_000
 
 
@@ -183,7 +183,7 @@ def test_hrd_06_what_is_only_on_its_way_is_no_loss(runs: RunsTable, tenant_id: s
     assert told == ["run", "run", "end", "run", "entry"]
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     assert isinstance(rebuild.rebuild_tenant(tenant_id), Rebuilt)
-    assert watch(limit=10).found == 0
+    assert watch_gates(limit=10).found == 0
 
 
 def test_hrd_06_a_redis_that_is_older_asks_for_less(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
@@ -192,7 +192,7 @@ def test_hrd_06_a_redis_that_is_older_asks_for_less(runs: RunsTable, tenant_id: 
     valkey.delete(keys.POSTGRES)
     assert isinstance(rebuild.rebuild_all(), Rebuilt)
     valkey.flushall()
-    assert watch(limit=10).rebuilt == 1
+    assert watch_gates(limit=10).rebuilt == 1
     assert standing_balance(tenant_id) == FUNDS - 50_000
 
 
@@ -244,7 +244,7 @@ def test_hrd_06_a_connection_to_the_server_that_knew_all_of_it_is_asked_no_more(
     lose_run(runs, tenant_id)
     a_new_connection()
     assert not is_behind(), "a running server cannot go back; the watch would find it all the same"
-    assert watch(limit=10).failed == 1
+    assert watch_gates(limit=10).failed == 1
 
 
 STRANGE: Final = (
@@ -304,7 +304,7 @@ def test_hrd_06_without_redis_a_connection_is_not_refused(
 def test_hrd_06_console_readyz_and_metrics_say_what_is_missing(runs: RunsTable, tenant_id: str) -> None:
     lose_entry(runs, tenant_id)
     lose_run(runs, tenant_id)
-    watch(limit=10)
+    watch_gates(limit=10)
     what = "at least 1 runs, 0 ends of runs and 1 entries"
     gate = next(figure for figure in dashboard.money_panel().figures if figure.label == "Gate")
     assert gate.value == f"closed: Postgres went back in time, it lacks {what}; see docs/operations.md"
@@ -365,7 +365,7 @@ def test_hrd_06_an_operator_accepts_the_loss(
     assert PendingCredit.objects.count() == 0
     assert standing_balance(tenant_id) == balance
     assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
-    assert watch(limit=10).found == 0
+    assert watch_gates(limit=10).found == 0
 
 
 @pytest.mark.contract("CAP-09")
@@ -408,19 +408,19 @@ def test_hrd_06_what_an_operator_entered_is_missed_if_postgres_goes_back_again(r
     stood = settled_run(runs, tenant_id)
     lose_entry(runs, tenant_id)
     accepted()
-    assert watch(limit=10).found == 0
+    assert watch_gates(limit=10).found == 0
     without_triggers("DELETE FROM ledger_entries WHERE kind = 'ADJUST'")
-    assert watch(limit=10).failed == 1
+    assert watch_gates(limit=10).failed == 1
     assert accepted().missing == MissingCommits(runs=0, ends=0, entries=1)
     without_triggers("UPDATE money_test_runs SET stage = NULL, money = 'RESERVED' WHERE run_id = %s", stood)
-    assert watch(limit=10).failed == 1, "what stood when the loss was accepted is asked for as before"
-    stands = scripts.shared_scripts().client.get(keys.balance(tenant_id))
+    assert watch_gates(limit=10).failed == 1, "what stood when the loss was accepted is asked for as before"
+    stands = scripts.shared_scripts().client.get(keys.balance_key(tenant_id))
     assert stands == str(FUNDS - 50_000 + 400_000)
 
 
 def test_hrd_06_a_dry_run_says_it_and_changes_nothing(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     lose_entry(runs, tenant_id)
-    watch(limit=10)
+    watch_gates(limit=10)
     before = money_in(valkey)
     loss = accepted(dry_run=True)
     assert [(it.tenant_id, it.adjust_micros) for it in loss.tenants] == [(tenant_id, 400_000)]
@@ -429,7 +429,7 @@ def test_hrd_06_a_dry_run_says_it_and_changes_nothing(runs: RunsTable, tenant_id
 
 def test_hrd_06_where_nothing_is_missing_there_is_nothing_to_accept(runs: RunsTable, tenant_id: str) -> None:
     settled_run(runs, tenant_id)
-    scripts.shared_scripts().client.incrby(keys.balance(tenant_id), 5)
+    scripts.shared_scripts().client.incrby(keys.balance_key(tenant_id), 5)
     epoch = scripts.shared_scripts().gate.renewed()
     refusal = accept()
     assert isinstance(refusal, Refusal)
@@ -469,7 +469,7 @@ def test_hrd_06_an_acceptance_that_died_is_taken_up_again(
     if at == "evidence":
         assert accepted().opened
     else:
-        assert watch(limit=10).rebuilt == 1
+        assert watch_gates(limit=10).rebuilt == 1
     assert adjustments() == [(tenant_id, 400_000, "operator:ada")]
     assert standing_balance(tenant_id) == FUNDS + 400_000
     assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
@@ -479,7 +479,7 @@ def test_hrd_06_a_tenant_whose_balance_redis_lacks_too_stays_as_its_ledger_says(
     runs: RunsTable, tenant_id: str, valkey: redis.Redis
 ) -> None:
     lose_entry(runs, tenant_id)
-    valkey.delete(keys.balance(tenant_id))
+    valkey.delete(keys.balance_key(tenant_id))
     (tenant,) = accepted().tenants
     assert (tenant.adjust_micros, adjustments(), standing_balance(tenant_id)) == (None, [], FUNDS)
 
@@ -488,7 +488,7 @@ def test_hrd_06_a_run_that_is_open_again_without_its_receipt_is_named(
     runs: RunsTable, tenant_id: str, valkey: redis.Redis
 ) -> None:
     run_id = lose_end(runs, tenant_id).partition(":")[2]
-    valkey.delete(keys.receipt(run_id))
+    valkey.delete(keys.receipt_key(run_id))
     (tenant,) = accepted().tenants
     assert (tenant.adjust_micros, tenant.open_again) == (-50_000, (run_id,))
 

@@ -135,7 +135,7 @@ def test_sums_start_at_the_last_snapshot() -> None:
     assert ledger.sums_of(tenant_id, before=JANUARY) == Sums(0, 0)
     assert ledger.sums_of(tenant_id, before=JANUARY + timedelta(days=1)) == Sums(1_000_000, 1_000_000)
     assert ledger.sums_of(tenant_id, before=JANUARY + timedelta(days=1, seconds=1)) == Sums(999_970, 1_000_000)
-    assert ledger.sums()[silent] == Sums(0, 0)
+    assert ledger.ledger_sums()[silent] == Sums(0, 0)
 
 
 def test_nothing_is_written_into_a_day_that_is_summed_up() -> None:
@@ -152,7 +152,7 @@ def test_pages_walk_a_statement_without_gaps_or_repeats() -> None:
     tenant_id = a_tenant().tenant_id
     written = [entry(tenant_id, created_at=JANUARY + timedelta(hours=at // 3)) for at in range(10)]
     in_order = sorted(written, key=lambda it: (it.created_at, it.entry_id))
-    chosen = ledger.entries(tenant_id, StatementPeriod())
+    chosen = ledger.ledger_entries(tenant_id, StatementPeriod())
     walked: list[LedgerEntry] = []
     after = None
     while page := ledger.newest_first(chosen, after=after, limit=3):

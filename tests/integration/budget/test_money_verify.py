@@ -94,20 +94,20 @@ def test_dpp_56_a_balance_that_drifted_is_found_to_the_micro(
     runs: RunsTable, tenant_id: str, valkey: redis.Redis
 ) -> None:
     held_run(runs, tenant_id)
-    valkey.incrby(keys.balance(tenant_id), 1)
+    valkey.incrby(keys.balance_key(tenant_id), 1)
     assert differences(tenant_id) == [Difference(DifferenceKind.BALANCE, 750_000, 750_001)]
     assert verify.verify_tenant_money(tenant_id).drift_micros == 1
 
 
 def test_dpp_56_a_hold_nobody_has_is_found(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
-    valkey.hset(keys.holds(tenant_id), "nobody", "7")
-    valkey.decrby(keys.balance(tenant_id), 7)
+    valkey.hset(keys.holds_key(tenant_id), "nobody", "7")
+    valkey.decrby(keys.balance_key(tenant_id), 7)
     assert differences(tenant_id) == [Difference(DifferenceKind.HOLD_WITHOUT_RUN, 0, 7, "nobody")]
 
 
 def test_dpp_56_a_run_whose_hold_is_gone_is_found(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     run_id = held_run(runs, tenant_id)
-    valkey.hdel(keys.holds(tenant_id), run_id)
+    valkey.hdel(keys.holds_key(tenant_id), run_id)
     assert differences(tenant_id) == [
         Difference(DifferenceKind.BALANCE, 1_000_000, 750_000),
         Difference(DifferenceKind.RUN_WITHOUT_HOLD, 250_000, 0, run_id),
@@ -116,7 +116,7 @@ def test_dpp_56_a_run_whose_hold_is_gone_is_found(runs: RunsTable, tenant_id: st
 
 def test_dpp_56_a_hold_of_another_amount_is_found(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     run_id = held_run(runs, tenant_id)
-    valkey.hset(keys.holds(tenant_id), run_id, "250001")
+    valkey.hset(keys.holds_key(tenant_id), run_id, "250001")
     assert differences(tenant_id) == [
         Difference(DifferenceKind.BALANCE, 749_999, 750_000),
         Difference(DifferenceKind.HOLD_OF_ANOTHER_AMOUNT, 250_000, 250_001, run_id),
@@ -124,7 +124,7 @@ def test_dpp_56_a_hold_of_another_amount_is_found(runs: RunsTable, tenant_id: st
 
 
 def test_a_lost_balance_is_not_a_drift(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
-    valkey.delete(keys.balance(tenant_id))
+    valkey.delete(keys.balance_key(tenant_id))
     assert differences(tenant_id) == [Difference(DifferenceKind.BALANCE_LOST, 1_000_000, 0)]
     assert verify.verify_tenant_money(tenant_id).drift_micros == 0
 
@@ -136,8 +136,8 @@ def test_closed_money_is_not_counted(runs: RunsTable, tenant_id: str, valkey: re
 
 def test_a_repair_is_a_rebuild(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     run_id = held_run(runs, tenant_id)
-    valkey.incrby(keys.balance(tenant_id), -12_345)
-    valkey.hdel(keys.holds(tenant_id), run_id)
+    valkey.incrby(keys.balance_key(tenant_id), -12_345)
+    valkey.hdel(keys.holds_key(tenant_id), run_id)
     rebuild.rebuild_tenant(tenant_id)
     assert differences(tenant_id) == []
 
@@ -208,18 +208,18 @@ def test_dpp_56_a_tenant_that_never_stands_still_is_closed_for_a_moment(
     proof = verify.verify_tenant_money(tenant_id)
     assert (proof.verdict, proof.gated) == (Verdict.PROVED, True)
     assert len(moves) == 21
-    assert len(valkey.hgetall(keys.holds(tenant_id))) == 20, "the last one met the gate"
-    assert valkey.exists(keys.gate(tenant_id)) == 0
+    assert len(valkey.hgetall(keys.holds_key(tenant_id))) == 20, "the last one met the gate"
+    assert valkey.exists(keys.gate_key(tenant_id)) == 0
 
 
 def test_the_moments_gate_opens_by_itself(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     """Whoever dies while counting leaves a gate that expires, and a hold that waits a little does not even notice."""
     money = scripts.shared_scripts()
     assert money.gate.close_tenant_briefly(money.client, tenant_id) is not None
-    assert 0 < valkey.pttl(keys.gate(tenant_id)) <= keys.VERIFY_GATE_MS
+    assert 0 < valkey.pttl(keys.gate_key(tenant_id)) <= keys.VERIFY_GATE_MS
     assert money.gate.close_tenant_briefly(money.client, tenant_id) is None
     held_run(runs, tenant_id)
-    assert valkey.hlen(keys.holds(tenant_id)) == 1
+    assert valkey.hlen(keys.holds_key(tenant_id)) == 1
 
 
 def counted_to_the_end(ask: Callable[[], Any]) -> Any:
@@ -271,7 +271,7 @@ def test_the_job_reports_the_drift(runs: RunsTable, tenant_id: str, valkey: redi
     entries.top_up(tenant_id=other, amount_micros=5, reference="first", reason="", actor="test")
     rebuild.rebuild_all()
     assert jobs.verify_all(now=clock.now(), limit=100).errors == 0
-    valkey.incrby(keys.balance(tenant_id), 3)
+    valkey.incrby(keys.balance_key(tenant_id), 3)
     report = jobs.verify_all(now=clock.now(), limit=100)
     assert report.errors == 1
     assert report.detail["drift_usd_micros"] == 3

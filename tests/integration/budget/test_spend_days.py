@@ -106,11 +106,11 @@ def test_what_is_counted_is_the_plain_sum_whenever_it_is_summed_up() -> None:
             days = [at.date(), at.date() - timedelta(days=rng.randint(1, 9))]
             scopes = [SpendScope(tenant_id, lineage, day) for lineage in [*lineages, uuid.uuid4()] for day in days]
             scopes += [SpendScope(other, lineage, days[0]) for lineage in lineages]
-            assert spend.spent(scopes) == {scope: plain_sum(scope) for scope in scopes}, step
+            assert spend.spent_of_scopes(scopes) == {scope: plain_sum(scope) for scope in scopes}, step
             seen += len(scopes)
     assert seen == 121
     assert BalanceSnapshot.objects.filter(tenant_id=tenant_id).count() > 5
-    assert spend.spent([]) == {}
+    assert spend.spent_of_scopes([]) == {}
 
 
 def ended(tenant_id: str, at: datetime, **intent: Any) -> Run:
@@ -155,11 +155,11 @@ def test_what_an_older_release_summed_up_without_days_is_added_by_the_next_sum()
     old = {"total_usd_micros": -5, "credited_usd_micros": 0}
     BalanceSnapshot.objects.create(tenant_id=tenant_id, through=DAY + timedelta(days=1), **old)
     scope = SpendScope(tenant_id, KEY, DAY.date())
-    assert spend.spent([scope])[scope].total_micros == 5
+    assert spend.spent_of_scopes([scope])[scope].total_micros == 5
     charge(tenant_id, 3, DAY + timedelta(days=1), day=DAY.date())
     assert summed_up(DAY + timedelta(days=2)) == 1
     assert [row[4] for row in days_of(tenant_id)] == [8]
-    assert spend.spent([scope])[scope] == plain_sum(scope) == Spent(DAY.date(), 8, 8, 8, 8)
+    assert spend.spent_of_scopes([scope])[scope] == plain_sum(scope) == Spent(DAY.date(), 8, 8, 8, 8)
 
 
 def test_a_sum_and_its_days_are_written_together_or_not_at_all() -> None:

@@ -50,7 +50,7 @@ def tick(limit: int = 10**6) -> Any:
 
 @pytest.fixture
 def one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {"job_reports": retention.kinds()["job_reports"]}
+    kinds = {"job_reports": retention.data_kinds()["job_reports"]}
     monkeypatch.setattr(cleaning, "cleanup_clearings", lambda: kinds)
 
 
@@ -127,11 +127,11 @@ def test_lif_04_a_week_without_it_is_one_cleanup_and_a_clock_set_back_is_none(
 
 def test_lif_04_nothing_young_goes_whatever_this_hosts_clock_says(one_kind: None) -> None:
     """The database's clock bounds one that is ahead: a report of yesterday is not a month old."""
-    with time_source.use(FixedClock(time_source.now())):
+    with time_source.use_clock(FixedClock(time_source.now())):
         old_reports(1, days=1)
         JobReport.objects.create(job="old", started_at=time_source.now() - timedelta(days=29.9), host="h", pid=1)
         old_reports(1, days=30.1)
-    with time_source.use(FixedClock(time_source.now() + timedelta(days=400))):
+    with time_source.use_clock(FixedClock(time_source.now() + timedelta(days=400))):
         assert (tick().changed, left()) == (1, 2)
 
 
@@ -166,7 +166,7 @@ def test_lif_04_a_pass_that_dies_is_gone_on_with_where_it_was(
 def test_lif_04_what_was_deleted_is_written_in_the_batchs_own_transaction(clock: FixedClock, one_kind: None) -> None:
     """A death between the two would count rows twice, or not at all."""
     old_reports(3)
-    kind = retention.kinds()["job_reports"]
+    kind = retention.data_kinds()["job_reports"]
     assert kind.clearing is not None
 
     def dies(_batch: object) -> None:
@@ -183,7 +183,7 @@ def test_lif_04_a_pass_ends_at_its_deadline_or_limit_and_the_next_goes_on(
     monkeypatch.setattr(cleaning, "BATCH_FIRST", 4)
     old_reports(20)
     assert (tick(limit=3).changed, left()) == (3, 17)
-    with deadline.within(deadline.Pass(seconds=0)):
+    with deadline.within_deadline(deadline.Pass(seconds=0)):
         assert (tick().changed, left()) == (4, 13)
     assert DataCleanup.objects.get().ended_at is None
     assert (tick().changed, left()) == (13, 0)
@@ -216,7 +216,7 @@ def test_lif_04_two_at_once_delete_each_row_once_and_count_it_once(clock: FixedC
     at = time_source.now()
 
     def both() -> int:
-        with time_source.use(FixedClock(at)):
+        with time_source.use_clock(FixedClock(at)):
             return int(cleaning.clean_due_data(now=at, limit=10**6).changed)
 
     changed = [int(str(one)) for one in recovery.at_once(both, both)]
@@ -246,7 +246,7 @@ def test_lif_04_a_row_in_another_sessions_hands_is_left_for_the_next_day(clock: 
 
 def test_lif_04_a_use_that_begins_between_choice_and_deletion_is_refused_and_chosen_anew(clock: FixedClock) -> None:
     old_reports(2)
-    kind = retention.kinds()["job_reports"]
+    kind = retention.data_kinds()["job_reports"]
     assert kind.clearing is not None
     turns = []
 
@@ -302,13 +302,13 @@ def test_lif_04_an_act_instead_of_deleting_gets_each_row_once(clock: FixedClock)
 def test_lif_04_a_kind_that_fails_hinders_no_other_and_twice_in_a_row_is_an_alarm(
     clock: FixedClock, monkeypatch: pytest.MonkeyPatch, console: Client
 ) -> None:
-    good = retention.kinds()["job_reports"]
+    good = retention.data_kinds()["job_reports"]
 
     def broken(_cutoff: datetime) -> Any:
         raise ValueError("wrong")
 
     assert good.clearing is not None
-    bad = replace(retention.kinds()["alarms"], clearing=replace(good.clearing, rows=broken))
+    bad = replace(retention.data_kinds()["alarms"], clearing=replace(good.clearing, rows=broken))
     kinds = {"alarms": bad, "job_reports": good}
     monkeypatch.setattr(cleaning, "cleanup_clearings", lambda: kinds)
     old_reports(2)
@@ -330,7 +330,7 @@ def test_lif_04_a_kind_that_fails_hinders_no_other_and_twice_in_a_row_is_an_alar
     clock.advance(seconds=86_400)
     assert tick().errors == 1
     assert DataCleanup.objects.get(day="2026-03-02").failures == 3  # the day before never ended
-    kinds["alarms"] = replace(bad, clearing=retention.kinds()["alarms"].clearing)
+    kinds["alarms"] = replace(bad, clearing=retention.data_kinds()["alarms"].clearing)
     clock.advance(seconds=3_600)
     assert tick().errors == 0
     assert (failing(), Alarm.objects.get(name="cleanup_failing").ended_at is None) == ([], False)
@@ -403,7 +403,7 @@ def test_a_check_that_fails_leaves_what_stood_and_hides_no_other(monkeypatch: py
         return found[name]
 
     made = {name: alarming.AlarmCheck(name=name, means="", look=lambda name=name: look(name)) for name in found}  # type: ignore[misc]
-    monkeypatch.setattr(alarming, "checks", lambda: made)
+    monkeypatch.setattr(alarming, "alarm_checks", lambda: made)
     assert alarming.look_at_all().changed == 2
     found |= {"a": {"fails": "1"}, "b": {"y": "third"}}
     report = alarming.look_at_all()

@@ -34,7 +34,7 @@ DATA_PAGE = Path(__file__).resolve().parents[3] / "docs" / "data.md"
 
 
 def declared(where: str) -> list[str]:
-    return [name for kind in retention.kinds().values() for name in getattr(kind, where)]
+    return [name for kind in retention.data_kinds().values() for name in getattr(kind, where)]
 
 
 def test_lif_01_every_table_is_declared_once_and_no_other() -> None:
@@ -136,7 +136,7 @@ def test_lif_01_the_bucket_expires_what_has_days_and_nothing_else() -> None:
     rules = {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in provisioning._expiring()}
     timed = {
         prefix: kind.period_days
-        for kind in retention.kinds().values()
+        for kind in retention.data_kinds().values()
         for prefix in kind.results
         if kind.period_days is not None
     }
@@ -147,7 +147,7 @@ def test_lif_01_the_bucket_expires_what_has_days_and_nothing_else() -> None:
 def test_lif_01_an_index_begins_with_what_a_clearing_goes_by() -> None:
     """Without one each batch would read the table from its beginning, for minutes."""
     faults = []
-    for kind in retention.kinds().values():
+    for kind in retention.data_kinds().values():
         if kind.clearing is None:
             continue
         model = kind.clearing.rows(clock.now()).model
@@ -201,25 +201,25 @@ def test_a_place_that_two_kinds_declare_is_refused(monkeypatch: pytest.MonkeyPat
     from dpp_project.lifecycle import retention as ours
 
     monkeypatch.setattr(ours, "KINDS", (*ours.KINDS, DataKind(**FACTS | {"tables": ("runs",)})))
-    retention.kinds.cache_clear()
+    retention.data_kinds.cache_clear()
     try:
         with pytest.raises(ValueError, match="tables runs is declared by"):
-            retention.kinds()
+            retention.data_kinds()
     finally:
         monkeypatch.undo()
-        retention.kinds.cache_clear()
+        retention.data_kinds.cache_clear()
 
 
 def test_lif_01_a_kinds_days_come_from_its_setting_and_its_page_says_the_default() -> None:
     kind = DataKind(**FACTS | {"setting": "DPP_SEEN_DAYS", "until": "after it was seen"})
-    assert (kind.period_days, page.stays(kind)) == (30, "30 days (`DPP_SEEN_DAYS`) after it was seen")
+    assert (kind.period_days, page.how_long_data_stay(kind)) == (30, "30 days (`DPP_SEEN_DAYS`) after it was seen")
 
 
 def test_lif_01_the_command_lists_every_kind() -> None:
     out = io.StringIO()
     call_command("data", "list", "--json", stdout=out)
     listed = {kind["name"]: kind for kind in json.loads(out.getvalue())["kinds"]}
-    assert list(listed) == list(retention.kinds())
+    assert list(listed) == list(retention.data_kinds())
     assert (listed["runs"]["days"], listed["runs"]["results"]) == (30, ["dpp/"])
     out = io.StringIO()
     call_command("data", "list", stdout=out)

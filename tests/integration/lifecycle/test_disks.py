@@ -50,7 +50,7 @@ def grown(*used: int, first: date = date(2026, 2, 20)) -> list[tuple[date, int]]
 def test_lif_10_a_disk_is_full_where_the_line_through_its_days_ends(
     points: list[tuple[date, int]], total: int | None, a_day: float | None, days: float | None, alarms: str | None
 ) -> None:
-    found = projecting.outlook(points, total)
+    found = projecting.project_disk(points, total)
     assert found.bytes_a_day == (None if a_day is None else pytest.approx(a_day))
     assert found.days_until_full == (None if days is None else pytest.approx(days))
     assert found.alarms == alarms
@@ -64,9 +64,9 @@ def test_lif_10_each_kind_of_data_is_measured_once_a_date(
     )
     report = measuring.measure_disks(now=time_source.now(), limit=1)
     assert report.errors == 0
-    found = {size.kind: size for size in measuring.sizes()}
+    found = {size.kind: size for size in measuring.data_sizes()}
     assert found["ledger"].bytes > 8_000
-    kind = retention.kinds()["runs"]
+    kind = retention.data_kinds()["runs"]
     assert found["runs"].bytes >= 1_234 + cleaning.table_bytes(kind)
     assert (found["runs"].day, found["runs"].is_whole) == (TODAY, True)
     assert found["runs"].objects_count >= 1
@@ -103,7 +103,7 @@ def test_lif_10_a_host_measures_each_of_its_disks_once() -> None:
 
 def filling(*, host: str = "one", last: int = 70 * GB, a_day: int = 5 * GB) -> None:
     for back in range(5):
-        measuring.note(
+        measuring.note_disk(
             TODAY - timedelta(days=back), host=host, disk="/", used=last - back * a_day, total=100 * GB
         )  # fmt: skip
 
@@ -121,7 +121,7 @@ def test_lif_10_a_disk_that_fills_is_an_alarm_before_it_is_full(console: Client,
         family.name: {s.labels["host"]: s.value for s in family.samples} for family in list(collect_disks())[:3]
     }
     assert families["dpp_disk_days_until_full"] == {"one": pytest.approx(6.0), "two": pytest.approx(30.0)}
-    measuring.note(TODAY, host="one", disk="/", used=10 * GB, total=100 * GB)
+    measuring.note_disk(TODAY, host="one", disk="/", used=10 * GB, total=100 * GB)
     alarming.look_at_all()
     assert [alarm.name for alarm in alarming.standing_alarms() if alarm.name == "disk_filling"] == []
 
@@ -130,23 +130,23 @@ def test_lif_10_a_host_that_is_gone_for_a_week_raises_no_alarm() -> None:
     filling(host="gone", last=99 * GB)
     for use in DiskUse.objects.order_by("day"):
         DiskUse.objects.filter(pk=use.pk).update(day=use.day - timedelta(days=30))
-    measuring.note(TODAY, host="here", disk="/", used=1, total=100)
-    assert list(measuring.outlooks()) == [("here", "/")]
+    measuring.note_disk(TODAY, host="here", disk="/", used=1, total=100)
+    assert list(measuring.disk_outlooks()) == [("here", "/")]
 
 
 def test_lif_10_what_lies_before_a_disks_line_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for by each scrape and each look for alarms, of all hosts that there were within a quarter."""
     for back in range(60):
-        measuring.note(TODAY - timedelta(days=back), host="one", disk="/", used=(60 - back) * GB, total=100 * GB)
+        measuring.note_disk(TODAY - timedelta(days=back), host="one", disk="/", used=(60 - back) * GB, total=100 * GB)
     read: list[int] = []
-    outlook = projecting.outlook
+    outlook = projecting.project_disk
 
     def noted(points: Sequence[tuple[date, int]], total_bytes: int | None) -> DiskOutlook:
         read.append(len(points))
         return outlook(points, total_bytes)
 
-    monkeypatch.setattr(projecting, "outlook", noted)
-    (found,) = measuring.outlooks().values()
+    monkeypatch.setattr(projecting, "project_disk", noted)
+    (found,) = measuring.disk_outlooks().values()
     assert found.bytes_a_day == pytest.approx(GB)
     assert read == [21]
 

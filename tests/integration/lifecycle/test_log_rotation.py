@@ -226,11 +226,12 @@ def test_lif_07_a_line_that_the_disk_does_not_take_goes_to_standard_error(
 
 def test_lif_07_services_log_into_the_folder_and_commands_do_not(tmp_path: Path) -> None:
     of = {
-        service: dpp_logging.configuration(service=service, level="INFO", folder=str(tmp_path)) for service in SERVICES
+        service: dpp_logging.logging_configuration(service=service, level="INFO", folder=str(tmp_path))
+        for service in SERVICES
     }
     kinds = {service: one["handlers"]["lines"].get("()") for service, one in of.items()}
     assert kinds == {"api": LogFiles, "worker": LogFiles, "command": None}
-    unset = dpp_logging.configuration(service="api", level="INFO")["handlers"]["lines"]
+    unset = dpp_logging.logging_configuration(service="api", level="INFO")["handlers"]["lines"]
     assert unset["stream"] == "ext://sys.stdout"
 
 

@@ -259,7 +259,7 @@ def test_cap_03_an_agent_is_told_of_the_cap_as_over_http(shop: Shop) -> None:
 
 
 def test_dpp_82_what_is_in_progress_says_when_to_repeat(shop: Shop) -> None:
-    redis.client().set(f"idem_lock:{shop.tenant.tenant_id}:order-0004", "another's", ex=5)
+    redis.redis_client().set(f"idem_lock:{shop.tenant.tenant_id}:order-0004", "another's", ex=5)
     content = refusal(submit(shop, DECISION | {"idempotency_key": "order-0004"}))
     assert (content["reason_code"], content["retry_after"]) == ("IDEMPOTENCY_IN_PROGRESS", 1)
 
@@ -289,12 +289,12 @@ def test_dpp_82_a_result_stands_inline_up_to_eight_kilobytes(shop: Shop, worker_
     assert "tenant pays" in json.dumps(content["result"]["data"])
     document = shop.get(f"{RUNS}/{run.run_id}").json()
     assert content["result"]["sha256"] == document["result"]["sha256"]
-    large = tools.answered(
+    large = tools.tool_answered(
         tools.TOOLS["dpp_run_get"], document | {"result": document["result"] | {"data": "x" * 8_191}}, {}
     )
     assert (large.content["result"]["data"], large.content["result"]["data_omitted"]) == (None, "TOO_LARGE")
     assert large.content["result"]["presigned_url"]
-    fits = tools.answered(
+    fits = tools.tool_answered(
         tools.TOOLS["dpp_run_get"], document | {"result": document["result"] | {"data": "x" * 8_190}}, {}
     )
     assert fits.content["result"]["data"] == "x" * 8_190

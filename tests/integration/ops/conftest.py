@@ -24,5 +24,5 @@ def _the_next_second_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[
         ours.moved += timedelta(seconds=1) - timedelta(microseconds=now.microsecond)
 
     monkeypatch.setattr(reaper, "wait_for_the_next_second", come)
-    with clock.use(ours):
+    with clock.use_clock(ours):
         yield

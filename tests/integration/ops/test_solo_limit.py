@@ -53,7 +53,7 @@ def stands(shop: Shop) -> tuple[int, int, int, int]:
     tenant_id = shop.tenant.tenant_id
     return (
         ledger.sums_of(tenant_id).total_micros,
-        int(str(redis.client().get(money_keys.balance(tenant_id)))),
+        int(str(redis.redis_client().get(money_keys.balance_key(tenant_id)))),
         LedgerEntry.objects.count(),
         AuditEntry.objects.count(),
     )
@@ -212,27 +212,27 @@ REBUILDS: dict[str, Callable[[Shop, Client], str]] = {
 
 @pytest.mark.parametrize("door", REBUILDS)
 def test_hrd_14_a_repair_by_hand_moves_the_limit_at_most(shop: Shop, console: Client, door: str) -> None:
-    balance = money_keys.balance(shop.tenant.tenant_id)
-    redis.client().incrby(balance, ABOVE_MICROS)
+    balance = money_keys.balance_key(shop.tenant.tenant_id)
+    redis.redis_client().incrby(balance, ABOVE_MICROS)
     before = stands(shop)
     assert "BUDGET_REBUILD ticket" in REBUILDS[door](shop, console)
     assert stands(shop) == before
-    redis.client().decrby(balance, 100)
+    redis.redis_client().decrby(balance, 100)
     REBUILDS[door](shop, console)
     assert shop.balance_micros() == recovery.FUNDS_MICROS
 
 
 @pytest.mark.parametrize("door", ["one tenant", "all tenants"])
 def test_hrd_14_what_redis_lost_is_rebuilt_by_one_person_all_the_same(shop: Shop, console: Client, door: str) -> None:
-    redis.client().flushall() if door == "all tenants" else redis.client().delete(
-        money_keys.balance(shop.tenant.tenant_id)
+    redis.redis_client().flushall() if door == "all tenants" else redis.redis_client().delete(
+        money_keys.balance_key(shop.tenant.tenant_id)
     )
     REBUILDS[door](shop, console)
     assert shop.balance_micros() == recovery.FUNDS_MICROS
 
 
 def test_hrd_14_a_difference_above_the_limit_is_repaired_by_a_ticket_of_two(shop: Shop) -> None:
-    redis.client().incrby(money_keys.balance(shop.tenant.tenant_id), ABOVE_MICROS)
+    redis.redis_client().incrby(money_keys.balance_key(shop.tenant.tenant_id), ABOVE_MICROS)
     ticket = gear.opened(RequestType.BUDGET_REBUILD, {"tenant_id": shop.tenant.pk}, requested_by="operator:ada")
     services.approve_ticket(request_id=ticket.pk, by="operator:bob")
     gear.run_cycle()
@@ -240,8 +240,8 @@ def test_hrd_14_a_difference_above_the_limit_is_repaired_by_a_ticket_of_two(shop
 
 
 def test_hrd_14_a_ledger_loss_above_the_limit_is_accepted_by_two(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, tenant_id = redis.client(), shop.tenant.tenant_id
-    client.incrby(money_keys.balance(tenant_id), ABOVE_MICROS)
+    client, tenant_id = redis.redis_client(), shop.tenant.tenant_id
+    client.incrby(money_keys.balance_key(tenant_id), ABOVE_MICROS)
     client.lpush(money_keys.EVIDENCE, f"entry:{uuid.uuid4()}")
     before = stands(shop)
     common = ("accept_ledger_loss", "--reason", "the disk burned", "--by", "ada")

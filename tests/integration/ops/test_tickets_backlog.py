@@ -35,7 +35,7 @@ def test_tkt_07_a_ticket_that_cannot_be_taken_keeps_no_other_from_being_worked_o
 
 def test_tkt_07_a_cycle_ends_at_its_deadline_and_the_next_goes_on(shop: Shop) -> None:
     tickets = [gear.opened(payload={"tenant_id": shop.tenant.tenant_id}) for _ in range(3)]
-    with deadline.within(deadline.Pass(seconds=0)):
+    with deadline.within_deadline(deadline.Pass(seconds=0)):
         cycle.run_cycle(now=clock.now(), limit=10)
     assert [gear.row(one.pk).status for one in tickets] == ["DONE", "OPEN", "OPEN"]
     cycle.run_cycle(now=clock.now(), limit=10)

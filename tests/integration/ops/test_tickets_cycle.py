@@ -247,7 +247,7 @@ def test_tkt_01_a_run_is_canceled_once_also_when_asked_again(shop: Shop) -> None
     assert ticket.status == TicketStatus.DONE
     assert Run.objects.get(pk=run_id).last_error_reason_code == "CANCELED_BY_OPERATOR"
     assert shop.balance_micros() == recovery.FUNDS_MICROS
-    assert isinstance(processors.process(ticket), processors.TicketDone), "resumed after its effect"
+    assert isinstance(processors.process_ticket(ticket), processors.TicketDone), "resumed after its effect"
     another = worked(RequestType.RUN_CANCEL, {"tenant_id": shop.tenant.pk, "run_id": run_id})
     assert another.status == TicketStatus.FAILED
 
@@ -303,7 +303,7 @@ def test_tkt_01_what_fails_for_now_is_tried_again_and_then_given_up(
     def away(_ticket: Ticket) -> Later:
         raise SendFailed("away")
 
-    monkeypatch.setattr(processors, "process", away)
+    monkeypatch.setattr(processors, "process_ticket", away)
     for attempt in range(1, ATTEMPTS_MAX + 1):
         gear.run_cycle()
         assert gear.row(ticket.pk).attempts == attempt
@@ -382,13 +382,13 @@ def test_tkt_07_the_emergency_stop_keeps_everything_from_running(shop: Shop) -> 
 @pytest.mark.contract("TKT-07")
 def test_tkt_07_the_stop_turned_on_meanwhile_leaves_the_rest(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (gear.opened(payload={"tenant_id": shop.tenant.pk}) for _ in range(2))
-    process = processors.process
+    process = processors.process_ticket
 
     def then_stop(ticket: Ticket) -> processors.Processed:
         emergency.turn_emergency_stop(on=True, actor="operator:ada", reason="enough")
         return process(ticket)
 
-    monkeypatch.setattr(processors, "process", then_stop)
+    monkeypatch.setattr(processors, "process_ticket", then_stop)
     document = gear.run_cycle().document
     assert (document["decision"], document["steps"][3]["status"]) == ("STOPPED", "STOPPED")
     assert (gear.row(first.pk).status, gear.row(second.pk).status) == (TicketStatus.DONE, TicketStatus.OPEN)
@@ -433,7 +433,7 @@ def test_tkt_07_unknown_whether_stopped_nothing_runs(shop: Shop, monkeypatch: py
     def fails() -> None:
         raise DatabaseError
 
-    monkeypatch.setattr(emergency, "state", fails)
+    monkeypatch.setattr(emergency, "emergency_state", fails)
     document = gear.run_cycle().document
     assert [one["status"] for one in document["steps"]] == ["FAILED", "SKIPPED", "SKIPPED", "SKIPPED"]
     assert gear.row(ticket.pk).status == TicketStatus.OPEN

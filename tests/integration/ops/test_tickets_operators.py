@@ -150,7 +150,7 @@ def test_tkt_07_the_stop_takes_a_reason_and_a_name_that_can_be_shown(console: Cl
             call_command("emergency_stop", "on", **values)
     console.post("/admin/tickets/emergencyswitch/add/", {"is_on": "on", "reason": text})
     assert emergency.turn_emergency_stop(on=True, actor="admin:ada", reason=text) is None
-    assert emergency.state() is None
+    assert emergency.emergency_state() is None
 
 
 def test_tkt_02_a_type_that_nobody_knows_stops_the_start() -> None:
@@ -243,14 +243,14 @@ def test_tkt_03_a_receipt_says_what_a_processor_did_whose_ticket_was_reaped(
 ) -> None:
     before = shop.balance_micros()
     ticket = gear.opened(RequestType.BUDGET_TOPUP, top_up_of(shop))
-    process = processors.process
+    process = processors.process_ticket
 
     def and_is_slow(taken: Ticket) -> processors.Processed:
         answer = process(taken)
         assert gear.clean(gear.row(taken.pk)) is transitions.EdgeOutcome.WON
         return answer
 
-    monkeypatch.setattr(processors, "process", and_is_slow)
+    monkeypatch.setattr(processors, "process_ticket", and_is_slow)
     (said,) = gear.run_cycle().document["processed"]
     assert (said["status"], "TOPUP of 1000000 micros stands" in said["message"]) == ("FAILED", True)
     assert (gear.result(ticket).processor_id, shop.balance_micros() - before) == ("TICKET_REAPER", 1_000_000)
@@ -263,7 +263,7 @@ def test_tkt_01_what_another_ended_is_not_put_off(shop: Shop, monkeypatch: pytes
         assert gear.clean(gear.row(taken.pk)) is transitions.EdgeOutcome.WON
         return Later("the queue is away")
 
-    monkeypatch.setattr(processors, "process", and_is_slow)
+    monkeypatch.setattr(processors, "process_ticket", and_is_slow)
     (said,) = gear.run_cycle().document["processed"]
     assert (said["status"], gear.row(ticket.pk).status) == ("FAILED", TicketStatus.FAILED)
 
@@ -272,19 +272,21 @@ def test_tkt_01_of_two_switches_at_once_the_later_asked_for_stands(shop: Shop) -
     payload = {"tenant_id": shop.tenant.pk}
     off = gear.taken(request_type=RequestType.EXECUTION_DISABLE, payload=payload)
     on = gear.taken(request_type=RequestType.EXECUTION_ENABLE, payload=payload)
-    assert isinstance(processors.process(off), Later), "the later one is at work"
-    assert isinstance(processors.process(on), TicketDone)
+    assert isinstance(processors.process_ticket(off), Later), "the later one is at work"
+    assert isinstance(processors.process_ticket(on), TicketDone)
     gear.finish(on)
-    assert isinstance(processors.process(off), TicketRefused)
+    assert isinstance(processors.process_ticket(off), TicketRefused)
     assert Tenant.objects.get(pk=shop.tenant.pk).submits_enabled is True
 
 
 def test_tkt_01_a_redrive_resumed_after_its_run_has_started_is_done(shop: Shop) -> None:
     letter = gear.letter_of(recovery.at_work(shop.tenant))
     ticket = gear.opened(RequestType.DLQ_REDRIVE, {"letter": letter.pk})
-    assert isinstance(processors.process(ticket), TicketRefused), "at the first try there is nothing to send"
+    assert isinstance(processors.process_ticket(ticket), TicketRefused), "at the first try there is nothing to send"
     resumed = gear.taken(request_type=RequestType.DLQ_REDRIVE, payload={"letter": letter.pk})
-    assert isinstance(processors.process(resumed), TicketDone), "the message of an earlier try may have started it"
+    assert isinstance(processors.process_ticket(resumed), TicketDone), (
+        "the message of an earlier try may have started it"
+    )
     letter.refresh_from_db()
     assert letter.redriven_at is None
 
@@ -313,7 +315,7 @@ def test_tkt_03_the_result_of_a_reaped_ticket_says_whether_its_effect_stands(sho
     for request_type, payload, effect in asked:
         before = gear.stale(request_type=request_type, payload=payload)
         after = gear.stale(request_type=request_type, payload=payload)
-        processors.process(after)
+        processors.process_ticket(after)
         reaper.reap_tickets()
         assert gear.result(after).detail == {"effect": effect}, request_type
         if request_type in {RequestType.BUDGET_TOPUP, RequestType.DLQ_REDRIVE, RequestType.RUN_CANCEL}:
@@ -322,13 +324,13 @@ def test_tkt_03_the_result_of_a_reaped_ticket_says_whether_its_effect_stands(sho
 
 def test_tkt_01_so_does_that_of_one_given_up(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = gear.opened(RequestType.BUDGET_TOPUP, top_up_of(shop))
-    process = processors.process
+    process = processors.process_ticket
 
     def and_forgets(taken: Ticket) -> processors.Processed:
         process(taken)
         raise OperationalError
 
-    monkeypatch.setattr(processors, "process", and_forgets)
+    monkeypatch.setattr(processors, "process_ticket", and_forgets)
     monkeypatch.setattr(cycle, "ATTEMPTS_MAX", 1)
     gear.run_cycle()
     assert gear.result(ticket).detail == {"effect": "STANDS"}
@@ -351,7 +353,7 @@ def test_dpp_04_a_replay_is_answered_while_new_runs_are_refused(shop: Shop) -> N
         again = shop.submit(key="the-first-key")
         assert (again.status_code, again.json()) == (202, accepted.json())
         assert again.headers["Idempotent-Replayed"] == "true"
-        redis.client().delete(*redis.client().keys("idem:*"))
+        redis.redis_client().delete(*redis.redis_client().keys("idem:*"))
     other = shop.submit(a_body(inputs={"sleep_ms": 2}), key="the-first-key")
     assert (other.status_code, other.json()["reason_code"]) == (409, "IDEMPOTENCY_CONFLICT")
     assert [str(run.run_id) for run in shop.runs()] == [accepted.json()["run_id"]]

@@ -67,7 +67,7 @@ def test_tkt_02_a_ticket_never_processed_counts_from_when_it_went_in_progress() 
     assert never.in_progress_at is not None
     (item,) = run()["cleaned_items"]
     assert item["request_id"] == str(never.pk)
-    assert item["last_processed_at"] == reports.shown(never.in_progress_at)
+    assert item["last_processed_at"] == reports.report_time_text(never.in_progress_at)
 
 
 def test_tkt_02_what_was_processed_lately_is_not_stale_however_old_it_is() -> None:
@@ -167,7 +167,7 @@ def test_tkt_04_the_report_has_exactly_the_documents_form(clock: FixedClock) -> 
             {
                 "request_id": str(ticket.pk),
                 "request_type": "EXECUTION_ENABLE",
-                "last_processed_at": reports.shown(ticket.last_processed_at),
+                "last_processed_at": reports.report_time_text(ticket.last_processed_at),
                 "reason": "AUTO_CLEANUP_STALE_IN_PROGRESS",
             }
         ],
@@ -420,7 +420,7 @@ def test_tkt_06_dying_while_cleaning_leaves_nothing(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(reports, "report", dies)
+        patch.setattr(reports, "reaper_report", dies)
         with pytest.raises(KeyboardInterrupt):
             reaper.reap_tickets()
     assert gear.row(ticket.pk).status == TicketStatus.IN_PROGRESS
@@ -429,4 +429,4 @@ def test_tkt_06_dying_while_cleaning_leaves_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_tkt_06_the_default_zone_is_seoul(settings: Any) -> None:
     assert settings.REPORT_TIME_ZONE == "Asia/Seoul"
-    assert reports.shown(datetime(2026, 1, 23, 12, tzinfo=UTC)) == "2026-01-23T21:00:00+09:00"
+    assert reports.report_time_text(datetime(2026, 1, 23, 12, tzinfo=UTC)) == "2026-01-23T21:00:00+09:00"

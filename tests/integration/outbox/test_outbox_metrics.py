@@ -15,7 +15,7 @@ def test_aut_05_a_scrape_tells_what_waits_where_and_for_how_long() -> None:
     gear.aged(old, seconds=100)
     found = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in metrics.waiting()
+        for family in metrics.waiting_events()
         for sample in family.samples
     }
     oldest = found.pop(("dpp_events_oldest_due_seconds",))

@@ -88,9 +88,9 @@ def test_aut_05_events_wait_while_the_queue_is_away(
         with monkeypatch.context() as patch:
             patch.setattr(clients, "ENV", ENV.model_copy(update={"SQS_ENDPOINT_URL": proxy.url}))
             client = clients.new_sqs(attempts=1)
-            patch.setattr(clients, "sqs", lambda: client)
-            world.senders.append(sqs_sender.to(world.queues.runs_url))
-        monkeypatch.setattr(queue, "poller", lambda: client)
+            patch.setattr(clients, "sqs_client", lambda: client)
+            world.senders.append(sqs_sender.sqs_sender_to(world.queues.runs_url))
+        monkeypatch.setattr(queue, "event_poller", lambda: client)
         # A message whose answer was cut stays invisible for so long.
         monkeypatch.setattr(consumer, "VISIBILITY_SECONDS", 2)
         with loops(world):

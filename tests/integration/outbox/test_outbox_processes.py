@@ -41,7 +41,7 @@ def recovered() -> bool:
     open_rows.filter(status="PROCESSING").update(claimed_at=F("claimed_at") - LONG_AGO)
     open_rows.filter(status="PUBLISHED").update(resend_at=F("resend_at") - LONG_AGO)
     ProcessedMessage.objects.filter(status="PROCESSING").update(lease_until=F("lease_until") - LONG_AGO)
-    jobs.overdue(now=clock.now(), limit=10_000)
+    jobs.resend_overdue_events(now=clock.now(), limit=10_000)
     return all_handled()
 
 

@@ -278,7 +278,7 @@ def test_aut_05_a_commit_of_the_same_process_is_sent_at_once_and_the_loop_stops(
             wait_until(lambda event=event: gear.row(event).status == "PUBLISHED")  # type: ignore[misc]
     finally:
         stop.set()
-        wakeup.ring()
+        wakeup.ring_publisher()
         thread.join(10)
     assert not thread.is_alive()
 

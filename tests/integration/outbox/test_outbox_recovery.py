@@ -33,11 +33,11 @@ AGED_DAYS = 31
 def _its_queues(world: EventWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "URL", world.queues.runs_url)
     monkeypatch.setattr(queue, "DEAD_LETTERS_URL", world.queues.dlq_url)
-    monkeypatch.setattr(queue, "sender", world.sender)
+    monkeypatch.setattr(queue, "event_sender", world.sender)
 
 
 def run(name: str, *, limit: int = 10_000) -> tuple[int, int]:
-    report = registry.job(name).run_once(now=clock.now(), limit=limit)
+    report = registry.job_named(name).run_once(now=clock.now(), limit=limit)
     return report.seen, report.changed
 
 
@@ -65,7 +65,7 @@ def test_aut_05_claims_of_a_dead_publisher_are_sent_by_the_next(world: EventWorl
     assert (run("events_overdue"), world.publish()) == ((0, 0), 0)
     for event in rows:
         gear.aged(event, seconds=121)
-    preview = registry.job("events_overdue").preview
+    preview = registry.job_named("events_overdue").preview
     assert preview is not None
     assert preview(now=clock.now(), limit=100).changed == 3
     assert run("events_overdue") == (3, 3)
@@ -230,7 +230,7 @@ def test_aut_07_a_copy_in_the_dead_queue_ends_no_event_that_is_well(world: Event
             ledger.wait(event.outbox_id, token=token, retry_count=1, delay_seconds=600, error="x")
         given_up(world, messages.queue_message_of(event))
     before = list(ProcessedMessage.objects.values())
-    assert dead_queue.drain(world.queues.dlq_url, limit=10) == (3, 0)
+    assert dead_queue.drain_dead_queue(world.queues.dlq_url, limit=10) == (3, 0)
     assert list(ProcessedMessage.objects.values()) == before
     assert sorted(gear.letters()) == sorted(("RECEIVED_TOO_OFTEN", event.outbox_id) for event in (busy, waiting))
 
@@ -244,7 +244,7 @@ def test_aut_07_an_outage_that_outlasts_a_hundred_receives_ends_no_event(world: 
     world.empty()
     for event in (unknown, due):
         given_up(world, messages.queue_message_of(event))
-    assert dead_queue.drain(world.queues.dlq_url, limit=10) == (2, 0)
+    assert dead_queue.drain_dead_queue(world.queues.dlq_url, limit=10) == (2, 0)
     for event in (unknown, due):
         gear.aged(event, seconds=601)
     assert run("events_overdue") == (2, 2)
@@ -279,7 +279,7 @@ def test_aut_07_the_command_lists_shows_and_redrives(world: EventWorld, capsys: 
 
 def test_aut_06_events_go_thirty_days_after_they_were_handled_and_never_before(world: EventWorld) -> None:
     then = clock.now() - timedelta(days=AGED_DAYS)
-    with clock.use(clock.FixedClock(then)):
+    with clock.use_clock(clock.FixedClock(then)):
         old, unhandled, late, refused = (gear.written(gear.an_event(thing)) for thing in "abcd")
     new = gear.written(gear.an_event("e"))
     world.until_quiet()

@@ -14,7 +14,7 @@ FACT = "WITH made AS (SELECT 1 WHERE %s), event AS ({}) SELECT count(*) FROM mad
 
 
 def with_its_fact(event: NewEvent, *, made: bool) -> None:
-    sql, values = writing.clause(event, fact="made")
+    sql, values = writing.outbox_clause(event, fact="made")
     with connection.cursor() as cursor:
         cursor.execute(FACT.format(sql), [made, *values])
 
@@ -44,7 +44,7 @@ def test_aut_05_the_same_key_with_the_same_content_is_one_row() -> None:
 def test_aut_05_the_same_key_with_another_content_raises(other: NewEvent) -> None:
     first = written(an_event("a"))
     with pytest.raises(IntegrityError, match="thing:happened:a is written, and is frozen"), transaction.atomic():
-        writing.insert(other)
+        writing.insert_event(other)
     with pytest.raises(IntegrityError, match="frozen"):
         with_its_fact(other, made=True)
     row = OutboxMessage.objects.get()
@@ -119,13 +119,13 @@ def test_aut_05_an_event_begins_pending() -> None:
 
 
 def test_aut_05_a_commit_of_this_process_wakes_its_publisher_and_a_rollback_does_not() -> None:
-    wakeup.bell().clear()
+    wakeup.publisher_bell().clear()
     with transaction.atomic():
-        writing.insert(an_event())
+        writing.insert_event(an_event())
         transaction.set_rollback(True)
-    assert not wakeup.bell().is_set()
+    assert not wakeup.publisher_bell().is_set()
     written()
-    assert wakeup.bell().is_set()
+    assert wakeup.publisher_bell().is_set()
 
 
 def test_aut_05_a_key_comes_from_the_aggregates_id_alone() -> None:

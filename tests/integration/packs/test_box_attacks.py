@@ -72,8 +72,8 @@ def test_hrd_15_native_code_in_a_job_reaches_nothing(mode: str) -> None:
     """The first as it is sold here: with namespaces, wherever this machine has them."""
     if mode != "alone":
         mode = "alone" if refused_here() else "namespaces"
-    if mode == "alone" and landlock.abi() < landlock.SCOPES_ABI:
-        pytest.skip(f"Landlock {landlock.abi()} does not know signals")
+    if mode == "alone" and landlock.landlock_abi() < landlock.SCOPES_ABI:
+        pytest.skip(f"Landlock {landlock.landlock_abi()} does not know signals")
     found = attacked(mode)
     assert set(found) == set(attacks.ATTACKS)
     assert len(found) > 200

@@ -66,7 +66,7 @@ def watchers(box: Box) -> tuple[int, int]:
     """The nursery, and the zygote of its one module."""
     nursery = box.nursery_pid()
     assert nursery is not None
-    (zygote,) = process_tree.children(nursery)
+    (zygote,) = process_tree.child_processes(nursery)
     return nursery, zygote
 
 
@@ -105,7 +105,7 @@ def test_box_a_pack_is_loaded_by_its_own_zygote_alone() -> None:
         box.ready("runs.packs.eval")
         nursery = box.nursery_pid()
         assert nursery is not None
-        mapped = {pid: Path(f"/proc/{pid}/maps").read_text() for pid in process_tree.children(nursery)}
+        mapped = {pid: Path(f"/proc/{pid}/maps").read_text() for pid in process_tree.child_processes(nursery)}
         assert sorted("rapidfuzz" in text for text in mapped.values()) == [False, True]
     finally:
         box.close()

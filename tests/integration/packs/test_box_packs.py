@@ -295,7 +295,7 @@ def test_dpp_32_nothing_outlasts_its_timebox(attribute: str, box: Box) -> None:
 def test_dpp_32_a_guardian_that_is_frozen_does_not_save_its_pack(box: Box) -> None:
     nursery = box.nursery_pid()
     assert nursery is not None
-    (zygote,) = process_tree.children(nursery)
+    (zygote,) = process_tree.child_processes(nursery)
     running = begin(box, a_job("DEAF", timebox_seconds=SHORT))
     os.kill(zygote, signal.SIGSTOP)
     assert failed(running.wait(), ReasonCode.TIMEBOX_EXCEEDED)

@@ -43,7 +43,7 @@ def data(box: Box, module: str) -> dict[str, Any]:
 def zygotes(box: Box) -> list[int]:
     nursery = box.nursery_pid()
     assert nursery is not None
-    return process_tree.children(nursery)
+    return process_tree.child_processes(nursery)
 
 
 def test_box_runs_find_their_pack_rehearsed() -> None:
@@ -63,8 +63,8 @@ def test_box_a_rehearsal_that_goes_wrong_costs_no_run_and_no_other_pack() -> Non
         assert len(zygotes(box)) == len(modules)
         for pid in zygotes(box):
             assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1
-            assert process_tree.children(pid) == []
-        assert not [pid for pid in process_tree.tree(first) if "sleep" in _command(pid)]
+            assert process_tree.child_processes(pid) == []
+        assert not [pid for pid in process_tree.process_tree_of(first) if "sleep" in _command(pid)]
 
 
 def _command(pid: int) -> str:
@@ -93,11 +93,11 @@ def test_box_a_rehearsal_leaves_no_choice_behind_that_a_run_must_make_itself() -
 
 
 def test_box_every_pack_for_sale_is_rehearsed_and_leaves_one_thread(capfd: pytest.CaptureFixture[str]) -> None:
-    with a_box(*registry.modules().values()) as box:
-        for module in registry.modules().values():
+    with a_box(*registry.pack_modules().values()) as box:
+        for module in registry.pack_modules().values():
             box.ready(module)
         for pid in zygotes(box):
             assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1
-            assert process_tree.children(pid) == []
-    assert all(pack.rehearsal is not None for pack in registry.packs().values())
+            assert process_tree.child_processes(pid) == []
+    assert all(pack.rehearsal is not None for pack in registry.packs_for_sale().values())
     assert "not rehearsed" not in capfd.readouterr().err

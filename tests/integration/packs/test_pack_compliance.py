@@ -43,11 +43,11 @@ def box() -> Iterator[Box]:
 def logged() -> Iterator[StringIO]:
     """Every line of every logger of this process."""
     stream = StringIO()
-    settings = dpp_logging.configuration(service="worker", level="DEBUG")
+    settings = dpp_logging.logging_configuration(service="worker", level="DEBUG")
     settings["handlers"]["lines"]["stream"] = stream
     logging.config.dictConfig(settings)
     yield stream
-    dpp_logging.configure(service="command", level="INFO")
+    dpp_logging.set_up_logging(service="command", level="INFO")
 
 
 def run(box: Box, inputs: dict[str, Any], *, log: PackLog | None = None, timebox_seconds: float = 30.0) -> PackOutcome:

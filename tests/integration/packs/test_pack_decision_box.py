@@ -27,7 +27,7 @@ def box() -> Iterator[Box]:
 def run(
     box: Box, inputs: dict[str, Any], *, hold: int = 1_000_000, environ: dict[str, str] | None = None
 ) -> PackOutcome:
-    pack = decision.pack(environ or {})
+    pack = decision.decision_pack(environ or {})
     job = PackRequest(
         run_id="a-run",
         module=decision.__name__,

@@ -298,7 +298,7 @@ def test_pack_decision_model_unreadable_once_is_asked_again_and_paid_for_both(
 
 
 def hold_for(tokens_out: int) -> int:
-    tokens_in = model.tokens_in_at_most(model.messages(DecisionInputs.model_validate(QUESTION)))
+    tokens_in = model.tokens_in_at_most(model.model_messages(DecisionInputs.model_validate(QUESTION)))
     return -(-(tokens_in * INPUT + tokens_out * OUTPUT) // 1_000)
 
 

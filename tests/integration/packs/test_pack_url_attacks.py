@@ -70,7 +70,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 
 def fetcher_over(network: Network) -> Fetcher:
-    return Fetcher(Outside(network), network.tls if isinstance(network, Loopback) else http_exchange.trusting())
+    return Fetcher(Outside(network), network.tls if isinstance(network, Loopback) else http_exchange.tls_trusting())
 
 
 async def outcome_of(fetcher: Fetcher, url: str) -> dict[str, str]:
@@ -94,7 +94,7 @@ def test_pack_url_an_attack_ends_as_it_should(web: Web, attack: dict[str, Any]) 
         network = Loopback(web, NAMES, ports)
         taken = len(web.taken)
         assert asyncio.run(outcome_of(fetcher_over(network), url)) == expected
-    assert all(addresses.refusal(address) is None and port == 443 for address, port in network.dialled)
+    assert all(addresses.address_refusal(address) is None and port == 443 for address, port in network.dialled)
     assert len(web.taken) - taken <= len(network.dialled)
     if attack["outcome"] in set(Blocked) and "/r?" not in url:
         assert network.dialled == []

@@ -44,7 +44,7 @@ def over(network: Loopback, **values: int) -> Fetcher:
 
 def allowed(hosts: dict[str, tuple[str, int]], *, ca_file: str | None = None) -> Fetcher:
     """Through the real network, where the operator named these."""
-    return Fetcher(Outside(reach=Reach(rules=Rules(private_hosts=hosts))), http_exchange.trusting(ca_file))
+    return Fetcher(Outside(reach=Reach(rules=Rules(private_hosts=hosts))), http_exchange.tls_trusting(ca_file))
 
 
 def fetch(fetcher: Fetcher, url: str, *, seconds: float = 3.0) -> FetchedPage:
@@ -192,7 +192,7 @@ def test_pack_url_the_real_resolver_says_what_it_does_not_know() -> None:
 
 
 def test_pack_url_the_real_network_wants_todays_tls() -> None:
-    tls = http_exchange.trusting()
+    tls = http_exchange.tls_trusting()
     assert tls.verify_mode is ssl.CERT_REQUIRED
     assert tls.check_hostname is True
     assert tls.minimum_version >= ssl.TLSVersion.TLSv1_2
@@ -203,7 +203,7 @@ def test_pack_url_an_unchecked_address_never_reaches_the_socket(web: Web, monkey
     network = Loopback(web, {"loop.example": ["127.0.0.1"]})
     fetcher = over(network)
     verdicts = iter([None, Blocked.LOOPBACK])
-    monkeypatch.setattr("dpp_project.outbound.addresses.refusal", lambda _address: next(verdicts))
+    monkeypatch.setattr("dpp_project.outbound.addresses.address_refusal", lambda _address: next(verdicts))
     with pytest.raises(AssertionError, match="not checked"):
         fetch(fetcher, "https://loop.example/ok")
     assert network.dialled == []

@@ -74,7 +74,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for cached in (registry.found, registry.packs, request_body.model_for):
+    for cached in (registry.found_packs, registry.packs_for_sale, request_body.model_for):
         cached.cache_clear()
     for name in [name for name in sys.modules if name.startswith("acme_")]:
         del sys.modules[name]
@@ -94,7 +94,7 @@ def test_dpp_60_an_installed_pack_is_sold_in_the_same_box(
     shop: Shop, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(site, a_wheel(tmp_path, "acme_words", {"acme_words": "acme_words"}, {"acme_words": SOURCE}), PYTHON)
-    assert registry.found().left_out == ()
+    assert registry.found_packs().left_out == ()
     told = {pack["pack_type"]: pack for pack in shop.get("/v1/packs").json()["packs"]}
     assert told["acme_words"]["prices"] == [{"unit": "run", "usd_micros": 1_000, "note": ""}]
     assert told["acme_words"]["result_schema"]["properties"]["words"]["type"] == "integer"
@@ -103,7 +103,7 @@ def test_dpp_60_an_installed_pack_is_sold_in_the_same_box(
     sent = shop.submit(a_body(pack_type="acme_words", inputs={"text": "three small words"}))
     assert sent.status_code == 202, sent.content
     messages()
-    box = Box([registry.modules()["acme_words"]])
+    box = Box([registry.pack_modules()["acme_words"]])
     monkeypatch.setattr(execution, "box", lambda: box)
     try:
         assert work.execute(gear.row(uuid.UUID(sent.json()["run_id"]))) is End.COMMITTED
@@ -129,13 +129,13 @@ def test_dpp_60_an_installed_pack_is_sold_in_the_same_box(
 def test_dpp_60_a_broken_package_is_left_out_and_named(
     site: Path, tmp_path: Path, entry: str, value: str, source: str, said: str
 ) -> None:
-    before = dict(registry.modules())
+    before = dict(registry.pack_modules())
     install(site, a_wheel(tmp_path, "acme_bad", {entry: value}, {"acme_bad": source}), PYTHON)
-    assert dict(registry.modules()) == before
+    assert dict(registry.pack_modules()) == before
     (message,) = checks.packs_that_are_left_out(None)
     assert message.id == "dpp.W010"
     assert f"{entry} = {value} of acme_bad: {said}" in message.msg
-    assert registry.get("url").name == "url"
+    assert registry.pack_named("url").name == "url"
 
 
 def updated(site: Path, tmp_path: Path, source: str) -> None:
@@ -156,7 +156,7 @@ def held(shop: Shop, site: Path, tmp_path: Path, *, hold: str) -> Run:
 
 
 def worked(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    box = Box([registry.modules()["acme_words"]])
+    box = Box([registry.pack_modules()["acme_words"]])
     monkeypatch.setattr(execution, "box", lambda: box)
     try:
         assert work.execute(run) is End.COMMITTED
@@ -208,5 +208,5 @@ def test_dpp_93_a_list_that_is_gone_is_told_and_the_hold_never_passed(
 def test_dpp_93_a_version_has_one_list(site: Path, tmp_path: Path) -> None:
     source = DEARER.replace('price_version="2"', 'price_version="1"')
     install(site, a_wheel(tmp_path, "acme_words", {"acme_words": "acme_words"}, {"acme_words": source}), PYTHON)
-    (fault,) = registry.found().left_out
+    (fault,) = registry.found_packs().left_out
     assert "price_version '1' is empty, or one of earlier_prices" in fault

@@ -16,9 +16,9 @@ CURE = "words for the probe: apt-get install probe-words"
 
 @pytest.fixture
 def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacks = dataclasses.replace(registry.get("probe"), missing=lambda: [CURE])
-    without = dict(registry.packs()) | {"probe": lacks}
-    monkeypatch.setattr(registry, "packs", lambda: without)
+    lacks = dataclasses.replace(registry.pack_named("probe"), missing=lambda: [CURE])
+    without = dict(registry.packs_for_sale()) | {"probe": lacks}
+    monkeypatch.setattr(registry, "packs_for_sale", lambda: without)
 
 
 @pytest.mark.usefixtures("lacking")

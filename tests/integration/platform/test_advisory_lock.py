@@ -40,7 +40,7 @@ def test_a_lock_is_one_sessions_and_keeps_no_other_key() -> None:
 
 def test_a_lock_is_given_back_when_its_block_fails() -> None:
     def fail() -> None:
-        with advisory_lock.lock(KEY):
+        with advisory_lock.advisory_lock(KEY):
             assert not is_free()
             raise RuntimeError("on the way")
 
@@ -53,11 +53,11 @@ def test_a_lock_is_given_back_when_its_block_fails() -> None:
 def test_hrd_01_a_host_that_freezes_with_a_lock_keeps_it_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its session stands and asks nothing. One that gave its lock back may be idle as long as it likes."""
     monkeypatch.setattr(advisory_lock, "HELD_IDLE_SECONDS", 1)
-    with advisory_lock.lock(KEY):
+    with advisory_lock.advisory_lock(KEY):
         assert not is_free()
         wait_until(is_free, what="the end of the session that is silent")
     monkeypatch.undo()
-    with advisory_lock.lock(KEY), connection.cursor() as cursor:
+    with advisory_lock.advisory_lock(KEY), connection.cursor() as cursor:
         cursor.execute("SHOW idle_session_timeout")
         assert cursor.fetchone() == ("45s",)
     with connection.cursor() as cursor:
@@ -68,7 +68,7 @@ def test_hrd_01_a_host_that_freezes_with_a_lock_keeps_it_for_a_bounded_time(monk
 def test_a_lock_that_is_waited_for_comes_when_the_other_lets_go() -> None:
     with held_by_another(KEY) as release:
         threading.Timer(0.1, release.set).start()
-        with advisory_lock.lock(KEY):
+        with advisory_lock.advisory_lock(KEY):
             assert release.is_set()
             assert not is_free()
     assert is_free()
@@ -82,7 +82,7 @@ def test_a_transactions_lock_ends_with_it() -> None:
 
 
 def test_a_lock_whose_session_is_lost_is_free_and_its_connection_closed() -> None:
-    with advisory_lock.lock(KEY), pytest.raises(Exception, match="terminat"), connection.cursor() as cursor:
+    with advisory_lock.advisory_lock(KEY), pytest.raises(Exception, match="terminat"), connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
     assert connection.connection is None
     assert is_free()

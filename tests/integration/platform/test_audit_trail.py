@@ -45,9 +45,9 @@ def test_dpp_97_an_entry_is_never_changed_deleted_or_emptied(statement: str) -> 
 @pytest.mark.django_db(transaction=True)
 def test_dpp_97_an_entry_needs_the_transaction_of_its_act() -> None:
     with pytest.raises(trail.OutsideTransaction):
-        trail.record("something", actor="operator:ada", subject="nothing")
+        trail.record_in_trail("something", actor="operator:ada", subject="nothing")
     with transaction.atomic():
-        trail.record("something", actor="operator:ada", subject="nothing")
+        trail.record_in_trail("something", actor="operator:ada", subject="nothing")
         transaction.set_rollback(True)
     assert not AuditEntry.objects.exists()
 

@@ -51,7 +51,7 @@ def test_each_client_has_bounded_timeouts_and_retries(made: Any) -> None:
 
 
 def test_the_storage_and_the_readiness_probe_share_the_process_s_client() -> None:
-    assert storage.shared_run_storage().client() is clients.s3(ENV.S3_ENDPOINT_URL)
+    assert storage.shared_run_storage().client() is clients.s3_client(ENV.S3_ENDPOINT_URL)
 
 
 def test_a_send_takes_the_proxy_that_boto3_takes(proxy: Scripted) -> None:
@@ -97,6 +97,6 @@ def test_without_credentials_a_send_is_refused(monkeypatch: pytest.MonkeyPatch) 
     def none_found() -> None:
         raise NoCredentialsError
 
-    monkeypatch.setattr(clients, "credentials", none_found)
+    monkeypatch.setattr(clients, "aws_credentials", none_found)
     with pytest.raises(SendRefused, match="no AWS credentials"):
         sqs_sender.shared_sender._make()

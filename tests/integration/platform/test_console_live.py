@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from dpp_project import clock
-from dpp_project.console.dashboard import Panel, bad
+from dpp_project.console.dashboard import Panel, bad_cell
 from dpp_project.jobs import dashboard as jobs_dashboard
 from dpp_project.jobs import registry
 from dpp_project.jobs.models import JobReport
@@ -43,7 +43,7 @@ def test_the_first_page_of_an_empty_platform_says_what_to_do(console: Client, sh
 
 
 def test_loops_that_do_not_run_are_named_in_red_and_in_words() -> None:
-    jobs = list(registry.jobs().values())
+    jobs = list(registry.declared_jobs().values())
     for job in jobs:
         a_report(job.name, ago=timedelta(seconds=1))
     panel = jobs_dashboard.jobs_panel()
@@ -57,9 +57,9 @@ def test_loops_that_do_not_run_are_named_in_red_and_in_words() -> None:
     assert [figure.is_bad for figure in panel.figures] == [False, True, True]
     said = {row[0]: row[3] for row in panel.rows}
     assert said[late.name].startswith('<span class="dpp-bad">overdue by ')
-    assert said[jobs[1].name] == bad("2 errors")
+    assert said[jobs[1].name] == bad_cell("2 errors")
     JobReport.objects.filter(job=late.name).delete()
-    assert {row[0]: row[3] for row in jobs_dashboard.jobs_panel().rows}[late.name] == bad("never ran")
+    assert {row[0]: row[3] for row in jobs_dashboard.jobs_panel().rows}[late.name] == bad_cell("never ran")
     JobReport.objects.exclude(job=jobs[1].name).delete()
     panel = jobs_dashboard.jobs_panel()
     assert len(panel.rows) == jobs_dashboard.OVERDUE_SHOWN + 1 < len(jobs)

@@ -176,7 +176,7 @@ def console() -> Client:
 
 
 def code_of(factor: SecondFactor, *, steps: int = 0) -> str:
-    return totp.code(factor.secret, totp.step_at(clock.now().timestamp()) + steps)
+    return totp.totp_code(factor.secret, totp.step_at(clock.now().timestamp()) + steps)
 
 
 def set_up(client: Client) -> SecondFactor:
@@ -185,7 +185,7 @@ def set_up(client: Client) -> SecondFactor:
     assert secret[:4] in shown
     assert client.post("/admin/second-factor/", {"code": "000000"}).status_code == 200
     assert not SecondFactor.objects.exists()
-    sent = {"code": totp.code(secret, totp.step_at(clock.now().timestamp()) - 1)}
+    sent = {"code": totp.totp_code(secret, totp.step_at(clock.now().timestamp()) - 1)}
     assert client.post("/admin/second-factor/", sent).status_code == 302
     return SecondFactor.objects.get()
 

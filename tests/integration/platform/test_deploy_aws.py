@@ -95,7 +95,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
     env = ENV.model_copy(update=urls | {"DPP_BUCKET": name, "DPP_ARCHIVE_BUCKET": f"{name}-archives"})
     monkeypatch.setattr(provisioning, "ENV", env)
     yield env
-    sqs, s3 = clients.sqs(), clients.new_s3(env.S3_ENDPOINT_URL)
+    sqs, s3 = clients.sqs_client(), clients.new_s3(env.S3_ENDPOINT_URL)
     for url in urls.values():
         sqs.delete_queue(QueueUrl=url)
     for bucket in (env.DPP_BUCKET, env.DPP_ARCHIVE_BUCKET):
@@ -104,7 +104,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
 
 def make_queues(env: Environment) -> None:
     """As the stack would: those without a redrive first."""
-    sqs: Any = clients.sqs()
+    sqs: Any = clients.sqs_client()
     arns: dict[str, str] = {}
     for resource in sorted(QUEUES, key=lambda name: "RedrivePolicy" in properties(name)):
         said = properties(resource) | {}

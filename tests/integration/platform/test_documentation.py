@@ -32,7 +32,7 @@ def get(client: Client, path: str) -> str:
 
 
 def test_dpp_71_every_page_of_docs_is_served_and_in_the_menu_or_the_list_of_decisions(client: Client) -> None:
-    assert sorted(chapters.chapters()) == NAMES
+    assert sorted(chapters.documentation_chapters()) == NAMES
     listed = set(re.findall(r'href="([^"#]+)"', get(client, "/docs/") + get(client, "/docs/adr/")))
     assert {address(name) for name in NAMES} <= listed
     for name in NAMES:
@@ -113,13 +113,13 @@ def rendered(monkeypatch: pytest.MonkeyPatch, folder: Path, **pages: str) -> str
     for name, text in pages.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
     monkeypatch.setattr(chapters, "FOLDER", folder)
-    chapters.chapters.cache_clear()
+    chapters.documentation_chapters.cache_clear()
     rendering.render_documentation_page.cache_clear()
     try:
         return rendering.render_documentation_page("one").html
     finally:
         monkeypatch.undo()
-        chapters.chapters.cache_clear()
+        chapters.documentation_chapters.cache_clear()
         rendering.render_documentation_page.cache_clear()
 
 

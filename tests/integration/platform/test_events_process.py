@@ -115,7 +115,7 @@ def test_as_it_is_served_it_lives_and_says_goodbye(tmp_path: Path, aws: str) -> 
     with an_events_process(tmp_path) as events:
         found = wait_until(lambda: list(ProcessHeartbeat.objects.filter(service="events")), what="its heartbeat")
         assert events.lines("DPP_EVENTS_QUEUE_URL is not set: events wait in Postgres until it is") == []
-        assert processes.counts() == {"events": {"alive": 1, "stale": 0}}, "what /readyz shows"
+        assert processes.process_counts() == {"events": {"alive": 1, "stale": 0}}, "what /readyz shows"
         assert [row.pid for row in found] == [events.process.pid]
         (ready,) = events.lines("loops ready")
         assert {row.slots for row in found} == {len(ready["loops"])}

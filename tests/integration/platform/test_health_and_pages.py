@@ -348,10 +348,10 @@ def test_dpp_71_the_reason_page_gives_every_code_with_cause_and_cure(client: Cli
 @pytest.mark.contract("DPP-74")
 @pytest.mark.django_db
 def test_dpp_74_queue_depths_are_read_at_the_scrape(client: Client, aws: str) -> None:
-    clients.sqs().purge_queue(QueueUrl=aws)
-    clients.sqs().send_message(QueueUrl=aws, MessageBody="waits")
+    clients.sqs_client().purge_queue(QueueUrl=aws)
+    clients.sqs_client().send_message(QueueUrl=aws, MessageBody="waits")
     text = client.get("/metrics").content.decode()
     assert 'dpp_queue_waiting{queue="runs"} 1.0' in text
     assert 'dpp_queue_waiting{queue="dead_letters"} 0.0' in text
     assert 'dpp_collector_failed{name="queues"} 0.0' in text
-    clients.sqs().purge_queue(QueueUrl=aws)
+    clients.sqs_client().purge_queue(QueueUrl=aws)

@@ -21,7 +21,7 @@ from dpp_project.heartbeats.models import ProcessHeartbeat
 from dpp_project.heartbeats.pulse import FORGET_SECONDS, STALE_SECONDS, STILL_SECONDS, Pulse
 from dpp_project.lifecycle import alarming
 from dpp_project.pages import health
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 from runs import transitions
 from runs.operators import explain_run
 from tests.gear.builders import runs as gear
@@ -67,7 +67,7 @@ def a_process(**fields: Any) -> ProcessHeartbeat:
 def test_a_process_writes_one_row_and_takes_it_along(beating: Pulse) -> None:
     (row,) = ProcessHeartbeat.objects.all()
     assert (row.service, row.host, row.pid) == ("api", socket.gethostname(), os.getpid())
-    assert (row.identity, row.key) == (identity(os.getpid()), pulse.own_key())
+    assert (row.identity, row.key) == (process_identity_of(os.getpid()), pulse.own_key())
     assert (row.slots, row.progress, row.address) == (6, 7, "127.0.0.1:8000")
     beating.beat()
     (again,) = ProcessHeartbeat.objects.all()
@@ -88,12 +88,12 @@ def test_progress_is_dated_when_it_moves(beating: Pulse) -> None:
 def test_a_silent_process_is_stale_by_the_databases_clock(beating: Pulse) -> None:
     a_process()
     silence("another", STALE_SECONDS - 5)
-    assert {process.row.key: process.is_stale for process in processes.known()} == {
+    assert {process.row.key: process.is_stale for process in processes.known_processes()} == {
         pulse.own_key(): False,
         "another": False,
     }
     silence("another", STALE_SECONDS + 1)
-    assert processes.counts() == {"api": {"alive": 1, "stale": 0}, "worker": {"alive": 0, "stale": 1}}
+    assert processes.process_counts() == {"api": {"alive": 1, "stale": 0}, "worker": {"alive": 0, "stale": 1}}
 
 
 @pytest.mark.contract("LIF-08")
@@ -107,9 +107,9 @@ def test_lif_08_a_process_that_lives_and_gets_nothing_done_is_told(beating: Puls
     assert processes.standing_still() == {"api": 0}
     ProcessHeartbeat.objects.update(turned_at=Now() - timedelta(seconds=STILL_SECONDS + 1))
     beating.beat()
-    (still,) = processes.known()
+    (still,) = processes.known_processes()
     assert (still.row.key, still.state, still.is_stale) == (key, "stands still", False)
-    assert processes.counts() == {"api": {"alive": 1, "stale": 0}}
+    assert processes.process_counts() == {"api": {"alive": 1, "stale": 0}}
     _, family = collect_processes()
     assert [(sample.labels["service"], sample.value) for sample in family.samples] == [("api", 1.0)]
     alarming.look_at_all()
@@ -122,7 +122,7 @@ def test_lif_08_a_process_that_lives_and_gets_nothing_done_is_told(beating: Puls
     assert "stands still api" in page
     turned[0] += 1
     beating.beat()
-    assert (processes.known()[0].state, alarming.look_at_all().detail["ended"]) == ("alive", 1)
+    assert (processes.known_processes()[0].state, alarming.look_at_all().detail["ended"]) == ("alive", 1)
 
 
 @pytest.mark.contract("LIF-08")
@@ -140,7 +140,7 @@ def test_lif_08_a_heartbeat_by_mtime_calls_the_dead_alive_and_ours_does_not(tmp_
         return time.time() - path.stat().st_mtime < STALE_SECONDS
 
     assert (alive(file), alive(copied)) == (False, True)
-    known = identity(os.getpid())
+    known = process_identity_of(os.getpid())
     assert known is not None
     boot = known.partition("/")[0]
     a_process(host=socket.gethostname(), pid=dead.pid, identity=f"{boot}/{dead.pid}/1")
@@ -163,7 +163,7 @@ def test_lif_08_a_silent_process_is_an_alarm_until_it_is_back_or_forgotten() -> 
 @pytest.mark.contract("LIF-08")
 def test_lif_08_a_process_of_a_release_that_does_not_say_stands_not_still() -> None:
     a_process()
-    assert [process.state for process in processes.known()] == ["alive"]
+    assert [process.state for process in processes.known_processes()] == ["alive"]
     assert ProcessHeartbeat.objects.get().turned_at is None
 
 
@@ -185,7 +185,7 @@ def test_readiness_metrics_and_console_show_a_stale_process(console: Client, cli
 
 def test_a_killed_process_is_forgotten_by_the_next_on_its_host_and_a_living_one_is_not() -> None:
     dead = subprocess.Popen(["true"])
-    known = identity(os.getpid())
+    known = process_identity_of(os.getpid())
     assert known is not None
     boot = known.partition("/")[0]
     started = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]

@@ -188,11 +188,11 @@ def test_dpp_03_a_foreign_host_name_is_a_problem(browserless: Client) -> None:
 @pytest.fixture
 def log_lines() -> Iterator[io.StringIO]:
     stream = io.StringIO()
-    settings = dpp_logging.configuration(service="api", level="INFO")
+    settings = dpp_logging.logging_configuration(service="api", level="INFO")
     settings["handlers"]["lines"]["stream"] = stream
     logging.config.dictConfig(settings)
     yield stream
-    dpp_logging.configure(service="command", level="INFO")
+    dpp_logging.set_up_logging(service="command", level="INFO")
 
 
 @pytest.mark.contract("DPP-25", "DPP-73")

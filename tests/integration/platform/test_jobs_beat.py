@@ -32,7 +32,7 @@ def job(name: str, run_once: Any, *, every_seconds: int = 3_600) -> Job:
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Job]:
     found: dict[str, Job] = {}
-    monkeypatch.setattr(registry, "jobs", lambda: found)
+    monkeypatch.setattr(registry, "declared_jobs", lambda: found)
     return found
 
 

@@ -176,7 +176,7 @@ def test_hrd_01_a_frozen_process_loses_its_job_and_ends_its_pass_when_it_thaws(
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Job]:
     found: dict[str, Job] = {}
-    monkeypatch.setattr(registry, "jobs", lambda: found)
+    monkeypatch.setattr(registry, "declared_jobs", lambda: found)
     return found
 
 

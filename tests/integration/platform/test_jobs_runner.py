@@ -40,8 +40,8 @@ def answers(report: PassReport) -> RunOnce:
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Job]]:
     """Jobs that the commands find, besides the declared ones."""
-    found = dict(registry.jobs())
-    monkeypatch.setattr(registry, "jobs", lambda: found)
+    found = dict(registry.declared_jobs())
+    monkeypatch.setattr(registry, "declared_jobs", lambda: found)
     return found  # type: ignore[return-value]
 
 
@@ -170,7 +170,7 @@ def test_dpp_46_old_reports_are_deleted_by_the_daily_cleanup(clock: FixedClock) 
 def test_dpp_46_old_reports_go_though_the_pass_is_late(clock: FixedClock) -> None:
     """A pass that begins late still does some of its work; one that never did would never catch up."""
     JobReport.objects.create(job="probe", started_at=START - timedelta(days=31), host="h", pid=1)
-    with deadline.within(deadline.Pass(seconds=0)):
+    with deadline.within_deadline(deadline.Pass(seconds=0)):
         assert cleaning.clean_now(now=clock.now(), limit=10, only="job_reports").changed == 1
 
 

@@ -58,29 +58,29 @@ def allowed() -> dict[str, set[str]]:
         "status": {f"{n}xx" for n in range(1, 6)}
         | {"QUEUED", "PROCESSING", "COMPLETED", "FAILED", "EXPIRED", "CANCELED", "OPEN", "IN_PROGRESS"}
         | {status.value for status in BEFORE_DECISION},
-        "kind": {kind.value for kind in RefusedKey} | set(retention.kinds()),
+        "kind": {kind.value for kind in RefusedKey} | set(retention.data_kinds()),
         "bucket": {"poll", "submit", "report", "address"},
         "mode": {"open", "closed"},
         "money_state": {"NONE", "RESERVED", "SETTLED", "REFUNDED", "CHARGED", "RELEASED", "DISPUTED"},
         "stage": {"", "CLAIMED", "COMMITTED"},
         "reason": {"", *reasons()},
-        "pack": set(packs.packs()),
+        "pack": set(packs.packs_for_sale()),
         "end": {"done", "stopped", "left", *WaitEnd, *reasons()},
         "step": {"claim", "commit", "settle"},
         "queue": {"runs", "events", "dead_letters"},
-        "job": set(jobs.jobs()),
+        "job": set(jobs.declared_jobs()),
         "loop": {"reaper", "sweeper", "reconciler", "requeuer", "auditor", "dead-letters", "retention"}
-        | {loop.name for module in discovery.modules("events") for loop in getattr(module, "LOOPS", ())}
-        | set(jobs.jobs()),
+        | {loop.name for module in discovery.discovered_modules("events") for loop in getattr(module, "LOOPS", ())}
+        | set(jobs.declared_jobs()),
         "name": set(metrics._collectors),
         "request_type": {kind.value for kind in RequestType},
         "scope": {"all", "one", "tenant"},
-        "event_type": set(handlers.handlers()),
+        "event_type": set(handlers.event_handlers()),
         "decision": set(DecisionType),
         "phase": set(Phase),
         "source_kind": set(SourceKind),
         "channel": set(MessageChannel),
-        "alarm": set(alarming.checks()),
+        "alarm": set(alarming.alarm_checks()),
         "by": {deciding.OPERATOR, deciding.RULE, deciding.CLUSTER},
     }
 

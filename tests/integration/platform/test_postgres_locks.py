@@ -72,7 +72,7 @@ def locked_by_another(run: Run) -> Iterator[None]:
 def test_dpp_46_a_locked_row_stops_no_other_of_its_loop_in_this_pass_or_the_next(
     tenant: Tenant, as_a_service: None
 ) -> None:
-    job = registry.job("lease_reaper")
+    job = registry.job_named("lease_reaper")
     locked, *_ = [recovery.lease_ran_out(tenant) for _ in range(3)]
     with locked_by_another(locked):
         first = runner.run_job_pass(job).report

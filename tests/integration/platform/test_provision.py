@@ -35,7 +35,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
     )
     monkeypatch.setattr(provisioning, "ENV", env)
     yield env
-    sqs, s3 = clients.sqs(), clients.new_s3(env.S3_ENDPOINT_URL)
+    sqs, s3 = clients.sqs_client(), clients.new_s3(env.S3_ENDPOINT_URL)
     for url in (env.DPP_QUEUE_URL, env.DPP_DLQ_URL, env.DPP_EVENTS_QUEUE_URL, env.DPP_EVENTS_DLQ_URL):
         try:
             sqs.delete_queue(QueueUrl=str(url))
@@ -46,7 +46,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
 
 
 def attributes(url: str) -> dict[str, Any]:
-    found: Any = clients.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    found: Any = clients.sqs_client().get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
     return dict(found["Attributes"])
 
 
@@ -89,7 +89,7 @@ def test_aut_06_without_queues_of_events_the_others_are_made_and_it_is_said(
     assert [change["resource"].split()[0] for change in document["changes"]].count("queue") == 2
     assert document["remarks"] == ["DPP_EVENTS_QUEUE_URL and DPP_EVENTS_DLQ_URL are not set: events wait in Postgres"]
     assert attributes(fresh.DPP_QUEUE_URL)["VisibilityTimeout"] == "120"
-    sqs = clients.sqs()
+    sqs = clients.sqs_client()
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         attributes(str(fresh.DPP_EVENTS_QUEUE_URL))
 
@@ -163,7 +163,7 @@ def test_dpp_76_a_dry_run_says_the_difference_and_changes_nothing(fresh: Environ
         ("bucket", "encryption"),
         ("bucket", "lifecycle"),
     ]
-    sqs = clients.sqs()
+    sqs = clients.sqs_client()
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         attributes(fresh.DPP_QUEUE_URL)
     buckets = {found["Name"] for found in clients.new_s3(fresh.S3_ENDPOINT_URL).list_buckets()["Buckets"]}
@@ -173,7 +173,7 @@ def test_dpp_76_a_dry_run_says_the_difference_and_changes_nothing(fresh: Environ
 @pytest.mark.contract("DPP-76")
 def test_dpp_76_drift_is_repaired_and_what_is_not_ours_stays(fresh: Environment) -> None:
     run()
-    sqs, s3 = clients.sqs(), clients.new_s3(fresh.S3_ENDPOINT_URL)
+    sqs, s3 = clients.sqs_client(), clients.new_s3(fresh.S3_ENDPOINT_URL)
     sqs.set_queue_attributes(QueueUrl=fresh.DPP_QUEUE_URL, Attributes={"VisibilityTimeout": "30", "RedrivePolicy": ""})
     s3.put_bucket_lifecycle_configuration(
         Bucket=fresh.DPP_BUCKET,

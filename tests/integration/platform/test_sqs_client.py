@@ -21,9 +21,9 @@ def queue() -> Iterator[Queues]:
 
 
 def test_threads_share_one_client() -> None:
-    clients.sqs.forget()
+    clients.sqs_client.forget()
     found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(clients.sqs())) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(clients.sqs_client())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -34,17 +34,17 @@ def test_threads_share_one_client() -> None:
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_child_makes_its_own_even_if_the_lock_was_held() -> None:
-    mine = clients.sqs()
-    with clients.sqs._lock:
+    mine = clients.sqs_client()
+    with clients.sqs_client._lock:
         child = os.fork()
         if child == 0:
-            os._exit(0 if clients.sqs() is not mine else 1)
+            os._exit(0 if clients.sqs_client() is not mine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert clients.sqs() is mine
+    assert clients.sqs_client() is mine
 
 
 def test_credentials_and_endpoint_are_the_settings() -> None:
-    meta = clients.sqs().meta
+    meta = clients.sqs_client().meta
     assert meta.endpoint_url == ENV.SQS_ENDPOINT_URL
     assert meta.config.connect_timeout == ENV.DPP_SQS_TIMEOUT_MS / 1_000  # type: ignore[attr-defined]
 
@@ -93,7 +93,7 @@ def test_dpp_31_an_sqs_in_a_black_hole_is_asked_once_for_all_that_a_heartbeat_ke
     with Proxy(str(target.hostname), target.port or 80) as proxy:
         monkeypatch.setattr(clients, "ENV", ENV.model_copy(update={"SQS_ENDPOINT_URL": proxy.url}))
         through = clients.new_sqs(read_timeout_seconds=0.3)
-        monkeypatch.setattr(clients, "sqs", lambda: through)
+        monkeypatch.setattr(clients, "sqs_client", lambda: through)
         with proxy.outage(Mode.BLACK_HOLE):
             before = proxy.connections
             receipt_handles.keep_receipts(queue.runs_url, held, seconds=60)

@@ -62,10 +62,10 @@ def test_a_redis_that_evicts_is_refused_at_the_start() -> None:
 
 
 def test_a_redis_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bus = str(ports.choose())  # else the port plus 10,000, which any connection on the machine may have
+    bus = str(ports.choose_port())  # else the port plus 10,000, which any connection on the machine may have
     with valkeys.running_valkey(tmp_path, options={"cluster-enabled": "yes", "cluster-port": bus}) as server:
         clustered = redis_library.Redis.from_url(server.url, decode_responses=True)
-        monkeypatch.setattr(redis, "client", lambda: clustered)
+        monkeypatch.setattr(redis, "redis_client", lambda: clustered)
         assert ids(checks.redis_keeps_what_it_is_given(None)) == ["dpp.E002"]
         with pytest.raises(SystemExit, match=r"dpp\.E002"):
             checks.refuse_unsafe_redis()
@@ -74,16 +74,16 @@ def test_a_redis_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_redis_that_is_away_is_not_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
     away = redis_library.Redis(port=1, socket_connect_timeout=0.2, retry=Retry(NoBackoff(), 0))
-    monkeypatch.setattr(redis, "client", lambda: away)
+    monkeypatch.setattr(redis, "redis_client", lambda: away)
     assert ids(checks.redis_keeps_what_it_is_given(None)) == ["dpp.W003"]
     checks.refuse_unsafe_redis()
 
 
 def test_a_queue_that_drifted_is_found_and_provisioned_back(aws: str) -> None:
     assert checks.queue_as_provisioned(None) == []
-    clients.sqs().set_queue_attributes(QueueUrl=aws, Attributes={"VisibilityTimeout": "30"})
+    clients.sqs_client().set_queue_attributes(QueueUrl=aws, Attributes={"VisibilityTimeout": "30"})
     assert ids(checks.queue_as_provisioned(None)) == ["dpp.E005"]
-    provisioning.provision(dry_run=False)
+    provisioning.provision_aws(dry_run=False)
     assert checks.queue_as_provisioned(None) == []
 
 
@@ -92,9 +92,9 @@ def test_aut_06_a_queue_of_events_that_drifted_is_found_and_provisioned_back(aws
     assert aws
     assert checks.events_can_be_sent(None) == []
     url = str(ENV.DPP_EVENTS_QUEUE_URL)
-    clients.sqs().set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "30", "RedrivePolicy": ""})
+    clients.sqs_client().set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "30", "RedrivePolicy": ""})
     assert ids(checks.events_can_be_sent(None)) == ["dpp.E005", "dpp.E005"]
-    provisioning.provision(dry_run=False)
+    provisioning.provision_aws(dry_run=False)
     assert checks.events_can_be_sent(None) == []
 
 

@@ -37,7 +37,7 @@ def dies(run: Run) -> str:
 
 
 def dead(body: str) -> str:
-    return clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)["MessageId"]
+    return clients.sqs_client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)["MessageId"]
 
 
 def consume(*, limit: int = 100) -> tuple[int, int, int]:
@@ -50,7 +50,7 @@ def outcomes(run: Run) -> list[str]:
 
 
 def waiting(url: str) -> int:
-    return sum(queue_depth.depth(url))
+    return sum(queue_depth.queue_depth_of(url))
 
 
 def test_dpp_45_the_first_letter_of_a_queued_run_sends_it_once_more(tenant: Tenant) -> None:
@@ -186,7 +186,7 @@ def test_dpp_38_poison_is_stored_bounded_and_leaves_the_queue(tenant: Tenant) ->
 def test_dpp_38_three_receives_bring_a_message_here_and_its_run_is_sent_once_more(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
     wake_worker.send_wakeup(Wakeup.of(run))
-    sqs = clients.sqs()
+    sqs = clients.sqs_client()
     for _ in range(constants.QUEUE_MAX_RECEIVES):
         (message,) = sqs.receive_message(QueueUrl=ENV.DPP_QUEUE_URL, VisibilityTimeout=60)["Messages"]
         sqs.change_message_visibility(
@@ -326,7 +326,7 @@ def test_dpp_45_two_consumers_that_meet_one_letter_decide_once(tenant: Tenant, m
 def test_dpp_45_a_pass_takes_no_more_than_its_limit_and_a_dry_run_nothing(tenant: Tenant) -> None:
     for _ in range(12):
         dead("poison")
-    preview = registry.job("dead_letters").preview
+    preview = registry.job_named("dead_letters").preview
     assert preview is not None
     report = recovery.run_loop(preview)
     assert (report.seen, report.changed, DeadLetter.objects.count()) == (12, 12, 0)

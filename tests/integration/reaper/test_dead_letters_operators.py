@@ -31,20 +31,20 @@ LETTERS = "/admin/reaper/deadletter/"
 
 
 def letter_of(run: Run) -> DeadLetter:
-    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+    clients.sqs_client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
     recovery.run_loop(dead_letters.consume_dead_letters)
-    clients.sqs().purge_queue(QueueUrl=ENV.DPP_QUEUE_URL)
+    clients.sqs_client().purge_queue(QueueUrl=ENV.DPP_QUEUE_URL)
     return DeadLetter.objects.get(run_id=run.run_id)
 
 
 def poison(body: str) -> DeadLetter:
-    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)
+    clients.sqs_client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=body)
     recovery.run_loop(dead_letters.consume_dead_letters)
     return DeadLetter.objects.get(outcome="POISON")
 
 
 def sent() -> int:
-    return queue_depth.depth(ENV.DPP_QUEUE_URL)[0]
+    return queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)[0]
 
 
 def by_hand(*arguments: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def test_dpp_39_a_queue_that_is_away_is_said_and_the_letter_stays_unsent(
 def test_dpp_45_a_run_redriven_in_vain_is_ended_and_refunded(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
     assert redrive.redrive(letter_of(run), actor="test") is None
-    clients.sqs().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
+    clients.sqs_client().send_message(QueueUrl=ENV.DPP_DLQ_URL, MessageBody=Wakeup.of(run).message().body)
     assert recovery.run_loop(dead_letters.consume_dead_letters).changed == 1
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS
 

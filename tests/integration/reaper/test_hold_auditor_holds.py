@@ -123,13 +123,13 @@ def hold_of_an_ended_run(tenant: Tenant) -> None:
 def hold_gone(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
     client = scripts.shared_scripts().client
-    assert client.hdel(keys.holds(tenant.tenant_id), str(run.run_id)) == 1
-    client.delete(keys.reserve(str(run.run_id)))
+    assert client.hdel(keys.holds_key(tenant.tenant_id), str(run.run_id)) == 1
+    client.delete(keys.reserve_key(str(run.run_id)))
 
 
 def hold_of_another_amount(tenant: Tenant) -> None:
     run = recovery.queued(tenant)
-    scripts.shared_scripts().client.hincrby(keys.holds(tenant.tenant_id), str(run.run_id), -1)
+    scripts.shared_scripts().client.hincrby(keys.holds_key(tenant.tenant_id), str(run.run_id), -1)
 
 
 @pytest.mark.parametrize(
@@ -155,17 +155,17 @@ def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Te
 def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) -> None:
     other = recovery.funded()
     recovery.queued(other)
-    before = scripts.shared_scripts().client.get(keys.seq(other.tenant_id))
+    before = scripts.shared_scripts().client.get(keys.seq_key(other.tenant_id))
     hold_gone(tenant)
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
-    assert scripts.shared_scripts().client.get(keys.seq(other.tenant_id)) == before
+    assert scripts.shared_scripts().client.get(keys.seq_key(other.tenant_id)) == before
 
 
 @pytest.mark.contract("HRD-04")
 @pytest.mark.parametrize("wrong_by", [5, -recovery.FUNDS_MICROS, -recovery.FUNDS_MICROS - 7])
 def test_hrd_04_a_balance_that_alone_is_wrong_is_made_right(wrong_by: int, tenant: Tenant) -> None:
     recovery.queued(tenant)
-    scripts.shared_scripts().client.incrby(keys.balance(tenant.tenant_id), wrong_by)
+    scripts.shared_scripts().client.incrby(keys.balance_key(tenant.tenant_id), wrong_by)
     mended, holds_mended = metrics.BALANCES_MENDED._value.get(), metrics.HOLDS_MENDED._value.get()
     report = recovery.run_loop(hold_auditor.audit_holds)
     assert (report.changed, report.errors) == (1, 0)
@@ -184,7 +184,7 @@ def test_hrd_04_an_orphan_hold_of_a_tenant_without_runs_is_given_back(tenant: Te
 @pytest.mark.contract("HRD-04")
 def test_hrd_04_a_tenant_without_runs_and_holds_is_repaired_when_the_proof_named_it(tenant: Tenant) -> None:
     recovery.queued(recovery.funded())
-    scripts.shared_scripts().client.incrby(keys.balance(tenant.tenant_id), 5)
+    scripts.shared_scripts().client.incrby(keys.balance_key(tenant.tenant_id), 5)
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
     (proof,) = [job for job in budget_jobs.JOBS if job.name == "money_verify"]
     assert runner.run_job_pass(proof).outcome is PassOutcome.DONE

@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("HRD
 def lose_hold(run: Run, *, tombstone: bool = False) -> None:
     """The hold is gone, and an hour later its reserve key; at the worst somebody took it for never made."""
     client = scripts.shared_scripts().client
-    assert client.hdel(keys.holds(run.tenant_id), str(run.run_id)) == 1
-    client.delete(keys.reserve(str(run.run_id)))
+    assert client.hdel(keys.holds_key(run.tenant_id), str(run.run_id)) == 1
+    client.delete(keys.reserve_key(str(run.run_id)))
     if tombstone:
         scripts.shared_scripts().refund_full(tenant_id=run.tenant_id, run_id=str(run.run_id), was_held=False)
 
@@ -31,7 +31,7 @@ def swept(run: Run) -> None:
 
 
 def canceled(run: Run) -> None:
-    answer = cancellation.cancel(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
+    answer = cancellation.cancel_run(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
     assert isinstance(answer, cancellation.Canceled)
     assert answer.ended
 
@@ -63,11 +63,11 @@ def test_hrd_04_a_refund_of_a_lost_hold_gives_the_money_back(
 def test_hrd_04_a_submit_that_never_held_still_leaves_its_tombstone(tenant: Tenant) -> None:
     """Only the row's word tells the two apart: here it says NONE, and no tenant is rebuilt for it."""
     run = gear.aged(gear.accepted(tenant_id=tenant.tenant_id), updated_at=61)
-    seq = scripts.shared_scripts().client.get(keys.seq(tenant.tenant_id))
+    seq = scripts.shared_scripts().client.get(keys.seq_key(tenant.tenant_id))
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     assert gear.row(run.run_id).money_state == "REFUNDED"
-    assert scripts.shared_scripts().client.get(keys.receipt(str(run.run_id))) == (
+    assert scripts.shared_scripts().client.get(keys.receipt_key(str(run.run_id))) == (
         f"0 0 {recovery.FUNDS_MICROS} {tenant.tenant_id}"
     )
-    assert scripts.shared_scripts().client.get(keys.seq(tenant.tenant_id)) == str(int(str(seq)) + 1)
+    assert scripts.shared_scripts().client.get(keys.seq_key(tenant.tenant_id)) == str(int(str(seq)) + 1)
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS

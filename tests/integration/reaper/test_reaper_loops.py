@@ -207,11 +207,11 @@ def test_dpp_46_a_pass_ends_at_its_deadline_and_the_next_goes_on(
     monkeypatch.setattr(transitions, loop.edge, slow)
     monkeypatch.setattr(deadline, "monotonic", lambda: seconds[0])
     monkeypatch.setattr(requeuer, "BATCH", 1)
-    with deadline.within(deadline.Pass(seconds=10)):
+    with deadline.within_deadline(deadline.Pass(seconds=10)):
         first = recovery.run_loop(loop.run_once)
     assert (*found(first), first.detail["ended_by"]) == (3, 3, 0, "deadline")
     recovery.empty_queues()
-    with deadline.within(deadline.Pass(seconds=10)):
+    with deadline.within_deadline(deadline.Pass(seconds=10)):
         second = recovery.run_loop(loop.run_once)
     assert found(second) == (2, 2, 0)
     assert "ended_by" not in second.detail
@@ -222,7 +222,7 @@ def test_dpp_46_a_pass_ends_at_its_deadline_and_the_next_goes_on(
 def test_dpp_46_a_pass_that_begins_late_still_moves_one_row(loop: Loop, tenant: Tenant) -> None:
     for _ in range(2):
         loop.due(tenant)
-    with deadline.within(deadline.Pass(seconds=0)):
+    with deadline.within_deadline(deadline.Pass(seconds=0)):
         report = recovery.run_loop(loop.run_once)
     assert report.changed == (2 if loop.job == "requeuer" else 1)
 
@@ -262,7 +262,7 @@ def test_dpp_76_by_hand_a_dry_run_counts_and_changes_nothing(loop: Loop, tenant:
 @every_loop
 def test_dpp_46_beat_runs_it_and_leaves_its_report(loop: Loop, tenant: Tenant) -> None:
     loop.due(tenant)
-    job = registry.job(loop.job)
+    job = registry.job_named(loop.job)
     interval = {"lease_reaper": 30, "run_retention": 300}.get(loop.job, 60)
     assert list(beat.seconds_of(loop.job, until=300))[:2] == [0, interval]
     assert runner.run_job_pass(job).outcome is runner.PassOutcome.DONE

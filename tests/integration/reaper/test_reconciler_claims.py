@@ -277,18 +277,18 @@ def test_dpp_42_without_faults_nothing_is_taken_over(tenant: Tenant) -> None:
 
 def hold_is_lost(tenant: Tenant, run: Run) -> None:
     client = scripts.shared_scripts().client
-    client.hdel(keys.holds(tenant.tenant_id), str(run.run_id))
-    client.delete(keys.reserve(str(run.run_id)))
+    client.hdel(keys.holds_key(tenant.tenant_id), str(run.run_id))
+    client.delete(keys.reserve_key(str(run.run_id)))
 
 
 def balance_is_lost(tenant: Tenant, _run: Run) -> None:
-    scripts.shared_scripts().client.delete(keys.balance(tenant.tenant_id))
+    scripts.shared_scripts().client.delete(keys.balance_key(tenant.tenant_id))
 
 
 def receipt_has_expired(tenant: Tenant, run: Run) -> None:
     settled_before(run)
     assert tenant.tenant_id == run.tenant_id
-    assert scripts.shared_scripts().client.delete(keys.receipt(str(run.run_id))) == 1
+    assert scripts.shared_scripts().client.delete(keys.receipt_key(str(run.run_id))) == 1
 
 
 @pytest.mark.contract("DPP-53")

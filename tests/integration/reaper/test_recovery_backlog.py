@@ -89,7 +89,7 @@ def test_dpp_23_one_refused_object_keeps_no_other_run_from_expiring(
     before, skipped = gear.everything(poison.run_id), metrics.SKIPPED.labels(loop="retention")._value.get()
     method = "GET" if status == 403 else "POST"
     with scripted_s3.answering(status, body, only=method, holding=str(poison.run_id).encode()):
-        report = runner.run_job_pass(registry.job("run_retention")).report
+        report = runner.run_job_pass(registry.job_named("run_retention")).report
         assert report is not None
         assert found(report) == (4, 3, 1)
         assert report.detail["skipped"] == {str(poison.run_id): why}
@@ -195,7 +195,7 @@ def test_dpp_40_20_000_expired_leases_are_drained_in_one_pass(tenant: Tenant) ->
 
 def drained_in_one_pass(tenant: Tenant, count: int) -> None:
     run_ids = recovery.many_at_work(tenant, count)
-    report = recovery.run_loop(lease_reaper.reap_leases, limit=registry.job("lease_reaper").limit)
+    report = recovery.run_loop(lease_reaper.reap_leases, limit=registry.job_named("lease_reaper").limit)
     assert (*found(report), report.detail) == (count, count, 0, {})
     assert stages(run_ids) == {"COMMITTED"}
     assert recovery.held_micros(tenant) == {}
@@ -230,7 +230,7 @@ def test_dpp_42_claims_that_failed_keep_no_claim_with_a_result_waiting(
         delivers = recovery.left_claimed(tenant)
         slow.seconds = 0.0
         patch.setattr(deadline, "monotonic", lambda: slow.seconds)
-        with deadline.within(deadline.Pass(seconds=10)):
+        with deadline.within_deadline(deadline.Pass(seconds=10)):
             assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (3, 1, 2)
     assert gear.row(delivers.run_id).finalize_stage == "COMMITTED"
     assert found(recovery.run_loop(claim_reconciler.reconcile_claims)) == (3, 3, 0)
@@ -280,7 +280,7 @@ def test_dpp_23_tombstones_that_stay_keep_no_run_from_expiring(tenant: Tenant, m
         due = recovery.past_retention(tenant)
         slow.seconds = 0.0
         patch.setattr(deadline, "monotonic", lambda: slow.seconds)
-        with deadline.within(deadline.Pass(seconds=6)):
+        with deadline.within_deadline(deadline.Pass(seconds=6)):
             assert found(recovery.run_loop(retention.expire_runs)) == (3, 1, 2)
     assert gear.row(due.run_id).status == "EXPIRED"
     assert found(recovery.run_loop(retention.expire_runs)) == (3, 3, 0)

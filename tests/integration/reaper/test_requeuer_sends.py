@@ -30,11 +30,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP
 def messages() -> list[dict[str, Any]]:
     """The kwargs of every message in the queue; they are gone from it afterwards."""
     found: list[dict[str, Any]] = []
-    while some := clients.sqs().receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10).get("Messages"):
+    while (
+        some := clients.sqs_client().receive_message(QueueUrl=ENV.DPP_QUEUE_URL, MaxNumberOfMessages=10).get("Messages")
+    ):
         for message in some:
             document = json.loads(base64.b64decode(message["Body"]))
             found.append(json.loads(base64.b64decode(document["body"]))[1])
-            clients.sqs().delete_message(QueueUrl=ENV.DPP_QUEUE_URL, ReceiptHandle=message["ReceiptHandle"])
+            clients.sqs_client().delete_message(QueueUrl=ENV.DPP_QUEUE_URL, ReceiptHandle=message["ReceiptHandle"])
     return found
 
 
@@ -131,8 +133,8 @@ def test_dpp_39_while_sqs_is_away_rows_keep_and_the_job_says_so(
     gone = clients.new_sqs(read_timeout_seconds=0.2, attempts=1)
     gone.meta.events.register("before-send.sqs.*", _refused)
     with monkeypatch.context() as patch:
-        patch.setattr(clients, "sqs", lambda: gone)
-        assert runner.run_job_pass(registry.job("requeuer")).outcome is runner.PassOutcome.FAILED
+        patch.setattr(clients, "sqs_client", lambda: gone)
+        assert runner.run_job_pass(registry.job_named("requeuer")).outcome is runner.PassOutcome.FAILED
     assert gear.everything(run.run_id) == before
     assert recovery.run_loop(requeuer.requeue_runs).changed == 1
 

@@ -167,7 +167,7 @@ def test_dpp_23_a_disputed_run_expires_in_dispute_and_its_tombstone_stays_until_
     assert (gear.row(run.run_id).status, gear.row(run.run_id).money_state) == ("EXPIRED", "DISPUTED")
     gear.aged(run, retention_until=YEAR_SECONDS)
     assert expire() == (0, 0, 0)
-    assert isinstance(disputes.uphold(run_id=run.run_id, reason="it was right", actor="test"), Run)
+    assert isinstance(disputes.uphold_dispute(run_id=run.run_id, reason="it was right", actor="test"), Run)
     assert expire() == (1, 1, 0)
     assert not Run.objects.filter(run_id=run.run_id).exists()
 

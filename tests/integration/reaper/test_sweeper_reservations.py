@@ -21,7 +21,7 @@ def test_dpp_41_everything_goes_back_though_the_reserve_key_is_gone(reserve_key:
     run = recovery.waited_an_hour(tenant)
     assert recovery.balance_micros(tenant) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
     if reserve_key == "has expired":
-        assert scripts.shared_scripts().client.delete(keys.reserve(str(run.run_id))) == 1
+        assert scripts.shared_scripts().client.delete(keys.reserve_key(str(run.run_id))) == 1
     report = recovery.run_loop(reservation_sweeper.sweep_reservations)
     assert (report.seen, report.changed, report.errors) == (1, 1, 0)
     ended = gear.row(run.run_id)

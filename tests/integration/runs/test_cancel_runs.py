@@ -98,7 +98,7 @@ def test_dpp_27_a_run_at_work_is_canceled_for_the_minimum_fee_and_its_worker_tol
     response = shop.cancel(str(run.run_id))
     assert (response.status_code, response.json()["money_state"]) == (200, "SETTLED")
     assert response.json()["cost"]["used"] == "0.0050"
-    assert redis.client().get(lease_key(run.run_id)) is None
+    assert redis.redis_client().get(lease_key(run.run_id)) is None
     assert transitions.renew(leases=[Lease(run.run_id, "lease")]) == set()
     costs_the_fee(shop, run)
 
@@ -143,11 +143,11 @@ def test_dpp_27_a_run_that_is_being_finished_cannot_be_canceled(shop: Shop) -> N
     response = shop.cancel(str(run.run_id))
     assert (response.status_code, response.json()["detail"]) == (409, "The run is PROCESSING and being finished.")
     assert gear.everything(run.run_id) == before
-    assert redis.client().get(lease_key(run.run_id)) == "lease", "a worker that finishes is left alone"
+    assert redis.redis_client().get(lease_key(run.run_id)) == "lease", "a worker that finishes is left alone"
 
 
 def cancel(shop: Shop, run: Run) -> Any:
-    return cancellation.cancel(tenant_id=shop.tenant.tenant_id, run_id=run.run_id, actor="test")
+    return cancellation.cancel_run(tenant_id=shop.tenant.tenant_id, run_id=run.run_id, actor="test")
 
 
 def test_dpp_27_of_cancel_and_start_one_wins(shop: Shop) -> None:
@@ -186,7 +186,7 @@ def test_dpp_27_a_run_that_keeps_moving_is_not_canceled_by_force(shop: Shop, mon
 
 def test_dpp_27_while_money_is_closed_the_claim_stands_and_the_reconciler_pays(shop: Shop) -> None:
     run = submitted(shop)
-    redis.client().delete(keys.EPOCH)
+    redis.redis_client().delete(keys.EPOCH)
     response = shop.cancel(str(run.run_id))
     assert (response.status_code, response.json()["status"]) == (202, "QUEUED")
     claimed = gear.row(run.run_id)

@@ -110,7 +110,7 @@ def test_cap_08_a_dispute_that_is_refunded_returns_to_the_windows_of_its_run(sho
     end(run)
     disputes.open_dispute(run_id=run.run_id, reason="wrong", actor="test")
     assert seen(shop).used["day"] == ACTUAL
-    assert isinstance(disputes.refund(run_id=run.run_id, reason="wrong", actor="test"), Run)
+    assert isinstance(disputes.refund_dispute(run_id=run.run_id, reason="wrong", actor="test"), Run)
     assert set(seen(shop).used.values()) == set(seen(shop).counted.values()) == {0}
 
 
@@ -130,7 +130,7 @@ def test_cap_08_a_dispute_of_a_charge_without_a_date_makes_no_room(shop: Shop, m
     assert isinstance(repairs.rebuild_by_hand(shop.tenant.pk, actor="test"), Rebuilt)
     assert set(seen(shop).used.values()) == {ACTUAL}
     disputes.open_dispute(run_id=run.run_id, reason="wrong", actor="test")
-    assert isinstance(disputes.refund(run_id=run.run_id, reason="wrong", actor="test"), Run)
+    assert isinstance(disputes.refund_dispute(run_id=run.run_id, reason="wrong", actor="test"), Run)
     assert set(seen(shop).used.values()) == set(seen(shop).counted.values()) == {ACTUAL}
 
 

@@ -71,7 +71,7 @@ def test_cap_05_a_day_that_has_ended_there_refuses_nothing(shop: Shop, zone: str
     put_in_force(shop.tenant, limits={"day": PRICE_MICROS})
     assert shop.submit().status_code == 202
     yesterday = date_number(today(shop) - timedelta(days=1))
-    redis.client().hset(keys.caps(shop.tenant.pk), "date", yesterday)
+    redis.redis_client().hset(keys.caps_key(shop.tenant.pk), "date", yesterday)
     assert shop.submit().status_code == 202
     assert seen(shop, of_key=False).counted["day"] == PRICE_MICROS
 
@@ -81,7 +81,7 @@ def test_cap_05_a_day_without_runs_is_shown_and_counted_by_the_tenants_date(shop
     """No run has given the scope a date: what stands is what Postgres calls today there."""
     lives_in(shop, zone)
     put_in_force(shop.tenant, limits={"day": PRICE_MICROS})
-    redis.client().hset(keys.caps(shop.tenant.pk), "date", "0" * 16)
+    redis.redis_client().hset(keys.caps_key(shop.tenant.pk), "date", "0" * 16)
     assert (shown(shop)["window"], shown(shop)["left_usd_micros"]) == (today(shop).isoformat(), PRICE_MICROS)
     assert isinstance(rebuild.rebuild_tenant(shop.tenant.pk), Rebuilt)
     assert seen(shop, of_key=False).day == today(shop)

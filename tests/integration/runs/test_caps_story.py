@@ -102,9 +102,9 @@ def test_a_key_made_while_money_was_closed_is_held_to_its_cap_from_its_first_run
     assert (answer.status_code, answer.json()["enforced"]) == (201, False)
     made = answer.json()
     agent = Shop(shop.tenant, IssuedKey(ApiKey.objects.get(pk=made["key_id"]), made["key"]))
-    valkey.delete(money_keys.caps(shop.tenant.pk, made["lineage_id"]))
+    valkey.delete(money_keys.caps_key(shop.tenant.pk, made["lineage_id"]))
     rebuild.rebuild_all()
-    valkey.delete(money_keys.caps(shop.tenant.pk, made["lineage_id"]))
+    valkey.delete(money_keys.caps_key(shop.tenant.pk, made["lineage_id"]))
     assert agent.submit(a_body(reservation={"max_cost_usd": "0.3001"})).status_code == 402
     assert agent.submit().status_code == 202
     assert agent.submit().status_code == 402

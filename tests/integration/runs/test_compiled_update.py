@@ -7,7 +7,7 @@ import pytest
 from django.db.models import DurationField, F
 from django.db.models.functions import Now
 
-from runs.compiled_update import CompiledUpdate, Given, compared
+from runs.compiled_update import CompiledUpdate, Given, compared_row
 from runs.models import Run
 from runs.states import MoneyState
 from tests.gear.builders import runs as gear
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 def sending_later() -> CompiledUpdate:
     return CompiledUpdate(
-        Run.objects.filter(compared(money_state=Given("money_state")), run_id=Given("run_id")),
+        Run.objects.filter(compared_row(money_state=Given("money_state")), run_id=Given("run_id")),
         version=F("version") + 1,
         next_send_at=Now() + Given("later", DurationField()),
         last_error_detail=Given("detail"),

@@ -170,7 +170,7 @@ def test_dpp_92_it_is_gone_at_once_by_either_clock(shop: Shop, seconds: int) -> 
     """This process's clock is an hour off; the row is past its time by it and by the database's."""
     run = gear.aged(completed(shop), created_at=7_200)
     wrong = FixedClock(clock_module.now() + timedelta(seconds=seconds))
-    with clock_module.use(wrong):
+    with clock_module.use_clock(wrong):
         assert delete(shop, run).status_code == 204
         assert shop.get(f"{RUNS}/{run.run_id}").status_code == 410
     recovery.run_loop(retention.expire_runs)

@@ -67,9 +67,9 @@ def test_hrd_07_runs_and_ledger_agree_about_every_end(tenant_id: str) -> None:
     ended(tenant_id)
     ended(tenant_id, gear.fee(ReasonCode.PACK_FAILED))
     opened(tenant_id)
-    disputes.uphold(run_id=opened(tenant_id).run_id, reason="it was right", actor="operator:kim")
+    disputes.uphold_dispute(run_id=opened(tenant_id).run_id, reason="it was right", actor="operator:kim")
     refunded = opened(tenant_id)
-    disputes.refund(run_id=refunded.run_id, reason="it was wrong", actor="operator:kim")
+    disputes.refund_dispute(run_id=refunded.run_id, reason="it was wrong", actor="operator:kim")
     assert audited(tenant_id) == []
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
@@ -80,7 +80,7 @@ def test_hrd_07_runs_and_ledger_agree_about_every_end(tenant_id: str) -> None:
 
 
 def audited(tenant_id: str) -> list[Difference]:
-    return [found for chunk in ledger_audit.audit(tenant_id) for found in chunk.differences]
+    return [found for chunk in ledger_audit.audit_ledger(tenant_id) for found in chunk.differences]
 
 
 def test_dpp_58_a_settled_run_is_disputed_with_who_and_why(tenant_id: str) -> None:
@@ -93,7 +93,7 @@ def test_dpp_58_a_settled_run_is_disputed_with_who_and_why(tenant_id: str) -> No
 
 
 def test_dpp_58_an_upheld_charge_stands(tenant_id: str) -> None:
-    run = disputes.uphold(run_id=opened(tenant_id).run_id, reason="the answer was right", actor="operator:lee")
+    run = disputes.uphold_dispute(run_id=opened(tenant_id).run_id, reason="the answer was right", actor="operator:lee")
     assert isinstance(run, Run)
     assert (run.money_state, run.last_actor) == ("SETTLED", "operator:lee")
     assert list(RunDispute.objects.values_list("step", "actor")) == [
@@ -105,7 +105,7 @@ def test_dpp_58_an_upheld_charge_stands(tenant_id: str) -> None:
 
 
 def test_dpp_58_a_refund_reaches_ledger_and_balance(tenant_id: str) -> None:
-    run = disputes.refund(run_id=opened(tenant_id).run_id, reason="our mistake", actor="operator:lee")
+    run = disputes.refund_dispute(run_id=opened(tenant_id).run_id, reason="our mistake", actor="operator:lee")
     assert isinstance(run, Run)
     assert (run.money_state, run.actual_cost_usd_micros) == ("REFUNDED", gear.ACTUAL_MICROS)
     entry = LedgerEntry.objects.get(kind="ADJUST")
@@ -119,7 +119,7 @@ def test_dpp_58_a_refund_reaches_ledger_and_balance(tenant_id: str) -> None:
 def test_dpp_58_a_refund_while_redis_is_closed_waits_in_the_ledger(tenant_id: str, valkey: redis_library.Redis) -> None:
     run = opened(tenant_id)
     valkey.flushall()
-    answer = disputes.refund(run_id=run.run_id, reason="our mistake", actor="operator:lee")
+    answer = disputes.refund_dispute(run_id=run.run_id, reason="our mistake", actor="operator:lee")
     assert isinstance(answer, Run)
     assert answer.money_state == "REFUNDED"
     assert PendingCredit.objects.get().amount_usd_micros == gear.ACTUAL_MICROS
@@ -133,12 +133,12 @@ def test_dpp_58_a_refund_while_redis_is_closed_waits_in_the_ledger(tenant_id: st
 def test_dpp_58_a_refunded_minimum_fee_goes_back_too(tenant_id: str) -> None:
     run = ended(tenant_id, gear.fee())
     disputes.open_dispute(run_id=run.run_id, reason="lost worker", actor="operator:kim")
-    disputes.refund(run_id=run.run_id, reason="our mistake", actor="operator:kim")
+    disputes.refund_dispute(run_id=run.run_id, reason="our mistake", actor="operator:kim")
     assert (gear.row(run.run_id).status, gear.row(run.run_id).money_state) == ("FAILED", "REFUNDED")
     assert standing_balance(tenant_id) == FUNDS
 
 
-@pytest.mark.parametrize("resolve", [disputes.uphold, disputes.refund])
+@pytest.mark.parametrize("resolve", [disputes.uphold_dispute, disputes.refund_dispute])
 def test_dpp_58_what_is_not_disputed_is_not_resolved(tenant_id: str, resolve: Resolve) -> None:
     run = ended(tenant_id)
     before = gear.everything(run.run_id)
@@ -161,7 +161,7 @@ def test_dpp_58_only_a_settled_run_is_disputed(tenant_id: str, state: str) -> No
 
 
 @pytest.mark.parametrize("reason", ["", "   ", "x" * 201, "two\nlines"])
-@pytest.mark.parametrize("use", [disputes.open_dispute, disputes.uphold, disputes.refund])
+@pytest.mark.parametrize("use", [disputes.open_dispute, disputes.uphold_dispute, disputes.refund_dispute])
 def test_dpp_58_a_reason_is_asked_for(tenant_id: str, use: Resolve, reason: str) -> None:
     run = ended(tenant_id)
     before = gear.everything(run.run_id)
@@ -177,7 +177,7 @@ def test_dpp_58_an_unknown_run_is_refused(tenant_id: str) -> None:
     assert answer == Refusal(ReasonCode.NOT_FOUND, "there is no such run", "run_id")
 
 
-@pytest.mark.parametrize("use", [disputes.open_dispute, disputes.uphold, disputes.refund])
+@pytest.mark.parametrize("use", [disputes.open_dispute, disputes.uphold_dispute, disputes.refund_dispute])
 def test_dpp_58_a_rival_between_reading_and_writing_makes_the_second_lose(
     tenant_id: str, use: Resolve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,5 +201,5 @@ def test_dpp_58_a_rival_between_reading_and_writing_makes_the_second_lose(
     assert (answer.reason, answer.field) == (ReasonCode.CONFLICT, "run_id")
     assert "changed meanwhile" in answer.detail
     assert gear.everything(run.run_id) == seen[0]
-    refunded = use is disputes.refund
+    refunded = use is disputes.refund_dispute
     assert standing_balance(tenant_id) == FUNDS - (0 if refunded else gear.ACTUAL_MICROS)

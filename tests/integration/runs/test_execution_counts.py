@@ -81,7 +81,7 @@ def _note(found: Counted) -> Any:
 def a_life(shop: Shop) -> None:
     answer = shop.submit(a_body(inputs={"cost_usd": "0.0100"}))
     assert answer.status_code == 202, answer.content
-    assert execution.execute(uuid.UUID(answer.json()["run_id"]), message=None) is End.COMMITTED
+    assert execution.execute_run(uuid.UUID(answer.json()["run_id"]), message=None) is End.COMMITTED
 
 
 @pytest.mark.contract("DPP-88")

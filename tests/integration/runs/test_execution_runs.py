@@ -156,7 +156,7 @@ def test_dpp_36_a_pack_may_cost_its_whole_hold_and_no_more(tenant: Tenant) -> No
 
 
 def test_execution_what_the_platform_lacks_costs_nothing(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "modules", lambda: {"probe": "runs.packs.not_there"})
+    monkeypatch.setattr(registry, "pack_modules", lambda: {"probe": "runs.packs.not_there"})
     run = work.queued(tenant)
     assert work.execute(run) is End.COMMITTED
     found = ended(run, tenant, status=Status.FAILED, money=MoneyState.REFUNDED, charge=0)
@@ -236,7 +236,7 @@ def test_dpp_37_a_message_delivered_to_two_workers_starts_once_and_charges_once(
 
 def test_execution_an_unknown_run_is_said_so(tenant: Tenant) -> None:
     with pytest.raises(starting.UnknownRun):
-        execution.execute(uuid.uuid4(), message=None)
+        execution.execute_run(uuid.uuid4(), message=None)
 
 
 def test_execution_a_pack_this_worker_does_not_know_is_left_for_one_that_does(tenant: Tenant) -> None:

@@ -98,7 +98,7 @@ def test_dpp_31_more_packs_at_work_than_connections_are_renewed_and_hear_a_cance
             gear.aged(gear.row(run.run_id), lease_expires_at=-20)
         wait_until(lambda: all(_seconds_left(run) > 100 for run in runs), seconds=20, what="all to be renewed")
         for run in runs:
-            cancellation.cancel(tenant_id=tenant.tenant_id, run_id=run.run_id, actor="owner")
+            cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=run.run_id, actor="owner")
         assert [end.result(timeout=20) for end in ends] == [End.STOPPED] * SLOTS
     assert Run.objects.filter(run_id__in=ids, finalize_stage=Stage.COMMITTED, status=Status.FAILED).count() == SLOTS
     recovery.law_holds(tenant)
@@ -125,7 +125,7 @@ def test_dpp_27_a_cancel_is_heard_beside_packs_that_talk_without_a_pause(tenant:
             talks = [slots.submit(talk, log) for log in said]
             wait_until(lambda: all(len(log.events) > 100 for log in said), what="both to talk")
             began = time.monotonic()
-            cancellation.cancel(tenant_id=tenant.tenant_id, run_id=run.run_id, actor="owner")
+            cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=run.run_id, actor="owner")
             assert ends[0].result(timeout=20) is End.STOPPED
             assert time.monotonic() - began < 2.0
             over.set()

@@ -70,11 +70,11 @@ def test_dpp_04_the_same_bytes_come_from_the_database_alone(shop: Shop) -> None:
         meta={"profile_version": "PROFILE_X", "trace_id": "of-body"},
     )
     first = shop.submit(body, key=key)
-    redis.client().delete(mapping(shop, key))
+    redis.redis_client().delete(mapping(shop, key))
     again = shop.submit(body, key=key)
     assert again.content == first.content
     assert again.headers["Idempotent-Replayed"] == "true"
-    assert redis.client().hget(mapping(shop, key), "run_id") == first.json()["run_id"]
+    assert redis.redis_client().hget(mapping(shop, key), "run_id") == first.json()["run_id"]
     one_of_everything(shop)
 
 
@@ -83,14 +83,14 @@ def test_dpp_04_a_replay_needs_no_money(shop: Shop) -> None:
     first = shop.submit(key=key)
     take_balance_to(shop.tenant, 0)
     assert shop.submit(key=key).content == first.content
-    redis.client().delete(mapping(shop, key))
+    redis.redis_client().delete(mapping(shop, key))
     assert shop.submit(key=key).content == first.content
 
 
 def test_dpp_04_a_replay_is_answered_while_money_is_closed(shop: Shop) -> None:
     key = a_request_key()
     first = shop.submit(key=key)
-    redis.client().flushall()
+    redis.redis_client().flushall()
     again = shop.submit(key=key)
     assert again.content == first.content
     assert again.headers["X-DPP-Budget-Remaining"] == "0.0000"
@@ -112,7 +112,7 @@ def test_dpp_04_another_request_under_the_key_is_a_conflict(shop: Shop) -> None:
     conflict = shop.submit(OTHER, key=key)
     assert reason(conflict) == (409, "IDEMPOTENCY_CONFLICT")
     assert conflict.json()["run_id"] == first.json()["run_id"]
-    redis.client().delete(mapping(shop, key))
+    redis.redis_client().delete(mapping(shop, key))
     assert reason(shop.submit(OTHER, key=key)) == (409, "IDEMPOTENCY_CONFLICT")
     one_of_everything(shop)
 
@@ -120,10 +120,10 @@ def test_dpp_04_another_request_under_the_key_is_a_conflict(shop: Shop) -> None:
 def test_dpp_04_the_loser_of_the_lock_is_told_of_the_conflict_too(shop: Shop) -> None:
     key = a_request_key()
     shop.submit(key=key)
-    redis.client().set(f"idem_lock:{shop.tenant.tenant_id}:{key}", "another", ex=5)
+    redis.redis_client().set(f"idem_lock:{shop.tenant.tenant_id}:{key}", "another", ex=5)
     assert reason(shop.submit(OTHER, key=key)) == (409, "IDEMPOTENCY_CONFLICT")
     assert shop.submit(key=key).status_code == 202
-    assert redis.client().get(f"idem_lock:{shop.tenant.tenant_id}:{key}") == "another"
+    assert redis.redis_client().get(f"idem_lock:{shop.tenant.tenant_id}:{key}") == "another"
 
 
 def test_dpp_04_keys_of_two_tenants_do_not_meet(shop: Shop) -> None:
@@ -134,12 +134,12 @@ def test_dpp_04_keys_of_two_tenants_do_not_meet(shop: Shop) -> None:
 def test_dpp_05_the_loser_of_the_lock_without_a_mapping_is_asked_to_come_again(shop: Shop) -> None:
     key = a_request_key()
     lock = f"idem_lock:{shop.tenant.tenant_id}:{key}"
-    redis.client().set(lock, "another", ex=5)
+    redis.redis_client().set(lock, "another", ex=5)
     response = shop.submit(key=key)
     assert reason(response) == (409, "IDEMPOTENCY_IN_PROGRESS")
     assert response.headers["Retry-After"] == "1"
     assert shop.runs() == []
-    assert redis.client().get(lock) == "another", "a lock is released by its owner alone"
+    assert redis.redis_client().get(lock) == "another", "a lock is released by its owner alone"
 
 
 def test_dpp_05_a_lock_that_passed_to_another_is_left_to_him(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,12 +148,12 @@ def test_dpp_05_a_lock_that_passed_to_another_is_left_to_him(shop: Shop, monkeyp
     hold = services.hold
 
     def slow_hold(**arguments: Any) -> Any:
-        redis.client().set(lock, "another", ex=5)
+        redis.redis_client().set(lock, "another", ex=5)
         return hold(**arguments)
 
     monkeypatch.setattr(services, "hold", slow_hold)
     assert shop.submit(key=key).status_code == 202
-    assert redis.client().get(lock) == "another"
+    assert redis.redis_client().get(lock) == "another"
 
 
 @pytest.mark.parametrize("clients", [50])
@@ -189,9 +189,9 @@ def test_dpp_06_the_mapping_lives_as_long_as_the_key(shop: Shop) -> None:
     shop.submit(key=key)
     (run,) = shop.runs()
     gear.aged(run, created_at=86_400)
-    redis.client().delete(mapping(shop, key))
+    redis.redis_client().delete(mapping(shop, key))
     shop.submit(key=key)
-    left = redis.client().ttl(mapping(shop, key))
+    left = redis.redis_client().ttl(mapping(shop, key))
     assert abs(left - (IDEMPOTENCY_MAPPING_TTL_SECONDS - 86_400)) < 10
 
 
@@ -211,13 +211,13 @@ def test_dpp_06_the_key_of_a_run_that_never_was_is_free_again(shop: Shop, code: 
     (run,) = shop.runs()
     ended_as(shop, run, code)
     if not is_mapped:
-        redis.client().delete(mapping(shop, key))
+        redis.redis_client().delete(mapping(shop, key))
     messages()
     again = shop.submit(OTHER, key=key)
     assert again.status_code == 202
     assert again.json()["run_id"] != first.json()["run_id"]
     assert "Idempotent-Replayed" not in again.headers
-    assert redis.client().hget(mapping(shop, key), "run_id") == again.json()["run_id"]
+    assert redis.redis_client().hget(mapping(shop, key), "run_id") == again.json()["run_id"]
     assert len(messages()) == 1
     recovery.law_holds(shop.tenant)
 
@@ -229,7 +229,7 @@ def test_dpp_06_until_then_a_retry_is_in_progress(shop: Shop, *, is_mapped: bool
     (run,) = shop.runs()
     ended_as(shop, run, ReasonCode.QUEUE_ENQUEUE_FAILED, commit=False)
     if not is_mapped:
-        redis.client().delete(mapping(shop, key))
+        redis.redis_client().delete(mapping(shop, key))
     response = shop.submit(key=key)
     assert reason(response) == (409, "IDEMPOTENCY_IN_PROGRESS")
     assert response.headers["Retry-After"] == "1"
@@ -255,7 +255,7 @@ def test_dpp_06_between_the_retention_and_its_pass_a_retry_is_told_gone(shop: Sh
     assert shop.cancel(first.json()["run_id"]).status_code == 200
     run = gear.aged(gear.row(uuid.UUID(first.json()["run_id"])), retention_until=1)
     if not is_mapped:
-        redis.client().delete(mapping(shop, key))
+        redis.redis_client().delete(mapping(shop, key))
     messages()
     before = gear.everything(run.run_id)
     again = shop.submit(key=key)
@@ -264,17 +264,17 @@ def test_dpp_06_between_the_retention_and_its_pass_a_retry_is_told_gone(shop: Sh
     assert reason(shop.submit(OTHER, key=key)) == (409, "IDEMPOTENCY_CONFLICT")
     assert (gear.everything(run.run_id), messages(), shop.holds()) == (before, [], {})
     assert len(shop.runs()) == 1
-    assert bool(redis.client().exists(mapping(shop, key))) is is_mapped
+    assert bool(redis.redis_client().exists(mapping(shop, key))) is is_mapped
     gear.won(transitions.expire(run_id=run.run_id, version=run.version, actor="test"))
     assert shop.submit(key=key).status_code == 202
 
 
 def test_dpp_06_a_mapping_of_nonsense_is_overwritten(shop: Shop) -> None:
     key = a_request_key()
-    redis.client().hset(mapping(shop, key), mapping={"run_id": str(uuid.uuid4()), "payload_hash": "x"})
+    redis.redis_client().hset(mapping(shop, key), mapping={"run_id": str(uuid.uuid4()), "payload_hash": "x"})
     response = shop.submit(key=key)
     assert response.status_code == 202
-    assert redis.client().hget(mapping(shop, key), "run_id") == response.json()["run_id"]
+    assert redis.redis_client().hget(mapping(shop, key), "run_id") == response.json()["run_id"]
     one_of_everything(shop)
 
 

@@ -104,11 +104,11 @@ def test_dpp_30_a_lease_is_taken_once_for_120_seconds(valkey: Redis) -> None:
 
 
 def test_lease_a_run_goes_on_without_its_signal(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    redis.disconnect()
+    redis.disconnect_redis()
     with redis_through_proxy(monkeypatch) as proxy, proxy.outage(Mode.REFUSE):
-        redis.disconnect()
+        redis.disconnect_redis()
         assert not leases.take_run_lease(Lease(uuid.uuid4(), "mine"))
-    redis.disconnect()
+    redis.disconnect_redis()
 
 
 # The heartbeat.
@@ -202,11 +202,11 @@ def test_lease_a_beat_without_redis_renews_in_postgres_and_keeps_the_message(
 ) -> None:
     run, stops = gear.aged(gear.working(), lease_expires_at=-20), Stops()
     mine = held(run, stop=stops, message=WakingMessage("q", "r"))
-    redis.disconnect()
+    redis.disconnect_redis()
     with redis_through_proxy(monkeypatch) as proxy, proxy.outage(Mode.REFUSE):
-        redis.disconnect()
+        redis.disconnect_redis()
         keeper.beat([mine])
-    redis.disconnect()
+    redis.disconnect_redis()
     assert LEASE_TTL_SECONDS - 5 < seconds_left(run) <= LEASE_TTL_SECONDS
     assert (mine.lost, mine.has_signal, stops.times) == (False, True, 0)
     assert kept == [("q", ["r"], QUEUE_VISIBILITY_SECONDS)]
@@ -268,9 +268,9 @@ def test_lease_watch_goes_on_after_an_outage_of_redis(
     valkey: Redis, watching: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, stops = gear.working(), Stops()
-    redis.disconnect()
+    redis.disconnect_redis()
     with redis_through_proxy(monkeypatch) as proxy:
-        redis.disconnect()
+        redis.disconnect_redis()
         with watching.holding(
             lease_of(run), message=None, stop=stops, has_signal=leases.take_run_lease(lease_of(run))
         ) as mine:  # fmt: skip
@@ -282,7 +282,7 @@ def test_lease_watch_goes_on_after_an_outage_of_redis(
             canceled(run)
             valkey.delete(lease_key(run.run_id))
             assert stops.called.wait(5)
-    redis.disconnect()
+    redis.disconnect_redis()
 
 
 def test_lease_one_thread_looks_after_all_and_sleeps_when_there_are_none(valkey: Redis) -> None:

@@ -86,7 +86,7 @@ def test_what_went_back_does_not_go_back_again_by_a_dispute(given_back: Tenant) 
     run = reaped(given_back)
     opened = disputes.open_dispute(run_id=run.run_id, reason="twice?", actor="operator:kim")
     assert isinstance(opened, Run)
-    assert isinstance(disputes.refund(run_id=run.run_id, reason="twice?", actor="operator:kim"), Run)
+    assert isinstance(disputes.refund_dispute(run_id=run.run_id, reason="twice?", actor="operator:kim"), Run)
     assert [amount for _, amount, _, _ in credits_of(run)] == [gear.FEE_MICROS]
 
 
@@ -96,7 +96,7 @@ def test_hrd_07_runs_and_ledger_agree_about_what_went_back(given_back: Tenant) -
     run = reaped(given_back)
     recovery.law_holds(given_back)
     disputes.open_dispute(run_id=run.run_id, reason="twice?", actor="operator:kim")
-    disputes.refund(run_id=run.run_id, reason="twice?", actor="operator:kim")
+    disputes.refund_dispute(run_id=run.run_id, reason="twice?", actor="operator:kim")
     recovery.law_holds(given_back)
 
 
@@ -114,7 +114,7 @@ def test_hrd_07_a_failure_given_back_in_another_amount_or_for_no_reason_is_found
             " VALUES (gen_random_uuid(), %s, %s, 'ADJUST', 7, %s, '', 'test')",
             [given_back.pk, unearned.pk, f"refund:{unearned.run_id}"],
         )
-    found = [it for chunk in ledger_audit.audit(given_back.tenant_id) for it in chunk.differences]
+    found = [it for chunk in ledger_audit.audit_ledger(given_back.tenant_id) for it in chunk.differences]
     assert [(it.kind, it.expected_micros, it.found_micros, it.run_id) for it in found] == [
         ("REFUND_OF_ANOTHER_AMOUNT", gear.FEE_MICROS, 1, str(short.run_id)),
         ("REFUND_OF_ANOTHER_AMOUNT", 0, 7, str(unearned.run_id)),

@@ -25,7 +25,7 @@ HANGS_SECONDS = 30.0
 
 
 def entries(run: Run) -> list[Any]:
-    found: Any = redis.client().xrange(progress.progress_key(run.run_id))
+    found: Any = redis.redis_client().xrange(progress.progress_key(run.run_id))
     return list(found)
 
 
@@ -35,7 +35,7 @@ def test_dpp_90_what_a_pack_says_is_kept_short_and_its_tail_stands_in_the_envelo
     began = time.monotonic()
     assert work.execute(run) is End.COMMITTED
     seconds = time.monotonic() - began
-    wait_until(lambda: 0 < redis.client().ttl(progress.progress_key(run.run_id)) <= progress.ENDED_SECONDS)
+    wait_until(lambda: 0 < redis.redis_client().ttl(progress.progress_key(run.run_id)) <= progress.ENDED_SECONDS)
     said = [progress.last_of([one]) for one in entries(run)]
     assert 2 <= len(said) <= seconds / telling_progress.EVERY_SECONDS + 2
     assert said[-1] is not None
@@ -64,7 +64,7 @@ def test_dpp_90_a_runs_document_shows_the_last_while_it_works(shop: Shop) -> Non
     said = wait_until(lambda: shop.get(f"{RUNS}/{run.run_id}").json()["progress"], what="progress")
     assert said["note"].startswith("step ")
     assert said["cost_usd_micros"] == 10_000
-    assert 0 < redis.client().ttl(progress.progress_key(run.run_id)) <= LEASE_TTL_SECONDS
+    assert 0 < redis.redis_client().ttl(progress.progress_key(run.run_id)) <= LEASE_TTL_SECONDS
     assert working.answer() is End.COMMITTED
     ended = shop.get(f"{RUNS}/{run.run_id}").json()
     assert (ended["status"], ended["progress"]) == ("COMPLETED", None)
@@ -100,12 +100,12 @@ def test_dpp_90_the_stream_holds_so_many_and_no_more(valkey: Redis) -> None:
             progress.queue_write(pipeline, "a-run", {"note": str(number), "at": "2026-03-01T12:00:00Z"})
         pipeline.execute()
     assert valkey.xlen("progress:a-run") == progress.KEPT
-    found = list(progress.after(valkey, {"a-run": progress.BEGINNING}))
+    found = list(progress.progress_after(valkey, {"a-run": progress.BEGINNING}))
     assert [said.note for _run, _mark, said in found] == [str(n) for n in range(2 * progress.KEPT, 3 * progress.KEPT)]
-    assert list(progress.after(valkey, {"a-run": found[-1][1]})) == []
+    assert list(progress.progress_after(valkey, {"a-run": found[-1][1]})) == []
 
 
 def test_dpp_90_an_entry_that_is_none_of_ours_is_passed_over(valkey: Redis) -> None:
     valkey.xadd("progress:a-run", {"frame": '{"percent": 900}'})
     valkey.xadd("progress:a-run", {"other": "x"})
-    assert list(progress.after(valkey, {"a-run": progress.BEGINNING})) == []
+    assert list(progress.progress_after(valkey, {"a-run": progress.BEGINNING})) == []

@@ -46,7 +46,7 @@ def queue() -> Iterator[Queues]:
 
 @pytest.fixture(scope="module")
 def endpoint() -> str:
-    return str(clients.sqs().meta.endpoint_url)
+    return str(clients.sqs_client().meta.endpoint_url)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.gear.servers.worker import worker
 
 @pytest.mark.contract("DPP-25", "DPP-38")
 def test_publisher_messages_are_executed_by_a_worker_with_their_trace(tmp_path: Path) -> None:
-    endpoint = str(clients.sqs().meta.endpoint_url)
+    endpoint = str(clients.sqs_client().meta.endpoint_url)
     with queues() as queue:
         sender = Sender(
             endpoint=endpoint,
@@ -26,7 +26,9 @@ def test_publisher_messages_are_executed_by_a_worker_with_their_trace(tmp_path: 
         )
         try:
             for name in ("one", "two"):
-                body = celery_message.pack(task="gear.work", kwargs={"name": name}, queue="runs", trace_id=f"t_{name}")
+                body = celery_message.pack_celery_message(
+                    task="gear.work", kwargs={"name": name}, queue="runs", trace_id=f"t_{name}"
+                )
                 sender.send(QueueMessage(body, group="t_acme"))
         finally:
             sender.close()

@@ -50,7 +50,7 @@ def picture(tenant: Tenant) -> list[str]:
             )
             found += [(table, {**json.loads(row), "id": None}) for (row,) in cursor.fetchall()]
     entry_id = LedgerEntry.objects.get(tenant=tenant).entry_id
-    client: Any = redis.client()
+    client: Any = redis.redis_client()
     found += [("heard", client.lrange("budget:evidence", 0, -1).count(f"entry:{entry_id}"))]
     for name in sorted([*client.keys(f"*{tenant.tenant_id}*"), *client.keys(f"*{entry_id}*")]):
         value = "a count of changes" if name.endswith(":seq") else client.get(name)

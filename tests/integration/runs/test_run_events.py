@@ -183,7 +183,7 @@ def test_dpp_81_a_reader_that_reads_nothing_is_cut_off_and_the_others_go_on(
         frame = {"line": "x" * 2_000, "at": "2026-03-01T12:00:00Z"}
 
         def say_more() -> bool:
-            with redis.client().pipeline(transaction=False) as pipeline:
+            with redis.redis_client().pipeline(transaction=False) as pipeline:
                 for _ in range(progress.KEPT):
                     progress.queue_write(pipeline, str(run.run_id), frame)
                 pipeline.execute()
@@ -216,6 +216,6 @@ def test_dpp_90_what_the_pack_says_comes_between_the_steps_without_an_id(api: Ap
 
 
 def say(run_id: str, **frame: object) -> None:
-    with redis.client().pipeline(transaction=False) as pipeline:
+    with redis.redis_client().pipeline(transaction=False) as pipeline:
         progress.queue_write(pipeline, run_id, frame | {"at": "2026-03-01T12:00:00Z"})
         pipeline.execute()

@@ -17,8 +17,8 @@ def test_dpp_60_every_pack_is_listed_with_schema_prices_and_an_example_that_work
     response = shop.get("/v1/packs")
     assert response.status_code == 200
     listed = {pack["pack_type"]: pack for pack in response.json()["packs"]}
-    assert list(listed) == list(registry.packs())
-    for name, pack in registry.packs().items():
+    assert list(listed) == list(registry.packs_for_sale())
+    for name, pack in registry.packs_for_sale().items():
         assert listed[name]["inputs_schema"] == pack.inputs.model_json_schema()
         assert pack.result is not None, name
         assert listed[name]["result_schema"] == pack.result.model_json_schema(mode="serialization")
@@ -34,7 +34,7 @@ def test_dpp_60_the_document_holds_each_packs_inputs_and_result() -> None:
     submit = document["paths"]["/v1/runs"]["post"]["requestBody"]["content"]["application/json"]
     written = json.dumps(submit) + json.dumps(schemas)
     results = {one.get("$ref") for one in schemas["CompletedResult"]["properties"]["data"]["anyOf"]}
-    for name, pack in registry.packs().items():
+    for name, pack in registry.packs_for_sale().items():
         assert pack.inputs.__name__ in schemas, name
         assert pack.result is not None
         assert f"#/components/schemas/{pack.result.__name__}" in results

@@ -285,9 +285,9 @@ def test_dpp_23_past_the_retention_the_owner_is_told_gone_and_others_nothing(sho
 @pytest.mark.contract("DPP-23")
 def test_dpp_23_gone_goes_by_the_clock_and_stays_when_the_tombstone_is_made(shop: Shop) -> None:
     run = completed(shop)
-    with clock_module.use(SystemClock(timedelta(days=30, seconds=-60))):
+    with clock_module.use_clock(SystemClock(timedelta(days=30, seconds=-60))):
         assert read(shop, run).status_code == 200
-    with clock_module.use(SystemClock(timedelta(days=30, seconds=1))):
+    with clock_module.use_clock(SystemClock(timedelta(days=30, seconds=1))):
         before = read(shop, run)
     assert before.status_code == 410
     run = gear.aged(run, retention_until=1)
@@ -299,9 +299,9 @@ def test_dpp_23_gone_goes_by_the_clock_and_stays_when_the_tombstone_is_made(shop
 @pytest.mark.contract("DPP-23")
 def test_dpp_23_at_the_instant_of_its_retention_a_run_is_gone(shop: Shop) -> None:
     run = completed(shop)
-    with clock_module.use(FixedClock(run.retention_until - timedelta(microseconds=1))):
+    with clock_module.use_clock(FixedClock(run.retention_until - timedelta(microseconds=1))):
         assert for_tenant.is_gone(run) is False
-    with clock_module.use(FixedClock(run.retention_until)):
+    with clock_module.use_clock(FixedClock(run.retention_until)):
         assert for_tenant.is_gone(run) is True
         assert read(shop, run).status_code == 410
 
@@ -316,7 +316,7 @@ def test_dpp_24_an_unknown_balance_is_shown_as_zero(shop: Shop) -> None:
     assert (cost["budget_remaining"], cost["budget_remaining_usd_micros"]) == ("0.0000", None)
     assert response.headers["X-DPP-Budget-Known"] == "0"
     costs_agree(response)
-    redis.client().delete(keys.balance(shop.tenant.tenant_id))
+    redis.redis_client().delete(keys.balance_key(shop.tenant.tenant_id))
     costs_agree(read(shop, run))
 
 
@@ -356,7 +356,7 @@ def test_runs_api_polling_draws_from_the_bucket_of_polling(shop: Shop) -> None:
 
 def fresh_key(shop: Shop) -> IssuedKey:
     """A key no process remembers yet, so that the tenant's new rate counts."""
-    redis.client().delete(f"rate:{shop.tenant.tenant_id}:poll")
+    redis.redis_client().delete(f"rate:{shop.tenant.tenant_id}:poll")
     return a_key(shop.tenant)
 
 

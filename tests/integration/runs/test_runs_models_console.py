@@ -135,7 +135,7 @@ def test_dpp_58_who_may_only_look_disputes_nothing(client: Client, db: None) -> 
 def test_dpp_75_the_first_page_counts_runs_by_state(console: Client) -> None:
     for state in ("accepted", "reserved", "reserved", "working", "claimed", "committed", "disputed"):
         getattr(gear, state)()
-    panels = {panel.title: panel for panel in dashboard.panels(User(is_active=True, is_superuser=True))}
+    panels = {panel.title: panel for panel in dashboard.dashboard_panels(User(is_active=True, is_superuser=True))}
     figures = {figure.label: figure.value for figure in panels["Runs"].figures}
     assert figures == {"Queued": "2", "Processing": "1", "Finishing": "1", "Being accepted": "1", "In dispute": "1"}
     plot = panels["Runs per hour"].plot
@@ -155,7 +155,7 @@ def test_dpp_75_every_number_of_the_first_page_leads_to_its_list(console: Client
     gear.committed()
     numbers = [
         (panel.title, figure)
-        for panel in dashboard.panels(User(is_active=True, is_superuser=True))
+        for panel in dashboard.dashboard_panels(User(is_active=True, is_superuser=True))
         for figure in panel.figures
         if panel.title != "Services"
     ]

@@ -134,7 +134,7 @@ def test_dpp_55_a_rebuild_finds_the_holds_of_real_runs_again(tenant_id: str, val
     unheld = gear.accepted(tenant_id=tenant_id)
     valkey.flushall()
     rebuild.rebuild_all()
-    assert valkey.hgetall(keys.holds(tenant_id)) == {
+    assert valkey.hgetall(keys.holds_key(tenant_id)) == {
         str(run.run_id): str(gear.RESERVED_MICROS) for run in runs.values()
     }
     assert services.balance(tenant_id=tenant_id) == Available(

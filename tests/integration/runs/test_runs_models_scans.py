@@ -26,7 +26,7 @@ Scan = Callable[[], QuerySet[Run]]
 SCANS: dict[str, Scan] = {
     "idx_runs_status_lease": for_recovery.lease_expired,
     "idx_runs_queued": for_recovery.never_started,
-    "idx_runs_unheld": for_recovery.abandoned,
+    "idx_runs_unheld": for_recovery.abandoned_runs,
     "idx_runs_claimed": for_recovery.claimed_too_long,
     "idx_runs_unsent": for_recovery.send_due,
     "idx_runs_retained": for_recovery.past_retention,

@@ -234,9 +234,9 @@ def test_cap_05_a_date_that_the_hold_refuses_is_taken_later_and_remembered(shop:
     """As after a clock of the database that was set back: the window of tomorrow has begun already."""
     capped(shop, day=10 * PRICE_MICROS)
     tomorrow = today(shop) + timedelta(days=1)
-    name = keys.caps(shop.tenant.pk, str(shop.issued.key.lineage_id))
+    name = keys.caps_key(shop.tenant.pk, str(shop.issued.key.lineage_id))
     monday = tomorrow - timedelta(days=tomorrow.weekday())
-    redis.client().hset(name, "date", f"{tomorrow:%Y%m%d}{monday:%Y%m%d}")
+    redis.redis_client().hset(name, "date", f"{tomorrow:%Y%m%d}{monday:%Y%m%d}")
     answer = shop.submit()
     assert answer.status_code == 202
     first = Run.objects.get(run_id=answer.json()["run_id"])
@@ -276,7 +276,7 @@ def test_cap_05_only_a_row_that_is_not_held_is_dated_anew_and_only_later() -> No
 def test_cap_09_a_scope_that_was_lost_is_counted_before_the_next_hold(shop: Shop) -> None:
     capped(shop, day=2 * PRICE_MICROS)
     assert shop.submit().status_code == 202
-    redis.client().delete(keys.caps(shop.tenant.pk, str(shop.issued.key.lineage_id)))
+    redis.redis_client().delete(keys.caps_key(shop.tenant.pk, str(shop.issued.key.lineage_id)))
     assert shop.submit().status_code == 202
     assert seen(shop).counted["day"] == 2 * PRICE_MICROS
     refused(shop.submit())
@@ -287,7 +287,7 @@ def test_cap_09_a_scope_that_was_lost_is_counted_before_the_next_hold(shop: Shop
 def test_cap_11_the_first_refusal_of_a_window_is_told_with_it(
     shop: Shop, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "network", webhooks.NamesOfTests)
+    monkeypatch.setattr(reach, "webhook_network", webhooks.NamesOfTests)
     webhook = webhooks.an_endpoint(shop.tenant, events=[EventName.CAP_REACHED])
     assert shop.submit(at("0.0001")).status_code == 202
     if by == "the hold":  # this process has not heard of the cap, and does not look at it

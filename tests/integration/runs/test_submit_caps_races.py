@@ -48,14 +48,14 @@ def dies_before_its_hold(shop: Shop, key: str, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(key_lock, "release_key_lock", lambda _lock: None)
         with pytest.raises(Died):
             shop.submit(key=key)
-    redis.client().delete(*shop.redis_keys("idem_lock:*"))
+    redis.redis_client().delete(*shop.redis_keys("idem_lock:*"))
     return Run.objects.get(idempotency_key=key)
 
 
 @pytest.mark.contract("CAP-06", "CAP-09")
 def test_cap_06_another_keys_retry_counts_where_the_row_does(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The retrying key's caps are neither asked of the row's scope nor told of; a row's lost scope is missed."""
-    monkeypatch.setattr(reach, "network", webhooks.NamesOfTests)
+    monkeypatch.setattr(reach, "webhook_network", webhooks.NamesOfTests)
     webhooks.an_endpoint(shop.tenant, events=[EventName.CAP_REACHED])
     other = Shop(shop.tenant, a_key(shop.tenant))
     for limit in (1, PRICE_MICROS):
@@ -68,7 +68,7 @@ def test_cap_06_another_keys_retry_counts_where_the_row_does(shop: Shop, monkeyp
     second = a_request_key()
     dies_before_its_hold(shop, second, monkeypatch)
     capped(shop, day=PRICE_MICROS)
-    redis.client().delete(keys.caps(shop.tenant.pk, str(shop.issued.key.lineage_id)))
+    redis.redis_client().delete(keys.caps_key(shop.tenant.pk, str(shop.issued.key.lineage_id)))
     assert refused(other.submit(key=second))["scope"] == "key"
     (told,) = WebhookMessage.objects.filter(event="cap.reached")
     assert told.payload["key"]["key_id"] == str(shop.issued.key.key_id)

@@ -36,8 +36,8 @@ def generation(answer: Any) -> int:
 
 
 def lock_lapses() -> None:
-    for lock in redis.client().keys("idem_lock:*"):
-        redis.client().delete(lock)
+    for lock in redis.redis_client().keys("idem_lock:*"):
+        redis.redis_client().delete(lock)
 
 
 def test_dpp_82_a_retry_without_a_key_pays_once_and_says_how_to_buy_a_second(shop: Shop) -> None:
@@ -178,7 +178,7 @@ def test_dpp_82_who_dies_after_deriving_leaves_nothing_and_the_retry_derives_the
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(submission, "submit", dies)
+        patch.setattr(submission, "submit_run", dies)
         with pytest.raises(Died):
             buy(shop)
     shop.nothing_happened()

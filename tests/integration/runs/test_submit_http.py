@@ -76,12 +76,12 @@ def test_dpp_01_everything_that_a_run_needs_stands_afterwards(shop: Shop) -> Non
     assert shop.holds() == {str(run.run_id): PRICE_MICROS}
     assert shop.balance_micros() == recovery.FUNDS_MICROS - PRICE_MICROS
     mapping = f"idem:{shop.tenant.tenant_id}:{key}"
-    assert redis.client().hgetall(mapping) == {
+    assert redis.redis_client().hgetall(mapping) == {
         "run_id": str(run.run_id),
         "payload_hash": run.payload_hash,
         "created_at_ms": str(int(run.created_at.timestamp() * 1_000)),
     }
-    assert 0 < constants.IDEMPOTENCY_MAPPING_TTL_SECONDS - redis.client().ttl(mapping) + 2 < 10
+    assert 0 < constants.IDEMPOTENCY_MAPPING_TTL_SECONDS - redis.redis_client().ttl(mapping) + 2 < 10
     assert shop.redis_keys("idem_lock*") == []
     recovery.law_holds(shop.tenant)
 

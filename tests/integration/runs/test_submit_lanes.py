@@ -36,7 +36,7 @@ def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
 
 def waiting(express: Queues) -> tuple[int, int]:
     """In the express queue, and in that of the runs."""
-    return express.counts(express.express_url)[0], queue_depth.depth(ENV.DPP_QUEUE_URL)[0]
+    return express.counts(express.express_url)[0], queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)[0]
 
 
 def test_dpp_87_a_tenants_first_four_open_runs_are_express_and_the_next_are_not(shop: Shop, express: Queues) -> None:
@@ -53,9 +53,9 @@ def test_dpp_87_a_run_that_ended_makes_room_for_an_express_one(shop: Shop, expre
 
 
 def test_dpp_87_without_an_express_queue_all_wait_in_one(shop: Shop) -> None:
-    before = queue_depth.depth(ENV.DPP_QUEUE_URL)[0]
+    before = queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)[0]
     shop.submit()
-    assert queue_depth.depth(ENV.DPP_QUEUE_URL)[0] == before + 1
+    assert queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)[0] == before + 1
 
 
 @pytest.mark.contract("DPP-43")
@@ -75,7 +75,7 @@ def test_dpp_31_a_heartbeat_extends_the_message_in_the_queue_that_it_came_from(
 ) -> None:
     """In the queue of runs it stands for one start, in the express queue for its own run."""
     heard: list[tuple[WakingMessage | None, bool]] = []
-    monkeypatch.setattr(execution, "execute", lambda _run_id, *, message, in_turn: heard.append((message, in_turn)))
+    monkeypatch.setattr(execution, "execute_run", lambda _run_id, *, message, in_turn: heard.append((message, in_turn)))
     task: Any = tasks.execute
     task.push_request(delivery_info={"routing_key": lane.value}, properties={"delivery_tag": "tag"})
     try:
@@ -94,7 +94,7 @@ def test_a_batch_that_one_queue_refuses_is_told_by_its_runs_alone(
     express.sqs.delete_queue(QueueUrl=express.express_url)
     failed = wake_worker.send_wakeups([_wakeup(express_one, Lane.EXPRESS), _wakeup(other, Lane.RUNS)])
     assert list(failed) == [express_one.run_id]
-    assert queue_depth.depth(ENV.DPP_QUEUE_URL)[0] == 1
+    assert queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)[0] == 1
 
 
 def _wakeup(run: Run, lane: Lane) -> wake_worker.Wakeup:

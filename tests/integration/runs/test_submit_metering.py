@@ -118,9 +118,9 @@ def test_hrd_12_a_wrong_submit_gives_its_lock_back(shop: Shop) -> None:
 def test_hrd_12_a_wrong_submit_leaves_the_lock_of_another_alone(shop: Shop) -> None:
     key = a_request_key()
     lock = f"idem_lock:{shop.tenant.tenant_id}:{key}"
-    redis.client().set(lock, "another's")
+    redis.redis_client().set(lock, "another's")
     assert shop.submit({"a": 1}, key=key).status_code == 422
-    assert redis.client().get(lock) == "another's"
+    assert redis.redis_client().get(lock) == "another's"
 
 
 def test_hrd_12_a_submit_without_a_name_costs_a_token_too(shop: Shop, parsed: list[bytes]) -> None:

@@ -66,7 +66,7 @@ def test_dpp_87_numbers_that_redis_lost_overtake_nothing_and_strand_nothing(tena
     other = recovery.funded()
     before = [in_line(tenant) for _ in range(6)]
     starts(2)
-    redis.client().delete(turns.NOW, turns.GUESS, turns.last(tenant.tenant_id))
+    redis.redis_client().delete(turns.NOW, turns.GUESS, turns.last_turn(tenant.tenant_id))
     after = [in_line(tenant) for _ in range(3)]
     assert min(turn_of(run) for run in after) > max(turn_of(run) for run in before[2:])
     starts(1)  # from here on Redis knows again where the line is
@@ -217,13 +217,13 @@ def test_dpp_98_one_of_a_key_is_at_work_and_its_end_wakes_the_next(tenant: Tenan
     (message,) = messages()
     assert message["run_id"] == str(second.run_id)
     ended_by_its_owner(other)
-    assert execution.execute(second.run_id, message=None, in_turn=True) is End.COMMITTED
+    assert execution.execute_run(second.run_id, message=None, in_turn=True) is End.COMMITTED
     assert [stands(run) for run in (first, second, third)] == [None, None, "WAITING"]
     assert [one["run_id"] for one in messages()] == [str(third.run_id)]
 
 
 def ended_by_its_owner(run: Run) -> None:
-    canceled = cancellation.cancel(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
+    canceled = cancellation.cancel_run(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
     assert isinstance(canceled, cancellation.Canceled)
     assert canceled.ended
 

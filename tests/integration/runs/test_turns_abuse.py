@@ -35,7 +35,7 @@ def flood(tenant: Tenant, count: int, **values: Any) -> list[Run]:
 
 
 def noted() -> int:
-    return int(redis.client().get(turns.NOW) or 0)
+    return int(redis.redis_client().get(turns.NOW) or 0)
 
 
 def turn_of(run: Run) -> int:
@@ -61,7 +61,7 @@ def test_dpp_87_a_run_that_its_own_message_starts_moves_the_line_for_nobody(tena
     """As an express message does that the requeuer sent for a run far back in the line."""
     runs = flood(tenant, 40)
     token = "a-token"
-    started = starting.started(runs[-1].run_id, lease_token=token, in_turn=False)
+    started = starting.start_run(runs[-1].run_id, lease_token=token, in_turn=False)
     assert started is not None
     leases.take_run_lease(Lease(started.run.run_id, token), fair_pass=started.fair_pass)
     assert (started.run.run_id, started.fair_pass, noted()) == (runs[-1].run_id, None, 0)
@@ -75,7 +75,7 @@ def test_dpp_98_a_parked_runs_message_starts_it_in_no_turn_but_its_own(tenant: T
     start()
     assert start(second.run_id) is None
     theirs = in_line(other)
-    assert cancellation.cancel(tenant_id=tenant.tenant_id, run_id=first.run_id, actor="owner") is not None
+    assert cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=first.run_id, actor="owner") is not None
     assert [stands(run) for run in (second, third)] == ["WAITING", "PARKED"]
     found = [start(third.run_id), start(third.run_id)]
     assert [one and one.run.run_id for one in found] == [second.run_id, theirs.run_id]
@@ -103,7 +103,7 @@ def test_dpp_98_the_next_of_a_key_waits_for_a_turn_and_not_for_all_that_its_tena
     assert first is not None
     assert starts(2) == {other.tenant_id: 2}
     assert RunTurn.objects.filter(stands="PARKED").count() == 39
-    assert cancellation.cancel(tenant_id=tenant.tenant_id, run_id=mine[0].run_id, actor="owner") is not None
+    assert cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=mine[0].run_id, actor="owner") is not None
     assert starts(3)[tenant.tenant_id] == 1
 
 
@@ -166,7 +166,7 @@ def test_dpp_98_a_cancel_wakes_the_next_of_the_key_at_once(tenant: Tenant) -> No
     start()
     assert start(runs[1].run_id) is None
     for canceled, woken in ((runs[0], runs[1]), (runs[1], runs[2])):
-        assert cancellation.cancel(tenant_id=tenant.tenant_id, run_id=canceled.run_id, actor="owner") is not None
+        assert cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=canceled.run_id, actor="owner") is not None
         assert [one["run_id"] for one in messages()] == [str(woken.run_id)]
         assert stands(woken) == "WAITING"
 
@@ -183,7 +183,7 @@ def test_dpp_98_a_run_that_is_parked_while_the_room_is_made_is_woken_by_it(
 
     def ended_meanwhile(*args: Any, **named: Any) -> int:
         end = OnAnotherConnection(
-            lambda: cancellation.cancel(tenant_id=tenant.tenant_id, run_id=first.run_id, actor="owner")
+            lambda: cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=first.run_id, actor="owner")
         )
         enders.append(end)
         wait_until(lambda: end.is_done() or end.waits_for_a_lock(), what="the end of the run at work")
@@ -216,7 +216,7 @@ def test_dpp_43_an_express_runs_lost_message_waits_for_nobody_elses_backlog(tena
     lost = recovery.unsent(quiet)
     assert recovery.run_loop(requeuer.requeue_runs).changed == 1
     assert (gear.row(lost.run_id).send_count, express.counts(express.express_url)[0]) == (1, 1)
-    assert queue_depth.depth(ENV.DPP_QUEUE_URL)[0] == len(runs)
+    assert queue_depth.queue_depth_of(ENV.DPP_QUEUE_URL)[0] == len(runs)
 
 
 @pytest.mark.contract("DPP-43", "DPP-98")

@@ -38,7 +38,7 @@ def limited_to(tenant: Tenant, most: int | None) -> Tenant:
 
 
 def ended(run: Run) -> None:
-    canceled = cancellation.cancel(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
+    canceled = cancellation.cancel_run(tenant_id=run.tenant_id, run_id=run.run_id, actor="owner")
     assert isinstance(canceled, cancellation.Canceled)
     assert canceled.ended
 
@@ -109,7 +109,7 @@ def test_dpp_87_two_that_count_at_once_do_not_both_take_the_last_place(
 
     def one(run: Run) -> None:
         try:
-            starting.started(run.run_id, lease_token=uuid.uuid4().hex, in_turn=False)
+            starting.start_run(run.run_id, lease_token=uuid.uuid4().hex, in_turn=False)
         finally:
             connections.close_all()
 
@@ -131,7 +131,7 @@ def test_dpp_87_an_express_run_and_one_whose_message_died_are_kept_back_as_well(
     )
     if died:
         gear.won(transitions.mark_dead_lettered(run_id=bare.run_id))
-    assert starting.started(bare.run_id, lease_token="a-token", in_turn=died) is None
+    assert starting.start_run(bare.run_id, lease_token="a-token", in_turn=died) is None
     assert (stands(bare), gear.row(bare.run_id).status) == ("LIMITED", "QUEUED")
     assert recovery.run_loop(requeuer.requeue_runs).changed == 0
     ended(at_work)
@@ -184,9 +184,9 @@ def test_dpp_87_a_worker_wakes_the_next_when_its_own_run_has_ended(tenant: Tenan
     del worker_here
     first, second = (in_line(limited_to(tenant, 1), inputs={"sleep_ms": 1}) for _ in range(2))
     turns.keep_back(second.run_id, tenant_id="none")
-    assert execution.execute(first.run_id, message=None, in_turn=True) is End.COMMITTED
+    assert execution.execute_run(first.run_id, message=None, in_turn=True) is End.COMMITTED
     assert [one["run_id"] for one in messages()] == [str(second.run_id)]
-    assert execution.execute(second.run_id, message=None, in_turn=True) is End.COMMITTED
+    assert execution.execute_run(second.run_id, message=None, in_turn=True) is End.COMMITTED
 
 
 def test_dpp_87_a_woken_run_that_finds_no_room_is_kept_back_again(tenant: Tenant) -> None:

@@ -31,12 +31,12 @@ WHOAMI = "/v1/whoami"
 @pytest.fixture
 def redis_away(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nobody listens where the process looks for Redis."""
-    port = ports.choose()
+    port = ports.choose_port()
     monkeypatch.setattr(rate_limits, "_reporter", rate_limits._Reporter())
-    redis.disconnect()
+    redis.disconnect_redis()
     settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
     yield
-    redis.disconnect()
+    redis.disconnect_redis()
 
 
 def counted(mode: str) -> float:

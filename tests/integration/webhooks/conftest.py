@@ -8,5 +8,5 @@ from tests.gear.builders.webhooks import NamesOfTests
 def names(monkeypatch: pytest.MonkeyPatch) -> NamesOfTests:
     """The only names that registration finds here."""
     known = NamesOfTests()
-    monkeypatch.setattr(reach, "network", lambda: known)
+    monkeypatch.setattr(reach, "webhook_network", lambda: known)
     return known

@@ -97,14 +97,14 @@ def test_hook_01_a_tenant_whose_balance_cannot_be_judged_keeps_no_other_from_bei
     draw(poison, LINE)
     rebuild.rebuild_all()
     hold(tenant, FUNDS - LINE + 1)
-    judge = low_balance.judge
+    judge = low_balance.judge_balance
 
     def fails(line: low_balance.BalanceLine, **more: Any) -> int:
         if line.tenant_id == poison.pk:
             raise ValueError(poison.pk)
         return judge(line, **more)
 
-    monkeypatch.setattr(low_balance, "judge", fails)
+    monkeypatch.setattr(low_balance, "judge_balance", fails)
     report = low_balances.tell_low_balances(now=clock.now(), limit=10)
     assert (report.seen, report.changed, report.errors) == (2, 1, 1)
     assert report.detail == {"unknown": 0, "skipped": {poison.pk: "ValueError"}}
@@ -134,16 +134,17 @@ def test_hook_01_a_line_that_is_taken_away_and_drawn_anew_tells_anew(tenant: Ten
 
 
 def test_hook_01_an_unknown_balance_is_neither_low_nor_high(tenant: Tenant, valkey: redis_library.Redis) -> None:
-    valkey.delete(keys.balance(tenant.pk))
+    valkey.delete(keys.balance_key(tenant.pk))
     report = low_balances.tell_low_balances(now=clock.now(), limit=10)
     assert (report.seen, report.changed, report.detail) == (1, 0, {"unknown": 1})
     assert told() == []
 
 
 def test_hook_01_two_looks_at_once_tell_once(tenant: Tenant) -> None:
-    (line,) = low_balance.lines(after="", limit=10)
+    (line,) = low_balance.balance_lines(after="", limit=10)
     rivals = [
-        OnAnotherConnection(lambda: low_balance.judge(line, balance_micros=1, payload={"n": 1})) for _ in range(4)
+        OnAnotherConnection(lambda: low_balance.judge_balance(line, balance_micros=1, payload={"n": 1}))
+        for _ in range(4)
     ]
     assert sorted(rival.answer() for rival in rivals) == [False, False, False, True]
     assert len(told()) == 1

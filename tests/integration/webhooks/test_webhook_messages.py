@@ -155,7 +155,7 @@ def a_dispute(*, own_failure: bool = False) -> Run:
 def test_hook_01_a_dispute_upheld_is_told(fault: str) -> None:
     own_failure = fault == "ours"
     run = a_dispute(own_failure=own_failure)
-    found = disputes.uphold(run_id=run.run_id, reason="it was right", actor="operator:kim")
+    found = disputes.uphold_dispute(run_id=run.run_id, reason="it was right", actor="operator:kim")
     assert isinstance(found, Run)
     (message,) = told()
     assert message.key == f"run:run.upheld:{run.run_id}:{found.version}"
@@ -167,7 +167,7 @@ def test_hook_01_a_dispute_upheld_is_told(fault: str) -> None:
 def test_hook_01_a_dispute_refunded_is_told_with_its_money(valkey: object) -> None:
     del valkey
     run = a_dispute()
-    found = disputes.refund(run_id=run.run_id, reason="it was wrong", actor="operator:kim", approved_by="lee")
+    found = disputes.refund_dispute(run_id=run.run_id, reason="it was wrong", actor="operator:kim", approved_by="lee")
     assert isinstance(found, Run)
     (message,) = told()
     assert message.key == f"run:run.refunded:{run.run_id}:{found.version}"

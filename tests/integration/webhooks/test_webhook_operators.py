@@ -165,10 +165,10 @@ def test_hook_07_secrets_move_to_the_first_key_and_the_old_one_may_go(
     before = live()
     keyed(monkeypatch, NEW, OLD)
     assert live() == before
-    assert encrypting.reencrypt(actor="test", dry_run=True) == Reencrypted(4)
+    assert encrypting.reencrypt_secrets(actor="test", dry_run=True) == Reencrypted(4)
     assert signing_secrets.under_older_keys().count() == 4
-    assert encrypting.reencrypt(actor="test") == Reencrypted(4)
-    assert encrypting.reencrypt(actor="test") == Reencrypted(0)
+    assert encrypting.reencrypt_secrets(actor="test") == Reencrypted(4)
+    assert encrypting.reencrypt_secrets(actor="test") == Reencrypted(0)
     assert AuditEntry.objects.filter(act="webhook secrets encrypted anew").count() == 1
     keyed(monkeypatch, NEW)
     assert live() == before
@@ -189,10 +189,10 @@ def test_hook_07_a_killed_run_has_done_what_it_did_and_the_next_goes_on(monkeypa
     monkeypatch.setattr(encrypting, "AT_ONCE", 2)
     monkeypatch.setattr(signing_secrets, "encrypted_anew", dies)
     with pytest.raises(KeyboardInterrupt):
-        encrypting.reencrypt(actor="test")
+        encrypting.reencrypt_secrets(actor="test")
     assert signing_secrets.under_older_keys().count() == 2
     left[0] = 99
-    assert encrypting.reencrypt(actor="test") == Reencrypted(2)
+    assert encrypting.reencrypt_secrets(actor="test") == Reencrypted(2)
 
 
 def test_hook_07_a_secret_that_was_rotated_meanwhile_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_hook_07_a_secret_that_was_rotated_meanwhile_is_left(monkeypatch: pytest
         return real(row)
 
     monkeypatch.setattr(signing_secrets, "encrypted_anew", overtaken)
-    assert encrypting.reencrypt(actor="test") == Reencrypted(0)
+    assert encrypting.reencrypt_secrets(actor="test") == Reencrypted(0)
     assert bytes(WebhookSecret.objects.get(endpoint=made.endpoint).ciphertext) == b"another"
 
 
@@ -217,7 +217,7 @@ def test_hook_07_a_secret_that_no_key_opens_is_named_and_left(monkeypatch: pytes
     keyed(monkeypatch, NEW, OLD)
     assert [one.id for one in checks.signing_secrets_can_be_read(None)] == ["dpp.E015"]
     row = WebhookSecret.objects.get(endpoint=lost)
-    assert encrypting.reencrypt(actor="test") == Reencrypted(1, [str(lost.pk)])
+    assert encrypting.reencrypt_secrets(actor="test") == Reencrypted(1, [str(lost.pk)])
     assert bytes(WebhookSecret.objects.get(pk=row.pk).ciphertext) == bytes(row.ciphertext)
     with pytest.raises(SystemExit) as ended:
         call_command("webhooks", "reencrypt", stdout=io.StringIO(), stderr=io.StringIO())
@@ -244,10 +244,10 @@ def test_hook_06_private_places_in_production_are_warned_of(
 @pytest.mark.contract("HOOK-06")
 def test_hook_06_an_exception_that_cannot_be_read_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "ENV", ENV.model_copy(update={"DPP_WEBHOOK_PRIVATE_HOSTS": "a=here:1"}))
-    reach.rules.cache_clear()
+    reach.webhook_rules.cache_clear()
     with pytest.raises(env.EnvironmentInvalid, match="DPP_WEBHOOK_PRIVATE_HOSTS: 'a=here:1' is not name=address:port"):
         checks.refuse_wrong_hosts()
-    reach.rules.cache_clear()
+    reach.webhook_rules.cache_clear()
 
 
 @pytest.mark.contract("HOOK-05")

@@ -25,7 +25,7 @@ from tests.gear.waiting import wait_until
 pytestmark = pytest.mark.contract("HOOK-02")
 
 PAGE = REPOSITORY.joinpath("docs/webhooks.md").read_text(encoding="utf-8")
-SECRET, NEXT = signing.written(b"a" * 32), signing.written(b"b" * 32)
+SECRET, NEXT = signing.written_secret(b"a" * 32), signing.written_secret(b"b" * 32)
 LINES_MAX = 15
 
 
@@ -56,7 +56,7 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    port = ports.choose()
+    port = ports.choose_port()
     started = subprocess.Popen(
         [sys.executable, "-c", code()],
         env=os.environ | {"WEBHOOK_SECRET": SECRET, "PORT": str(port)},
@@ -84,7 +84,7 @@ def a_message(**payload: Any) -> WebhookMessage:
 def signed(
     body: bytes, *, name: str = "msg_1", at: datetime | None = None, secrets: tuple[str, ...] = (SECRET,)
 ) -> Any:
-    return dict(signing.headers(webhook_id=name, at=at or clock.now(), body=body, secrets=secrets))
+    return dict(signing.signature_headers(webhook_id=name, at=at or clock.now(), body=body, secrets=secrets))
 
 
 def test_hook_02_the_receiver_of_the_page_verifies_and_does_each_thing_once(receiver: Receiver) -> None:

@@ -157,7 +157,7 @@ def test_hook_06_the_operators_exceptions_are_for_single_names(
     names: NamesOfTests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = Rules(private_hosts={"receiver.test": ("127.0.0.1", 8443)})
-    monkeypatch.setattr(reach, "rules", lambda: allowed)
+    monkeypatch.setattr(reach, "webhook_rules", lambda: allowed)
     assert registered(url="https://receiver.test/hook").endpoint.url == "https://receiver.test/hook"
     assert names.asked == []
     for url in ("https://other.test/", "https://127.0.0.1/", "https://receiver.test:8443/"):

@@ -75,7 +75,7 @@ def test_hook_01_the_end_of_a_run_reaches_its_receiver_signed(receivers: Receive
     (letter,) = receivers.letters
     at = datetime.fromtimestamp(int(letter.headers["webhook-timestamp"]), tz=UTC)
     assert abs((at - db_now()).total_seconds()) < 30  # the attempt's
-    signed = signing.headers(webhook_id=letter.webhook_id, at=at, body=letter.body, secrets=secrets)
+    signed = signing.signature_headers(webhook_id=letter.webhook_id, at=at, body=letter.body, secrets=secrets)
     assert {name: letter.headers[name] for name, _ in signed} == dict(signed)
     assert letter.told["data"]["run_id"] == str(run.run_id)
     message = WebhookMessage.objects.get()
@@ -227,14 +227,14 @@ def test_hook_06_no_attack_of_the_table_reaches_an_address_of_the_inside(receive
             for n, one in enumerate(ATTACKS)
         ]
         return [
-            await delivery.attempt(letter, rules=world.rules, network=network, tls=network.tls)
+            await delivery.attempt_delivery(letter, rules=world.rules, network=network, tls=network.tls)
             for letter in letters
             if "slow" not in letter.url and "100" not in letter.url and "endless" not in letter.url
         ]
 
     came = asyncio.run(all_of_them())
     assert len(came) > 150
-    assert all(addresses.refusal(address) is None and port == 443 for address, port in network.dialled)
+    assert all(addresses.address_refusal(address) is None and port == 443 for address, port in network.dialled)
     assert {one.error for one in came} > {"LOOPBACK", "PRIVATE_IP", "LINK_LOCAL", "RESERVED_IP", "IP_OBFUSCATED"}
 
 
@@ -455,7 +455,7 @@ def test_a_database_that_goes_away_counts_no_attempt_and_loses_no_mark(
     endpoint = hooks.an_endpoint(url=url("mine"))
     hooks.deliveries_due(endpoint)
     away: list[str] = []
-    mark = marks.mark
+    mark = marks.mark_delivery
 
     def marked(*arguments: Any) -> Marked:
         if len(away) < 3:
@@ -463,7 +463,7 @@ def test_a_database_that_goes_away_counts_no_attempt_and_loses_no_mark(
             raise OperationalError("server closed the connection unexpectedly")
         return mark(*arguments)
 
-    monkeypatch.setattr(marks, "mark", marked)
+    monkeypatch.setattr(marks, "mark_delivery", marked)
     monkeypatch.setattr(sending, "LOOK_SECONDS", 0.01)
     with a_sender(a_world(receivers)):
         wait_until(lambda: ended(endpoint, "DELIVERED"), what="the mark")
@@ -512,7 +512,7 @@ def test_a_fault_of_ours_in_one_attempt_or_mark_holds_up_no_other(
     ill, worse, well = (hooks.an_endpoint(url=url(path)) for path in ("ill", "worse", "well"))
     for endpoint in (ill, worse, well):
         hooks.deliveries_due(endpoint)
-    attempt, mark = delivery.attempt, marks.mark
+    attempt, mark = delivery.attempt_delivery, marks.mark_delivery
 
     async def attempted(letter: SealedLetter, **world: Any) -> AttemptMade:
         if letter.url == ill.url:
@@ -524,8 +524,8 @@ def test_a_fault_of_ours_in_one_attempt_or_mark_holds_up_no_other(
             raise ValueError("a fault of ours")
         return mark(claimed, came)
 
-    monkeypatch.setattr(delivery, "attempt", attempted)
-    monkeypatch.setattr(marks, "mark", marked)
+    monkeypatch.setattr(delivery, "attempt_delivery", attempted)
+    monkeypatch.setattr(marks, "mark_delivery", marked)
     with a_sender(a_world(receivers)):
         wait_until(lambda: ended(well, "DELIVERED"), what="the other's delivery")
         wait_until(lambda: WebhookDelivery.objects.filter(endpoint=ill, lease_token=None).exists(), what="it put off")
@@ -573,10 +573,10 @@ def one_attempt(world: sending.SenderReach) -> Marked:
 def sent(world: sending.SenderReach, claimed: claims.ClaimedDelivery) -> AttemptMade:
     letter = sending._letter(claimed)
     assert letter is not None
-    return asyncio.run(delivery.attempt(letter, rules=world.rules, network=world.proven, tls=world.tls))
+    return asyncio.run(delivery.attempt_delivery(letter, rules=world.rules, network=world.proven, tls=world.tls))
 
 
-mark_of = marks.mark
+mark_of = marks.mark_delivery
 
 
 def db_now() -> Any:

@@ -199,7 +199,7 @@ def test_a_look_whose_answer_is_lost_is_asked_again_and_then_given_up(script: Sc
 
 
 def test_a_bucket_that_is_not_there_makes_nothing_absent(home: Path) -> None:
-    away = ArchiveStore(clients.s3(ENV.S3_ENDPOINT_URL), f"{ENV.DPP_ARCHIVE_BUCKET}-no", part_bytes=PART_BYTES)
+    away = ArchiveStore(clients.s3_client(ENV.S3_ENDPOINT_URL), f"{ENV.DPP_ARCHIVE_BUCKET}-no", part_bytes=PART_BYTES)
     asked: tuple[Callable[[], object], ...] = (
         lambda: away.look("a"),
         lambda: away.verify("a", OURS, None),

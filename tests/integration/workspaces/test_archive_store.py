@@ -86,7 +86,7 @@ def test_a_workspaces_list_holds_its_own_archives_alone(store: ArchiveStore) -> 
     workspace, other = uuid.uuid4(), uuid.uuid4()
     keys = {naming.archive_key(workspace, op_id=uuid.uuid4()) for _ in range(2)}
     for key in (*keys, naming.archive_key(other, op_id=uuid.uuid4())):
-        clients.s3(ENV.S3_ENDPOINT_URL).put_object(Bucket=store.bucket, Key=key, Body=b"x")
+        clients.s3_client(ENV.S3_ENDPOINT_URL).put_object(Bucket=store.bucket, Key=key, Body=b"x")
     assert {one.key for one in store.list_archives(naming.archive_prefix(workspace))} == keys
 
 
@@ -99,7 +99,7 @@ def test_the_upload_is_named_before_its_first_part_and_each_mebibyte_is_counted(
     def opened(upload_id: str) -> None:
         told.append(upload_id)
         assert [one.upload_id for one in store.list_uploads(key)] == [upload_id]
-        assert clients.s3(ENV.S3_ENDPOINT_URL).list_parts(Bucket=store.bucket, Key=key, UploadId=upload_id).get(
+        assert clients.s3_client(ENV.S3_ENDPOINT_URL).list_parts(Bucket=store.bucket, Key=key, UploadId=upload_id).get(
             "Parts", []
         ) == []  # fmt: skip
 
@@ -162,7 +162,9 @@ def test_another_operations_object_is_neither_overwritten_nor_believed(
 
 def test_an_object_without_our_metadata_is_nobodys(store: ArchiveStore, home: Path) -> None:
     key = new_key()
-    clients.s3(ENV.S3_ENDPOINT_URL).put_object(Bucket=store.bucket, Key=key, Body=b"by hand", Metadata={"epoch": "x"})
+    clients.s3_client(ENV.S3_ENDPOINT_URL).put_object(
+        Bucket=store.bucket, Key=key, Body=b"by hand", Metadata={"epoch": "x"}
+    )
     head = store.look(key)
     assert head is not None
     assert (head.identity, head.upload) == (None, None)
@@ -231,7 +233,7 @@ def damaged(packed: bytes) -> Iterator[bytes]:
 
 
 def test_an_object_that_is_not_what_was_sent_is_refused_by_verify_and_by_read(store: ArchiveStore, home: Path) -> None:
-    key, s3 = new_key(), clients.s3(ENV.S3_ENDPOINT_URL)
+    key, s3 = new_key(), clients.s3_client(ENV.S3_ENDPOINT_URL)
     sent = send(store, key, export(home))
     verified = store.verify(key, OURS, sent)
     packed = s3.get_object(Bucket=store.bucket, Key=key)["Body"].read()

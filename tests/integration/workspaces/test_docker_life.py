@@ -66,7 +66,7 @@ def served(driver: DockerDriver) -> Iterator[int]:
         driver,
         host="127.0.0.1",
         port=0,
-        admit=partial(admission.admit, driver_id=DRIVER_ID),
+        admit=partial(admission.admit_request, driver_id=DRIVER_ID),
         used=lambda _workspace_id: None,
         addresses=ClientAddresses([]),
         listens=ports.append,

@@ -168,11 +168,11 @@ def test_a_path_that_no_restore_could_make_is_told_while_its_home_is_there(drive
     longest.python(DEEP, "53")
     longer.python(DEEP, "54")
     content, too_long = whole(driver, longest.volume), whole(driver, longer.volume)
-    assert tar_walk.walk([content]).members == tar_walk.PATH_BYTES_MAX // 101 + 2
+    assert tar_walk.walk_tar([content]).members == tar_walk.PATH_BYTES_MAX // 101 + 2
     again = restored(tenancy, in_pieces(content))
     assert again.shell("find . -type f | wc -c") == f"{tar_walk.PATH_BYTES_MAX + 1}\n"
     with pytest.raises(DriverCorrupt) as caught:
-        tar_walk.walk([too_long])
+        tar_walk.walk_tar([too_long])
     assert (caught.value.reason, caught.value.for_good) == ("PathTooLong", True)
     with pytest.raises(DriverCorrupt):
         driver.import_(tenancy.volume(tenancy.label()), in_pieces(too_long))

@@ -113,11 +113,11 @@ def test_a_workspace_outlives_who_started_it(patient: ProcessDriver, tenancy: Te
     made = Inhabited(patient, name, volume, label, seen.container_id)
     init = record(patient, name).pid
     outside = int(Path(f"/proc/{init}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-    marked = process_identity.carrying(WORKSPACES_MARK, str(patient._root))
+    marked = process_identity.pids_carrying(WORKSPACES_MARK, str(patient._root))
     assert {init, outside} <= set(marked)
     os.kill(outside, signal.SIGKILL)  # bubblewrap, which waits for it
     assert made.shell("echo here; env | grep -c DPP || true") == "here\n0\n"
-    assert init in process_identity.carrying(WORKSPACES_MARK, str(patient._root))
+    assert init in process_identity.pids_carrying(WORKSPACES_MARK, str(patient._root))
     made.remove()
     assert living(volume) == []
 

@@ -44,7 +44,7 @@ def host() -> Iterator[WorkspaceHost]:
 def workspace(shop: Shop, host: WorkspaceHost, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """It runs at the host, as the loops would say."""
     monkeypatch.setattr(offer, "current_workspace_offer", lambda: Offer("process"))
-    monkeypatch.setattr("dpp_project.uuid7.new", lambda: host.workspace_id)
+    monkeypatch.setattr("dpp_project.uuid7.new_uuid7", lambda: host.workspace_id)
     made = a_workspace(shop.tenant)
     monkeypatch.undo()
     worked_on(made)

@@ -381,7 +381,7 @@ def test_wsp_09_a_failure_ends_its_operation_and_its_id(world: World, error: Exc
     world.strike.before = fails
     world.wish(one, DesiredState.ARCHIVED)
     row = world.until(one, lambda row: row.error_count == 2)
-    assert (row.operation, volumes.live(one) is not None) == ("NONE", True)
+    assert (row.operation, volumes.live_volume(one) is not None) == ("NONE", True)
     world.strike.before = None
     row = world.converges(one, Phase.ARCHIVED)
     ids = WorkspaceArchive.objects.values_list("op_id", flat=True)

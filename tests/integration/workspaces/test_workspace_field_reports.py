@@ -91,7 +91,7 @@ def test_wsp_11_of_many_that_came_and_went_nothing_is_left(world: World, count: 
     world.nothing_is_unaccounted()
     kept = set(WorkspaceArchive.objects.values_list("archive_key", flat=True))
     assert (len(kept), set(world.store.objects)) == (count, kept), "for seven days, and no more than these"
-    assert not any(volumes.live(one) for one in those)
+    assert not any(volumes.live_volume(one) for one in those)
     proofs.report(cases=count)
 
 

@@ -34,7 +34,7 @@ def test_wsp_05_two_processes_of_loops_take_a_real_home_down_and_up() -> None:
 
         def comes_to(phase: Phase) -> None:
             world.wish(one, DesiredState(phase.value))
-            hints.give(one)
+            hints.give_hint(one)
             wait_until(
                 lambda: (row := world.row(one)).phase == phase and row.operation == "NONE", seconds=60, what=phase.value
             )
@@ -105,7 +105,7 @@ def test_wsp_04_a_hint_ends_the_wait(valkey: redis_library.Redis) -> None:
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(listener.wait, stop, seconds=60)
         wait_until(lambda: valkey.pubsub_numsub(hints.CHANNEL)[0][1] == 1, what="the loop to listen")
-        hints.give(uuid.uuid4())
+        hints.give_hint(uuid.uuid4())
         waiting.result(20)
     listener.close()
     assert not stop.is_set()
@@ -116,7 +116,7 @@ def test_wsp_04_without_redis_the_wait_is_as_long_as_it_would_have_been(monkeypa
     def away() -> redis_library.Redis:
         raise redis_library.ConnectionError("away")
 
-    monkeypatch.setattr("dpp_project.stores.redis.client", away)
+    monkeypatch.setattr("dpp_project.stores.redis.redis_client", away)
     stop, listener = threading.Event(), Listener()
     asked: list[float] = []
 

@@ -37,7 +37,7 @@ class Blind(MemoryDriver):
 
 
 def home(workspace_id: uuid.UUID) -> str:
-    found = volumes.live(workspace_id)
+    found = volumes.live_volume(workspace_id)
     assert found is not None
     return found.volume_name
 

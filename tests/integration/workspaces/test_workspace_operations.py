@@ -270,7 +270,7 @@ def test_wsp_05_a_clock_an_hour_off_takes_nothing_over_and_ends_no_pause(world: 
     world.look()
     claim = transitions.begin_operation(world.row(one), Operation.STOPPING)
     assert claim is not None
-    with clock.use(FixedClock(clock.now().replace(year=2030))):
+    with clock.use_clock(FixedClock(clock.now().replace(year=2030))):
         assert transitions.take_operations(world.driver_id, limit=9) == []
     with writing_as(Writer.RECONCILER):  # as a database's clock that ran an hour ahead has left it
         connection.cursor().execute("UPDATE workspaces SET op_lease_until = op_lease_until + interval '1 hour'")
@@ -336,7 +336,7 @@ def test_wsp_07_a_name_that_was_not_held_while_it_was_archived_dooms_nothing(wor
     world.wish(one, DesiredState.ARCHIVED)
     row = world.until(one, lambda row: row.error_info is not None)
     assert row.error_info is not None
-    assert (row.error_info["reason"], volumes.live(one) is not None) == ("FenceBroken", True)
+    assert (row.error_info["reason"], volumes.live_volume(one) is not None) == ("FenceBroken", True)
     world.strike.before = None
     world.converges(one, Phase.ARCHIVED)
     assert began(one, Operation.ARCHIVING) == 2

@@ -49,7 +49,7 @@ def workspace(shop: Shop, site: WorkspaceSite, monkeypatch: pytest.MonkeyPatch) 
     """It runs and serves, as the loops would say, and was not used for long."""
     with monkeypatch.context() as patch:
         patch.setattr(offer, "current_workspace_offer", lambda: Offer("process"))
-        patch.setattr("dpp_project.uuid7.new", lambda: site.host.workspace_id)
+        patch.setattr("dpp_project.uuid7.new_uuid7", lambda: site.host.workspace_id)
         made = a_workspace(shop.tenant, spec=SpecDocument(ports=[PORT, CLOSED_PORT]))
     monkeypatch.setattr(links, "ENV", ENV.model_copy(update={"DPP_WORKSPACES_URL": "https://apps.example"}))
     worked_on(made)

@@ -243,7 +243,7 @@ def test_a_request_is_believed_by_its_seal_alone(
     headers[messages.SEAL_HEADER] = str(changed.get("seal", headers[messages.SEAL_HEADER]))
 
     async def told() -> int:
-        talk = await http_exchange.plainly(await client._connected(address))
+        talk = await http_exchange.exchange_plainly(await client._connected(address))
         try:
             all_headers = [("host", "here"), ("content-length", str(len(body))), *headers.items()]
             return (await talk.send("POST", path, all_headers, body)).status

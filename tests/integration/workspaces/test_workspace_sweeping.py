@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.contract("WSP-08")]
 
 def a_dead_volume(world: World, workspace_id: uuid.UUID, *, is_there: bool) -> str:
     op_id = uuid.uuid4()
-    row = volumes.prepare(workspace_id, driver_id=world.driver_id, op_id=op_id, attempt=1, filled_from=None)
+    row = volumes.prepare_volume(workspace_id, driver_id=world.driver_id, op_id=op_id, attempt=1, filled_from=None)
     if is_there:
         world.driver.ensure_volume(row.pk, Label(str(workspace_id), str(op_id), 1))
     assert volumes.doom_unfinished(workspace_id) == 1
@@ -37,7 +37,7 @@ def test_wsp_08_a_dead_volume_that_no_list_shows_is_accounted_for(world: World) 
     """A death before it was made, or after it was deleted: its row would count against its tenant for ever."""
     one, other = world.standing(2)
     never_made, left_over = a_dead_volume(world, one, is_there=False), a_dead_volume(world, other, is_there=True)
-    homes = {volumes.live(one).pk, volumes.live(other).pk}  # type: ignore[union-attr]
+    homes = {volumes.live_volume(one).pk, volumes.live_volume(other).pk}  # type: ignore[union-attr]
     report = sweeping.sweep_once(world.driver, driver_id=world.driver_id)
     assert (state_of(never_made), state_of(left_over)) == ("GONE", "GONE")
     assert (report.deleted, set(world.driver.volumes)) == ([left_over], homes)
@@ -103,7 +103,7 @@ def test_wsp_08_a_deletion_that_broke_off_goes_on_with_the_sweeper(monkeypatch: 
         world = World(a_tenant(), driver_id="elsewhere")
         one = world.workspace()
         op_id = uuid.uuid4()
-        row = volumes.prepare(one, driver_id=DRIVER_ID, op_id=op_id, attempt=1, filled_from=None)
+        row = volumes.prepare_volume(one, driver_id=DRIVER_ID, op_id=op_id, attempt=1, filled_from=None)
         driver.ensure_volume(row.pk, Label(str(one), str(op_id), 1))
         volumes.doom_unfinished(one)
         with monkeypatch.context() as patch:

@@ -23,7 +23,7 @@ ME = "owner:dpp_test"
 
 def next_actor(row: Workspace) -> Actor:
     driver = WorkspaceDriver.objects.filter(pk=row.driver_id).first()
-    return explaining.explain(row, driver, now=clock.now()).next_actor
+    return explaining.explain_workspace(row, driver, now=clock.now()).next_actor
 
 
 def test_wsp_12_a_life_from_its_creation_over_rests_and_wakes_to_its_purge(world: World) -> None:
@@ -68,7 +68,7 @@ def test_wsp_09_an_archive_that_was_set_aside_is_an_error_until_it_is_read_back(
     world.writes(one, "a", b"mine")
     services.change_workspace(workspace_id=one, actor=ME, wanted={"desired_state": DesiredState.ARCHIVED.value})
     key = str(world.settles(one, Phase.ARCHIVED).archive_key)
-    assert archives.quarantine(key)
+    assert archives.quarantine_archive(key)
     assert transitions.doubt_workspace(one)
     services.wake_workspace(workspace_id=one, actor=ME)
     row = world.until(one, lambda row: row.phase == Phase.ERROR)

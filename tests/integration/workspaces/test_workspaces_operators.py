@@ -84,7 +84,7 @@ def test_wsp_12_the_board_puts_each_workspace_into_the_column_of_its_phase(tenan
     seen(at_work, Phase.ARCHIVED)
     seen(idle, Phase.RUNNING)
     seen(wrong, Phase.ERROR)
-    cards = {column.phase: column.cards for column in board.columns(now=at)}
+    cards = {column.phase: column.cards for column in board.board_columns(now=at)}
     assert [card.workspace.name for card in cards[Phase.RUNNING]] == ["idle"]
     (card,) = cards[Phase.ARCHIVED]
     assert (card.doing, card.age, card.reason) == ("RESTORING: fill", "7 min", "")

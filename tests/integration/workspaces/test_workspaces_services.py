@@ -301,10 +301,10 @@ def situations(workspace: Workspace, now: datetime) -> Iterator[tuple[Workspace,
 def test_wsp_12_it_is_said_what_a_workspace_waits_for_and_who_acts_next(tenant: Tenant, clock: FixedClock) -> None:
     driver = a_driver()
     for workspace, actor, said in situations(a_workspace(tenant), clock.now()):
-        found = explaining.explain(workspace, driver if workspace.driver_id else None, now=clock.now())
+        found = explaining.explain_workspace(workspace, driver if workspace.driver_id else None, now=clock.now())
         assert said in found.said
         assert found.next_actor == actor
     driver.frozen_at = clock.now()
     written(workspace, Writer.API, desired_state="RUNNING", delete_requested_at=None)
-    found = explaining.explain(Workspace.objects.get(), driver, now=clock.now())
+    found = explaining.explain_workspace(Workspace.objects.get(), driver, now=clock.now())
     assert found.next_actor == Actor.OPERATOR

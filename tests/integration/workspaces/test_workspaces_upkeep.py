@@ -142,7 +142,7 @@ def test_wsp_08_only_what_a_newer_archive_replaced_two_hours_ago_is_collected(
     op_id = uuid.uuid4()
     lease = {"op_started_at": clock.now(), "op_lease_until": clock.now(), "op_attempt": 1}
     worked_on(by, operation="RESTORING", op_id=op_id, **lease)
-    archives.pin(pinned.pk, op_id=op_id)
+    archives.pin_archive(pinned.pk, op_id=op_id)
     _, in_error = superseded(store, tenant)
     seen(in_error, Phase.ERROR)
     of_last_operation, workspace = superseded(store, tenant)
@@ -152,7 +152,7 @@ def test_wsp_08_only_what_a_newer_archive_replaced_two_hours_ago_is_collected(
     lost, workspace = superseded(store, tenant)
     store.delete(str(workspace.archive_key))
     let_go, _ = superseded(store, tenant)
-    archives.pin(let_go.pk, op_id=uuid.uuid4())
+    archives.pin_archive(let_go.pk, op_id=uuid.uuid4())
     before = keys(store)
     report = passed(collecting.collect_archives)
     assert before - keys(store) == {goes.pk, let_go.pk}
@@ -184,7 +184,7 @@ def test_wsp_08_a_death_beside_the_delete_leaves_it_to_the_next_pass(
     def dies(*_args: object) -> None:
         raise SystemExit
 
-    places: tuple[tuple[object, str], ...] = ((ArchiveStore, "delete"), (archives, "collected"))
+    places: tuple[tuple[object, str], ...] = ((ArchiveStore, "delete"), (archives, "mark_archive_collected"))
     for module, place in places:
         with monkeypatch.context() as patch:
             patch.setattr(module, place, dies)
@@ -192,7 +192,7 @@ def test_wsp_08_a_death_beside_the_delete_leaves_it_to_the_next_pass(
                 passed(collecting.collect_archives)
         row = WorkspaceArchive.objects.get(pk=older.pk)
         assert (row.state, row.deleted_at) == ("DELETED", None)
-        assert not archives.pin(older.pk, op_id=uuid.uuid4())
+        assert not archives.pin_archive(older.pk, op_id=uuid.uuid4())
         assert (older.pk in keys(store)) is (place == "delete")
     assert passed(collecting.collect_archives).changed == 1
     assert WorkspaceArchive.objects.get(pk=older.pk).deleted_at is not None
@@ -209,7 +209,7 @@ def test_wsp_08_a_pin_that_commits_while_it_is_collected_keeps_the_archive(tenan
             connection.close()
 
     with transaction.atomic():
-        assert archives.pin(older.pk, op_id=uuid.uuid4())
+        assert archives.pin_archive(older.pk, op_id=uuid.uuid4())
         rival = threading.Thread(target=collect)
         rival.start()
         wait_until(someone_waits_for_a_row)
@@ -226,7 +226,7 @@ def test_wsp_08_what_no_row_accounts_for_is_set_aside_or_told_and_never_deleted(
     known = kept(store, workspace, ArchiveState.VERIFIED)
     found, _ = put(store, workspace)
     strange, _ = put(store, Workspace(workspace_id=uuid.uuid4()))
-    clients.s3(ENV.S3_ENDPOINT_URL).put_object(Bucket=store.bucket, Key="notes.txt", Body=b"mine")
+    clients.s3_client(ENV.S3_ENDPOINT_URL).put_object(Bucket=store.bucket, Key="notes.txt", Body=b"mine")
     reborn = kept(store, workspace, ArchiveState.DELETED)
     WorkspaceArchive.objects.filter(pk=reborn.pk).update(deleted_at=clock.now() - timedelta(hours=1))
     dead = kept(store, workspace, ArchiveState.DELETED)
@@ -266,7 +266,7 @@ def test_wsp_08_an_archive_that_was_missed_once_is_looked_at_anew_where_it_lies(
 def test_wsp_08_uploads_whose_operation_is_over_are_ended_and_those_under_way_are_left(
     tenant: Tenant, store: ArchiveStore
 ) -> None:
-    s3 = clients.s3(ENV.S3_ENDPOINT_URL)
+    s3 = clients.s3_client(ENV.S3_ENDPOINT_URL)
 
     def uploading(workspace: Workspace, *, whole: bool) -> WorkspaceArchive:
         row = an_archive(workspace, ArchiveState.UPLOADING, sha256=None, verified_at=None, object_bytes=None)
@@ -463,7 +463,7 @@ def test_wsp_14_a_home_of_too_many_files_to_measure_is_put_to_rest_where_the_dis
 def test_wsp_07_a_scrub_finds_what_the_bucket_changed_or_lost(tenant: Tenant, store: ArchiveStore) -> None:
     workspace = a_workspace(tenant)
     whole, changed, lost = (kept(store, workspace, ArchiveState.VERIFIED) for _ in range(3))
-    s3 = clients.s3(ENV.S3_ENDPOINT_URL)
+    s3 = clients.s3_client(ENV.S3_ENDPOINT_URL)
     was = s3.get_object(Bucket=store.bucket, Key=changed.pk)
     body = was["Body"].read()
     s3.put_object(Bucket=store.bucket, Key=changed.pk, Body=body[:-1] + bytes([body[-1] ^ 1]), Metadata=was["Metadata"])

@@ -140,7 +140,7 @@ class AutomatedTenant:
         secret, now = self._secrets[form], datetime.fromtimestamp(time.time(), tz=UTC)
         headers = {"content-type": "application/json"}
         if form == "standard":
-            headers |= dict(signing.headers(webhook_id=event_id, at=now, body=body, secrets=[secret]))
+            headers |= dict(signing.signature_headers(webhook_id=event_id, at=now, body=body, secrets=[secret]))
         else:
             headers["x-hub-signature-256"] = f"sha256={hmac.digest(secret.encode(), body, 'sha256').hex()}"
         request = urllib.request.Request(  # noqa: S310  loopback

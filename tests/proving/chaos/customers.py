@@ -367,7 +367,7 @@ class Customers:
     ) -> HttpAnswer | None:
         """None: nobody knows what became of the request."""
         try:
-            return http.call(method, self._api + path, key=key, send=send, headers=headers)
+            return http.call_api(method, self._api + path, key=key, send=send, headers=headers)
         except (OSError, HTTPException, ValueError):
             return None
 

@@ -163,7 +163,7 @@ from dpp_project.celery_sqs import celery_message
 def sealed(run_id, tenant_id, pack_type):
     kwargs = {"run_id": run_id, "tenant_id": tenant_id, "pack_type": pack_type,
               "enqueued_at": "2026-03-01T12:00:00Z", "schema_version": "1"}
-    return celery_message.pack(task="runs.tasks.execute", kwargs=kwargs, queue="runs", trace_id=None)
+    return celery_message.pack_celery_message(task="runs.tasks.execute", kwargs=kwargs, queue="runs", trace_id=None)
 print(json.dumps([[sealed(*run) for _ in range(int(sys.argv[2]))] for run in json.loads(sys.argv[1])]))
 """
 """Run with the platform's settings: its messages are sealed with its secret."""

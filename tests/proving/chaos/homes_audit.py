@@ -20,9 +20,9 @@ import psycopg
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from dpp_project.devstack.process_identity import carrying
+from dpp_project.devstack.process_identity import pids_carrying
 from dpp_project.devstack.supervisor import WORKSPACES_MARK
-from ops.workspaces.archive_store.frames import decompressed
+from ops.workspaces.archive_store.frames import decompressed_frames
 from ops.workspaces.drivers.base import DriverCorrupt
 from ops.workspaces.drivers.process.records import Containers
 from ops.workspaces.drivers.process.sandbox import INSIDE_UID
@@ -55,7 +55,8 @@ from dpp_project import clock
 from ops.workspaces.host import hosting, sweeping
 from ops.workspaces.upkeep import orphans
 from dpp_project.process_env import ENV
-print("unknown at the driver:", sweeping.sweep_once(hosting.driver(), driver_id=ENV.DPP_WORKSPACES_DRIVER_ID).unknown)
+driver = hosting.hosted_driver()
+print("unknown at the driver:", sweeping.sweep_once(driver, driver_id=ENV.DPP_WORKSPACES_DRIVER_ID).unknown)
 print("in the bucket:", orphans.look_for_orphans(now=clock.now(), limit=1000))
 """
 
@@ -185,7 +186,7 @@ def _wrong_at_the_driver(root: Path, rows: Any) -> Iterator[str]:
     running = {f"ws-{row['workspace_id']}" for row in rows if row["phase"] == "RUNNING"}
     if there.keys() != running or not all(record.runs() for record in there.values()):
         yield f"containers: at the driver {sorted(there)}, in rows {sorted(running)}"
-    inside = carrying(WORKSPACES_MARK, str(root))
+    inside = pids_carrying(WORKSPACES_MARK, str(root))
     if not running and inside:
         yield f"these processes are of workspaces, of which none runs: {inside}"
 
@@ -262,7 +263,7 @@ def _unpack(folder: Path, packed: Iterator[bytes]) -> None:
     keep = ("--xattrs", "--xattrs-include=*", "--numeric-owner", "--same-permissions", "--same-owner", "--sparse")
     with subprocess.Popen(["tar", "-C", str(folder), *keep, "-x"], stdin=subprocess.PIPE) as tar:
         assert tar.stdin is not None
-        for piece in decompressed(packed):
+        for piece in decompressed_frames(packed):
             tar.stdin.write(piece)
     assert tar.returncode == 0, f"tar ended with {tar.returncode}"
 

@@ -91,7 +91,7 @@ class Endpoint:
 
     def close(self, api: str, key: str) -> None:
         """Nothing is told to it any more."""
-        answer = http.call("DELETE", f"{api}/v1/webhooks/{self.webhook_id}", key=key)
+        answer = http.call_api("DELETE", f"{api}/v1/webhooks/{self.webhook_id}", key=key)
         if answer.status != 204:
             raise RuntimeError(f"the webhook is still there: {answer.status} {answer.body}")
 
@@ -124,7 +124,7 @@ class Receiver:
         return {"DPP_WEBHOOK_PRIVATE_HOSTS": place, "DPP_WEBHOOK_CA_FILE": str(self._authority)}
 
     def register(self, api: str, key: str, *, path: str, events: Sequence[str]) -> Endpoint:
-        answer = http.call(
+        answer = http.call_api(
             "POST", f"{api}/v1/webhooks", key=key, send={"url": f"https://{NAME}{path}", "events": list(events)}
         )
         if answer.status != 201:

@@ -21,7 +21,7 @@ import redis
 from dpp_project import env_file
 from dpp_project.devstack import environment, up_down
 from dpp_project.devstack.folder import Folder
-from dpp_project.devstack.programs import REPOSITORY, from_wheel, spawn
+from dpp_project.devstack.programs import REPOSITORY, from_wheel, spawn_program
 from dpp_project.env_file import write_whole
 from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.waiting import wait_until
@@ -80,7 +80,7 @@ class Stand:
             | (SMALL if self._small else LARGE)
         )
         try:
-            up_down.up(self.folder)
+            up_down.bring_stack_up(self.folder)
             self.values = env_file.read_env_file(self.folder.env)
             self._put_proxies_between()
             if not self._small:
@@ -97,7 +97,7 @@ class Stand:
             self.second_ones(number)
         for second in self._seconds.values():
             second.wait()
-        up_down.down(self.folder, now=True)
+        up_down.take_stack_down(self.folder, now=True)
         self._stack.close()
         if self.keep:
             print(f"the logs are kept in {self.folder.logs}", flush=True)  # noqa: T201
@@ -289,7 +289,7 @@ class Stand:
             environ = environment.for_programs(os.environ, self.values) | self._routes() | {"DPP_SERVICE": name}
             with self.folder.log(f"second-{name}").open("ab") as output:
                 command = [sys.executable, "-m", "dpp_project.serve", name]
-                self._seconds[name] = spawn(command, environ=environ, output=output)
+                self._seconds[name] = spawn_program(command, environ=environ, output=output)
 
     def customer_keys(self, *tenant_ids: str) -> list[str]:
         """Keys of new tenants, one of each, with every scope; nobody limits their rates here."""

@@ -90,7 +90,7 @@ MUTANTS: Final = (
     Mutant(
         "no page asks for a scope",
         PAGE,
-        "        if not menu.allows(self.principal, needs):\n",
+        "        if not menu.menu_allows(self.principal, needs):\n",
         "        if needs is None:\n",
         matrix("test_dpp_84_without_the_scope_every_page_is_refused"),
     ),

@@ -57,7 +57,7 @@ MUTANTS: Final = (
     Mutant(
         "a person's wish for a look passes over X-Poll-Interval",
         "ops/automations/sources/acts.py",
-        '    return max(moment(row.state["not_before"]), database_now())\n',
+        '    return max(moment_of_service(row.state["not_before"]), database_now())\n',
         "    return database_now()\n",
         github("test_lif_06_the_poll_interval_is_obeyed_whoever_asks_for_a_look"),
     ),

@@ -227,7 +227,7 @@ MUTANTS: Final = (
     Mutant(
         "a charge that stands is given back as disputed",
         EDGES,
-        "    Run.objects.filter(_SEEN, _COMMITTED, compared(money_state=MoneyState.DISPUTED)),\n",
+        "    Run.objects.filter(_SEEN, _COMMITTED, compared_row(money_state=MoneyState.DISPUTED)),\n",
         "    Run.objects.filter(_SEEN, _COMMITTED),\n",
         edges("test_dpp_34_an_edge_is_won_from_its_states_and_leaves_all_others_untouched"),
     ),

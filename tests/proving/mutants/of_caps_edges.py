@@ -85,8 +85,8 @@ MUTANTS: Final = (
     Mutant(
         "a capped key changes the zone",
         SETTING,
-        "        fault = who.ended_fault(asking) or who.capped_fault(asking)\n",
-        "        fault = who.ended_fault(asking)\n",
+        "        fault = who.ended_key_fault(asking) or who.capped_fault(asking)\n",
+        "        fault = who.ended_key_fault(asking)\n",
         api("test_a_capped_key_changes_nothing"),
     ),
     Mutant(
@@ -113,14 +113,14 @@ MUTANTS: Final = (
     Mutant(
         "a key that ended takes caps away",
         SETTING,
-        "fault = who.ended_fault(asking) or who.capped_fault(asking) or who.own_caps_fault",
+        "fault = who.ended_key_fault(asking) or who.capped_fault(asking) or who.own_caps_fault",
         "fault = who.capped_fault(asking) or who.own_caps_fault",
         ENDED,
     ),
     Mutant(
         "a key that ended moves the zone",
         SETTING,
-        "        fault = who.ended_fault(asking) or who.capped_fault(asking)\n",
+        "        fault = who.ended_key_fault(asking) or who.capped_fault(asking)\n",
         "        fault = who.capped_fault(asking)\n",
         ENDED,
     ),
@@ -255,8 +255,8 @@ MUTANTS: Final = (
     Mutant(
         "a window that ended shows what it had spent",
         READING,
-        'if period == "total" or window(then, period) == window(now, period)]',
-        "if window(then, period) == window(now, period) or now]",
+        'if period == "total" or cap_window(then, period) == cap_window(now, period)]',
+        "if cap_window(then, period) == cap_window(now, period) or now]",
         api("test_the_budget_shows_each_window_with_a_limit"),
     ),
     Mutant(

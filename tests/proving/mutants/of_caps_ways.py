@@ -71,8 +71,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "caps: a rebuild takes today for the date of a scope",
         "budget/rebuild/scopes.py",
-        "    found = spend.spent(asked.values(), or_newest=True)\n",
-        "    found = spend.spent(asked.values())\n",
+        "    found = spend.spent_of_scopes(asked.values(), or_newest=True)\n",
+        "    found = spend.spent_of_scopes(asked.values())\n",
         money("test_cap_05_a_clock_that_was_set_back_opens_no_window_twice"),
     ),
     Mutant(

@@ -32,8 +32,8 @@ MUTANTS: Final = (
     Mutant(
         "the client does not wait as long as it was asked to",
         EXCHANGE,
-        "return error.retry_after + backoff(0)",
-        "return backoff(0)",
+        "return error.retry_after + exchange_backoff(0)",
+        "return exchange_backoff(0)",
         plans("test_dpp_83_retry_after_is_kept_to"),
     ),
     Mutant(

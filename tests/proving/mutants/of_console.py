@@ -17,9 +17,9 @@ MUTANTS: Final = (
     Mutant(
         "an attacker locks an operator out of her own browser",
         SIGN_IN,
-        "    if device is not None:\n        return reaches",
-        "    if device is not None and reaches(failed.filter(subject=_subject(name)), NAME_FAILURES_MAX):\n"
-        "        return True\n    if device is not None:\n        return reaches",
+        "    if device is not None:\n        return attempts_reach",
+        "    if device is not None and attempts_reach(failed.filter(subject=_subject(name)), NAME_FAILURES_MAX):\n"
+        "        return True\n    if device is not None:\n        return attempts_reach",
         signing_in("test_hrd_13_an_attacker_does_not_lock_an_operator_out_of_her_own_browser"),
     ),
     Mutant(

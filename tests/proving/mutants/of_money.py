@@ -397,8 +397,8 @@ MUTANTS: Final = (
     Mutant(
         "a dead rebuild's gate stays closed",
         "budget/rebuild/gate_watch.py",
-        "client.ttl(keys.gate(tenant_id)) == -1",
-        "client.ttl(keys.gate(tenant_id)) == -3",
+        "client.ttl(keys.gate_key(tenant_id)) == -1",
+        "client.ttl(keys.gate_key(tenant_id)) == -3",
         rebuilds("test_the_watch_opens_what_a_dead_rebuild_left_closed"),
     ),
     # The ledger.

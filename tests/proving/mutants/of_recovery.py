@@ -309,7 +309,7 @@ MUTANTS: Final = (
     Mutant(
         "a job that hung takes the room of another",
         "dpp_project/jobs/scheduler.py",
-        "        make_room(len(registry.jobs()) + len(self._hung) + BESIDE_JOBS)\n",
+        "        make_room(len(registry.declared_jobs()) + len(self._hung) + BESIDE_JOBS)\n",
         "",
         leases("test_hrd_01_a_job_that_hangs_starts_anew_and_starves_no_other"),
     ),

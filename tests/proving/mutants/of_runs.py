@@ -115,8 +115,8 @@ MUTANTS: Final = (
     Mutant(
         "a cancel takes a run it did not see at work",
         TRANSITIONS,
-        'compared(status=Given("status"), money_state=MoneyState.RESERVED)',
-        'compared(money_state=MoneyState.RESERVED), compared(status=Given("status")) | Q(version__gte=0)',
+        'compared_row(status=Given("status"), money_state=MoneyState.RESERVED)',
+        'compared_row(money_state=MoneyState.RESERVED), compared_row(status=Given("status")) | Q(version__gte=0)',
         edges(f"{EACH_EDGE}[claim_canceled-working]"),
     ),
     Mutant(

@@ -66,7 +66,7 @@ MUTANTS: Final = (
     Mutant(
         "a stream outlives its key",
         EVENTS,
-        "                key_watch.watching(waiter, key_id),\n",
+        "                key_watch.watching_key(waiter, key_id),\n",
         "",
         keys("test_dpp_81_a_stream_is_closed_when_its_key_ends_and_hears_nothing_more"),
     ),
@@ -115,7 +115,8 @@ MUTANTS: Final = (
     Mutant(
         "the slot waits for Redis to take the progress",
         TELLING,
-        "            self._waiting[run_id] = joined(self._waiting.get(run_id, {}), frame)\n            self._wake()\n",
+        "            self._waiting[run_id] = joined_frames(self._waiting.get(run_id, {}), frame)\n"
+        "            self._wake()\n",
         "            self._write({run_id: frame}, set())\n",
         progress("test_dpp_90_a_redis_that_takes_none_of_it_holds_up_no_run"),
     ),

@@ -45,7 +45,7 @@ MUTANTS: Final = (
     Mutant(
         "the trail keeps the token of a URL",
         SERVICES,
-        'facts | ({"url": registration.origin(facts["url"])} if "url" in facts else {})',
+        'facts | ({"url": registration.endpoint_origin(facts["url"])} if "url" in facts else {})',
         "facts",
         acts("test_hook_07_a_secret_and_the_urls_token_stand_in_no_log_trail_or_repr"),
     ),
@@ -118,7 +118,7 @@ MUTANTS: Final = (
     Mutant(
         "the console shows a URL whole",
         "tenants/webhooks/admin.py",
-        "        return registration.origin(endpoint.url)\n",
+        "        return registration.endpoint_origin(endpoint.url)\n",
         "        return endpoint.url\n",
         operators("test_hook_07_no_command_and_no_page_shows_a_secret_or_what_follows_a_urls_host"),
     ),

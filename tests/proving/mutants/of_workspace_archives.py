@@ -104,9 +104,9 @@ MUTANTS: Final = (
     Mutant(
         "a look that S3 refuses is an absence",
         STORE,
-        "                if status(error) != 404:\n                    raise\n"
+        "                if s3_status(error) != 404:\n                    raise\n"
         "                self._client.head_bucket(Bucket=self.bucket)\n                return None\n",
-        "                if status(error) not in (403, 404):\n                    raise\n"
+        "                if s3_status(error) not in (403, 404):\n                    raise\n"
         "                self._client.head_bucket(Bucket=self.bucket)\n                return None\n",
         faults("test_a_look_that_is_refused_is_no_absence"),
     ),

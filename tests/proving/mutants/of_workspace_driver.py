@@ -92,8 +92,8 @@ MUTANTS: Final = (
     Mutant(
         "a pid that was used again is taken for ours",
         RECORDS,
-        "        return self.process is not None and identity(self.pid) == self.process\n",
-        "        return self.process is not None and identity(self.pid) is not None\n",
+        "        return self.process is not None and process_identity_of(self.pid) == self.process\n",
+        "        return self.process is not None and process_identity_of(self.pid) is not None\n",
         process("test_a_pid_that_is_another_s_is_left_alone"),
     ),
     Mutant(

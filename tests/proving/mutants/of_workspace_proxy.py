@@ -96,8 +96,8 @@ MUTANTS: Final = (
     Mutant(
         "asking in vain is use",
         ADMISSION,
-        "using.awake(workspace, actor=actor, is_used=False)",
-        "using.awake(workspace, actor=actor)",
+        "using.awake_workspace(workspace, actor=actor, is_used=False)",
+        "using.awake_workspace(workspace, actor=actor)",
         proxy(
             "test_one_that_rests_is_woken_and_a_page_waits_for_it", "test_bytes_are_use_and_a_look_that_fails_is_none"
         ),

@@ -204,8 +204,8 @@ MUTANTS: Final = (
     Mutant(
         "an archive is not pinned while it is restored",
         TRANSITIONS,
-        "        if operation is Operation.RESTORING and not archives.pin(str(seen.archive_key), op_id=claim.op_id):\n",
-        "        if operation is Operation.RESTORING and seen.archive_key is None:\n",
+        " and not archives.pin_archive(str(seen.archive_key), op_id=claim.op_id):\n",
+        " and seen.archive_key is None:\n",
         operations("test_wsp_07_the_archive_is_kept_from_collection_at_each_step_of_a_restore"),
     ),
     Mutant(
@@ -240,7 +240,7 @@ MUTANTS: Final = (
     Mutant(
         "a container on an unknown volume is removed",
         WORK,
-        "        if found.volume is not None and not volumes.states([found.volume]):\n",
+        "        if found.volume is not None and not volumes.volume_states([found.volume]):\n",
         "        if found.volume is not None and not found.volume:\n",
         failures("test_wsp_08_a_container_that_an_older_database_does_not_know_runs_on"),
     ),

@@ -13,7 +13,7 @@ exit codes: 0 done; 1 the run failed; 2 wrong use; 3 the API said no; 4 not reac
 within --timeout; 130 Ctrl-C (the run goes on)"""
 
 
-def parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(
         prog="dpp", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -106,7 +106,7 @@ def _inputs(text: str) -> dict[str, Any]:
     return found
 
 
-def pairs(named: list[str]) -> dict[str, str]:
+def argument_pairs(named: list[str]) -> dict[str, str]:
     """Raises ValueError with words for the caller."""
     found = {}
     for one in named:

@@ -17,7 +17,7 @@ complete -o default -F _dpp dpp
 """
 
 
-def script(shell: str, parser: argparse.ArgumentParser) -> str:
+def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
     known = _known(parser)
     if shell == "fish":
         return "".join(_fish(name, words) for name, words in known.items())

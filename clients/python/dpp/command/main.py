@@ -40,10 +40,10 @@ def run() -> None:
 def main(argv: list[str]) -> int:
     if argv[:1] == ["mcp"]:
         return mcp_bridge.main(argv[1:])
-    parser = arguments.parser()
+    parser = arguments.command_parser()
     asked = parser.parse_args(argv)
     if asked.command == "completion":
-        sys.stdout.write(completion.script(asked.shell, parser))
+        sys.stdout.write(completion.completion_script(asked.shell, parser))
         return DONE
     return _carried_out(asked)
 
@@ -67,14 +67,14 @@ def _carried_out(asked: argparse.Namespace) -> int:
 
 
 def _refused(error: Exception) -> int:
-    screen.tell_on_screen(f"dpp: {screen.plain(str(error))}")
+    screen.tell_on_screen(f"dpp: {screen.plain_for_screen(str(error))}")
     if isinstance(error, ApiError) and error.trace_id:
-        screen.tell_on_screen(f"  trace_id {screen.plain(error.trace_id)}")
+        screen.tell_on_screen(f"  trace_id {screen.plain_for_screen(error.trace_id)}")
     if isinstance(error, WaitTimeoutError):
         screen.tell_on_screen(f"  wait for it again: dpp wait {error.run_id}")
         return NOT_ENDED
     if isinstance(error, ConnectionLostError):
-        screen.tell_on_screen(f"  DPP_API_URL is {screen.plain(os.environ.get('DPP_API_URL', ''))}")
+        screen.tell_on_screen(f"  DPP_API_URL is {screen.plain_for_screen(os.environ.get('DPP_API_URL', ''))}")
     if isinstance(error, ConnectionLostError | RateLimitedError | UnavailableError):
         if error.idempotency_key is not None:
             screen.tell_on_screen(f"  repeat it with --key {error.idempotency_key}: the same purchase")
@@ -94,7 +94,7 @@ def _submit(client: Client, asked: argparse.Namespace) -> int:
             timebox_sec=asked.timebox,
             priority=asked.priority,
             concurrency_key=asked.concurrency_key,
-            metadata=arguments.pairs(asked.metadata),
+            metadata=arguments.argument_pairs(asked.metadata),
             idempotency_key=key,
         )
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ def _submit(client: Client, asked: argparse.Namespace) -> int:
     if asked.json:
         screen.say_json(dict(receipt.raw))
     else:
-        screen.say(receipt.run_id)
+        screen.say_on_screen(receipt.run_id)
         screen.tell_on_screen(f"wait for it: dpp wait {receipt.run_id}")
     return DONE
 
@@ -151,7 +151,7 @@ def _list(client: Client, asked: argparse.Namespace) -> int:
     runs = client.list(
         status=asked.status,
         pack_type=asked.pack,
-        metadata=arguments.pairs(asked.metadata),
+        metadata=arguments.argument_pairs(asked.metadata),
         page_size=min(asked.limit, 100),
     )
     found = list(itertools.islice(runs, asked.limit))
@@ -175,7 +175,7 @@ def _download(client: Client, asked: argparse.Namespace) -> int:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         if sys.stdout.isatty():  # so that the prompt does not stand behind it
-            screen.say("")
+            screen.say_on_screen("")
     else:
         screen.tell_on_screen(f"{asked.output}: {len(content)} bytes")
     return DONE
@@ -189,7 +189,7 @@ def _upload(client: Client, asked: argparse.Namespace) -> int:
     if asked.json:
         screen.say_json({"key": key})
     else:
-        screen.say(key)
+        screen.say_on_screen(key)
     return DONE
 
 
@@ -217,7 +217,7 @@ def _packs(client: Client, asked: argparse.Namespace) -> int:
         screen.say_json([dict(pack.raw) for pack in packs])
     else:
         for pack in packs:
-            screen.say(f"{pack.pack_type}: {pack.summary}")
+            screen.say_on_screen(f"{pack.pack_type}: {pack.summary}")
     return DONE
 
 

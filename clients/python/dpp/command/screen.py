@@ -14,7 +14,7 @@ from dpp.streams import Followed
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def say(text: str) -> None:
+def say_on_screen(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
@@ -23,10 +23,10 @@ def tell_on_screen(text: str) -> None:
 
 
 def say_json(document: Any) -> None:
-    say(json.dumps(document, ensure_ascii=False, indent=2))
+    say_on_screen(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def plain(text: str) -> str:
+def plain_for_screen(text: str) -> str:
     """What others wrote may hold orders to a terminal."""
     return _CONTROL.sub(" ", text)
 
@@ -36,38 +36,38 @@ def dollars(micros: int) -> str:
 
 
 def show_run(run: RunSummary) -> None:
-    say(f"{run.run_id}  {run.pack_type}  {run.status}  {run.money_state}")
-    say(f"  reserved {dollars(run.cost.reserved_usd_micros)}, used {dollars(run.cost.used_usd_micros)}")
+    say_on_screen(f"{run.run_id}  {run.pack_type}  {run.status}  {run.money_state}")
+    say_on_screen(f"  reserved {dollars(run.cost.reserved_usd_micros)}, used {dollars(run.cost.used_usd_micros)}")
     for key, value in run.metadata.items():
-        say(f"  {key} = {plain(value)}")
+        say_on_screen(f"  {key} = {plain_for_screen(value)}")
     if isinstance(run, Run):
         _show_end(run)
 
 
 def _show_end(run: Run) -> None:
     if run.completed:
-        say(f"  result: dpp download {run.run_id}")
+        say_on_screen(f"  result: dpp download {run.run_id}")
         for one in run.artifacts or ():
-            say(f"  file: dpp download {run.run_id} --artifact {one.name}  ({one.size} bytes)")
+            say_on_screen(f"  file: dpp download {run.run_id} --artifact {one.name}  ({one.size} bytes)")
     elif run.result is not None and run.result.reason_code is not None:
-        detail = "" if run.result.problem is None else f": {plain(run.result.problem.detail)}"
-        say(f"  {run.result.reason_code}{detail}")
+        detail = "" if run.result.problem is None else f": {plain_for_screen(run.result.problem.detail)}"
+        say_on_screen(f"  {run.result.reason_code}{detail}")
 
 
 def show_budget(budget: Budget) -> None:
-    say(f"balance   {dollars(budget.balance_usd_micros)}")
-    say(f"held      {dollars(budget.held_usd_micros)}")
-    say(f"charged   {dollars(budget.charged_usd_micros)}")
-    say(f"credited  {dollars(budget.credited_usd_micros)}")
+    say_on_screen(f"balance   {dollars(budget.balance_usd_micros)}")
+    say_on_screen(f"held      {dollars(budget.held_usd_micros)}")
+    say_on_screen(f"charged   {dollars(budget.charged_usd_micros)}")
+    say_on_screen(f"credited  {dollars(budget.credited_usd_micros)}")
     for cap in budget.caps:
         left, limit = dollars(cap.left_usd_micros), dollars(cap.limit_usd_micros)
-        say(f"cap of this {cap.scope}, {cap.period} ({cap.window}): {left} left of {limit}")
+        say_on_screen(f"cap of this {cap.scope}, {cap.period} ({cap.window}): {left} left of {limit}")
 
 
 def show_keys(keys: Sequence[ApiKey]) -> None:
     for key in keys:
         spent = f"{dollars(key.spent.month_usd_micros)} this month, {dollars(key.spent.total_usd_micros)} ever"
-        say(f"{key.prefix}  {plain(key.label or '-')}  {key.raw.get('status', '')}  {spent}")
+        say_on_screen(f"{key.prefix}  {plain_for_screen(key.label or '-')}  {key.raw.get('status', '')}  {spent}")
 
 
 class Display:
@@ -105,6 +105,6 @@ def _step(event: StepEvent) -> str:
 
 def _progress(event: Progress) -> str:
     if event.percent is None:
-        return plain(event.note or event.line or "")
+        return plain_for_screen(event.note or event.line or "")
     filled = max(0, min(20, int(event.percent // 5)))
-    return f"[{'#' * filled}{'.' * (20 - filled)}] {event.percent:.0f} % {plain(event.note or '')}".rstrip()
+    return f"[{'#' * filled}{'.' * (20 - filled)}] {event.percent:.0f} % {plain_for_screen(event.note or '')}".rstrip()

@@ -199,7 +199,7 @@ def _claimed(options: dict[str, Any]) -> str:
     fault = text_fault("--by", options["by"])
     if fault is not None:
         raise CommandRefused(invalid("--by", f"say who you are: {fault.detail}"))
-    return actors.claimed(options["by"])
+    return actors.claimed_actor(options["by"])
 
 
 def _found(text: str) -> AuthError | Cluster:
@@ -235,7 +235,7 @@ def _shown(subject: AuthError | Cluster) -> CommandAnswer:
 def _document(subject: AuthError | Cluster) -> dict[str, Any]:
     if isinstance(subject, AuthError):
         return AuthErrorAnswer.whole(subject, for_operator=True).model_dump(mode="json")
-    (summary,) = reads.summaries([Cluster.objects.get(pk=subject.pk)], today=clock.now().date())
+    (summary,) = reads.cluster_summaries([Cluster.objects.get(pk=subject.pk)], today=clock.now().date())
     return ClusterAnswer.of(summary).model_dump(mode="json")
 
 

@@ -244,7 +244,7 @@ def _claimed(options: dict[str, Any]) -> str:
     fault = text_fault("--by", options["by"])
     if fault is not None:
         raise CommandRefused(invalid("--by", f"say who you are: {fault.detail}"))
-    return actors.claimed(options["by"])
+    return actors.claimed_actor(options["by"])
 
 
 def _list(name: str, found: list[Any], lines: list[str]) -> CommandAnswer:

@@ -25,7 +25,7 @@ class Command(OpsCommand):
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         if options["do"] == "status":
-            return _answer(emergency.state())
+            return _answer(emergency.emergency_state())
         for name in ("reason", "by") if options["by"] else ("reason",):
             fault = text_fault(f"--{name}", options[name])
             if fault is not None:
@@ -35,7 +35,7 @@ class Command(OpsCommand):
         return _answer(
             emergency.turn_emergency_stop(
                 on=options["do"] == "on",
-                actor=actors.claimed(options["by"]) if options["by"] else actors.COMMAND,
+                actor=actors.claimed_actor(options["by"]) if options["by"] else actors.COMMAND,
                 reason=options["reason"],
             )
         )

@@ -113,7 +113,7 @@ def _claimed(options: dict[str, Any]) -> str:
     fault = text_fault("--by", options["by"])
     if fault is not None:
         raise CommandRefused(invalid("--by", f"say who you are: {fault.detail}"))
-    return actors.claimed(options["by"])
+    return actors.claimed_actor(options["by"])
 
 
 def _proven(options: dict[str, Any], permission: str) -> str:

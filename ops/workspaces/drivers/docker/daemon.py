@@ -79,7 +79,7 @@ def _fault(said: str, status: int | None) -> DriverError:
     return DriverUnavailable(said)
 
 
-def connect(base_url: str | None, timeout_seconds: int = ANSWER_SECONDS) -> docker.APIClient:
+def connect_docker(base_url: str | None, timeout_seconds: int = ANSWER_SECONDS) -> docker.APIClient:
     """Nothing is asked before the first verb: a daemon that is away is no reason not to start."""
     with daemon_faults("reading its settings"):
         settings = docker.utils.kwargs_from_env() if base_url is None else {"base_url": base_url}
@@ -213,7 +213,7 @@ class ToolContainer:
 
 
 @contextlib.contextmanager
-def tool(api: docker.APIClient, **asked: Any) -> Iterator[ToolContainer]:
+def docker_tool(api: docker.APIClient, **asked: Any) -> Iterator[ToolContainer]:
     made = ToolContainer(api, **asked)
     try:
         yield made
@@ -228,5 +228,5 @@ def fault_of_tar(what: str, ended: ToolEnd) -> DriverError:
     return DriverCorrupt(said) if ended.code == 2 else DriverUnavailable(f"{said} ({ended.code})")
 
 
-def deadline(seconds: float) -> float:
+def docker_deadline(seconds: float) -> float:
     return time.monotonic() + seconds

@@ -91,9 +91,9 @@ class DockerDriver:
         times: InitTimes = InitTimes(),  # noqa: B008  frozen
     ) -> None:
         self._installation = installation
-        self._images = Images(images, partial(daemon.connect, base_url))
+        self._images = Images(images, partial(daemon.connect_docker, base_url))
         self._inside = Inside(folder / "run", times)
-        self._api = daemon.connect(base_url)
+        self._api = daemon.connect_docker(base_url)
 
     # Looks.
 
@@ -268,7 +268,7 @@ class DockerDriver:
     def _await_init(self, found: Mapping[str, Any]) -> None:
         """Its socket comes a moment after its start. One that never answers is seen as it is, and removed."""
         client = self._client(Path(found["Config"]["Labels"][FOLDER]), START_SECONDS)
-        end = daemon.deadline(START_SECONDS)
+        end = daemon.docker_deadline(START_SECONDS)
         while True:
             try:
                 client.ping(START_SECONDS)
@@ -335,7 +335,7 @@ class DockerDriver:
 
     def _other_of(self, name: str) -> Mapping[str, Any]:
         """The container that took the name first. The daemon gives a name away a moment before it shows whose it is."""
-        end = daemon.deadline(ANSWER_SECONDS)
+        end = daemon.docker_deadline(ANSWER_SECONDS)
         while (found := self._inspected(name)) is None:
             if time.monotonic() > end:
                 raise DriverUnavailable(f"{name} came and went meanwhile")
@@ -374,7 +374,7 @@ class DockerDriver:
     def _removed(self, container_id: str) -> VerbAnswer:
         """Killed and removed; another that removes it at the same time is waited for."""
         folder = self._folder_or_none(container_id)
-        end = daemon.deadline(KILL_SECONDS)
+        end = daemon.docker_deadline(KILL_SECONDS)
         answer = VerbAnswer.ABSENT
         while True:
             try:
@@ -538,7 +538,7 @@ class DockerDriver:
     def _tool(self, volume: str, command: Sequence[str], **more: Any) -> Iterator[daemon.ToolContainer]:
         image = self._images.allowed(None)
         asked = {"image": image, "installation": self._installation, "volume": volume, "command": command, **more}
-        with self._images.pulled(image), daemon.tool(self._api, **asked) as tool:
+        with self._images.pulled(image), daemon.docker_tool(self._api, **asked) as tool:
             yield tool
 
     def _told(self, volume: str, command: Sequence[str], *, capabilities: Sequence[str]) -> bytes:

@@ -92,7 +92,7 @@ def killed_for_memory(groups: tuple[str, ...]) -> bool:
     return False
 
 
-def rlimits(limits: WorkspaceLimits, *, grouped: bool) -> list[tuple[int, int]]:
+def rlimits_of_workspace(limits: WorkspaceLimits, *, grouped: bool) -> list[tuple[int, int]]:
     """Of each process inside. Counted by the kernel in the workspace's own user namespace, so per workspace."""
     found = [(resource.RLIMIT_CORE, 0)]
     if not grouped and limits.memory_mb is not None:

@@ -337,13 +337,13 @@ class ProcessDriver:
             (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _lock(self, name: str) -> AbstractContextManager[locks.NameLock]:
-        return locks.held(self._root / "locks" / name, seconds=self._deadlines.lock_seconds)
+        return locks.held_name_lock(self._root / "locks" / name, seconds=self._deadlines.lock_seconds)
 
     def _volume_lock(
         self, volume: str, *, shared: bool = False, seconds: float | None = None
     ) -> AbstractContextManager[locks.NameLock]:
         wait = self._deadlines.lock_seconds if seconds is None else seconds
-        return locks.held(self._root / "locks" / f"v-{volume}", seconds=wait, shared=shared)
+        return locks.held_name_lock(self._root / "locks" / f"v-{volume}", seconds=wait, shared=shared)
 
 
 def _safe(name: str) -> str:

@@ -32,7 +32,7 @@ class NameLock:
 
 
 @contextlib.contextmanager
-def held(path: Path, *, seconds: float, shared: bool = False) -> Iterator[NameLock]:
+def held_name_lock(path: Path, *, seconds: float, shared: bool = False) -> Iterator[NameLock]:
     """Raises LockedByAnotherError; with 0 seconds it does not wait."""
     kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     end = time.monotonic() + seconds
@@ -56,7 +56,7 @@ def remove_leftovers(folder: Path, *, kept: Callable[[str], bool]) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(FileNotFoundError, LockedByAnotherError):
             if not kept(path.name) and time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
-                with held(path, seconds=0) as lock:
+                with held_name_lock(path, seconds=0) as lock:
                     lock.forget()
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpp_project.env_file import write_whole
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 from ops.workspaces.drivers.base import Label, SeenContainer
 
 RECORD: Final = "record.json"
@@ -52,7 +52,7 @@ class Record:
         return int(self.process.split("/")[1]) if self.process else -1
 
     def runs(self) -> bool:
-        return self.process is not None and identity(self.pid) == self.process
+        return self.process is not None and process_identity_of(self.pid) == self.process
 
 
 class Containers:

@@ -212,7 +212,7 @@ def workspace_files(init: str) -> Iterator[dict[str, int]]:
 
 def refused_calls() -> AbstractContextManager[int]:
     """The filter of kernel calls, as bubblewrap reads it."""
-    return _memory_file(seccomp.code((*_NOT_OF_THE_INIT, *_NO_ROOM_AT_ONCE), (), _REFUSED))
+    return _memory_file(seccomp.seccomp_code((*_NOT_OF_THE_INIT, *_NO_ROOM_AT_ONCE), (), _REFUSED))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from dpp_project import clock
-from dpp_project.processes.identity import identity
+from dpp_project.processes.identity import process_identity_of
 from ops.workspaces.drivers.base import HOME, DriverUnavailable, Label, WorkspaceSpec
 from ops.workspaces.drivers.init_client import InitClient
 from ops.workspaces.drivers.process import cgroups, sandbox
@@ -76,14 +76,14 @@ class Starting:
             "command": list(spec.command),
             "environment": {**_ENVIRONMENT, **spec.environment},
             "home": HOME,
-            "rlimits": cgroups.rlimits(spec.limits, grouped=bool(groups)),
+            "rlimits": cgroups.rlimits_of_workspace(spec.limits, grouped=bool(groups)),
             **asdict(self._times),
         }
         with contextlib.ExitStack() as stack:
             config_read, config_write = os.pipe()
             config = stack.enter_context(os.fdopen(config_write, "wb"))
             pid = self._spawn(folder, home, groups, config_read)
-            process = identity(pid)
+            process = process_identity_of(pid)
             if process is None:
                 raise DriverUnavailable(f"{name} ended at once: {_errors(folder)}", reason="StartFailed")
             record = Record(

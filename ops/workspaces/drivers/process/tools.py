@@ -83,7 +83,7 @@ class Tool:
 
 
 @contextlib.contextmanager
-def running(
+def running_tool(
     home: Path,
     command: Sequence[str],
     *,

@@ -152,7 +152,7 @@ class Volumes:
         command = ("/usr/bin/find", ".", "-mindepth", "1", "-delete")
         home, said = place / HOME_FOLDER, ""
         if home.exists():
-            with tools.running(home, command, capability="CAP_DAC_OVERRIDE") as tool:
+            with tools.running_tool(home, command, capability="CAP_DAC_OVERRIDE") as tool:
                 tool.read_all(REMOVE_SECONDS)
                 said = tool.errors()
             with contextlib.suppress(OSError):
@@ -165,7 +165,7 @@ class Volumes:
 
     def usage_bytes(self, name: str) -> int:
         command = ("/bin/sh", "-c", MEASURE)
-        with tools.running(self.home(name), command, capability="CAP_DAC_READ_SEARCH", read_only=True) as tool:
+        with tools.running_tool(self.home(name), command, capability="CAP_DAC_READ_SEARCH", read_only=True) as tool:
             said = tool.read_all(USAGE_SECONDS)
         try:
             return measured_bytes(said or b"", os.statvfs(self.home(name)))
@@ -175,7 +175,7 @@ class Volumes:
     @contextlib.contextmanager
     def export(self, name: str, lock: locks.NameLock) -> Iterator[BinaryIO]:
         command = ("/usr/bin/tar", "--create", "--format=posix", *TAR_KEEPS, "--file=-", ".")
-        with tools.running(
+        with tools.running_tool(
             self.home(name), command, capability="CAP_DAC_READ_SEARCH", read_only=True, lock=lock.fd
         ) as tool:
             yield tool.output
@@ -192,7 +192,7 @@ class Volumes:
         command = ("/bin/sh", "-c", '"$@" && exec /usr/bin/sync --file-system .', "sh", *extract)
         with contextlib.ExitStack() as stack:
             with disk_faults():
-                running = tools.running(
+                running = tools.running_tool(
                     self.home(name), command, capability="CAP_DAC_READ_SEARCH", lock=lock.fd, stdin=subprocess.PIPE
                 )
                 tool = stack.enter_context(running)

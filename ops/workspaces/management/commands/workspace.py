@@ -154,7 +154,7 @@ def _found(subject: str) -> Workspace:
 
 def _explained(workspace: Workspace) -> explaining.NextStep:
     driver = WorkspaceDriver.objects.filter(pk=workspace.driver_id).first()
-    return explaining.explain(workspace, driver, now=clock.now())
+    return explaining.explain_workspace(workspace, driver, now=clock.now())
 
 
 def _line(workspace: Workspace) -> str:

@@ -92,7 +92,7 @@ def _redeliver(delivery_id: str) -> CommandAnswer:
 
 
 def _reencrypt(*, dry_run: bool) -> CommandAnswer:
-    done = unless_refused(encrypting.reencrypt(actor=actors.COMMAND, dry_run=dry_run))
+    done = unless_refused(encrypting.reencrypt_secrets(actor=actors.COMMAND, dry_run=dry_run))
     said = f"{done.changed} secrets {'lie under older keys' if dry_run else 'were encrypted anew'}"
     lost = [f"no key opens the secret of webhook {one}" for one in done.unreadable]
     document = {"changed": done.changed, "unreadable": done.unreadable}
@@ -100,7 +100,7 @@ def _reencrypt(*, dry_run: bool) -> CommandAnswer:
 
 
 def _list(options: dict[str, Any]) -> CommandAnswer:
-    found = selectors.endpoints(tenant_id=options["tenant"], limit=within_limit(options["limit"], LISTED_MAX))
+    found = selectors.list_endpoints(tenant_id=options["tenant"], limit=within_limit(options["limit"], LISTED_MAX))
     return CommandAnswer(
         {"webhooks": [_document(one) for one in found]}, [_line(one) for one in found] or ["There are no webhooks."]
     )
@@ -137,7 +137,7 @@ def _last_try(delivery: WebhookDelivery) -> str:
 
 
 def _line(endpoint: WebhookEndpoint) -> str:
-    origin = registration.origin(endpoint.url)
+    origin = registration.endpoint_origin(endpoint.url)
     return f"{endpoint.pk}  {endpoint.tenant_id}  {endpoint.status}  {origin}  {','.join(endpoint.events)}"
 
 
@@ -146,7 +146,7 @@ def _document(endpoint: WebhookEndpoint) -> dict[str, Any]:
     return {
         "webhook_id": str(endpoint.pk),
         "tenant_id": endpoint.tenant_id,
-        "url": registration.origin(endpoint.url),
+        "url": registration.endpoint_origin(endpoint.url),
         "events": endpoint.events,
         "status": endpoint.status,
         "reason": endpoint.reason,
