@@ -105,6 +105,30 @@ def class_names_with_two_meanings(trees: Mapping[str, ast.Module]) -> Iterator[s
             yield f"{name} is a class in {' and '.join(found)}; rename all but one"
 
 
+MAX_PLACES_OF_A_FUNCTION_NAME = 2
+
+# One name in more modules than that, for a reason, which stands here.
+SHARED_FUNCTION_NAMES: dict[str, str] = {
+    "main": "what a process begins with, called by its command alone",
+}
+
+
+def function_names_in_many_places(
+    trees: Mapping[str, ast.Module], shared: Mapping[str, str] = SHARED_FUNCTION_NAMES
+) -> Iterator[str]:
+    """Who meets a public function's name, in a trace or a search, finds its module by it."""
+    places: dict[str, list[str]] = {}
+    for path, tree in trees.items():
+        for name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}:
+            if not name.startswith("_"):
+                places.setdefault(name, []).append(path)
+    crowded = {name for name, found in places.items() if len(found) > MAX_PLACES_OF_A_FUNCTION_NAME}
+    for name in sorted(crowded - set(shared)):
+        yield f"{name} is a function in {' and '.join(places[name])}; say of each what it does to what"
+    for name in sorted(set(shared) - crowded):
+        yield f"{name} is listed, and stands in no more modules than any other may; take it off the list"
+
+
 def silent_excepts(tree: ast.Module) -> Iterator[str]:
     """What is caught is named; a bare except also swallows the order to stop."""
     for node in ast.walk(tree):

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,27 @@ def test_a_class_name_with_two_meanings_is_found() -> None:
     alias = ast.parse("Answer = Done | Failed")
     assert list(house_rules.class_names_with_two_meanings({"a.py": ours, "b.py": theirs, "c.py": alias})) == [
         "Answer is a class in a.py and c.py; rename all but one"
+    ]
+
+
+def test_a_function_name_leads_to_its_module() -> None:
+    clients = (path for path in modules() if path.parts[0] == "clients")
+    product = {str(path): parsed(path) for path in (*of_product(), *clients)}
+    assert any(path.startswith("clients/") for path in product)
+    assert list(house_rules.function_names_in_many_places(product)) == []
+
+
+def test_a_function_name_in_many_places_is_found() -> None:
+    one = ast.parse("def read():\n    pass\ndef _text():\n    pass\nclass A:\n    def shown(self):\n        pass")
+    other = ast.parse("async def read():\n    pass\ndef main():\n    pass")
+    rule = partial(house_rules.function_names_in_many_places, shared={})
+    assert list(rule({"a.py": one, "b.py": one})) == []
+    assert list(rule({"a.py": one, "b.py": one, "c.py": other})) == [
+        "read is a function in a.py and b.py and c.py; say of each what it does to what"
+    ]
+    assert list(rule({"a.py": one, "b.py": one, "c.py": other}, shared={"read": "a reason"})) == []
+    assert list(rule({"a.py": other, "b.py": one}, shared={"read": "a reason"})) == [
+        "read is listed, and stands in no more modules than any other may; take it off the list"
     ]
 
 
