@@ -1,6 +1,11 @@
-"""A migration never keeps a table that stands from those who write to it: indexes are made CONCURRENTLY, and again."""
+"""A migration never keeps a table that stands from those who write to it: indexes are made CONCURRENTLY, and again.
 
+And it does next year what it did when it was written: it imports nothing of the product, which changes meanwhile.
+"""
+
+import ast
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,7 +16,7 @@ from django.db import migrations, models
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
-from tests.gear.source import PRODUCT
+from tests.gear.source import PRODUCT, REPOSITORY
 
 pytestmark = pytest.mark.contract("HRD-08")
 
@@ -20,6 +25,10 @@ BEFORE_THE_RULE = {
     "runs.0003_disputed_index": "0.1.0: operators' open disputes",
 }
 """Released; a table that was filled before them stands nowhere."""
+IMPORTS_SETTINGS = {
+    "dpp_project/signin/migrations/0001_second_factors.py": "Django's own form of a key to the table of users",
+}
+"""What is set where a migration runs is no more fixed than the product's code."""
 _CREATES = re.compile(r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+(CONCURRENTLY\s+)?(?:IF\s+NOT\s+EXISTS\s+)?(\w+)", re.IGNORECASE)
 _DROPS = re.compile(r"DROP\s+INDEX\s+CONCURRENTLY\s+IF\s+EXISTS\s+(\w+)", re.IGNORECASE)
 
@@ -136,3 +145,54 @@ _AGAIN = migrations.RunSQL(["DROP INDEX CONCURRENTLY IF EXISTS i", "CREATE INDEX
 )
 def test_what_the_rule_refuses(migration: migrations.Migration, said: int) -> None:
     assert len(list(complaints(migration))) == said
+
+
+STANDS_STILL = (sys.stdlib_module_names - {"importlib", "runpy"}) | {"django"}
+
+
+def changing_imports(tree: ast.Module) -> set[str]:
+    """What may say something else by the time the migration runs. RunPython takes its models from the state."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module=module, names=names, level=level):
+                found |= {f"{'.' * level}{module or ''}.{alias.name}" for alias in names}
+            case ast.Name(id="__import__"):
+                found.add("__import__")
+    return {
+        name
+        for name in found
+        if name.partition(".")[0] not in STANDS_STILL
+        or name.startswith(("django.conf", "django.apps", "django.utils.module_loading"))
+    }
+
+
+def test_no_migration_imports_what_changes() -> None:
+    paths = [path for package in PRODUCT for path in (REPOSITORY / package).glob("**/migrations/*.py")]
+    found = {str(path.relative_to(REPOSITORY)): changing_imports(ast.parse(path.read_text("utf-8"))) for path in paths}
+    assert len(found) >= len(ours())
+    assert {path: said for path, said in found.items() if said} == {
+        path: {"django.conf.settings"} for path in IMPORTS_SETTINGS
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import uuid\nfrom typing import Any\nfrom django.db import migrations, models", set()),
+        ("import django.contrib.postgres.fields", set()),
+        ("from runs.states import Status", {"runs.states.Status"}),
+        ("import budget.money", {"budget.money"}),
+        ("def forwards(apps, editor):\n    from tenants import keys", {"tenants.keys"}),
+        ("from . import shared", {"..shared"}),
+        ("from ..models import Run", {"..models.Run"}),
+        ("from django.apps import apps", {"django.apps.apps"}),
+        ("from importlib import import_module", {"importlib.import_module"}),
+        ("__import__('runs.models')", {"__import__"}),
+        ("import structlog", {"structlog"}),
+    ],
+)
+def test_what_changes_is_found_in_a_migration(source: str, said: set[str]) -> None:
+    assert changing_imports(ast.parse(source)) == said
