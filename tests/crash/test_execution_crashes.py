@@ -24,7 +24,13 @@ from tests.gear.builders import runs as gear
 pytestmark = [pytest.mark.contract("DPP-34", "DPP-40", "DPP-42"), pytest.mark.usefixtures("worker_here")]
 
 FEE, COST = gear.FEE_MICROS, work.PROBE_COST_MICROS
-LOOPS = (lease_reaper, claim_reconciler, reservation_sweeper, requeuer, hold_auditor)
+LOOPS = (
+    lease_reaper.reap_leases,
+    claim_reconciler.reconcile_claims,
+    reservation_sweeper.sweep_reservations,
+    requeuer.requeue_runs,
+    hold_auditor.audit_holds,
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def everybody_recovers(run: Run) -> None:
         gear.aged(now, finalize_claimed_at=301)
     for _ in range(2):
         for loop in LOOPS:
-            recovery.run_loop(loop.run_once)
+            recovery.run_loop(loop)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -49,7 +49,7 @@ def then_stop(which):
     sys.stdin.readline()
     return counted
 rebuild._counted = then_stop
-print(runner.run(registry.job("budget_gate_watch")).outcome.name, flush=True)
+print(runner.run_job_pass(registry.job_named("budget_gate_watch")).outcome.name, flush=True)
 """
 
 
