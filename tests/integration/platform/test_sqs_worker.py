@@ -170,15 +170,18 @@ def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, qu
 
 @pytest.mark.slow
 @pytest.mark.contract("DPP-37", "DPP-38")
-def test_dpp_38_a_lost_delete_only_repeats_the_message(tmp_path: Path, scripted: Scripted, queue: Queues) -> None:
-    with worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
+def test_dpp_38_a_lost_delete_only_repeats_the_message(tmp_path: Path, scripted: Scripted) -> None:
+    """However often: the queue is a patient one, which takes nothing for poison meanwhile."""
+    with (
+        queues(receives=1_000) as queue,
+        worker(tmp_path, endpoint=scripted.url, queue_url=queue.runs_url, environ=SOON_AGAIN) as running,
+    ):
         with scripted.answering(500, b"", only="DeleteMessageBatch"):
             queue.send(work("twice"))
-            wait_until(lambda: running.events("ended").count("twice") == 2, what="the repetition")
+            wait_until(lambda: running.events("ended").count("twice") >= 2, what="the repetition")
         wait_until(lambda: queue.counts(queue.runs_url) == (0, 0), what="the delete")
         assert set(running.events("ended")) == {"twice"}
-        # On a machine so busy that it came three times before the first delete, the queue takes it for poison.
-        assert queue.dead_bodies() == [] or running.events("ended").count("twice") == 3
+        assert queue.dead_bodies() == []
     proofs.report(cases=1)
 
 
