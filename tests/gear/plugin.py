@@ -78,10 +78,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     rolled back: others leave tables without the rows that migrations made.
 
     By name, those that wait (for processes, timeouts, a browser) come one after the other, and so do those that
-    calculate: all test processes wait at once, and later all want the processor.
+    calculate: all test processes wait at once, and later all want the processor. Acceptance begins: its tests are the
+    longest, and one at the end would keep the others' processes idle.
     """
-    items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
+    items.sort(key=lambda item: _place(item.nodeid.partition("::")[0]))
     return (yield)
+
+
+def _place(path: str) -> tuple[bool, int]:
+    return not path.startswith("tests/acceptance/"), zlib.crc32(path.encode())
 
 
 @pytest.hookimpl(trylast=True)
