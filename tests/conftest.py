@@ -58,7 +58,7 @@ def django_db_modify_db_settings(
     database.close_pool()
     database.settings_dict["OPTIONS"]["pool"]["timeout"] = MADE_WITHIN_SECONDS
     with ExitStack() as lasting:
-        if (run := os.environ.get("PYTEST_XDIST_TESTRUNUID")) is not None:
+        if (run := os.environ.get(migrated.RUN) or os.environ.get("PYTEST_XDIST_TESTRUNUID")) is not None:
             with django_db_blocker.unblock():
                 lasting.enter_context(migrated.template(database, run=run))
         yield

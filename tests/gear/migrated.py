@@ -3,6 +3,7 @@
 A migration from nothing takes three seconds of a processor and two of Postgres, a copy a few hundredths.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,6 +12,8 @@ import psycopg
 from django.conf import settings
 from psycopg import sql
 
+RUN: Final = "DPP_TESTS_MIGRATED"
+"""Set where many test runs follow one another: what they share. The database then stays until its server goes."""
 _LOCK: Final = 0x74656D70
 """Of the server: of several processes the first migrates, and the others wait for it."""
 
@@ -27,7 +30,7 @@ def template(database: Any, *, run: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if is_ours:
+        if is_ours and RUN not in os.environ:
             with _alone(database) as server:
                 server.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
 

@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.gear import migrated
 from tests.proving.mutants import MUTANTS
 from tests.proving.mutants.mutant import Mutant
 from tests.proving.proofs import report
@@ -55,18 +56,20 @@ class Slot:
     number: int
     folder: Path
 
-    def environ(self) -> dict[str, str]:
+    def environ(self, *, migrated_before: bool) -> dict[str, str]:
+        """The untouched code has migrated a database, of which each mutant but one of a migration has a copy."""
         address = urlsplit(os.environ["DATABASE_URL"])
         database = urlunsplit(address._replace(path=f"{address.path}_m{self.number}"))
-        return os.environ | {"DATABASE_URL": database, "PYTEST_XDIST_WORKER": f"mutant{self.number}"}
+        own = {"DATABASE_URL": database, "PYTEST_XDIST_WORKER": f"mutant{self.number}"}
+        return os.environ | own | ({migrated.RUN: "mutants"} if migrated_before else {})
 
-    def run(self, tests: Sequence[str], *, seconds: int = SECONDS) -> tuple[int, str]:
+    def run(self, tests: Sequence[str], *, seconds: int = SECONDS, migrated_before: bool = True) -> tuple[int, str]:
         """Exit code of pytest and its last line; the code of a timeout is FAILED, for a hang is found too."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", *tests]
         with subprocess.Popen(
             command,
             cwd=self.folder,
-            env=self.environ(),
+            env=self.environ(migrated_before=migrated_before),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -116,7 +119,7 @@ def copies(home: Path) -> list[Slot]:
 def judge(slot: Slot, mutant: Mutant) -> Verdict:
     began = time.monotonic()
     with planted(slot.folder, mutant):
-        code, said = slot.run(mutant.tests)
+        code, said = slot.run(mutant.tests, migrated_before="migrations" not in Path(mutant.file).parts)
     if code not in {FAILED, PASSED}:
         said = f"the tests did not run (exit code {code}): {said}"
     return Verdict(mutant, code == FAILED, said, time.monotonic() - began)
@@ -125,6 +128,9 @@ def judge(slot: Slot, mutant: Mutant) -> Verdict:
 def main() -> int:
     wanted = sys.argv[1:]
     chosen = [mutant for mutant in MUTANTS if not wanted or any(part in mutant.name for part in wanted)]
+    if not chosen:
+        print(f"no mutant has {' or '.join(wanted)} in its name", file=sys.stderr)  # noqa: T201
+        return 2
     with tempfile.TemporaryDirectory(prefix="dpp-mutants-") as home, ThreadPoolExecutor(SLOTS) as pool:
         free: SimpleQueue[Slot] = SimpleQueue()
         for slot in copies(Path(home)):
