@@ -68,6 +68,13 @@ def _reconnect() -> None:
     cast("DatabaseWrapper", connection).close_pool()
 
 
+def _nobody_keeps_a_connection() -> bool:
+    pool = cast("DatabaseWrapper", connection).pool
+    assert pool is not None
+    stats = pool.get_stats()
+    return stats.get("pool_available") == stats["pool_size"] > 0
+
+
 def carried_out(runs: list[Run], *, slots: int) -> tuple[ThreadPoolExecutor, list[Any]]:
     """As a worker's slots do it, each run's connection given back at the end."""
 
@@ -97,8 +104,12 @@ def test_dpp_31_more_packs_at_work_than_connections_are_renewed_and_hear_a_cance
         for run in runs:
             gear.aged(gear.row(run.run_id), lease_expires_at=-20)
         wait_until(lambda: all(_seconds_left(run) > 100 for run in runs), seconds=20, what="all to be renewed")
-        for run in runs:
-            cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=run.run_id, actor="owner")
+        connections.close_all()
+        try:
+            wait_until(_nobody_keeps_a_connection, seconds=5, what="the keeper to give its connection back")
+        finally:  # or the packs would go on for their minute
+            for run in runs:
+                cancellation.cancel_run(tenant_id=tenant.tenant_id, run_id=run.run_id, actor="owner")
         assert [end.result(timeout=20) for end in ends] == [End.STOPPED] * SLOTS
     assert Run.objects.filter(run_id__in=ids, finalize_stage=Stage.COMMITTED, status=Status.FAILED).count() == SLOTS
     recovery.law_holds(tenant)

@@ -4,7 +4,8 @@ import re
 import threading
 import uuid
 from collections import Counter
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 from django.db import connection, connections, transaction
@@ -53,11 +54,21 @@ def test_dpp_87_floods_share_by_weight(tenant: Tenant) -> None:
 @pytest.mark.contract("DPP-87")
 def test_dpp_87_who_comes_to_a_flood_waits_for_a_turn_and_not_for_the_flood(tenant: Tenant) -> None:
     late = recovery.funded()
-    for _ in range(12):
-        in_line(tenant)
+    flood = [turn_of(in_line(tenant)) for _ in range(12)]
     assert starts(4) == {tenant.tenant_id: 4}
-    in_line(late)
+    assert flood[3] < turn_of(in_line(late)) <= flood[5]
     assert starts(2)[late.tenant_id] == 1
+
+
+@pytest.mark.contract("DPP-87")
+def test_dpp_87_who_comes_again_is_not_before_what_has_started_meanwhile(tenant: Tenant) -> None:
+    again = recovery.funded()
+    in_line(again)
+    flood = [turn_of(in_line(tenant)) for _ in range(12)]
+    assert starts(10).total() == 10
+    started = int(cast("str", redis.redis_client().get(turns.NOW)))
+    assert started >= flood[8]
+    assert turn_of(in_line(again)) > started
 
 
 @pytest.mark.contract("DPP-87")
@@ -247,6 +258,36 @@ def test_dpp_98_no_more_of_a_key_start_than_it_may_however_many_workers_come_at_
     assert sum(1 for one in found if one) == 3
     assert str(free.run_id) in found
     assert Counter(RunTurn.objects.values_list("stands", flat=True)) == {"AT_WORK": 2, "PARKED": 4}
+
+
+@pytest.mark.contract("DPP-98")
+def test_dpp_98_who_counts_a_key_lets_nobody_count_it_before_his_run_has_started(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by the message of its own run, so that no row of a run keeps the two apart."""
+    both_counted, room_of = threading.Barrier(2), turns.room_of
+
+    def counted_slowly(tenant_id: str, key: str) -> int:
+        found = room_of(tenant_id, key)
+        with suppress(threading.BrokenBarrierError):
+            both_counted.wait(1)
+        return found
+
+    monkeypatch.setattr(turns, "room_of", counted_slowly)
+    runs = [in_line(tenant, concurrency_key=KEY) for _ in range(2)]
+
+    def one(run: Run) -> None:
+        try:
+            starting.start_run(run.run_id, lease_token=uuid.uuid4().hex, in_turn=False)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=one, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Counter(RunTurn.objects.values_list("stands", flat=True)) == {"AT_WORK": 1, "PARKED": 1}
 
 
 @pytest.mark.contract("DPP-98")

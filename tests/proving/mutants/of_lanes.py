@@ -77,7 +77,7 @@ MUTANTS: Final = (
         "runs/lua/draw_turn.lua",
         "math.max(now, last) + stride",
         "math.max(now - 1000000000, last) + stride",
-        line("test_dpp_87_numbers_that_redis_lost_overtake_nothing_and_strand_nothing"),
+        line("test_dpp_87_who_comes_again_is_not_before_what_has_started_meanwhile"),
     ),
     Mutant(
         "what starts is not noted",
@@ -182,7 +182,7 @@ MUTANTS: Final = (
         STARTING,
         "        turns.lock_key(tenant_id, key)\n",
         "",
-        line("test_dpp_98_no_more_of_a_key_start_than_it_may_however_many_workers_come_at_once"),
+        line("test_dpp_98_who_counts_a_key_lets_nobody_count_it_before_his_run_has_started"),
     ),
     Mutant(
         "what is parked is overtaken by what came later",
