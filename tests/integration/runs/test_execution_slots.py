@@ -71,8 +71,8 @@ def _reconnect() -> None:
 def _nobody_keeps_a_connection() -> bool:
     pool = cast("DatabaseWrapper", connection).pool
     assert pool is not None
-    stats = pool.get_stats()
-    return stats.get("pool_available") == stats["pool_size"] > 0
+    stats: dict[str, int] = pool.get_stats()
+    return 0 < stats["pool_size"] == stats.get("pool_available")
 
 
 def carried_out(runs: list[Run], *, slots: int) -> tuple[ThreadPoolExecutor, list[Any]]:
