@@ -11,6 +11,7 @@ from django.test import Client
 
 from budget.caps import setting
 from dpp_project.audit.models import AuditEntry
+from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from ops.automations import rehearsing
 from ops.automations.models import AutomationEvent, AutomationRule, AutomationSource, AutomationTask
@@ -50,6 +51,19 @@ def test_lif_12_a_rule_has_a_key_of_its_own_with_its_day_cap(shop: AutomationSho
     )
     assert (cap.day_usd_micros, cap.total_usd_micros) == (5_000_000, None)
     assert AuditEntry.objects.filter(act="automation rule made", tenant_id=shop.tenant.tenant_id).count() == 1
+
+
+def test_lif_12_a_rule_whose_cap_cannot_be_set_is_not_enabled(
+    shop: AutomationShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = shop.rule()
+    rules.enable_rule(rule_id=rule.pk, enabled=False, actor="an operator")
+    refused = Refusal(ReasonCode.ENGINE_UNAVAILABLE, "the money is closed")
+    monkeypatch.setattr(setting, "set_caps", lambda **_asked: refused)
+    before = everything()
+    assert rules.enable_rule(rule_id=rule.pk, enabled=True, actor="an operator") == refused
+    assert everything() == before
+    assert not AutomationRule.objects.get().enabled
 
 
 @pytest.mark.parametrize(

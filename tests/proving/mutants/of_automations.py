@@ -161,7 +161,7 @@ MUTANTS: Final = (
         "ops/automations/rules/rules.py",
         "    if enabled and (refused := _capped(",
         "    if not enabled and (refused := _capped(",
-        rules("test_lif_12_a_rule_has_a_key_of_its_own_with_its_day_cap"),
+        rules("test_lif_12_a_rule_whose_cap_cannot_be_set_is_not_enabled"),
     ),
     Mutant(
         "a task is ended, or tried again, beside its attempt at work",
