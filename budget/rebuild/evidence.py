@@ -76,8 +76,7 @@ def heard_commits(client: redis.Redis) -> list[str]:
 def missing_commits(ask: Ask, evidence: Sequence[str]) -> list[str]:
     """Of this evidence, what Postgres does not know."""
     read = [each for each in evidence if _READABLE.fullmatch(each)]
-    if len(read) < len(evidence):
-        strange = [each for each in evidence if not _READABLE.fullmatch(each)]
+    if strange := [each for each in evidence if not _READABLE.fullmatch(each)]:
         log.warning("evidence of commits that cannot be read", count=len(strange), newest=strange[:SHOWN_MAX])
     named: dict[str, list[str]] = {"run": [], "end": [], "entry": []}
     for each in read:

@@ -1,8 +1,14 @@
 """Runs in the line before the workers, and workers that start the one whose turn it is."""
 
+import threading
 import uuid
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
+
+import pytest
 
 from runs import turns
 from runs.claims import Lease
@@ -36,6 +42,26 @@ def start(named: uuid.UUID | None = None) -> StartedRun | None:
 def starts(count: int) -> Counter[str]:
     """How many of each tenant start in so many turns."""
     return Counter(found.run.tenant_id for _ in range(count) if (found := start()) is not None)
+
+
+def start_counting_at_once(runs: Sequence[Run], monkeypatch: pytest.MonkeyPatch, *, count: str) -> None:
+    """Each by the message of its own run, so that no row keeps them apart, only the lock under which they count.
+
+    Who has counted (by this function of `turns`) waits for the others; under the lock they do not come.
+    """
+    all_counted, real = threading.Barrier(len(runs)), getattr(turns, count)
+
+    def counted(*of: str) -> int:
+        room: int = real(*of)
+        with suppress(threading.BrokenBarrierError):
+            all_counted.wait(1)
+        return room
+
+    def begin(run: Run) -> None:
+        starting.start_run(run.run_id, lease_token=uuid.uuid4().hex, in_turn=False)
+
+    monkeypatch.setattr(turns, count, counted)
+    recovery.at_once(*[partial(begin, run) for run in runs])
 
 
 def stands(run: Run) -> str | None:

@@ -4,11 +4,10 @@ import re
 import threading
 import uuid
 from collections import Counter
-from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
 from dpp_project import clock
 from dpp_project.audit.models import AuditEntry
@@ -31,7 +30,7 @@ from tests.gear.builders import runs as gear
 from tests.gear.builders.recovery import Died
 from tests.gear.builders.shop import Shop, a_body, messages
 from tests.gear.builders.tenants import bearer
-from tests.gear.builders.turns import KEY, in_line, stands, start, starts, with_weight
+from tests.gear.builders.turns import KEY, in_line, stands, start, start_counting_at_once, starts, with_weight
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -163,23 +162,12 @@ def test_dpp_87_many_workers_at_once_start_each_run_once(tenant: Tenant, monkeyp
 def at_once(workers: int) -> list[str | None]:
     """What each of them started."""
     named = RunTurn.objects.values_list("run_id", flat=True).latest("fair_pass")
-    together, found = threading.Barrier(workers), list[str | None]()
 
-    def one() -> None:
-        try:
-            together.wait()
-            started = start(named)
-            found.append(None if started is None else str(started.run.run_id))
-        finally:
-            connections.close_all()
+    def one() -> str | None:
+        started = start(named)
+        return None if started is None else str(started.run.run_id)
 
-    threads = [threading.Thread(target=one) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == workers
-    return found
+    return cast("list[str | None]", recovery.at_once(*[one] * workers))
 
 
 # Within a tenant.
@@ -264,29 +252,8 @@ def test_dpp_98_no_more_of_a_key_start_than_it_may_however_many_workers_come_at_
 def test_dpp_98_who_counts_a_key_lets_nobody_count_it_before_his_run_has_started(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each by the message of its own run, so that no row of a run keeps the two apart."""
-    both_counted, room_of = threading.Barrier(2), turns.room_of
-
-    def counted_slowly(tenant_id: str, key: str) -> int:
-        found = room_of(tenant_id, key)
-        with suppress(threading.BrokenBarrierError):
-            both_counted.wait(1)
-        return found
-
-    monkeypatch.setattr(turns, "room_of", counted_slowly)
     runs = [in_line(tenant, concurrency_key=KEY) for _ in range(2)]
-
-    def one(run: Run) -> None:
-        try:
-            starting.start_run(run.run_id, lease_token=uuid.uuid4().hex, in_turn=False)
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=one, args=(run,)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    start_counting_at_once(runs, monkeypatch, count="room_of")
     assert Counter(RunTurn.objects.values_list("stands", flat=True)) == {"AT_WORK": 1, "PARKED": 1}
 
 

@@ -1,13 +1,11 @@
 """A tenant that may have only so many runs at work (DPP-87, DPP-98)."""
 
-import contextlib
 import threading
-import uuid
 from collections import Counter
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 from django.test import Client
 
 from dpp_project import clock
@@ -20,12 +18,13 @@ from runs.operators import explain_run
 from runs.submit import next_of_key
 from runs.worker import execution, starting
 from runs.worker.execution import End
+from runs.worker.starting import StartedRun
 from tenants import services
 from tenants.models import Tenant
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
 from tests.gear.builders.shop import messages
-from tests.gear.builders.turns import KEY, in_line, stands, start, starts
+from tests.gear.builders.turns import KEY, in_line, stands, start, start_counting_at_once, starts
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-87")]
 
@@ -72,21 +71,8 @@ def test_dpp_87_no_more_than_its_limit_start_however_many_workers_come_at_once(
     monkeypatch.setattr(starting, "_CHOOSING", threading.Semaphore(99))
     limited_to(tenant, 2)
     named = [in_line(tenant, concurrency_key=KEY if at % 2 else None) for at in range(6)][-1]
-    together, found = threading.Barrier(8), list[uuid.UUID]()
-
-    def one() -> None:
-        try:
-            together.wait()
-            if (begun := start(named.run_id)) is not None:
-                found.append(begun.run.run_id)
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=one) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    begun = [one for one in recovery.at_once(*[lambda: start(named.run_id)] * 8) if isinstance(one, StartedRun)]
+    found = [one.run.run_id for one in begun]
     assert len(found) == len(set(found)) == turns.at_work_of_tenant(tenant.tenant_id) == 2
     assert RunTurn.objects.filter(stands="WAITING").count() == 0
 
@@ -94,30 +80,9 @@ def test_dpp_87_no_more_than_its_limit_start_however_many_workers_come_at_once(
 def test_dpp_87_two_that_count_at_once_do_not_both_take_the_last_place(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has a run of its own, so no compare-and-set stands between them: only the lock under which they count."""
     limited_to(tenant, 1)
     express = [recovery.queued(tenant, pack_type="probe") for _ in range(2)]
-    both_counted, count = threading.Barrier(2), turns.room_of_tenant
-
-    def counted(tenant_id: str) -> int:
-        room = count(tenant_id)
-        with contextlib.suppress(threading.BrokenBarrierError):
-            both_counted.wait(1)  # the other waits for the lock, and does not come
-        return room
-
-    monkeypatch.setattr(turns, "room_of_tenant", counted)
-
-    def one(run: Run) -> None:
-        try:
-            starting.start_run(run.run_id, lease_token=uuid.uuid4().hex, in_turn=False)
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=one, args=(run,)) for run in express]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    start_counting_at_once(express, monkeypatch, count="room_of_tenant")
     assert turns.at_work_of_tenant(tenant.tenant_id) == 1
     assert sorted(str(stands(run)) for run in express) == ["LIMITED", "None"]
 
