@@ -23,10 +23,11 @@ class Trips:
 
 
 @contextmanager
-def counted() -> Iterator[Trips]:
+def counted(*, scripts_loaded: bool = True) -> Iterator[Trips]:
     """A pipeline is one trip, however many commands it carries.
 
-    A script that the server has not seen yet costs two trips more, once: each is loaded before its call, uncounted.
+    A script that the server has not seen yet costs two trips more, once: each is loaded before its call, uncounted,
+    but where its loading is what is looked at.
     """
     trips = Trips()
     send: Any = AbstractConnection.send_packed_command
@@ -39,7 +40,8 @@ def counted() -> Iterator[Trips]:
 
     def call_loaded(script: LuaScript, client: redis.Redis, **words: Any) -> Any:
         before = trips.redis
-        client.script_load(script.text)
+        if scripts_loaded:
+            client.script_load(script.text)
         trips.redis = before
         return call_script(script, client, **words)
 

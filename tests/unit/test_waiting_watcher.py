@@ -43,8 +43,8 @@ class Story:
     def rest(self) -> None:
         self.rests += 1
 
-    def watcher(self, *, every_seconds: float = 0.005) -> Watcher[int]:
-        return Watcher("test", self.look, every_seconds=every_seconds, away=(AwayError,), rest=self.rest)
+    def watcher(self, name: str = "test", *, every_seconds: float = 0.005) -> Watcher[int]:
+        return Watcher(name, self.look, every_seconds=every_seconds, away=(AwayError,), rest=self.rest)
 
     def turned_by_hand(self, monkeypatch: pytest.MonkeyPatch) -> Watcher[int]:
         watcher = self.watcher()
@@ -121,7 +121,7 @@ def test_a_waiter_that_knows_less_and_comes_during_a_look_misses_no_step(monkeyp
 
 def test_one_look_asks_for_all_and_each_hears_its_own() -> None:
     story = Story()
-    watcher = story.watcher()
+    watcher = story.watcher("for-all")
 
     async def act() -> None:
         waiters = {f"run-{number}": Waiter() for number in range(100)}
@@ -129,7 +129,7 @@ def test_one_look_asks_for_all_and_each_hears_its_own() -> None:
         for one in with_all:
             one.__enter__()
         await asyncio.to_thread(wait_until, lambda: any(len(look) == 100 for look in story.looks))
-        assert len([one for one in threading.enumerate() if one.name == "watch-test"]) == 1
+        assert len([one for one in threading.enumerate() if one.name == "watch-for-all"]) == 1
         story.versions["run-7"] = 1
         assert [news.what for news in await waiters["run-7"].news(seconds=5)] == ["run-7.1"]
         assert all([await waiter.news(seconds=0) == [] for waiter in waiters.values()])
