@@ -83,7 +83,7 @@ def take_apart(parts: Parts) -> None:
     parts.time(views, "_accepted", "receipt and headers")
     parts.time(Token, "take", "rate and balance: a trip to Redis")
     parts.time(for_tenant, "run_of_tenant_with_inputs", "the run: a statement")
-    parts.time(views, "_shown", "document and headers")
+    parts.time(views, "_run_document_response", "document and headers")
 
 
 def environ_of(method: str, path: str, body: bytes = b"", **headers: str) -> dict[str, Any]:

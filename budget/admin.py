@@ -84,22 +84,22 @@ class AccountAdmin(ReadOnlyAdmin):
 
     @display(description="balance, USD")  # type: ignore[untyped-decorator]
     def balance(self, account: Account) -> str:
-        seen = _seen(account)
+        seen = _admin_money_overview(account)
         return "being rebuilt" if seen is None else format_exact_usd(seen.balance_micros)
 
     @display(description="held, USD")  # type: ignore[untyped-decorator]
     def held(self, account: Account) -> str:
-        seen = _seen(account)
+        seen = _admin_money_overview(account)
         return "" if seen is None else format_exact_usd(seen.held_micros)
 
     @display(description="charged, USD")  # type: ignore[untyped-decorator]
     def charged(self, account: Account) -> str:
-        seen = _seen(account)
+        seen = _admin_money_overview(account)
         return "" if seen is None else format_exact_usd(seen.charged_micros)
 
     @display(description="credited, USD")  # type: ignore[untyped-decorator]
     def credited(self, account: Account) -> str:
-        seen = _seen(account)
+        seen = _admin_money_overview(account)
         return "" if seen is None else format_exact_usd(seen.credited_micros)
 
     def has_manage_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
@@ -134,7 +134,7 @@ class AccountAdmin(ReadOnlyAdmin):
     def set_caps(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Of the account, or with `?lineage=` of one of its keys."""
         object_id = unquote(object_id)
-        account, key = self._found(request, object_id), _key_of(object_id, request.GET.get("lineage"))
+        account, key = self._found(request, object_id), _admin_key_of_lineage(object_id, request.GET.get("lineage"))
         lineage_id = None if key is None else key.lineage_id
         limits = rows.limits_of(rows.row_of(object_id, lineage_id))
 
@@ -273,7 +273,7 @@ class PendingCreditAdmin(ReadOnlyAdmin):
     list_select_related = ("tenant", "entry")
 
 
-def _seen(account: Any) -> Overview | None:
+def _admin_money_overview(account: Any) -> Overview | None:
     """Read once for a row's four columns."""
     if not hasattr(account, "seen_of_money"):
         found = statements.money_overview(account.tenant_id)
@@ -293,21 +293,21 @@ def _usage_context(usage: UsageOverview) -> dict[str, Any]:
     return {
         "usage": usage,
         "usage_plot": Plot(labels=[f"{day:%d %b}" for day, _ in usage.days], series=series, stacked=False, unit="USD"),
-        "usage_total": dict(zip(AMOUNTS, _amounts(usage.total), strict=True)),
+        "usage_total": dict(zip(AMOUNTS, _admin_usage_amounts(usage.total), strict=True)),
         "usage_tables": [
-            {"headers": [name, *AMOUNTS], "rows": [[group, *_amounts(total)] for group, total in groups]}
+            {"headers": [name, *AMOUNTS], "rows": [[group, *_admin_usage_amounts(total)] for group, total in groups]}
             for name, groups in (("pack", usage.packs), ("key", usage.keys))
             if groups
         ],
     }
 
 
-def _amounts(total: UsageTotals) -> tuple[str, ...]:
+def _admin_usage_amounts(total: UsageTotals) -> tuple[str, ...]:
     micros = (total.net_micros, total.charged_micros, total.credited_micros)
     return (*(format_exact_usd(each) for each in micros), f"{total.runs:,}", f"{total.tokens:,}")
 
 
-def _key_of(tenant_id: str, lineage: str | None) -> ApiKey | None:
+def _admin_key_of_lineage(tenant_id: str, lineage: str | None) -> ApiKey | None:
     if lineage is None:
         return None
     try:

@@ -80,7 +80,7 @@ def of_account(tenant_id: str) -> dict[str, Any]:
     keys = rows.newest_keys(tenant_id, [uuid.UUID(scope) for scope in stand.scopes if scope is not None])
     tenant = CapCard(tenant_id, "", _change(tenant_id), _bars(reading.cap_figures(stand, None, seen.get(None))))
     others = [
-        CapCard(_named(key), _page_of(key), _change(tenant_id, lineage_id), bars)
+        CapCard(_key_name_on_caps_page(key), _page_of(key), _change(tenant_id, lineage_id), bars)
         for lineage_id, key in keys.items()
         if (bars := _bars(reading.cap_figures(stand, str(lineage_id), seen.get(str(lineage_id)))))
     ]
@@ -112,7 +112,7 @@ def _bars(figures: Sequence[CapFigures]) -> list[CapBar]:
     return [CapBar(one) for one in figures]
 
 
-def _named(key: ApiKey) -> str:
+def _key_name_on_caps_page(key: ApiKey) -> str:
     return f"{key} ({key.label})" if key.label else str(key)
 
 

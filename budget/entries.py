@@ -256,7 +256,7 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
         entry_id=str(pending.entry_id),
         amount_micros=pending.amount_usd_micros,
         epoch=epoch,
-        counted=_counted(pending.entry),
+        counted=_where_ledger_entry_counts(pending.entry),
     )
     if isinstance(outcome, Credited):
         _has_arrived(pending)
@@ -264,7 +264,7 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
     return _count_by_rebuild(pending) if outcome == BALANCE_LOST else None
 
 
-def _counted(entry: LedgerEntry) -> Counted:
+def _where_ledger_entry_counts(entry: LedgerEntry) -> Counted:
     """What is given back of a run goes back to the windows of its date; what has no run counts in none."""
     return Counted(None if entry.lineage_id is None else str(entry.lineage_id), entry.spend_day)
 

@@ -19,7 +19,7 @@ _EACH: Final[Mapping[CapPeriod, str]] = {
 }
 
 
-def _reference() -> str:
+def _console_entry_reference() -> str:
     """Made with the page, so that the same page sent twice enters once."""
     return f"console-{uuid.uuid4().hex[:16]}"
 
@@ -30,7 +30,7 @@ class TopUpForm(forms.Form):
     )
     reference = forms.CharField(
         max_length=REFERENCE_LENGTH_MAX,
-        initial=_reference,
+        initial=_console_entry_reference,
         help_text="An invoice or transfer. Each reference is entered once.",
         widget=UnfoldAdminTextInputWidget,
     )

@@ -73,7 +73,7 @@ def accept_ledger_loss(
     missing = evidence.lost_commits(client)
     if not missing:
         return Refusal(ReasonCode.CONFLICT, "Postgres knows all that Redis heard of: no loss to accept", "ledger")
-    reference = _reference(missing)
+    reference = _ledger_loss_reference(missing)
     tenants = tuple(found for tenant_id in _tenant_ids() if (found := _compared(client, tenant_id)) is not None)
     moved_micros = sum(abs(it.adjust_micros or 0) for it in tenants)
     if approved_by is None and not dry_run and solo_limit.is_above(moved_micros):
@@ -122,7 +122,7 @@ def _drop_scopes(client: redis.Redis) -> None:
         client.unlink(name)
 
 
-def _reference(missing: Sequence[str]) -> str:
+def _ledger_loss_reference(missing: Sequence[str]) -> str:
     return REFERENCE_PREFIX + hashlib.sha256("\n".join(sorted(missing)).encode()).hexdigest()[:16]
 
 

@@ -192,7 +192,7 @@ def _outside_the_caps(words: Sequence[str]) -> CapReached | DateBehind | Unavail
             return CapReached(scope, period, limit, counted, used, _date_in(day))
         case ["ERR_DATE", day]:
             return DateBehind(_date_in(day))
-    return _unavailable(words)
+    return _unavailable_budget_outcome(words)
 
 
 def settle_answer(words: Sequence[str]) -> SettleAnswer:
@@ -201,7 +201,7 @@ def settle_answer(words: Sequence[str]) -> SettleAnswer:
             return Settled(int(charge), int(refund), int(balance), again=turn == "again")
         case ["ERR_NO_RESERVE"]:
             return NoHold()
-    return _unavailable(words)
+    return _unavailable_budget_outcome(words)
 
 
 def refund_answer(words: Sequence[str]) -> RefundAnswer:
@@ -212,7 +212,7 @@ def refund_answer(words: Sequence[str]) -> RefundAnswer:
             )
         case ["ERR_NO_RESERVE"]:
             return NoHold()
-    return _unavailable(words)
+    return _unavailable_budget_outcome(words)
 
 
 def credit_answer(words: Sequence[str]) -> CreditAnswer:
@@ -221,7 +221,7 @@ def credit_answer(words: Sequence[str]) -> CreditAnswer:
             return Credited(int(balance), again=turn == "again")
         case ["ERR_LIMIT", balance]:
             return LimitPassed(int(balance))
-    return _unavailable(words)
+    return _unavailable_budget_outcome(words)
 
 
 def write_answer(words: Sequence[str]) -> WriteAnswer:
@@ -241,7 +241,7 @@ def caps_answer(words: Sequence[str], *, revision: int) -> CapsAnswer:
             return CapsInForce(int(later), again=True)
         case ["ERR_ABSENT"]:
             return CapsAbsent()
-    return _unavailable(words)
+    return _unavailable_budget_outcome(words)
 
 
 def _date_in(number: str) -> date:
@@ -249,7 +249,7 @@ def _date_in(number: str) -> date:
     return date.fromisoformat(number[:8])
 
 
-def _unavailable(words: Sequence[str]) -> Unavailable:
+def _unavailable_budget_outcome(words: Sequence[str]) -> Unavailable:
     match words:
         case ["ERR_UNAVAILABLE", closed]:
             return Unavailable(Closed(closed))

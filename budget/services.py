@@ -60,7 +60,7 @@ def hold(
     between leaves a hold that a retry of the same submit, or the row's finisher, finds. DateBehind proves that nothing
     is held: only then may the row be dated anew.
     """
-    answer = _counted(
+    answer = _counted_money_operation(
         "hold",
         lambda: scripts.shared_scripts().reserve(
             tenant_id=tenant_id,
@@ -84,7 +84,7 @@ def settle(*, tenant_id: str, run_id: str, charge_micros: int, counted: Counted 
     The row must be CLAIMED with this charge as its intent. Dying before the commit leaves a receipt for 24 hours;
     the row's next finisher gets the same answer.
     """
-    answer = _counted(
+    answer = _counted_money_operation(
         "settle",
         lambda: scripts.shared_scripts().settle(
             tenant_id=tenant_id, run_id=run_id, charge_micros=charge_micros, counted=counted
@@ -101,7 +101,7 @@ def refund(*, tenant_id: str, run_id: str, was_held: bool = False, counted: Coun
     `was_held`: the run's row says that its price was held. Where Redis knows of no hold then, it has lost it; without
     the row's word it may never have been made.
     """
-    answer = _counted(
+    answer = _counted_money_operation(
         "refund",
         lambda: scripts.shared_scripts().refund_full(
             tenant_id=tenant_id, run_id=run_id, was_held=was_held, counted=counted
@@ -116,7 +116,7 @@ def _rebuilt(tenant_id: str, *, otherwise: Unavailable = BALANCE_LOST) -> AskAga
     return AskAgain() if rebuild.try_rebuild_tenant(tenant_id) else otherwise
 
 
-def _counted(operation: str, ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
+def _counted_money_operation(operation: str, ask: Callable[[], ScriptAnswer]) -> ScriptAnswer:
     answer = asked_while_gated(ask)
     label = answer.closed.value if isinstance(answer, Unavailable) else type(answer).__name__
     metrics.OPERATIONS.labels(operation, label).inc()

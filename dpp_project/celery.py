@@ -108,10 +108,10 @@ def speak_in_lines(**_: Any) -> None:
     from celery.apps import worker
 
     announcer: Any = worker
-    announcer.safe_say = _say
+    announcer.safe_say = _say_past_celery_logging
 
 
-def _say(message: str, _stream: Any = None) -> None:
+def _say_past_celery_logging(message: str, _stream: Any = None) -> None:
     """Past `logging`, whose stream may be in the middle of a line when the signal comes."""
     line = {"event": message, "level": "info", "logger": "celery", "timestamp": clock.now().isoformat()}
     said = (json.dumps(line | {"service": ENV.DPP_SERVICE}) + "\n").encode()

@@ -28,7 +28,7 @@ def seed_demo(told: Mapping[str, str]) -> dict[str, str]:
     Keys that are still good are kept, since a key is shown only once.
     """
     if not Tenant.objects.filter(tenant_id=DEMO_TENANT_ID).exists():
-        _made(
+        _seeded_unless_refused(
             services.create_tenant(
                 tenant_id=DEMO_TENANT_ID,
                 display_name="Demo",
@@ -47,7 +47,7 @@ def seed_demo(told: Mapping[str, str]) -> dict[str, str]:
 
 def _fund() -> None:
     """Top up once, by reference. An empty Redis is rebuilt first, so that the money can be spent at once."""
-    _made(
+    _seeded_unless_refused(
         entries.top_up(
             tenant_id=DEMO_TENANT_ID,
             amount_micros=DEMO_FUNDS_MICROS,
@@ -69,10 +69,12 @@ def _good_key(tenant_id: str, plaintext: str) -> str:
         # Scopes are written once, in order; a key of an older devstack may lack one that exists since.
         if any(sorted(key.scopes) == scopes for key in same):
             return plaintext
-    return _made(services.issue_key(tenant_id=tenant_id, scopes=scopes, label=ACTOR, actor=ACTOR)).plaintext
+    return _seeded_unless_refused(
+        services.issue_key(tenant_id=tenant_id, scopes=scopes, label=ACTOR, actor=ACTOR)
+    ).plaintext
 
 
-def _made(result: Thing | Refusal) -> Thing:
+def _seeded_unless_refused(result: Thing | Refusal) -> Thing:
     if isinstance(result, Refusal):
         raise SystemExit(f"seeding was refused: {result.field} {result.detail}")
     return result

@@ -42,13 +42,13 @@ def is_possible() -> bool:
 def encrypt(plain: bytes, *, bound_to: bytes) -> bytes:
     """Raises NoEncryptionKey."""
     nonce = os.urandom(_NONCE_BYTES)
-    return current_head() + nonce + AESGCM(_keys()[0]).encrypt(nonce, plain, bound_to)
+    return current_head() + nonce + AESGCM(_decoded_encryption_keys()[0]).encrypt(nonce, plain, bound_to)
 
 
 def decrypt(sealed: bytes, *, bound_to: bytes) -> bytes:
     """Raises Unreadable. Two keys may share a mark: each that bears it is tried."""
     head, nonce = sealed[:HEAD_BYTES], sealed[HEAD_BYTES : HEAD_BYTES + _NONCE_BYTES]
-    for key in _keys() if is_possible() else ():
+    for key in _decoded_encryption_keys() if is_possible() else ():
         if head == _head(key) and len(nonce) == _NONCE_BYTES:
             try:
                 return AESGCM(key).decrypt(nonce, sealed[HEAD_BYTES + _NONCE_BYTES :], bound_to)
@@ -59,15 +59,15 @@ def decrypt(sealed: bytes, *, bound_to: bytes) -> bytes:
 
 def current_head() -> bytes:
     """How all that the first key encrypted begins. Raises NoEncryptionKey."""
-    return _head(_keys()[0])
+    return _head(_decoded_encryption_keys()[0])
 
 
 def known_heads() -> list[bytes]:
     """How all begins that some key opens."""
-    return [_head(key) for key in _keys()] if is_possible() else []
+    return [_head(key) for key in _decoded_encryption_keys()] if is_possible() else []
 
 
-def _keys() -> list[bytes]:
+def _decoded_encryption_keys() -> list[bytes]:
     if not ENV.DPP_ENCRYPTION_KEYS:
         raise NoEncryptionKey
     return [base64.b64decode(one) for one in ENV.DPP_ENCRYPTION_KEYS]

@@ -22,9 +22,9 @@ def seal_holds(found: str, purpose: bytes, content: bytes) -> bool:
 
 
 def _seal(secret: str, purpose: bytes, content: bytes) -> str:
-    return hmac.new(_key(secret, purpose), content, hashlib.sha256).hexdigest()
+    return hmac.new(_seal_key_of_purpose(secret, purpose), content, hashlib.sha256).hexdigest()
 
 
 @cache
-def _key(secret: str, purpose: bytes) -> bytes:
+def _seal_key_of_purpose(secret: str, purpose: bytes) -> bytes:
     return hmac.new(secret.encode(), purpose, hashlib.sha256).digest()

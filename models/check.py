@@ -67,17 +67,23 @@ def unreached_everywhere(results: Iterable[Result]) -> list[str]:
         if result.case in SOUND:
             by_model.setdefault(result.case.model, []).append(result.found.unreached)
     dead = {model: frozenset.intersection(*unreached) for model, unreached in by_model.items()}
-    lines = {model: {_line(statement) for statement in statements} for model, statements in dead.items()}
+    lines = {
+        model: {_model_statement_place(statement) for statement in statements} for model, statements in dead.items()
+    }
     return sorted(
         f"{model}: {statement}"
         for model, statements in dead.items()
         for statement in statements
         if not statement.endswith(": -end-")
-        and all(_line(statement) in lines[other] for other in dead if _starts(other, statement.split(None, 1)[0]))
+        and all(
+            _model_statement_place(statement) in lines[other]
+            for other in dead
+            if _starts(other, statement.split(None, 1)[0])
+        )
     )
 
 
-def _line(statement: str) -> str:
+def _model_statement_place(statement: str) -> str:
     """Process and line: what stands there names a run's number, which differs from model to model."""
     return ":".join(statement.split(":", 2)[:2])
 
@@ -90,7 +96,7 @@ def say(line: str = "") -> None:
     print(line, flush=True)  # noqa: T201  a program for a person's eyes
 
 
-def _row(result: Result) -> str:
+def _model_check_row(result: Result) -> str:
     case, found = result.case, result.found
     verdict = "as expected" if result.wrong is None else f"WRONG: {result.wrong}"
     kind = case.progress or ("assertions" if case.expected is Expected.HOLDS else "removed point")
@@ -106,7 +112,7 @@ def run(cases: Sequence[Case]) -> list[Result]:
     results = []
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         for result in pool.map(check, cases):
-            say(_row(result))
+            say(_model_check_row(result))
             results.append(result)
     return results
 

@@ -108,7 +108,7 @@ def _unreached(said: str) -> frozenset[str]:
 def check(case: Case) -> Result:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dpp-model-") as folder:
-        found = _checked(case, Path(folder))
+        found = _found_by_spin(case, Path(folder))
     return Result(case, found, time.monotonic() - started)
 
 
@@ -116,7 +116,7 @@ def trail(case: Case) -> list[str]:
     """The fewest steps that lead to the case's error, one line each, the error last; none if it has no error."""
     with tempfile.TemporaryDirectory(prefix="dpp-model-") as folder:
         at = Path(folder)
-        found = _checked(case, at, shortest=True)
+        found = _found_by_spin(case, at, shortest=True)
         if not found.errors:
             return []
         steps = _run(["spin", "-t", "-p", "-k", str(next(at.glob("*.trail"))), *_flags(case), str(_source(case))], at)
@@ -137,7 +137,7 @@ def _flags(case: Case) -> list[str]:
     return [*(f"-D{flag}" for flag in case.flags), *live]
 
 
-def _checked(case: Case, at: Path, *, shortest: bool = False) -> Found:
+def _found_by_spin(case: Case, at: Path, *, shortest: bool = False) -> Found:
     _run(["spin", "-a", *_flags(case), str(_source(case))], at)
     compiler = [
         "gcc",

@@ -42,7 +42,7 @@ def recovery_panel() -> Panel:
         description="Counted just now; each loop processes its rows at its next pass.",
         figures=[
             *(
-                Figure(label=label, value=_counted(rows), note=note, link=f"{runs}?{among}")
+                Figure(label=label, value=_reaper_dashboard_count(rows), note=note, link=f"{runs}?{among}")
                 for label, rows, note, among in waiting
             ),
             Figure(
@@ -53,13 +53,13 @@ def recovery_panel() -> Panel:
             ),
             Figure(
                 label="Dead letters not sent again",
-                value=_counted(letters),
+                value=_reaper_dashboard_count(letters),
                 note="Stored for 30 days.",
                 link=reverse("admin:reaper_deadletter_changelist"),
             ),
             Figure(
                 label="Dead letters of events not sent again",
-                value=_counted(EventDeadLetter.objects.filter(redriven_at__isnull=True)),
+                value=_reaper_dashboard_count(EventDeadLetter.objects.filter(redriven_at__isnull=True)),
                 note="On the same page.",
                 link=reverse("admin:reaper_deadletter_changelist"),
             ),
@@ -76,7 +76,7 @@ def _not_mended() -> str:
     return ", ".join(found) or "0"
 
 
-def _counted(rows: QuerySet[Model]) -> str:
+def _reaper_dashboard_count(rows: QuerySet[Model]) -> str:
     """Counting stops early: whether 1,000 or 100,000 wait, something is wrong."""
     count = rows.order_by()[: COUNTED_MAX + 1].count()
     return f"{COUNTED_MAX}+" if count > COUNTED_MAX else str(count)

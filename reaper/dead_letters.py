@@ -55,7 +55,7 @@ def consume_dead_letters(*, now: datetime, limit: int) -> PassReport:
     del now
     tally = Tally(ACTOR, limit=limit)
     while tally.goes_on():
-        messages = _received(tally.room(BATCH), wait_seconds=0 if tally.seen else WAIT_SECONDS)
+        messages = _received_dead_letters(tally.room(BATCH), wait_seconds=0 if tally.seen else WAIT_SECONDS)
         if not messages:
             break
         done = []
@@ -78,7 +78,7 @@ def preview_consuming_dead_letters(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=waiting, changed=waiting)
 
 
-def _received(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
+def _received_dead_letters(count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
     answer = clients.sqs_client().receive_message(
         QueueUrl=ENV.DPP_DLQ_URL,
         MaxNumberOfMessages=count,
@@ -96,7 +96,7 @@ def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
         _store(message, DeadLetter.Outcome.POISON, raw=body.encode("utf-8", "surrogatepass")[:RAW_BYTES_MAX])
         return DeadLetter.Outcome.POISON
     run = Run.objects.filter(run_id=letter.run_id).first()
-    stored, claim = _decide(message, letter, run)
+    stored, claim = _dead_letter_and_claim(message, letter, run)
     if stored.outcome == DeadLetter.Outcome.REQUEUED and run is not None and run.waits_for_worker:
         wake_worker.send_wakeup(Wakeup.of(run))
     if claim is not None:
@@ -107,7 +107,7 @@ def _see_to(tally: Tally, message: "MessageTypeDef") -> str:
 
 
 @transaction.atomic
-def _decide(
+def _dead_letter_and_claim(
     message: "MessageTypeDef", letter: message_parser.Letter, run: Run | None
 ) -> tuple[DeadLetter, Claim | None]:
     """Row of the letter and step of the run together: a death leaves both or neither."""
@@ -118,7 +118,7 @@ def _decide(
     if run.dead_lettered_at is None:
         if transitions.mark_dead_lettered(run_id=run.run_id) is not LOST:
             stored.outcome = DeadLetter.Outcome.REQUEUED
-    elif _is_of_the_requeue(stored, run) and (claim := _claimed(run)) is not None:
+    elif _is_of_the_requeue(stored, run) and (claim := _claim_of_dead_lettered_run(run)) is not None:
         stored.outcome = DeadLetter.Outcome.REFUNDED
     stored.save(update_fields=["outcome"])
     return stored, claim
@@ -131,7 +131,7 @@ def _is_of_the_requeue(stored: DeadLetter, run: Run) -> bool:
     return stored.sent_at > run.dead_lettered_at - CLOCKS_DIFFER
 
 
-def _claimed(run: Run) -> Claim | None:
+def _claim_of_dead_lettered_run(run: Run) -> Claim | None:
     intent = Intent.full_refund(
         reason=ReasonCode.DEAD_LETTERED, detail="The run's message failed repeatedly, and so did its one requeue."
     )

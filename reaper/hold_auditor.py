@@ -55,7 +55,7 @@ def audit_holds(*, now: datetime, limit: int) -> PassReport:
     """`limit` runs, and as many tenants. Ages are the database's."""
     del now
     tally = Tally(ACTOR, limit=limit)
-    driver.finish_each(tally, _claimed, for_recovery.abandoned_runs())
+    driver.finish_each(tally, _abandoned_hold_claim, for_recovery.abandoned_runs())
     if not tally.waits and driver.money_is_closed():
         tally.wait_for("money")
     if not tally.waits:
@@ -78,7 +78,7 @@ def preview_auditing_holds(*, now: datetime, limit: int) -> PassReport:
     return tally.report()
 
 
-def _claimed(run: Run) -> Claimed | Lost:
+def _abandoned_hold_claim(run: Run) -> Claimed | Lost:
     intent = Intent.full_refund(
         reason=ReasonCode.SUBMIT_ABANDONED, detail="The submit died before its money was marked as held."
     )

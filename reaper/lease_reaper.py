@@ -27,7 +27,7 @@ ACTOR: Final = "reaper"
 def reap_leases(*, now: datetime, limit: int) -> PassReport:
     del now  # leases are measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
-    driver.finish_each(tally, _claimed, for_recovery.lease_expired())
+    driver.finish_each(tally, _expired_lease_claim, for_recovery.lease_expired())
     return tally.report()
 
 
@@ -37,7 +37,7 @@ def preview_reaping_leases(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=due, changed=due)
 
 
-def _claimed(run: Run) -> Claimed | Lost:
+def _expired_lease_claim(run: Run) -> Claimed | Lost:
     intent = Intent.minimum_fee(
         minimum_fee_micros=run.minimum_fee_usd_micros,
         reserved_micros=run.reservation_max_cost_usd_micros,

@@ -26,7 +26,7 @@ ACTOR: Final = "sweeper"
 def sweep_reservations(*, now: datetime, limit: int) -> PassReport:
     del now  # the hour is measured by the database's clock alone
     tally = Tally(ACTOR, limit=limit)
-    driver.finish_each(tally, _claimed, for_recovery.never_started())
+    driver.finish_each(tally, _expired_reservation_claim, for_recovery.never_started())
     return tally.report()
 
 
@@ -36,6 +36,6 @@ def preview_sweeping_reservations(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=due, changed=due)
 
 
-def _claimed(run: Run) -> Claimed | Lost:
+def _expired_reservation_claim(run: Run) -> Claimed | Lost:
     intent = Intent.full_refund(reason=ReasonCode.RESERVATION_EXPIRED, detail="No worker started the run in an hour.")
     return transitions.claim_never_started(run=run, intent=intent, actor=ACTOR)

@@ -73,7 +73,7 @@ def expire_runs(*, now: datetime, limit: int) -> PassReport:
                 case UploadRoom():
                     _look_for_upload(tally, row)
                 case Run(status=Status.EXPIRED):
-                    _forget(tally, row)
+                    _forget_run_tombstone(tally, row)
                 case Run():
                     _expire(tally, row)
     return tally.report()
@@ -103,7 +103,7 @@ def _forget_letters(tally: Tally, *, now: datetime) -> None:
         tally.changed += deleted
 
 
-def _forget(tally: Tally, tombstone: Run) -> None:
+def _forget_run_tombstone(tally: Tally, tombstone: Run) -> None:
     if transitions.forget(run_id=tombstone.run_id, version=tombstone.version) is LOST:
         tally.lost()
         return

@@ -177,7 +177,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
 
     @display(description="timeline")  # type: ignore[untyped-decorator]
     def timeline(self, run: Run) -> SafeString:
-        return _table(
+        return _run_admin_table(
             ("at", "version", "state", "by"),
             [
                 (
@@ -194,12 +194,12 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
     def disputed(self, run: Run) -> SafeString | str:
         steps = RunDispute.objects.filter(run=run).order_by("version")
         rows = [(f"{step.at:%Y-%m-%d %H:%M:%S}", step.step, step.actor, step.reason) for step in steps]
-        return _table(("at", "step", "by", "why"), rows) if rows else "-"
+        return _run_admin_table(("at", "step", "by", "why"), rows) if rows else "-"
 
     @display(description="metadata")  # type: ignore[untyped-decorator]
     def metadata_told(self, run: Run) -> SafeString | str:
         rows = list(RunMetadata.objects.filter(run=run).order_by("key").values_list("key", "value"))
-        return _table(("key", "value"), rows) if rows else "-"
+        return _run_admin_table(("key", "value"), rows) if rows else "-"
 
     # What an operator may do
 
@@ -281,7 +281,7 @@ class RunAdmin(Interventions, ReadOnlyAdmin):
         return bool(request.user.has_perm("runs.change_run"))
 
 
-def _table(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> SafeString:
+def _run_admin_table(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> SafeString:
     head = format_html_join("", "<th>{}</th>", ((header,) for header in headers))
     cells = (format_html_join("", "<td>{}</td>", ((cell,) for cell in row)) for row in rows)
     body = format_html_join("", "<tr>{}</tr>", ((row,) for row in cells))

@@ -64,7 +64,7 @@ def _linked(text: str, link: str) -> SafeString | str:
 def runs_panel() -> Panel:
     counts: dict[str, int] = defaultdict(int)
     for status, money_state, stage, count in open_by_state():
-        counts[_name(status, money_state, stage)] += count
+        counts[_run_state_on_dashboard(status, money_state, stage)] += count
     disputed = Run.objects.filter(money_state=MoneyState.DISPUTED)
     doubted_micros = sum(micros or 0 for micros in disputed.values_list("actual_cost_usd_micros", flat=True))
     changelist = reverse("admin:runs_run_changelist")
@@ -94,7 +94,7 @@ def runs_panel() -> Panel:
     )
 
 
-def _name(status: str, money_state: str, stage: str | None) -> str:
+def _run_state_on_dashboard(status: str, money_state: str, stage: str | None) -> str:
     if stage == Stage.CLAIMED:
         return "claimed"
     if status == Status.PROCESSING:

@@ -59,7 +59,7 @@ def queue_last(pipeline: Pipeline, run_id: object) -> None:
 
 
 def last_of(answer: Iterable[Any]) -> RunProgress | None:
-    return next((found for _id, fields in answer if (found := _read(fields)) is not None), None)
+    return next((found for _id, fields in answer if (found := _run_progress_of_fields(fields)) is not None), None)
 
 
 def progress_after(client: Redis, seen: Mapping[str, EntryId]) -> Iterator[tuple[str, EntryId, RunProgress]]:
@@ -69,12 +69,12 @@ def progress_after(client: Redis, seen: Mapping[str, EntryId]) -> Iterator[tuple
     for key, entries in answer or ():
         for entry_id, fields in entries:
             ms, _, number = str(entry_id).partition("-")
-            found = _read(fields)
+            found = _run_progress_of_fields(fields)
             if found is not None:
                 yield str(key).partition(":")[2], (int(ms), int(number)), found
 
 
-def _read(fields: Mapping[str, str]) -> RunProgress | None:
+def _run_progress_of_fields(fields: Mapping[str, str]) -> RunProgress | None:
     """Another release may have written it."""
     try:
         return RunProgress.model_validate_json(fields.get(_FIELD, ""))

@@ -52,7 +52,7 @@ _WORKING: Final[Combination] = (Status.PROCESSING, MoneyState.RESERVED, None)
 _ENDED: Final = tuple((status, money) for status in sorted(TERMINAL) for money in sorted(ENDED_MONEY))
 
 
-def _claimed(combination: Combination) -> Combination:
+def _claimed_run_state(combination: Combination) -> Combination:
     status, money, _ = combination
     return (status, money, Stage.CLAIMED)
 
@@ -61,28 +61,28 @@ def _committed(status: Status, money: MoneyState) -> Combination:
     return (status, money, Stage.COMMITTED)
 
 
-_ALL_CLAIMED: Final = tuple(_claimed(before) for before in (_UNHELD, _HELD, _WORKING))
+_ALL_CLAIMED: Final = tuple(_claimed_run_state(before) for before in (_UNHELD, _HELD, _WORKING))
 _REFUNDED: Final = _committed(Status.FAILED, MoneyState.REFUNDED)
 
 EDGES: Final[Mapping[str, frozenset[Step]]] = {
     "resume": frozenset({(_UNHELD, _UNHELD)}),
     "reserve": frozenset({(_UNHELD, _HELD)}),
     "start": frozenset({(_HELD, _WORKING)}),
-    "claim_worked": frozenset({(_WORKING, _claimed(_WORKING))}),
-    "claim_lease_expired": frozenset({(_WORKING, _claimed(_WORKING))}),
-    "claim_never_started": frozenset({(_HELD, _claimed(_HELD))}),
-    "claim_abandoned": frozenset({(_UNHELD, _claimed(_UNHELD))}),
-    "claim_unsent": frozenset({(_HELD, _claimed(_HELD))}),
-    "claim_dead_lettered": frozenset({(_HELD, _claimed(_HELD))}),
-    "claim_canceled": frozenset({(before, _claimed(before)) for before in (_HELD, _WORKING)}),
+    "claim_worked": frozenset({(_WORKING, _claimed_run_state(_WORKING))}),
+    "claim_lease_expired": frozenset({(_WORKING, _claimed_run_state(_WORKING))}),
+    "claim_never_started": frozenset({(_HELD, _claimed_run_state(_HELD))}),
+    "claim_abandoned": frozenset({(_UNHELD, _claimed_run_state(_UNHELD))}),
+    "claim_unsent": frozenset({(_HELD, _claimed_run_state(_HELD))}),
+    "claim_dead_lettered": frozenset({(_HELD, _claimed_run_state(_HELD))}),
+    "claim_canceled": frozenset({(before, _claimed_run_state(before)) for before in (_HELD, _WORKING)}),
     "retake": frozenset({(claimed, claimed) for claimed in _ALL_CLAIMED}),
-    "reintend": frozenset({(_claimed(_WORKING), _claimed(_WORKING))}),
+    "reintend": frozenset({(_claimed_run_state(_WORKING), _claimed_run_state(_WORKING))}),
     "fence": frozenset({(between, between) for between in (_UNHELD, *_ALL_CLAIMED)}),
     "commit": frozenset(
         {(claimed, _REFUNDED) for claimed in _ALL_CLAIMED}
         | {
-            (_claimed(_WORKING), _committed(Status.COMPLETED, MoneyState.SETTLED)),
-            (_claimed(_WORKING), _committed(Status.FAILED, MoneyState.SETTLED)),
+            (_claimed_run_state(_WORKING), _committed(Status.COMPLETED, MoneyState.SETTLED)),
+            (_claimed_run_state(_WORKING), _committed(Status.FAILED, MoneyState.SETTLED)),
         }
     ),
     "dispute": frozenset(

@@ -41,11 +41,11 @@ from runs.states import MoneyState, Stage, Status
 from runs.submissions import Submission, values_of
 
 
-def _moved(changed: int, version: int) -> Moved | Lost:
+def _moved_or_lost(changed: int, version: int) -> Moved | Lost:
     return Moved(version + 1) if changed else LOST
 
 
-def _won(changed: int) -> Won | Lost:
+def _won_or_lost(changed: int) -> Won | Lost:
     return Won() if changed else LOST
 
 
@@ -128,7 +128,7 @@ def accept(
 def drop(*, run_id: uuid.UUID, version: int) -> Won | Lost:
     """402: the money was not there, so the row was never. Its inputs and history go with it."""
     changed, _ = Run.objects.filter(_UNHELD, run_id=run_id, version=version).delete()
-    return _won(changed)
+    return _won_or_lost(changed)
 
 
 _RESUME: Final = CompiledUpdate(
@@ -142,7 +142,7 @@ def resume(*, run_id: uuid.UUID, version: int, actor: str, not_before: date | No
     `not_before` dates the row anew. Only a hold that was refused for the row's date may ask for it: that refusal proves
     that nothing is held under the earlier date.
     """
-    return _moved(_RESUME(run_id=run_id, version=version, actor=actor, not_before=not_before), version)
+    return _moved_or_lost(_RESUME(run_id=run_id, version=version, actor=actor, not_before=not_before), version)
 
 
 _RESERVE: Final = CompiledUpdate(
@@ -156,7 +156,7 @@ _RESERVE: Final = CompiledUpdate(
 def reserve(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """The hold stands in Redis; from now on a worker may start the run."""
     send_again = timedelta(seconds=timing.FIRST_SEND_AGAIN_SECONDS)
-    return _moved(_RESERVE(run_id=run_id, version=version, actor=actor, send_again=send_again), version)
+    return _moved_or_lost(_RESERVE(run_id=run_id, version=version, actor=actor, send_again=send_again), version)
 
 
 # At work.
@@ -175,7 +175,7 @@ def start(*, run_id: uuid.UUID, version: int, lease_token: str, actor: str) -> M
     """One worker takes the run, whose money is held and which nobody has claimed. The loser acks and does nothing."""
     lease = timedelta(seconds=LEASE_TTL_SECONDS)
     changed = _START(run_id=run_id, version=version, lease_token=lease_token, lease=lease, actor=actor)
-    return _moved(changed, version)
+    return _moved_or_lost(changed, version)
 
 
 _RENEW: Final = """
@@ -428,15 +428,15 @@ def commit(*, claim: Claim, taken_micros: int) -> Moved | Lost:
     got it.
     """
     if claim.money_state is not MoneyState.REFUNDED:
-        return _moved(_end(claim, taken_micros), claim.version)
+        return _moved_or_lost(_end_with_entries(claim, taken_micros), claim.version)
     with transaction.atomic():
-        ended = _end(claim, taken_micros)
+        ended = _end_with_entries(claim, taken_micros)
         if ended:
             RunInputs.objects.filter(run_id=claim.run_id).update(inputs={}, artifacts=None)
-    return _moved(ended, claim.version)
+    return _moved_or_lost(ended, claim.version)
 
 
-def _end(claim: Claim, taken_micros: int) -> int:
+def _end_with_entries(claim: Claim, taken_micros: int) -> int:
     sql, values = _COMMIT.written(
         run_id=claim.run_id, version=claim.version, token=claim.token, taken_micros=taken_micros, actor=claim.actor
     )
@@ -455,7 +455,7 @@ _DISPUTE: Final = CompiledUpdate(
 
 def dispute(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
     """A settled charge is doubted; until it is resolved nothing moves."""
-    return _moved(_DISPUTE(run_id=run_id, version=version, actor=actor), version)
+    return _moved_or_lost(_DISPUTE(run_id=run_id, version=version, actor=actor), version)
 
 
 _RESOLVE: Final = CompiledUpdate(
@@ -473,7 +473,7 @@ def resolve(*, run_id: uuid.UUID, version: int, refunded: bool, actor: str) -> M
     with connection.cursor() as cursor:
         cursor.execute(told, values)
         (changed,) = cursor.fetchone()
-    return _moved(changed, version)
+    return _moved_or_lost(changed, version)
 
 
 _EXPIRE: Final = CompiledUpdate(
@@ -500,7 +500,7 @@ def expire(*, run_id: uuid.UUID, version: int, actor: str) -> Moved | Lost:
             _allow_retention()
             RunInputs.objects.filter(run_id=run_id).delete()
             RunHistory.objects.filter(run_id=run_id, version__lte=version).delete()
-    return _moved(changed, version)
+    return _moved_or_lost(changed, version)
 
 
 def clear_inputs(*, run_ids: Collection[uuid.UUID]) -> int:
@@ -522,7 +522,7 @@ def forget(*, run_id: uuid.UUID, version: int) -> Won | Lost:
             .exclude(money_state=MoneyState.DISPUTED)
             .delete()
         )
-    return _won(changed)
+    return _won_or_lost(changed)
 
 
 def _allow_retention() -> None:
@@ -551,7 +551,7 @@ def postpone_send(*, run_id: uuid.UUID, send_count: int, dead_lettered_at: datet
     `dead_lettered_at`: a message that died meanwhile is the dead-letter consumer's.
     """
     send_again = timedelta(seconds=timing.send_again_seconds(send_count + 1))
-    return _won(
+    return _won_or_lost(
         _POSTPONE_SEND(run_id=run_id, send_count=send_count, dead_lettered_at=dead_lettered_at, send_again=send_again)
     )
 
@@ -563,7 +563,7 @@ _MARK_DEAD_LETTERED: Final = CompiledUpdate(
 
 def mark_dead_lettered(*, run_id: uuid.UUID) -> Won | Lost:
     """The run's message died for the first time: the one who wins sends it once more. The requeuer keeps off."""
-    return _won(_MARK_DEAD_LETTERED(run_id=run_id))
+    return _won_or_lost(_MARK_DEAD_LETTERED(run_id=run_id))
 
 
 _END_RETENTION: Final = """

@@ -97,7 +97,7 @@ def _look_up(prefix: str, key_hash: str) -> Finding:
     started = memory.started()
     metrics.AUTH_LOOKUPS.inc()
     try:
-        row = _keys().filter(prefix=prefix).first()
+        row = _keys_to_authenticate().filter(prefix=prefix).first()
     except DATABASE_AWAY as error:
         log.warning("key not looked up, the database does not answer", prefix=prefix, exc_info=error)
         raise Problem(
@@ -114,14 +114,14 @@ def principal_of_key(key_id: UUID) -> Finding:
     """The principal of a key that no request presents, read anew each time: a session of its owner's pages, a rule of
     automations.
     """
-    row = _keys().filter(key_id=key_id).first()
+    row = _keys_to_authenticate().filter(key_id=key_id).first()
     finding = RefusedKey.UNKNOWN if row is None else _standing(row)
     if isinstance(finding, Principal) and finding.has_expired(clock.now()):
         return RefusedKey.EXPIRED
     return finding
 
 
-def _keys() -> QuerySet[ApiKey]:
+def _keys_to_authenticate() -> QuerySet[ApiKey]:
     stopped = Exists(Tenant.objects.filter(tenant_id=OPERATOR_TENANT_ID, submits_enabled=False))
     caps = SpendCap.objects.filter(tenant_id=OuterRef("tenant_id")).values("revision")
     return ApiKey.objects.select_related("tenant").annotate(

@@ -76,11 +76,11 @@ class LastUsed:
         if not seen:
             return
         try:
-            _write(seen)
+            _write_last_used(seen)
         except Exception as error:  # no request waits for this write; the next minute tries again
             log.warning("last use of keys not written", keys=len(seen), exc_info=error)
 
 
-def _write(seen: dict[UUID, datetime]) -> None:
+def _write_last_used(seen: dict[UUID, datetime]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(WRITE, [list(seen), list(seen.values()), list(seen)])

@@ -89,10 +89,10 @@ class KeyOfAccountPage(AccountPage):
     required_scopes: Final = {"GET": ANY_KEY, "POST": Scope.KEYS_WRITE}
 
     def get(self, _request: HttpRequest, key_id: str) -> HttpResponse:
-        return self._page(_key_of(self, key_id))
+        return self._page(_key_shown_on_key_page(self, key_id))
 
     def post(self, request: HttpRequest, key_id: str) -> HttpResponse:
-        key = _key_of(self, key_id)
+        key = _key_shown_on_key_page(self, key_id)
         act = {"rotate": self._rotate, "revoke": self._revoke, "caps": self._caps}.get(request.POST.get("act", ""))
         if act is None:
             raise Problem(ReasonCode.VALIDATION_FAILED, "Choose rotate, revoke or caps.")
@@ -201,7 +201,7 @@ def _seen_by(page: AccountPage) -> Any:
     return keys if page.may(Scope.KEYS_WRITE) else keys.filter(key_id=page.principal.key_id)
 
 
-def _key_of(page: AccountPage, text: str) -> ApiKey:
+def _key_shown_on_key_page(page: AccountPage, text: str) -> ApiKey:
     key: ApiKey | None = _seen_by(page).select_related("replaced_by").filter(key_id=id_in_path(text)).first()
     if key is None:
         raise Problem(ReasonCode.NOT_FOUND, "There is no such key.")

@@ -66,7 +66,7 @@ class SpentByKey(CapDocument):
 
     @classmethod
     def of(cls, spent: Mapping[CapPeriod, int]) -> Self:
-        return cls(**_amounts(spent))
+        return cls(**_cap_document_amounts(spent))
 
 
 class CapAmounts(CapDocument):
@@ -83,7 +83,7 @@ class CapAmounts(CapDocument):
 
     @classmethod
     def of(cls, limits: CapLimits) -> Self:
-        return cls(**_amounts(limits))
+        return cls(**_cap_document_amounts(limits))
 
 
 class Caps(CapDocument):
@@ -118,7 +118,7 @@ class KeyFacts(CapDocument):
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
-        return cls(**_facts(key))
+        return cls(**_capped_key_facts(key))
 
 
 class KeyWithSpending(KeyFacts):
@@ -129,7 +129,7 @@ class KeyWithSpending(KeyFacts):
     @classmethod
     def made(cls, key: ApiKey, spending: KeySpending) -> Self:
         return cls(
-            **_facts(key),
+            **_capped_key_facts(key),
             spent=SpentByKey.of(spending.spent),
             caps=[CapWindow.of(one) for one in spending.caps],
             caps_revision=spending.revision,
@@ -152,7 +152,7 @@ class MadeKey(KeyFacts):
     @classmethod
     def made(cls, made: KeyMade) -> Self:
         return cls(
-            **_facts(made.issued.key),
+            **_capped_key_facts(made.issued.key),
             key=made.issued.plaintext,
             caps=CapAmounts.of(made.limits),
             caps_revision=made.revision,
@@ -171,7 +171,7 @@ class BudgetSettings(CapDocument):
         return cls(zone=tenant.zone, low_usd_micros=low, low_usd=None if low is None else format_usd(low))
 
 
-def _amounts(micros: Mapping[CapPeriod, int | None] | Mapping[CapPeriod, int]) -> dict[str, Any]:
+def _cap_document_amounts(micros: Mapping[CapPeriod, int | None] | Mapping[CapPeriod, int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for period in PERIODS:
         amount = micros[period]
@@ -180,7 +180,7 @@ def _amounts(micros: Mapping[CapPeriod, int | None] | Mapping[CapPeriod, int]) -
     return found
 
 
-def _facts(key: ApiKey) -> dict[str, Any]:
+def _capped_key_facts(key: ApiKey) -> dict[str, Any]:
     return {
         "key_id": key.key_id,
         "prefix": str(key),

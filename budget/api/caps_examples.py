@@ -63,7 +63,7 @@ _NEW: Final[dict[str, Any]] = _KEY | {
 }
 
 
-def _asked(name: str, value: object) -> OpenApiExample:
+def _caps_request_example(name: str, value: object) -> OpenApiExample:
     return OpenApiExample(name, value=value, request_only=True)
 
 
@@ -74,7 +74,7 @@ KEYS: Final = [
     )
 ]
 CREATE: Final = [
-    _asked(
+    _caps_request_example(
         "A key for an agent",
         {
             "scopes": ["runs:read", "runs:write"],
@@ -85,17 +85,17 @@ CREATE: Final = [
     answer_example("Made", _NEW, 201),
 ]
 ROTATE: Final = [
-    _asked("In an hour", {"grace_sec": 3_600}),
+    _caps_request_example("In an hour", {"grace_sec": 3_600}),
     answer_example("Its successor", _NEW, 201),
 ]
 REVOKE: Final = [answer_example("Revoked", _KEY | {"status": "REVOKED", "revoked_at": "2026-03-01T13:00:00Z"})]
 CAPS: Final = [
-    _asked("Five dollars a day", {"day_usd": "5.0000", "month_usd": "50.0000"}),
-    _asked("No limit for the week any more", {"week_usd": None}),
+    _caps_request_example("Five dollars a day", {"day_usd": "5.0000", "month_usd": "50.0000"}),
+    _caps_request_example("No limit for the week any more", {"week_usd": None}),
     answer_example("In force", {"caps": _LIMITS, "revision": 2, "enforced": True}),
 ]
 SETTINGS: Final = [
-    _asked("Berlin's midnight", {"zone": "Europe/Berlin"}),
-    _asked("Never low", {"low_usd": None}),
+    _caps_request_example("Berlin's midnight", {"zone": "Europe/Berlin"}),
+    _caps_request_example("Never low", {"low_usd": None}),
     answer_example("As it is now", {"zone": "Europe/Berlin", "low_usd_micros": 10_000_000, "low_usd": "10.0000"}),
 ]

@@ -152,7 +152,7 @@ class KeyRevokeView(ApiView):
             asking=AskingKey.of(principal_of(request)), key_id=id_in_path(key_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
-            _refuse(answer, asked="revocation")
+            _raise_caps_problem(answer, asked="revocation")
         return Response(KeyFacts.of(answer).model_dump(mode="json"))
 
 
@@ -202,7 +202,7 @@ class TenantCapsView(ApiView):
 
 def _shown_once(answer: KeyMade | Refusal, *, asked: str) -> Response:
     if isinstance(answer, Refusal):
-        _refuse(answer, asked=asked)
+        _raise_caps_problem(answer, asked=asked)
     return Response(MadeKey.made(answer).model_dump(mode="json"), status=201)
 
 
@@ -216,12 +216,12 @@ def _set_caps(request: Request, lineage_id: uuid.UUID | None, body: CapsChange) 
         asking=AskingKey.of(principal),
     )
     if not isinstance(answer, CapsSet):
-        _refuse(answer, asked="change")
+        _raise_caps_problem(answer, asked="change")
     document = Caps.of(answer.limits, answer.revision, enforced=answer.enforced)
     return Response(document.model_dump(mode="json"))
 
 
-def _refuse(refusal: Refusal, *, asked: str) -> NoReturn:
+def _raise_caps_problem(refusal: Refusal, *, asked: str) -> NoReturn:
     if refusal.reason is ReasonCode.AUTH_INVALID:  # it ended since it was looked up
         authentication.refuse_key(RefusedKey.REVOKED)
     if refusal.reason is ReasonCode.NOT_FOUND:

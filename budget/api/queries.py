@@ -26,7 +26,7 @@ class EntriesQuery(BaseModel):
         return StatementPeriod(self.created_from, self.created_to)
 
 
-def _an_amount(text: str) -> str:
+def _checked_budget_usd_text(text: str) -> str:
     parse_usd(text)
     return text
 
@@ -132,7 +132,10 @@ class BudgetChange(BaseModel):
         ),
     ] = None
     low_usd: Annotated[
-        Annotated[StrictStr, AfterValidator(_an_amount), Field(json_schema_extra={"pattern": USD_PATTERN})] | None,
+        Annotated[
+            StrictStr, AfterValidator(_checked_budget_usd_text), Field(json_schema_extra={"pattern": USD_PATTERN})
+        ]
+        | None,
         Field(
             description="Below it webhooks hear `budget.low`; a string with exactly four decimals, null for never.",
             examples=["10.0000"],
@@ -159,7 +162,7 @@ class TopUpRequest(BaseModel):
 
     amount_usd: Annotated[
         StrictStr,
-        AfterValidator(_an_amount),
+        AfterValidator(_checked_budget_usd_text),
         Field(
             description="A string with exactly four decimals.",
             examples=["25.0000"],

@@ -59,7 +59,8 @@ class BudgetView(ApiView):
         if isinstance(seen, Unavailable):
             raise budget_unavailable()
         answers.promise_headers(
-            _plain(request), answers.balance_headers(format_usd(seen.balance_micros), seen.balance_micros)
+            _budget_django_request(request),
+            answers.balance_headers(format_usd(seen.balance_micros), seen.balance_micros),
         )
         return Response(Budget.of(stand, seen).model_dump(mode="json"))
 
@@ -184,5 +185,5 @@ def _csv(tenant_id: str, query: EntriesQuery) -> StreamingHttpResponse:
     )
 
 
-def _plain(request: Request) -> Any:
+def _budget_django_request(request: Request) -> Any:
     return request._request  # noqa: SLF001  DRF offers no public way to it

@@ -98,7 +98,7 @@ def tell_full(*, tenant_id: str, lineage_id: str | None, reached: CapReached) ->
 def _tell_full(scope: CappedScope | None, reached: CapReached) -> None:
     """Only of a limit that stands: one that was changed since has refused by what is no more."""
     if scope is not None and scope.limits[reached.period] == reached.limit_micros:
-        _tell(
+        _tell_cap_alert(
             scope,
             REFUSING,
             CapFigures(
@@ -124,7 +124,7 @@ def raise_cap_alerts(*, now: datetime, limit: int) -> PassReport:
             after = None
             break
         after = scopes[-1].cap_id
-        for scope, caps in zip(scopes, _seen(scopes), strict=True):
+        for scope, caps in zip(scopes, _seen_caps_for_alerts(scopes), strict=True):
             seen += 1
             if caps is None:
                 unknown += 1
@@ -142,7 +142,7 @@ def _left_at() -> str | None:
     return after
 
 
-def _seen(scopes: list[CappedScope]) -> list[SeenCaps | None]:
+def _seen_caps_for_alerts(scopes: list[CappedScope]) -> list[SeenCaps | None]:
     """None where what is spent is not known: money is closed, the tenant's is being rebuilt, or the scope is lost."""
     with redis.redis_client().pipeline(transaction=False) as pipe:
         for scope in scopes:
@@ -167,11 +167,11 @@ def _tell_used(scope: CappedScope, caps: SeenCaps) -> int:
         used, held = caps.used[period], caps.counted[period] - caps.used[period]
         for percent in OF_THE_USED:
             if used * 100 >= limit * percent:
-                told += _tell(scope, percent, CapFigures(whose, period, day, scope.zone, limit, used, held))
+                told += _tell_cap_alert(scope, percent, CapFigures(whose, period, day, scope.zone, limit, used, held))
     return told
 
 
-def _tell(scope: CappedScope, percent: int, figures: CapFigures) -> bool:
+def _tell_cap_alert(scope: CappedScope, percent: int, figures: CapFigures) -> bool:
     period, its_window = figures.period, figures.window
     if scope.was_told(period=period, window=its_window, percent=percent):
         return False

@@ -56,12 +56,12 @@ def set_caps(
 
     A lowered cap ends no hold, and stops the next. With all its limits taken away a scope goes on being counted.
     """
-    fault = _fault(tenant_id, changes)
+    fault = _caps_setting_fault(tenant_id, changes)
     if fault is not None:
         return fault
     # Durable: inside someone's transaction a cap could be in force in Redis whose row is rolled back.
     with transaction.atomic(durable=True):
-        answer = _written(tenant_id, lineage_id, changes, actor=actor, reason=reason, asking=asking)
+        answer = _written_caps_or_refusal(tenant_id, lineage_id, changes, actor=actor, reason=reason, asking=asking)
         transaction.set_rollback(dry_run)
     if isinstance(answer, Refusal):
         return answer
@@ -87,7 +87,7 @@ def change_settings(
         return services.change_budget_settings(tenant_id=asking.tenant_id, changes=changes, actor=actor)
 
 
-def _fault(tenant_id: str, changes: Mapping[CapPeriod, int | None]) -> Refusal | None:
+def _caps_setting_fault(tenant_id: str, changes: Mapping[CapPeriod, int | None]) -> Refusal | None:
     if tenant_id == OPERATOR_TENANT_ID:
         return invalid("tenant_id", f"{tenant_id} runs the platform and spends nothing")
     for period in changes:
@@ -106,7 +106,7 @@ def amount_fault(field: str, micros: int | None) -> Refusal | None:
     return None
 
 
-def _written(
+def _written_caps_or_refusal(
     tenant_id: str,
     lineage_id: uuid.UUID | None,
     changes: Mapping[CapPeriod, int | None],
@@ -135,7 +135,7 @@ def _written(
         **rows.cap_columns(after), revision=row.revision + 1, actor=actor, changed_at=Now(), told=told
     )
     row.refresh_from_db()
-    _record(row, before, actor=actor, reason=reason)
+    _record_caps_setting(row, before, actor=actor, reason=reason)
     return row, True
 
 
@@ -146,11 +146,11 @@ def write_first(
     row = SpendCap.objects.create(
         tenant_id=tenant_id, lineage_id=lineage_id, revision=1, actor=actor, **rows.cap_columns(limits)
     )
-    _record(row, rows.NO_LIMITS, actor=actor, reason=reason)
+    _record_caps_setting(row, rows.NO_LIMITS, actor=actor, reason=reason)
     return row
 
 
-def _record(row: SpendCap, was: rows.CapLimits, *, actor: str, reason: str) -> None:
+def _record_caps_setting(row: SpendCap, was: rows.CapLimits, *, actor: str, reason: str) -> None:
     """Only what differs, in micros; the revision tells this change from every other."""
     limits = rows.limits_of(row)
     changed = [period for period in PERIODS if was[period] != limits[period]]

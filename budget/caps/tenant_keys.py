@@ -59,7 +59,7 @@ def make_key(
     """
     chosen = sorted(set(scopes))
     with transaction.atomic(durable=True):
-        answer = _made(asking, chosen, label, expires_at, limits, actor=actor)
+        answer = _tenant_key_or_refusal(asking, chosen, label, expires_at, limits, actor=actor)
     if isinstance(answer, Refusal):
         return answer
     issued, row = answer
@@ -68,7 +68,7 @@ def make_key(
     return KeyMade(issued, rows.limits_of(row), row.revision, enforced=enforcing.put_in_force(row, new=True))
 
 
-def _made(
+def _tenant_key_or_refusal(
     asking: AskingKey,
     scopes: list[str],
     label: str | None,

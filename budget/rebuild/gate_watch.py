@@ -54,7 +54,7 @@ def watch_gates(*, limit: int) -> Watched:
     except LedgerBehind:
         log.exception("money stays closed")
         return Watched(found=1, failed=1)
-    for tenant_id in _lost():
+    for tenant_id in _tenants_lost_or_left_gated():
         if seen.found == limit:
             break
         seen.tenants.append(tenant_id)
@@ -62,7 +62,7 @@ def watch_gates(*, limit: int) -> Watched:
     return seen
 
 
-def _lost() -> Iterator[str]:
+def _tenants_lost_or_left_gated() -> Iterator[str]:
     """Tenants without a balance, and those whose gate a rebuild left closed when it died."""
     client = scripts.shared_scripts().client
     tenant_ids = list(Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True))

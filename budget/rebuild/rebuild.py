@@ -113,7 +113,7 @@ def try_rebuild_tenant(tenant_id: str) -> bool:
 def preview_rebuild(tenant_id: str | None) -> Rebuilt:
     """What a rebuild would write, without fencing or writing anything."""
     with _one_view():
-        return _counted(tenant_id).summary()
+        return _counted_rebuild_balances(tenant_id).summary()
 
 
 def _all_is_closed() -> bool:
@@ -157,8 +157,8 @@ def _fenced_and_written(client: redis.Redis, tenant_id: str | None, token: str, 
     if not fence_open_runs(tenant_id, mine):
         return None
     with _one_view():
-        counted = _counted(tenant_id)
-        if not (mine.renewed() and _written(client, tenant_id, counted, token, mine)):
+        counted = _counted_rebuild_balances(tenant_id)
+        if not (mine.renewed() and _wrote_whole_rebuild(client, tenant_id, counted, token, mine)):
             return None
     return counted.summary()
 
@@ -190,7 +190,7 @@ class _Counted:
         return Rebuilt(len(self.balances), self.holds, sum(self.balances.values()))
 
 
-def _counted(tenant_id: str | None) -> _Counted:
+def _counted_rebuild_balances(tenant_id: str | None) -> _Counted:
     balances, holds = ledger.ledger_totals(tenant_id=tenant_id), 0
     for reserved in ports.open_runs().reserved(tenant_id=tenant_id):
         balances[reserved.tenant_id] -= reserved.micros
@@ -198,7 +198,9 @@ def _counted(tenant_id: str | None) -> _Counted:
     return _Counted(balances, holds)
 
 
-def _written(client: redis.Redis, tenant_id: str | None, counted: _Counted, token: str, mine: RebuildLease) -> bool:
+def _wrote_whole_rebuild(
+    client: redis.Redis, tenant_id: str | None, counted: _Counted, token: str, mine: RebuildLease
+) -> bool:
     """From the view to Redis, a few batches at a time: what is held in memory does not grow with what is written."""
     runs = ports.open_runs()
     beside = rebuild_items(

@@ -53,18 +53,18 @@ def scopes_of(rows: Sequence[SpendCap]) -> Iterator[tuple[SpendCap, SeenCaps]]:
     if not rows:
         return
     tenant_ids = list({row.tenant_id for row in rows})
-    held, today = _held(tenant_ids), _today(tenant_ids)
+    held, today = _rebuilt_scope_holds_by_day(tenant_ids), _today(tenant_ids)
     asked = {row: SpendScope(row.tenant_id, row.lineage_id, _day(row, held, today)) for row in rows}
     found = spend.spent_of_scopes(asked.values(), or_newest=True)
     for row, scope in asked.items():
-        yield row, _counted(row, found[scope], held.get((row.tenant_id, row.lineage_id), {}))
+        yield row, _rebuilt_scope_caps(row, found[scope], held.get((row.tenant_id, row.lineage_id), {}))
 
 
 def _day(row: SpendCap, held: _HeldByDay, today: Mapping[str, date]) -> date:
     return max([today[row.tenant_id], *held.get((row.tenant_id, row.lineage_id), {})])
 
 
-def _counted(row: SpendCap, spent: Spent, held: Mapping[date, int]) -> SeenCaps:
+def _rebuilt_scope_caps(row: SpendCap, spent: Spent, held: Mapping[date, int]) -> SeenCaps:
     used: dict[CapPeriod, int] = {period: getattr(spent, f"{period}_micros") for period in PERIODS}
     counted = dict(used)
     at = date_number(spent.day)
@@ -76,7 +76,7 @@ def _counted(row: SpendCap, spent: Spent, held: Mapping[date, int]) -> SeenCaps:
     return SeenCaps(row.revision, spent.day, limits, counted, used)
 
 
-def _held(tenant_ids: Sequence[str]) -> _HeldByDay:
+def _rebuilt_scope_holds_by_day(tenant_ids: Sequence[str]) -> _HeldByDay:
     """By scope: each run counts for its tenant, and for the lineage of its key where it has one."""
     found: _HeldByDay = {}
     for it in ports.open_runs().held_by_date(tenant_ids=tenant_ids):

@@ -75,7 +75,7 @@ class Scripts:
         charge = str(checked_micros(charge_micros, least=0))
         return self._call(
             SETTLE,
-            [*_end_keys(tenant_id, run_id), *_moved(tenant_id, counted)],
+            [*_end_keys(tenant_id, run_id), *_scope_keys_moved_by_script(tenant_id, counted)],
             lambda epoch: [charge, tenant_id, run_id, epoch, date_number(counted.day)],
             outcomes.settle_answer,
         )
@@ -84,7 +84,7 @@ class Scripts:
         held = "held" if was_held else ""
         return self._call(
             REFUND_FULL,
-            [*_end_keys(tenant_id, run_id), *_moved(tenant_id, counted)],
+            [*_end_keys(tenant_id, run_id), *_scope_keys_moved_by_script(tenant_id, counted)],
             lambda epoch: [tenant_id, run_id, epoch, held, date_number(counted.day)],
             outcomes.refund_answer,
         )
@@ -104,7 +104,7 @@ class Scripts:
             keys.seq_key(tenant_id),
             keys.gate_key(tenant_id),
             keys.EVIDENCE,
-            *_moved(tenant_id, counted),
+            *_scope_keys_moved_by_script(tenant_id, counted),
         ]
         try:
             words = CREDIT(self.client, keys=names, args=[tenant_id, amount, entry_id, epoch, date_number(counted.day)])
@@ -221,7 +221,7 @@ def _end_keys(tenant_id: str, run_id: str) -> list[str]:
     return [*_run_keys(tenant_id, run_id), keys.EVIDENCE]
 
 
-def _moved(tenant_id: str, counted: Counted) -> list[str]:
+def _scope_keys_moved_by_script(tenant_id: str, counted: Counted) -> list[str]:
     """The scopes that what happens to a run moves; none where it counts nowhere."""
     return [] if counted.day is None else keys.scope_keys(tenant_id, counted.lineage_id)
 

@@ -119,7 +119,7 @@ def queue_balance(pipe: Pipeline, tenant_id: str) -> None:
 
     Such a balance is shown, and it spares work that must fail. Nothing is decided by it: the hold asks again.
     """
-    pipe.mget(_names(tenant_id))
+    pipe.mget(_redis_balance_view_keys(tenant_id))
 
 
 def seen_balance(answer: Sequence[str | None]) -> SeenBalance:
@@ -129,7 +129,7 @@ def seen_balance(answer: Sequence[str | None]) -> SeenBalance:
 
 
 def look_at_balance(client: redis.Redis, tenant_id: str) -> SeenBalance:
-    found: Any = client.mget(_names(tenant_id))
+    found: Any = client.mget(_redis_balance_view_keys(tenant_id))
     return seen_balance(found)
 
 
@@ -162,7 +162,7 @@ def look_at_scopes(
     return seen_balance(found).mark, {scope: seen_caps(answer) for scope, answer in zip(scopes, counted, strict=True)}
 
 
-def _names(tenant_id: str) -> list[str]:
+def _redis_balance_view_keys(tenant_id: str) -> list[str]:
     return [keys.EPOCH, keys.gate_key(tenant_id), keys.seq_key(tenant_id), keys.balance_key(tenant_id)]
 
 

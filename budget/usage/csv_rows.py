@@ -37,11 +37,11 @@ def usage_csv_rows(
             key = None if row.lineage_id is None else keys.get(row.lineage_id)
             told = () if key is None else (key.key_id, csv_lines.harmless_csv_cell(key.label or ""))
             name = csv_lines.harmless_csv_cell(group_of(row, keys) or "")
-            yield csv_lines.csv_line((period.label(row.first), name, *(told or ("", "")), *_amounts(row)))
+            yield csv_lines.csv_line((period.label(row.first), name, *(told or ("", "")), *_csv_amounts(row)))
         total = UsageTotals.of((total, *found))
-    yield csv_lines.csv_line(("TOTAL", "", "", "", *_amounts(total)))
+    yield csv_lines.csv_line(("TOTAL", "", "", "", *_csv_amounts(total)))
 
 
-def _amounts(of: UsageRow | UsageTotals) -> tuple[object, ...]:
+def _csv_amounts(of: UsageRow | UsageTotals) -> tuple[object, ...]:
     net = format_exact_usd(of.net_micros)
     return (of.charged_micros, of.credited_micros, of.net_micros, net, of.runs, of.tokens)

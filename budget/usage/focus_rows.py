@@ -44,7 +44,7 @@ def usage_focus_rows(
         found = reading.read_usage_rows(month, period, _EVERYTHING, until=until, own=own, metadata_key=metadata_key)
         keys = reading.newest_keys(asked.tenant_id, found)
         for row in found:
-            for line in _lines(asked, period, row, keys):
+            for line in _focus_rows_of_usage_row(asked, period, row, keys):
                 line["BillingAccountId"], line["BillingAccountName"] = (
                     asked.tenant_id,
                     csv_lines.harmless_csv_cell(account),
@@ -53,7 +53,7 @@ def usage_focus_rows(
                 yield csv_lines.csv_line([cells[name] for name in COLUMNS])
 
 
-def _lines(
+def _focus_rows_of_usage_row(
     asked: UsageRange, period: UsagePeriod, row: UsageRow, keys: Mapping[uuid.UUID, NewestKey]
 ) -> Iterator[dict[str, object]]:
     start, end = asked.bounds(row.first, period)
@@ -61,10 +61,10 @@ def _lines(
     key = None if row.lineage_id is None else keys.get(row.lineage_id)
     same: dict[str, object] = {
         "BillingCurrency": "USD",
-        "BillingPeriodStart": _moment(asked.instant(month)),
-        "BillingPeriodEnd": _moment(asked.instant(next_month(month))),
-        "ChargePeriodStart": _moment(asked.instant(start)),
-        "ChargePeriodEnd": _moment(asked.instant(end)),
+        "BillingPeriodStart": _focus_row_moment(asked.instant(month)),
+        "BillingPeriodEnd": _focus_row_moment(asked.instant(next_month(month))),
+        "ChargePeriodStart": _focus_row_moment(asked.instant(start)),
+        "ChargePeriodEnd": _focus_row_moment(asked.instant(end)),
         "ChargeCategory": "Usage",
         "ChargeClass": None,
         "ChargeFrequency": "Usage-Based",
@@ -110,5 +110,5 @@ def _what(row: UsageRow) -> str:
     return f"runs of {row.pack_type} that {f'failed with {row.reason}' if row.reason else 'completed'}"
 
 
-def _moment(at: datetime) -> str:
+def _focus_row_moment(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"

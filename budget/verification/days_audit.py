@@ -97,7 +97,7 @@ def wrong_days(tenant_id: str, walk: DaysWalk) -> Iterator[Difference]:
         for what, amount in (("charged", charged), ("credited", credited), ("runs", runs)):
             weighed += int(amount) * _weight(lineage_id, day, what)
     if weighed != walk.at_sum:
-        yield from _named(tenant_id, walk.through)
+        yield from _spend_days_of_wrong_sum(tenant_id, walk.through)
 
 
 _WRONG: Final = """
@@ -120,7 +120,7 @@ SELECT coalesce(days.spend_day, entries.spend_day) AS day, coalesce(days.lineage
 """
 
 
-def _named(tenant_id: str, through: datetime | None) -> Iterator[Difference]:
+def _spend_days_of_wrong_sum(tenant_id: str, through: datetime | None) -> Iterator[Difference]:
     values = {"tenant_id": tenant_id, "through": through, "no_key": uuid.UUID(int=0), "limit": NAMED_MAX}
     with connection.cursor() as cursor:
         cursor.execute(_WRONG, values)

@@ -185,14 +185,16 @@ def _runs(place: AuditPlace) -> _Chunk:
 
 
 def _wrong_runs(tenant_id: str, found: Sequence[CommittedRun]) -> Iterator[Difference]:
-    charges = _amounts("run_id", run_id__in=[run.run_id for run in found], kind=LedgerEntry.Kind.CHARGE)
-    references = [name for run in found for name in (_excess(run), _returned(run), _given_back(run))]
-    adjusted = _amounts("reference", tenant_id=tenant_id, kind=LedgerEntry.Kind.ADJUST, reference__in=references)
+    charges = _audited_ledger_amounts("run_id", run_id__in=[run.run_id for run in found], kind=LedgerEntry.Kind.CHARGE)
+    references = [name for run in found for name in (_excess(run), _returned(run), _audited_refund_reference(run))]
+    adjusted = _audited_ledger_amounts(
+        "reference", tenant_id=tenant_id, kind=LedgerEntry.Kind.ADJUST, reference__in=references
+    )
     for run in found:
         cost = -charges.get(run.run_id, 0) - adjusted.get(_excess(run), 0)
         if cost != run.cost_micros:
             yield Difference(DifferenceKind.RUN_OF_ANOTHER_CHARGE, run.cost_micros, cost, str(run.run_id))
-        given_back = adjusted.get(_given_back(run), 0)
+        given_back = adjusted.get(_audited_refund_reference(run), 0)
         returned = adjusted.get(_returned(run), 0) + given_back
         # The switch of its tenant may have been turned since: a failure of ours went back whole, or not at all.
         due = run.cost_micros if given_back and run.own_failure else run.returned_micros
@@ -209,10 +211,10 @@ def _returned(run: CommittedRun) -> str:
     return f"dispute:{run.run_id}"
 
 
-def _given_back(run: CommittedRun) -> str:
+def _audited_refund_reference(run: CommittedRun) -> str:
     """What a failure of ours cost may go back under this one, in the commit too."""
     return f"refund:{run.run_id}"
 
 
-def _amounts(key: str, **chosen: Any) -> dict[Any, int]:
+def _audited_ledger_amounts(key: str, **chosen: Any) -> dict[Any, int]:
     return dict(LedgerEntry.objects.filter(**chosen).values_list(key, "amount_usd_micros"))

@@ -96,12 +96,12 @@ def read_cap_books(tenant_id: str, caps: SeenScopes) -> Iterator[CapBooks]:
     rows = list(SpendCap.objects.filter(named, tenant_id=tenant_id).annotate(is_new=is_new))
     asked = {}
     for row in rows:
-        seen = caps[_name(row)]
+        seen = caps[_verified_cap_scope_name(row)]
         asked[row] = SpendScope(tenant_id, row.lineage_id, (seen and seen.day) or date.min)
     charged = spend.spent_of_scopes(asked.values())
     for row, scope in asked.items():
         yield CapBooks(
-            _name(row),
+            _verified_cap_scope_name(row),
             row.revision,
             {period: getattr(row, f"{period}_usd_micros") for period in PERIODS},
             {period: getattr(charged[scope], f"{period}_micros") for period in PERIODS},
@@ -136,5 +136,5 @@ def _within(moves: MovedByDay, lineage_id: str | None, day: date | None, period:
     return sum(micros for counted, micros in days.items() if cap_window(date_number(counted), period) == at)
 
 
-def _name(row: SpendCap) -> str | None:
+def _verified_cap_scope_name(row: SpendCap) -> str | None:
     return None if row.lineage_id is None else str(row.lineage_id)

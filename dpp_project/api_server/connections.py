@@ -130,7 +130,7 @@ def _connections_to(port: int) -> Iterator[_ClientConnection]:
         if own is not None:
             found = None
             with contextlib.suppress(OSError):
-                found = _seen(own, port)
+                found = _client_connection_of_socket(own, port)
             if found is None:
                 own.close()
             else:
@@ -149,7 +149,7 @@ def _duplicate(number: int) -> socket.socket | None:
         return None
 
 
-def _seen(own: socket.socket, port: int) -> _ClientConnection | None:
+def _client_connection_of_socket(own: socket.socket, port: int) -> _ClientConnection | None:
     if own.family not in (socket.AF_INET, socket.AF_INET6) or own.getsockname()[1] != port:
         return None
     peer = own.getpeername()  # raises on the socket that listens

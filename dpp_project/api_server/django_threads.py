@@ -147,7 +147,7 @@ class DjangoThreads:
                 answer = None
             else:
                 answer = Answer(status, headers, b"".join(response))
-            stream.loop.call_soon_threadsafe(_tell, answered, answer)
+            stream.loop.call_soon_threadsafe(_give_django_answer, answered, answer)
         finally:
             if (error := sys.exc_info()[1]) is not None:  # the loop waits, also where it is a SystemExit
                 stream.loop.call_soon_threadsafe(_fail, answered, error)
@@ -155,7 +155,7 @@ class DjangoThreads:
                 response.close()
 
 
-def _tell(answered: "asyncio.Future[_FromDjango]", answer: _FromDjango) -> None:
+def _give_django_answer(answered: "asyncio.Future[_FromDjango]", answer: _FromDjango) -> None:
     if not answered.done():
         answered.set_result(answer)
 

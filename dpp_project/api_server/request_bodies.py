@@ -182,17 +182,17 @@ class RequestBodies:
         oldest.must_end_by(now, problem)
 
 
-def _unavailable(detail: str) -> Problem:
+def _problem_of_untaken_body(detail: str) -> Problem:
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Connection": "close"}
     return Problem(ReasonCode.SERVICE_UNAVAILABLE, detail, headers=headers)
 
 
 def _stopping() -> Problem:
-    return _unavailable("This server is stopping; another one takes the request.")
+    return _problem_of_untaken_body("This server is stopping; another one takes the request.")
 
 
 def _no_room() -> Problem:
-    return _unavailable("The server holds as many bodies as it can.")
+    return _problem_of_untaken_body("The server holds as many bodies as it can.")
 
 
 def _too_much_of_source() -> Problem:

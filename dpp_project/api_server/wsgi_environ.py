@@ -34,7 +34,7 @@ def environ_of(scope: AsgiScope) -> Environ:
         "wsgi.url_scheme": scope["scheme"],
     }
     for raw_name, raw_value in scope["headers"]:
-        name = _name(raw_name)
+        name = _environ_name_of_header(raw_name)
         value = raw_value.decode("ascii") if raw_value.isascii() else ""
         if name not in environ:
             environ[name] = value
@@ -44,6 +44,6 @@ def environ_of(scope: AsgiScope) -> Environ:
 
 
 @lru_cache(maxsize=512)
-def _name(raw: bytes) -> str:
+def _environ_name_of_header(raw: bytes) -> str:
     name = raw.decode("ascii").replace("-", "_").upper()
     return name if raw in _OWN_NAMES else f"HTTP_{name}"

@@ -25,12 +25,12 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="before")
     def was(self, entry: AuditEntry) -> SafeString | str:
-        return _shown(entry.before)
+        return _audit_facts_as_html(entry.before)
 
     @admin.display(description="after")
     def became(self, entry: AuditEntry) -> SafeString | str:
-        return _shown(entry.after)
+        return _audit_facts_as_html(entry.after)
 
 
-def _shown(facts: Any) -> SafeString | str:
+def _audit_facts_as_html(facts: Any) -> SafeString | str:
     return "-" if facts is None else format_html("<pre>{}</pre>", json.dumps(facts, indent=2, ensure_ascii=False))

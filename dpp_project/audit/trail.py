@@ -44,8 +44,8 @@ def record_in_trail(
         act=act,
         subject=subject,
         tenant_id=tenant_id,
-        before=None if before is None else _plain(before),
-        after=None if after is None else _plain(after),
+        before=None if before is None else _plain_audit_facts(before),
+        after=None if after is None else _plain_audit_facts(after),
         reason=reason,
         trace_id=tracing.current_trace_id() or "",
     )
@@ -57,7 +57,7 @@ def differing_values(before: AuditFacts, after: AuditFacts) -> tuple[dict[str, A
     return {name: before.get(name) for name in names}, {name: after[name] for name in names}
 
 
-def _plain(facts: AuditFacts) -> dict[str, Any]:
+def _plain_audit_facts(facts: AuditFacts) -> dict[str, Any]:
     return {name: _value(value) for name, value in facts.items()}
 
 
@@ -70,7 +70,7 @@ def _value(value: Any) -> Any:
         case str() | int() | float() | bool() | None:
             return value
         case Mapping():
-            return _plain(value)
+            return _plain_audit_facts(value)
         case Iterable():
             return [_value(one) for one in value]
     return str(value)

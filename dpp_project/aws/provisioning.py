@@ -104,7 +104,7 @@ def _explained(error: BotoCoreError | ClientError, variable: str, endpoint: str 
 
 
 def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[ProvisionStep]:
-    names = _names(env)
+    names = _queue_names_by_variable(env)
     runs = {"VisibilityTimeout": str(constants.QUEUE_VISIBILITY_SECONDS)}
     for variable in ("DPP_QUEUE_URL", "DPP_EXPRESS_QUEUE_URL"):
         if variable in names:
@@ -122,7 +122,7 @@ def _queues(sqs: "SQSClient", env: Environment, remarks: list[str]) -> Iterator[
         _compare_url(variable, getattr(env, variable), _url(sqs, name), remarks)
 
 
-def _names(env: Environment) -> dict[str, str]:
+def _queue_names_by_variable(env: Environment) -> dict[str, str]:
     """Of each queue that is set, by its variable; those of events are both set, or neither."""
     said = {name: getattr(env, name) for name in (*RUNS_QUEUES, *EVENTS_QUEUES)}
     if len(unset := [variable for variable in EVENTS_QUEUES if said[variable] is None]) == 1:
@@ -131,7 +131,7 @@ def _names(env: Environment) -> dict[str, str]:
     for variable, url in said.items():
         if url is None:
             continue
-        name = _name(variable, url)
+        name = _queue_name_in_url(variable, url)
         if (taken := next((other for other, its in names.items() if its == name), None)) is not None:
             raise CannotProvision(variable=variable, detail=f"names the same queue as {taken}")
         names[variable] = name
@@ -147,7 +147,7 @@ def _pair(
     yield from _queue(sqs, queue, attributes | {"RedrivePolicy": json.dumps(redrive)})
 
 
-def _name(variable: str, url: str) -> str:
+def _queue_name_in_url(variable: str, url: str) -> str:
     name = urlsplit(url).path.rstrip("/").rpartition("/")[2]
     if not name:
         raise CannotProvision(variable=variable, detail="its last path part must be the queue's name")
@@ -264,7 +264,7 @@ def _bucket_parts(
     yield (
         "lifecycle",
         rules,
-        lambda: [rule for rule in _rules(s3, bucket) if rule.get("ID") in _our_ids()],
+        lambda: [rule for rule in _bucket_lifecycle_rules(s3, bucket) if rule.get("ID") in _our_ids()],
         lambda: _put_lifecycle(s3, bucket, rules),
     )
 
@@ -299,19 +299,19 @@ def _our_ids() -> set[str]:
     return {rule["ID"] for rule in [*_expiring(), ABORTING]}
 
 
-def _rules(s3: "S3Client", bucket: str) -> list[dict[str, Any]]:
+def _bucket_lifecycle_rules(s3: "S3Client", bucket: str) -> list[dict[str, Any]]:
     found: Any = _or_none(lambda: s3.get_bucket_lifecycle_configuration(Bucket=bucket), "NoSuchLifecycleConfiguration")
-    return [] if found is None else [_plain(rule) for rule in found["Rules"]]
+    return [] if found is None else [_lifecycle_rule_with_filter(rule) for rule in found["Rules"]]
 
 
-def _plain(rule: dict[str, Any]) -> dict[str, Any]:
+def _lifecycle_rule_with_filter(rule: dict[str, Any]) -> dict[str, Any]:
     """A rule for everything is written with an empty prefix, and read back without one by some services."""
     return rule | {"Filter": {"Prefix": ""}} if not rule.get("Filter") and "Prefix" not in rule else rule
 
 
 def _put_lifecycle(s3: "S3Client", bucket: str, wanted: list[dict[str, Any]]) -> None:
     """The configuration is one document: other rules go back with ours."""
-    others = [rule for rule in _rules(s3, bucket) if rule.get("ID") not in _our_ids()]
+    others = [rule for rule in _bucket_lifecycle_rules(s3, bucket) if rule.get("ID") not in _our_ids()]
     rules = cast("Any", wanted + others)
     s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
 

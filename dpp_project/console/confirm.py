@@ -42,7 +42,7 @@ def confirm_page(
     if request.method == "POST" and form.is_valid():
         return act(form)
     back = back or reverse(admin_urlname(model_admin.opts, "change"), args=[quote(subject.pk)])  # type: ignore[arg-type]
-    return _shown(
+    return _console_confirm_page(
         model_admin,
         request,
         {"title": title, "text": text, "submit_text": submit, "form": form, "original": subject, "back": back},
@@ -92,9 +92,11 @@ def page_for_selected(
             (CONFIRMED, "1"),
         ],
     }
-    return _shown(model_admin, request, context)
+    return _console_confirm_page(model_admin, request, context)
 
 
-def _shown(model_admin: "ModelAdmin[Any]", request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+def _console_confirm_page(
+    model_admin: "ModelAdmin[Any]", request: HttpRequest, context: dict[str, Any]
+) -> HttpResponse:
     whole = model_admin.admin_site.each_context(request) | context | {"opts": model_admin.opts}
     return TemplateResponse(request, "admin/confirm.html", whole)

@@ -64,7 +64,7 @@ state    make status, make logs S=worker; make down stops it, the data stay""")
     return 0
 
 
-def _status(options: argparse.Namespace) -> int:
+def _print_devstack_status(options: argparse.Namespace) -> int:
     """Exit code 0 only when everything runs and answers."""
     folder = _folder(options)
     status = folder.read_status()
@@ -165,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     stop = command("down", _down, "stop everything; the data stay")
     stop.add_argument("--now", action="store_true", help="kill a worker that is busy; recovery does the rest")
     command("demo", _demo, "start everything and show what answers and where it is")
-    command("status", _status, "what runs; exit code 0 only when everything does")
+    command("status", _print_devstack_status, "what runs; exit code 0 only when everything does")
     logs = command("logs", _logs, "the end of one log, or of all")
     logs.add_argument(
         "name", nargs="?", help="postgres, redis, aws, api, worker, beat, events, workspaces or supervisor"

@@ -29,7 +29,7 @@ def show_a_paid_run(values: Mapping[str, str]) -> None:
     pack = packs.get(FAVOURITE) or next(iter(packs.values()))
     before = _get(f"{api}/v1/budget", key)
     print(f"\nA paid run of {pack['pack_type']}, with ${before['balance_usd']} to spend:")
-    run_id = _submit(api, key, pack)["run_id"]
+    run_id = _submitted_demo_run(api, key, pack)["run_id"]
     print(f"  submitted  {run_id}, holding at most ${CEILING_USD}")
     run = _until_ended(f"{api}/v1/runs/{run_id}", key)
     cost = run["cost"]
@@ -59,7 +59,7 @@ def _show_the_books(values: Mapping[str, str], api: str, key: str) -> None:
         raise DevstackError(f"the books do not agree: {proof.stderr}")
 
 
-def _submit(api: str, key: str, pack: Mapping[str, Any]) -> dict[str, Any]:
+def _submitted_demo_run(api: str, key: str, pack: Mapping[str, Any]) -> dict[str, Any]:
     answer = http.call_api(
         "POST",
         f"{api}/v1/runs",

@@ -42,7 +42,7 @@ def remembered_ports(path: Path, names: Iterable[str], fixed: dict[str, int] | N
 
     Called before our programs run, so a server that answers on a remembered port is not ours.
     """
-    before = _read(path)
+    before = _devstack_ports_in_file(path)
     chosen: dict[str, int] = dict(fixed or {})
     for name in names:
         if name in chosen:
@@ -53,7 +53,7 @@ def remembered_ports(path: Path, names: Iterable[str], fixed: dict[str, int] | N
     return chosen
 
 
-def _read(path: Path) -> dict[str, int]:
+def _devstack_ports_in_file(path: Path) -> dict[str, int]:
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

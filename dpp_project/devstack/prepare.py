@@ -52,16 +52,16 @@ def _shaping_files() -> list[Path]:
     return [path for folder in folders for pattern in SHAPING for path in folder.rglob(pattern)]
 
 
-def _step(name: str, work: Callable[[], object]) -> None:
+def _prepare_devstack_part(name: str, work: Callable[[], object]) -> None:
     began = time.monotonic()
     try:
         work()
     except CommandError as error:
         raise SystemExit(f"{name}: {error}") from None
-    _say(name, began)
+    _print_prepared_part(name, began)
 
 
-def _say(name: str, began: float) -> None:
+def _print_prepared_part(name: str, began: float) -> None:
     print(f"  {name} ({time.monotonic() - began:.1f} s)", flush=True)
 
 
@@ -75,14 +75,14 @@ def main() -> None:
 
     from dpp_project import demo_seed
 
-    _step("database", lambda: call_command("migrate", interactive=False, verbosity=0))
-    _step("queues and bucket", lambda: call_command("provision", stdout=io.StringIO()))
-    _step("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
+    _prepare_devstack_part("database", lambda: call_command("migrate", interactive=False, verbosity=0))
+    _prepare_devstack_part("queues and bucket", lambda: call_command("provision", stdout=io.StringIO()))
+    _prepare_devstack_part("static files", lambda: call_command("collectstatic", interactive=False, verbosity=0))
     values = env_file.read_env_file(folder.env)
     began = time.monotonic()
     values |= demo_seed.seed_demo(values)
     env_file.write_env_file(folder.env, values)
-    _say("tenant, keys and admin", began)
+    _print_prepared_part("tenant, keys and admin", began)
     write_whole(folder.root / "prepared", preparation_fingerprint(values))
 
 

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.05
 def bring_stack_up(folder: Folder) -> None:
     """Return when everything answers. Of two at once, one starts it and the other waits for the same."""
     folder.make()
-    with _alone(folder):
+    with _devstack_up_lock(folder):
         if _lives(folder):
             if not _is_stopping(folder):
                 print("it runs already", flush=True)
@@ -82,7 +82,7 @@ def take_stack_down(folder: Folder, *, now: bool = False) -> bool:
 
 
 @contextmanager
-def _alone(folder: Folder) -> Iterator[None]:
+def _devstack_up_lock(folder: Folder) -> Iterator[None]:
     with (folder.root / "up.lock").open("a", encoding="ascii") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

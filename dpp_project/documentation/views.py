@@ -15,13 +15,13 @@ from dpp_project.documentation import chapters, rendering
 from dpp_project.reasons import REASONS, type_uri
 
 
-def _shown(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+def _documentation_page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
     return render(request, template, {"parts": list(chapters.documentation_parts())} | context)
 
 
 @require_safe
 def start_page(request: HttpRequest) -> HttpResponse:
-    return _shown(request, "docs/start.html")
+    return _documentation_page(request, "docs/start.html")
 
 
 @require_safe
@@ -35,7 +35,7 @@ def show_documentation_page(request: HttpRequest, name: str) -> HttpResponse:
         if chapters.is_decision(one.name) == chapters.is_decision(name)
     ]
     at = order.index(chapter)
-    return _shown(
+    return _documentation_page(
         request,
         "docs/page.html",
         chapter=chapter,
@@ -57,12 +57,12 @@ def page_by_its_file(_request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def decisions_page(request: HttpRequest) -> HttpResponse:
-    return _shown(request, "docs/decisions.html", decisions=chapters.decision_chapters(), is_decision=True)
+    return _documentation_page(request, "docs/decisions.html", decisions=chapters.decision_chapters(), is_decision=True)
 
 
 @require_safe
 def reference_page(request: HttpRequest) -> HttpResponse:
-    return _shown(request, "docs/api.html")
+    return _documentation_page(request, "docs/api.html")
 
 
 @require_safe
@@ -71,7 +71,7 @@ def problems_page(request: HttpRequest) -> HttpResponse:
         {"code": code.value, "type": type_uri(code), "status": reason.status or "run result", "reason": reason}
         for code, reason in REASONS.items()
     ]
-    return _shown(request, "docs/problems.html", rows=rows)
+    return _documentation_page(request, "docs/problems.html", rows=rows)
 
 
 @require_safe

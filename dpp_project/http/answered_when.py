@@ -32,14 +32,14 @@ def answered_when(
             return handlers.answer_error(request, came)
         try:
             answers.note_for_log(request, wait=came.value)
-            return asked.tell(_rendered(came, ended, known), heeded=came is not WaitEnd.NO_PLACE)
+            return asked.tell(_response_at_wait_end(came, ended, known), heeded=came is not WaitEnd.NO_PLACE)
         except Exception as error:  # noqa: BLE001  every exception has its problem document
             return handlers.answer_error(request, error)
 
     return AnsweredLater(wait, render, asked_for=True)
 
 
-def _rendered(
+def _response_at_wait_end(
     how: WaitEnd, ended: Callable[[], HttpResponse], known: Callable[[WaitEnd], HttpResponse]
 ) -> HttpResponse:
     if how is WaitEnd.ENDED:

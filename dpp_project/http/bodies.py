@@ -62,7 +62,7 @@ def validated_body(model: type[Model], data: Any, *, prefix: str = "") -> Model:
             ReasonCode.VALIDATION_FAILED,
             "The request has wrong fields; see errors.",
             errors=[
-                FieldError(prefix + _path(item["loc"]), _said(item, model))
+                FieldError(prefix + _path(item["loc"]), _body_field_complaint(item, model))
                 for item in error.errors(include_input=False, include_url=False)[:MAX_ERRORS]
             ],
         ) from None
@@ -75,7 +75,7 @@ def _path(location: tuple[int | str, ...]) -> str:
     return printable_field(path) or "body"
 
 
-def _said(item: Any, model: type[BaseModel]) -> str:
+def _body_field_complaint(item: Any, model: type[BaseModel]) -> str:
     """Pydantic's words, where they are those of JSON and not of Python."""
     place = item["loc"]
     if item["type"] == "extra_forbidden" and (near := _near(model, place)):
@@ -90,7 +90,7 @@ def _said(item: Any, model: type[BaseModel]) -> str:
 
 def _near(model: type[BaseModel], place: tuple[int | str, ...]) -> str | None:
     """The known field beside it that a caller may have meant."""
-    known = sorted(_names(_schema(model), place[:-1]))
+    known = sorted(_body_field_names_at(_schema(model), place[:-1]))
     found = get_close_matches(str(place[-1])[:NAME_LENGTH_MAX], known, n=1, cutoff=LIKENESS)
     return found[0] if found else None
 
@@ -100,7 +100,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
 
 
-def _names(schema: dict[str, Any], path: tuple[int | str, ...]) -> set[str]:
+def _body_field_names_at(schema: dict[str, Any], path: tuple[int | str, ...]) -> set[str]:
     """Names of the fields at a path, of every alternative there."""
     definitions = schema.get("$defs", {})
 

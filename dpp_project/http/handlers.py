@@ -53,7 +53,7 @@ def to_problem(error: BaseException) -> Problem:
     return Problem(ReasonCode.INTERNAL_ERROR, "The request could not be completed.")
 
 
-def _unavailable(_error: Any) -> Problem:
+def _unavailable_service_problem(_error: Any) -> Problem:
     return Problem(
         ReasonCode.SERVICE_UNAVAILABLE,
         "A service that this request needs does not answer.",
@@ -93,7 +93,7 @@ _PROBLEMS: list[tuple[type[BaseException] | tuple[type[BaseException], ...], Cal
         _simple(ReasonCode.MALFORMED_REQUEST, "The request could not be read."),
     ),
     (exceptions.ValidationError, _simple(ReasonCode.VALIDATION_FAILED, "The request has wrong fields.")),
-    (UNAVAILABLE, _unavailable),
+    (UNAVAILABLE, _unavailable_service_problem),
 ]
 
 

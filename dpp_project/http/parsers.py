@@ -132,7 +132,7 @@ def _check_size_in_memory(body: bytes) -> None:
     Strings are left out of the count only where their punctuation would decide.
     """
     most = _most_memory(body)
-    if _estimate(body) > most and sum(map(_estimate, _without_strings(body))) > most:
+    if _estimated_json_memory(body) > most and sum(map(_estimated_json_memory, _without_strings(body))) > most:
         raise _malformed("it holds too many arrays, objects and names for its length")
 
 
@@ -149,7 +149,7 @@ def _most_memory(body: bytes) -> int:
     return len(body) * per_byte + SMALL_MEMORY_BYTES
 
 
-def _estimate(text: bytes) -> int:
+def _estimated_json_memory(text: bytes) -> int:
     return sum(text.count(mark) * size for mark, size in _MEMORY_BY_MARK)
 
 

@@ -66,7 +66,7 @@ def run_job_pass(
             report, failed = PassReport(errors=1, detail={"error": type(error).__name__}), True
         finally:
             leases.job_lease_keeper().let_go(row)
-        _end(row, started_at, report)
+        _end_job_report(row, started_at, report)
     except Error as error:
         log.warning("job could not be reported, the database is away", job=job.name, exc_info=error)
         return FinishedPass(outcome=PassOutcome.UNAVAILABLE)
@@ -82,16 +82,16 @@ def _begun(job: Job, started_at: datetime, *, dry_run: bool, asked_by: str | Non
     return row
 
 
-def _end(row: int, started_at: datetime, report: PassReport) -> None:
+def _end_job_report(row: int, started_at: datetime, report: PassReport) -> None:
     """Over a new connection where the job's own was lost: else the next pass would wait for the lease to run out."""
     try:
-        _written(row, started_at, report)
+        _write_job_report_end(row, started_at, report)
     except Error:
         connection.close()
-        _written(row, started_at, report)
+        _write_job_report_end(row, started_at, report)
 
 
-def _written(row: int, started_at: datetime, report: PassReport) -> None:
+def _write_job_report_end(row: int, started_at: datetime, report: PassReport) -> None:
     JobReport.objects.filter(pk=row).update(
         ended_at=max(clock.now(), started_at),
         beat_at=None,

@@ -50,7 +50,7 @@ def look_at_all() -> PassReport:
             log.warning("alarm not looked for", alarm=check.name, exc_info=error)
             failed[check.name] = type(error).__name__
             continue
-        begun_now, ended_now = _write(check, wrong)
+        begun_now, ended_now = _begin_and_end_alarms(check, wrong)
         begun, ended = begun + begun_now, ended + ended_now
     detail = {"begun": begun, "ended": ended} | ({"failed": failed} if failed else {})
     return PassReport(seen=len(alarm_checks()), changed=begun + ended, errors=len(failed), detail=detail)
@@ -60,7 +60,7 @@ def standing_alarms() -> list[Alarm]:
     return list(Alarm.objects.filter(ended_at__isnull=True).order_by("name", "subject"))
 
 
-def _write(check: AlarmCheck, wrong: Mapping[str, str]) -> tuple[int, int]:
+def _begin_and_end_alarms(check: AlarmCheck, wrong: Mapping[str, str]) -> tuple[int, int]:
     known = {alarm.subject: alarm for alarm in Alarm.objects.filter(name=check.name, ended_at__isnull=True)}
     new = [
         Alarm(name=check.name, subject=subject, said=said) for subject, said in wrong.items() if subject not in known

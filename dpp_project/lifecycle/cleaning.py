@@ -107,9 +107,9 @@ def clean_due_data(*, now: datetime, limit: int) -> PassReport:
     for kind in cleanup_clearings().values():
         if not running.goes_on():
             break
-        _step(running, cleanup, kind, at)
+        _run_cleanup_step(running, cleanup, kind, at)
     if running.failed:
-        _put_off(cleanup, at)
+        _put_off_data_cleanup(cleanup, at)
     elif not _left(cleanup):
         DataCleanup.objects.filter(pk=day).update(ended_at=Now(), failures=0, next_try_at=None)
         log.info("data cleaned up", day=str(day), rows=sum(step.rows for step in cleanup.steps.all()))
@@ -121,7 +121,7 @@ def clean_now(*, now: datetime, limit: int, only: str | None = None) -> PassRepo
     at = cleanup_moment(now)
     running = _Pass(limit)
     for kind in _asked_for(only):
-        with _alone(kind, running):
+        with _data_kind_failing_alone(kind, running):
             for _ in _batches(running, kind, at=at, after=None, noted=lambda _batch: None):
                 pass
     return running.report()
@@ -163,7 +163,7 @@ def _left(cleanup: DataCleanup) -> bool:
     return bool(cleanup_clearings().keys() - ended)
 
 
-def _step(running: _Pass, cleanup: DataCleanup, kind: DataKind, at: datetime) -> None:
+def _run_cleanup_step(running: _Pass, cleanup: DataCleanup, kind: DataKind, at: datetime) -> None:
     step, _ = CleanupStep.objects.get_or_create(
         cleanup=cleanup, kind=kind.name, defaults={"table_bytes_before": table_bytes(kind)}
     )
@@ -179,7 +179,7 @@ def _step(running: _Pass, cleanup: DataCleanup, kind: DataKind, at: datetime) ->
                 watermark=batch.watermark,
             )
 
-    with _alone(kind, running):
+    with _data_kind_failing_alone(kind, running):
         for batch in _batches(running, kind, at=at, after=step.watermark, noted=note):
             if batch.watermark is None:
                 skipped = len(running.skipped.get(kind.name, ()))
@@ -231,7 +231,7 @@ def _passed_by(
 
 
 @contextmanager
-def _alone(kind: DataKind, running: _Pass) -> Iterator[None]:
+def _data_kind_failing_alone(kind: DataKind, running: _Pass) -> Iterator[None]:
     """A kind's failure is its own; a database that is away fails them all."""
     try:
         yield
@@ -242,7 +242,7 @@ def _alone(kind: DataKind, running: _Pass) -> Iterator[None]:
         log.exception("data not cleaned up", kind=kind.name)
 
 
-def _put_off(cleanup: DataCleanup, at: datetime) -> None:
+def _put_off_data_cleanup(cleanup: DataCleanup, at: datetime) -> None:
     seconds = min(RETRY_MAX_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(cleanup.failures, 16))
     DataCleanup.objects.filter(pk=cleanup.pk).update(
         failures=F("failures") + 1, next_try_at=at + timedelta(seconds=seconds)

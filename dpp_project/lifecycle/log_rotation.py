@@ -102,14 +102,14 @@ class LogRotator:
 
     def _by_size(self, name: str, now: datetime) -> Path | None:
         path = log_files.path_of(self._folder, name)
-        if _size(path) < self._limits.max_bytes:
+        if _log_file_size(path) < self._limits.max_bytes:
             return None
         return self._rename(path, f"{name}-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
 
     def _events(self, now: datetime) -> Path | None:
         """A file that was begun on another date is that date's, however late it is looked at."""
         path = log_files.path_of(self._folder, DAILY)
-        if not _size(path):
+        if not _log_file_size(path):
             return None
         begun = self._date_of(path)
         if begun == now.astimezone(self._zone).date():
@@ -117,7 +117,7 @@ class LogRotator:
         return self._rename(path, f"{DAILY}-{begun:%Y%m%d}")
 
     def _is_large(self, path: Path) -> bool:
-        return _size(path) >= self._limits.max_bytes
+        return _log_file_size(path) >= self._limits.max_bytes
 
     def _date_of(self, path: Path) -> date:
         """Of its first line; where that says nothing, of its last."""
@@ -171,7 +171,7 @@ class LogRotator:
             log.warning("log file deleted before its days: all log files hold too much", file=path.name)
 
 
-def _size(path: Path) -> int:
+def _log_file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

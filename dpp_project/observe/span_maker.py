@@ -99,7 +99,7 @@ class SpanMaker:
             facts["dpp.run_id"], parent = told["run_id"], span_ids.sending_span_of(UUID(told["run_id"]))
         span = self._entered("webhook attempt", SpanKind.CLIENT, trace_id, parent=parent, facts=facts)
         with _during(span):
-            yield partial(_answered, span)
+            yield partial(_set_http_status_of_span, span)
 
     def _entered(
         self,
@@ -148,7 +148,7 @@ class Answering:
         self.span.end()
 
 
-def _answered(span: Span, status: int | None) -> None:
+def _set_http_status_of_span(span: Span, status: int | None) -> None:
     if status is not None:
         span.set_attribute("http.response.status_code", status)
     if status is None or status >= CLIENT_ERROR:

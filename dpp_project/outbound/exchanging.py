@@ -53,7 +53,7 @@ async def exchange_outbound(
     try:
         async with asyncio.timeout(seconds):
             connection = await connect_outbound(request.url, rules=rules, network=network, seconds=first, caller=caller)
-            return await _told(request, connection, tls)
+            return await _outbound_answer(request, connection, tls)
     except TimeoutError:
         raise Refused(Failure.TIMEOUT) from None
     except ssl.SSLError as error:
@@ -62,7 +62,7 @@ async def exchange_outbound(
         raise Refused(Failure.PROTOCOL_ERROR) from error
 
 
-async def _told(request: OutboundRequest, connection: socket.socket, tls: ssl.SSLContext) -> OutboundAnswer:
+async def _outbound_answer(request: OutboundRequest, connection: socket.socket, tls: ssl.SSLContext) -> OutboundAnswer:
     place = urlsplit(request.url)
     if place.scheme == "https":
         talk = await http_exchange.over_tls(connection, tls, name=place.hostname or "")

@@ -60,7 +60,8 @@ class Exchange:
                 event = await self._next()
                 if isinstance(event, h11.Response):
                     return ResponseHead(
-                        event.status_code, [(name.decode("ascii"), _text(value)) for name, value in event.headers]
+                        event.status_code,
+                        [(name.decode("ascii"), _answer_header_text(value)) for name, value in event.headers],
                     )
                 if not isinstance(event, h11.InformationalResponse):
                     break
@@ -92,7 +93,7 @@ class Exchange:
         self._writer.transport.abort()
 
 
-def _text(value: bytes) -> str:
+def _answer_header_text(value: bytes) -> str:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:

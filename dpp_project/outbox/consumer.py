@@ -121,7 +121,7 @@ class EventConsumer:
     def _see_to(self, message: Received) -> bool:
         """Whether the message is finished, and is to be deleted."""
         try:
-            row = _read(message)
+            row = _outbox_event_as_written(message)
         except Malformed as wrong:
             return self._refuse(message, wrong)
         token = uuid7.new_uuid7()
@@ -228,7 +228,7 @@ class NoHandler(LookupError):  # noqa: N818  named for the finding
     """No app of this release handles the event."""
 
 
-def _read(message: Received) -> OutboxMessage:
+def _outbox_event_as_written(message: Received) -> OutboxMessage:
     """The event as it was written. What the queue delivered must say the same."""
     headers = messages.event_headers(message)
     payload = messages.event_payload(message)

@@ -34,7 +34,7 @@ def drain_dead_queue(url: str, *, limit: int) -> tuple[int, int]:
     """How many were seen, and how many of their events were given up by it."""
     seen = ended = 0
     while seen < limit and not (seen and deadline.is_over()):
-        found = _received(url, min(BATCH, limit - seen), wait_seconds=0 if seen else WAIT_SECONDS)
+        found = _messages_of_dead_queue(url, min(BATCH, limit - seen), wait_seconds=0 if seen else WAIT_SECONDS)
         if not found:
             break
         for message in found:
@@ -44,7 +44,7 @@ def drain_dead_queue(url: str, *, limit: int) -> tuple[int, int]:
     return seen, ended
 
 
-def _received(url: str, count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
+def _messages_of_dead_queue(url: str, count: int, *, wait_seconds: int) -> "Sequence[MessageTypeDef]":
     return (
         clients.sqs_client()
         .receive_message(

@@ -15,9 +15,9 @@ AT_ONCE: Final = 1_000
 def resend_overdue_events(*, now: datetime, limit: int) -> PassReport:
     """Ages go by the database's clock. Two at once share the rows."""
     del now
-    taken_over = _all_of(lambda some: resending.take_over(limit=some), limit=limit)
+    taken_over = _outbox_count_in_batches(lambda some: resending.take_over(limit=some), limit=limit)
     metrics.TAKEN_OVER.inc(taken_over)
-    resent = _all_of(lambda some: resending.send_overdue(limit=some), limit=limit - taken_over)
+    resent = _outbox_count_in_batches(lambda some: resending.send_overdue(limit=some), limit=limit - taken_over)
     metrics.RESENT.inc(resent)
     found = taken_over + resent
     return PassReport(seen=found, changed=found, detail={"taken over": taken_over, "sent again": resent})
@@ -45,7 +45,7 @@ def preview_dead_letters(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=waiting, changed=waiting)
 
 
-def _all_of(some: Callable[[int], int], *, limit: int) -> int:
+def _outbox_count_in_batches(some: Callable[[int], int], *, limit: int) -> int:
     """In batches, each a transaction of its own, until none is left or the pass is over."""
     changed = 0
     while changed < limit and not (changed and deadline.is_over()):

@@ -100,15 +100,15 @@ def hand_back(outbox_id: UUID, *, token: UUID) -> bool:
 
 def done(outbox_id: UUID, *, token: UUID) -> float | None:
     """In the transaction of the effect: how old the event is. None: the lease was lost, all must be rolled back."""
-    return _ended("DONE", "", outbox_id, token)
+    return _end_outbox_ledger_row("DONE", "", outbox_id, token)
 
 
 def dead(outbox_id: UUID, *, token: UUID, error: str) -> bool:
     """In the transaction of its letter."""
-    return _ended("DEAD", error, outbox_id, token) is not None
+    return _end_outbox_ledger_row("DEAD", error, outbox_id, token) is not None
 
 
-def _ended(status: str, error: str, outbox_id: UUID, token: UUID) -> float | None:
+def _end_outbox_ledger_row(status: str, error: str, outbox_id: UUID, token: UUID) -> float | None:
     with connection.cursor() as cursor:
         cursor.execute(_END, [status, error, outbox_id, token])
         found = cursor.fetchone()

@@ -33,11 +33,14 @@ def give_up(message: Received, *, reason: str, detail: str, token: UUID | None) 
                 letter_key=message.message_id,
                 outbox_id=outbox_id,
                 tenant_id=None if event is None else event.tenant_id,
-                event_type=_plain(message.attributes.get(messages.EVENT_TYPE, "")),
+                event_type=_storable_letter_text(message.attributes.get(messages.EVENT_TYPE, "")),
                 reason=reason,
                 detail=detail[:DETAIL_MAX],
                 body=message.body.encode("utf-8", "surrogatepass"),
-                attributes={_plain(name): _plain(value) for name, value in message.attributes.items()},
+                attributes={
+                    _storable_letter_text(name): _storable_letter_text(value)
+                    for name, value in message.attributes.items()
+                },
                 receives=message.receives,
                 sent_at=message.sent_at,
             )
@@ -45,7 +48,7 @@ def give_up(message: Received, *, reason: str, detail: str, token: UUID | None) 
         if token is not None and outbox_id is not None and not ledger.dead(outbox_id, token=token, error=detail):
             raise LeaseLost
     if is_new:
-        _said(reason, outbox_id, detail)
+        _report_dead_letter(reason, outbox_id, detail)
 
 
 def record_unsendable_event(event: OutboxMessage, *, token: UUID, detail: str) -> None:
@@ -64,18 +67,18 @@ def record_unsendable_event(event: OutboxMessage, *, token: UUID, detail: str) -
             receives=0,
         )
     )
-    _said(LetterReason.UNSENDABLE, event.outbox_id, detail)
+    _report_dead_letter(LetterReason.UNSENDABLE, event.outbox_id, detail)
 
 
 def _store(letter: EventDeadLetter) -> bool:
     return EventDeadLetter.objects.bulk_create([letter], ignore_conflicts=True)[0].pk is not None
 
 
-def _plain(text: str) -> str:
+def _storable_letter_text(text: str) -> str:
     """As Postgres can hold it: neither a NUL nor half of a surrogate pair."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
-def _said(reason: str, outbox_id: UUID | None, detail: str) -> None:
+def _report_dead_letter(reason: str, outbox_id: UUID | None, detail: str) -> None:
     metrics.LETTERS.labels(reason=reason).inc()
     log.warning("event given up", reason=str(reason), outbox_id=str(outbox_id or ""), detail=detail)

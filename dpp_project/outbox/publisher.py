@@ -146,7 +146,9 @@ class Publisher:
         token = uuid7.new_uuid7()
         with connection.cursor() as cursor:
             cursor.execute(_CLAIM, [token, self._from, WALK_SECONDS])
-            rows = sorted((_row(found) for found in cursor.fetchall()), key=lambda row: row.next_retry_at)
+            rows = sorted(
+                (_claimed_outbox_message(found) for found in cursor.fetchall()), key=lambda row: row.next_retry_at
+            )
         self._from = rows[-1].next_retry_at if len(rows) == CLAIMED_MAX else None
         return PublisherClaim(token, rows)
 
@@ -201,6 +203,6 @@ class Publisher:
             metrics.PUBLISHED.labels(outcome="dead").inc()
 
 
-def _row(found: Sequence[Any]) -> OutboxMessage:
+def _claimed_outbox_message(found: Sequence[Any]) -> OutboxMessage:
     values = dict(zip(_CLAIMED, found, strict=True))
     return OutboxMessage(**values | {"payload": json.loads(values["payload"])})

@@ -48,12 +48,12 @@ WHERE outbox_id = %(id)s
 
 def take_over(*, limit: int) -> int:
     """By elapsed time alone: a publisher that lives and is so late finds its claim gone, and says nothing."""
-    return _changed(_TAKE_OVER, TAKEOVER_SECONDS, limit)
+    return _outbox_rows_changed_by(_TAKE_OVER, TAKEOVER_SECONDS, limit)
 
 
 def send_overdue(*, limit: int) -> int:
     """Whatever the ledger says. The publisher sets the next time: 10 min after the first send, doubling to an hour."""
-    return _changed(_OVERDUE, limit)
+    return _outbox_rows_changed_by(_OVERDUE, limit)
 
 
 def count_due(*, limit: int) -> int:
@@ -79,7 +79,7 @@ def handle_anew(outbox_id: UUID, *, after_seconds: float = 0) -> bool:
     return changed == 1
 
 
-def _changed(sql: str, *values: float) -> int:
+def _outbox_rows_changed_by(sql: str, *values: float) -> int:
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         changed: int = cursor.rowcount

@@ -32,17 +32,19 @@ def outbox_clause(event: NewEvent, *, fact: str) -> tuple[str, list[Any]]:
 
     `fact` is a name in the caller's own text, never something that came from outside.
     """
-    return f"INSERT INTO outbox_message AS kept ({_COLUMNS}) SELECT {_PLACES} FROM {fact}{_SAME}", _values(event)  # noqa: S608
+    values = _outbox_row_values(event)
+    return f"INSERT INTO outbox_message AS kept ({_COLUMNS}) SELECT {_PLACES} FROM {fact}{_SAME}", values  # noqa: S608
 
 
 def insert_event(event: NewEvent) -> None:
     """In the caller's transaction: for a handler, whose event is the follow-up of its own effect."""
+    values = _outbox_row_values(event)
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO outbox_message AS kept ({_COLUMNS}) VALUES ({_PLACES}){_SAME}", _values(event))  # noqa: S608
+        cursor.execute(f"INSERT INTO outbox_message AS kept ({_COLUMNS}) VALUES ({_PLACES}){_SAME}", values)  # noqa: S608
     transaction.on_commit(wakeup.ring_publisher)
 
 
-def _values(event: NewEvent) -> list[Any]:
+def _outbox_row_values(event: NewEvent) -> list[Any]:
     descriptor = event.descriptor
     return [
         uuid7.new_uuid7(),

@@ -17,13 +17,13 @@ def child_processes(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  a watch that runs ten times a second
-            found += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+            found += [int(child) for child in _proc_file_content(f"/proc/{pid}/task/{thread}/children").split()]
     except OSError:
         return _children_by_scan(pid) if Path(f"/proc/{pid}").exists() else found
     return found
 
 
-def _read(path: str) -> bytes:
+def _proc_file_content(path: str) -> bytes:
     """Without a file object: each job does this once, and each page that it touches is copied for it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -69,7 +69,9 @@ class MemoryUse:
 
 def process_memory(pid: int | str = "self") -> MemoryUse:
     try:
-        size, resident, shared, _, _, data, _ = (int(pages) * _PAGE for pages in _read(f"/proc/{pid}/statm").split())
+        size, resident, shared, _, _, data, _ = (
+            int(pages) * _PAGE for pages in _proc_file_content(f"/proc/{pid}/statm").split()
+        )
     except OSError:
         return MemoryUse(0, 0, 0)
     return MemoryUse(mapped=size, private=resident - shared, data=data)

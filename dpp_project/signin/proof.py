@@ -14,8 +14,8 @@ def prove_operator(name: str, *, permission: str, field: str = "--by") -> str | 
     name = name.strip()
     user = sign_in(
         name=name,
-        password=_asked(f"Console password of {name}: "),
-        code=_asked(f"Code of {name}'s second factor, if there is one: "),
+        password=_prompted_signin_proof(f"Console password of {name}: "),
+        code=_prompted_signin_proof(f"Code of {name}'s second factor, if there is one: "),
         device=None,
     )
     if isinstance(user, SignInRefused):
@@ -26,6 +26,6 @@ def prove_operator(name: str, *, permission: str, field: str = "--by") -> str | 
     return actors.person_actor(user)
 
 
-def _asked(prompt: str) -> str:
+def _prompted_signin_proof(prompt: str) -> str:
     """Without echo at a terminal; else one line of standard input each."""
     return getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")

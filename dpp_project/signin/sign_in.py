@@ -57,10 +57,10 @@ def sign_in(*, name: str, password: str, code: str, device: str | None) -> User 
     user = authenticate(None, username=name, password=password)
     if not isinstance(user, User) or not user.is_staff or not _second_factor_holds(user, code):
         SIGN_INS.labels(SignInRefused.WRONG.value).inc()
-        _record(FAILED, NOBODY, shown, device)
+        _record_operator_sign_in(FAILED, NOBODY, shown, device)
         return SignInRefused.WRONG
     SIGN_INS.labels("signed_in").inc()
-    _record(SIGNED_IN, actors.person_actor(user), shown, device)
+    _record_operator_sign_in(SIGNED_IN, actors.person_actor(user), shown, device)
     return user
 
 
@@ -83,7 +83,7 @@ def _second_factor_holds(user: User, given: str) -> bool:
     return bool(SecondFactor.objects.filter(pk=factor.pk, last_step__lt=step).update(last_step=step))
 
 
-def _record(act: str, actor: str, name: str, device: str | None) -> None:
+def _record_operator_sign_in(act: str, actor: str, name: str, device: str | None) -> None:
     with transaction.atomic():
         trail.record_in_trail(
             act, actor=actor, subject=_subject(name), after={"network": attempt_network(), "device": device}

@@ -35,7 +35,7 @@ def password_change(request: HttpRequest) -> HttpResponse:
     with transaction.atomic():
         response = admin.site.password_change(request)
         if request.method == "POST" and response.status_code == 302 and isinstance(request.user, User):
-            _record("own password changed", request.user)
+            _record_own_sign_in_change("own password changed", request.user)
     return response
 
 
@@ -67,7 +67,7 @@ def _turn(request: HttpRequest, user: User, factor: SecondFactor | None, *, secr
             SecondFactor.objects.create(user=user, secret=secret, last_step=step)
         else:
             factor.delete()
-        _record("second factor set up" if factor is None else "second factor taken away", user)
+        _record_own_sign_in_change("second factor set up" if factor is None else "second factor taken away", user)
     request.session.pop(OFFERED, None)
     messages.success(request, "From now on signing in asks for a code." if factor is None else "No code is asked for.")
 
@@ -90,7 +90,7 @@ def _context(
     return context
 
 
-def _record(act: str, user: User) -> None:
+def _record_own_sign_in_change(act: str, user: User) -> None:
     trail.record_in_trail(
         act, actor=actors.person_actor(user), subject=f"operator {actors.person_of(actors.person_actor(user))}"
     )

@@ -25,7 +25,7 @@ class LuaScript:
     """
 
     def __init__(self, path: Path) -> None:
-        self.text = _text(path)
+        self.text = _lua_text_with_includes(path)
         self._sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, client: redis.Redis, *, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
@@ -47,5 +47,5 @@ class LuaScript:
         pipeline.eval(self.text, len(keys), *keys, *args)
 
 
-def _text(path: Path) -> str:
-    return _INCLUDE.sub(lambda line: _text(path.with_name(line[1])), path.read_text(encoding="utf-8"))
+def _lua_text_with_includes(path: Path) -> str:
+    return _INCLUDE.sub(lambda line: _lua_text_with_includes(path.with_name(line[1])), path.read_text(encoding="utf-8"))

@@ -35,10 +35,10 @@ def analyze_auth_error(error: AuthError) -> None:
     metrics.ANALYZED.inc()
     if joined.has_regressed:
         log.warning("cluster regressed", cluster_id=str(joined.root_id), auth_error_id=str(error.pk))
-    _decide(error, joined.root_id)
+    _decide_analysed_auth_error(error, joined.root_id)
 
 
-def _decide(error: AuthError, root_id: uuid.UUID) -> None:
+def _decide_analysed_auth_error(error: AuthError, root_id: uuid.UUID) -> None:
     rule = rules.matching_decision_rule(error, root_id=root_id)
     if rule is not None:
         deciding.decide_by_rule(error, rule)

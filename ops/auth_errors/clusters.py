@@ -93,7 +93,7 @@ def join_cluster(error: AuthError, *, own: VersionedHash, follows: VersionedHash
     with connection.cursor() as cursor:
         cursor.execute(_JOIN, [cluster_id, error.pk, error.recorded_at.date(), error.tenant_id])
     if is_new and follows is not None:
-        _follow(cluster_id, follows)
+        _follow_earlier_cluster(cluster_id, follows)
     root_id = root_of(cluster_id)
     if root_id != cluster_id:
         Cluster.objects.filter(pk=root_id).update(last_seen_at=Greatest("last_seen_at", error.recorded_at))
@@ -114,7 +114,7 @@ def _upsert(error: AuthError, *, own: VersionedHash, top_frame: str) -> tuple[uu
     return cluster_id, is_new
 
 
-def _follow(cluster_id: uuid.UUID, follows: VersionedHash) -> None:
+def _follow_earlier_cluster(cluster_id: uuid.UUID, follows: VersionedHash) -> None:
     """A newer version of the normaliser names a known fault anew: the new cluster counts as the one it had."""
     earlier = Cluster.objects.filter(hash_version=follows.version, stack_hash=follows.stack_hash).first()
     if earlier is not None:
@@ -179,7 +179,7 @@ def merge_clusters(*, source_id: uuid.UUID, into_id: uuid.UUID, by: str) -> Clus
         Cluster.objects.filter(pk=root_of(into_id)).update(
             last_seen_at=Greatest("last_seen_at", found[source_id].last_seen_at)
         )
-        _record("cluster merged", source_id, by, after={"into": into_id})
+        _record_cluster_act("cluster merged", source_id, by, after={"into": into_id})
     return ClusterAlias.objects.get(pk=alias.pk)
 
 
@@ -194,7 +194,7 @@ def unmerge_cluster(*, cluster_id: uuid.UUID, by: str) -> ClusterAlias | Refusal
             return Refusal(ReasonCode.CONFLICT, "it is not merged", "cluster_id")
         ClusterAlias.objects.filter(pk=standing.pk).update(ended_by=by, ended_at=Now())
         _look_again(root_of(standing.target_id))
-        _record("cluster unmerged", cluster_id, by, before={"into": standing.target_id})
+        _record_cluster_act("cluster unmerged", cluster_id, by, before={"into": standing.target_id})
     return ClusterAlias.objects.get(pk=standing.pk)
 
 
@@ -215,5 +215,5 @@ def _look_again(root_id: uuid.UUID) -> None:
         Cluster.objects.filter(pk=root_id).update(last_seen_at=Greatest(F("first_seen_at"), latest.recorded_at))
 
 
-def _record(act: str, cluster_id: uuid.UUID, by: str, **facts: Any) -> None:
+def _record_cluster_act(act: str, cluster_id: uuid.UUID, by: str, **facts: Any) -> None:
     trail.record_in_trail(act, actor=by, subject=f"cluster {cluster_id}", **facts)

@@ -26,10 +26,10 @@ def auth_errors_panel() -> Panel:
         title="Auth errors",
         description="Failed sign-ins that tenants report, and our own, by fault.",
         figures=[
-            Figure(label="Open faults", value=_counted(opened), link=f"{place}?status__exact=OPEN"),
+            Figure(label="Open faults", value=_cluster_count_text(opened), link=f"{place}?status__exact=OPEN"),
             Figure(
                 label="Came back",
-                value=_counted(opened.filter(regressed_at__isnull=False)),
+                value=_cluster_count_text(opened.filter(regressed_at__isnull=False)),
                 note="Resolved once, and met again since.",
                 link=place,
             ),
@@ -38,6 +38,6 @@ def auth_errors_panel() -> Panel:
     )
 
 
-def _counted(rows: QuerySet[Cluster]) -> str:
+def _cluster_count_text(rows: QuerySet[Cluster]) -> str:
     count = rows[: COUNTED_MAX + 1].count()
     return f"more than {COUNTED_MAX}" if count > COUNTED_MAX else str(count)

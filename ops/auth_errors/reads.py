@@ -50,7 +50,7 @@ class ErrorPage:
 
 def error_page(wanted: Wanted, *, limit: int) -> ErrorPage:
     """Newest first; one more is read than shown, to know whether there is a next page."""
-    rows = _chosen(wanted)
+    rows = _wanted_auth_errors(wanted)
     if wanted.cluster_id is not None:
         tree = clusters.tree_of(wanted.cluster_id)
         if len(tree) > 1:  # one range of the index for each, and the newest of all of them
@@ -67,7 +67,7 @@ def _newest(rows: QuerySet[AuthError], limit: int) -> list[uuid.UUID]:
     return list(rows.order_by("-auth_error_id").values_list("auth_error_id", flat=True)[:limit])
 
 
-def _chosen(wanted: Wanted) -> QuerySet[AuthError]:
+def _wanted_auth_errors(wanted: Wanted) -> QuerySet[AuthError]:
     rows = AuthError.objects.all()
     if wanted.tenant_id is not None:
         rows = rows.filter(tenant_id=wanted.tenant_id)

@@ -86,7 +86,7 @@ def _insert(*, tenant_id: str, report: AuthReport) -> tuple[uuid.UUID, str, date
     with connection.cursor() as cursor:
         cursor.execute(
             f"{_INSERT}, event AS ({sql}) SELECT auth_error_id, status, recorded_at FROM made",  # noqa: S608
-            [*_values(auth_error_id, tenant_id, report), *values],
+            [*_auth_error_row_values(auth_error_id, tenant_id, report), *values],
         )
         row: tuple[uuid.UUID, str, datetime] | None = cursor.fetchone()
     if row is not None:
@@ -99,11 +99,11 @@ def _first(*, tenant_id: str, request_id: str) -> tuple[uuid.UUID, str, datetime
     return stands.values_list("auth_error_id", "status", "recorded_at").first()
 
 
-def _values(auth_error_id: uuid.UUID, tenant_id: str, report: AuthReport) -> list[Any]:
+def _auth_error_row_values(auth_error_id: uuid.UUID, tenant_id: str, report: AuthReport) -> list[Any]:
     texts = report.texts
-    short = {name: _cut(getattr(texts, name), length) for name, length in _LENGTHS.items()}
+    short = {name: _auth_error_text_at_most(getattr(texts, name), length) for name, length in _LENGTHS.items()}
     exception_class = cut_text(texts.exception_class, CLASS_LENGTH_MAX)
-    root_cause_class = _cut(texts.root_cause_class, CLASS_LENGTH_MAX)
+    root_cause_class = _auth_error_text_at_most(texts.root_cause_class, CLASS_LENGTH_MAX)
     is_cut = (exception_class, root_cause_class) != (texts.exception_class, texts.root_cause_class) or any(
         value != getattr(texts, name) for name, value in short.items()
     )
@@ -116,7 +116,7 @@ def _values(auth_error_id: uuid.UUID, tenant_id: str, report: AuthReport) -> lis
     ]
 
 
-def _cut(text: str | None, length: int) -> str | None:
+def _auth_error_text_at_most(text: str | None, length: int) -> str | None:
     return None if text is None else cut_text(text, length)
 
 

@@ -79,12 +79,14 @@ def delete_old_auth_errors(*, now: datetime, limit: int) -> PassReport:
     oldest = retention.retention_cutoff(KIND, now=now)
     errors = clusters = 0
     while errors < limit and not deadline.is_over():
-        count = _forget(_ERRORS, [uuid7.first_at(oldest), oldest, min(BATCH, limit - errors)], _DELETE_ERRORS)
+        count = _forget_auth_error_batch(
+            _ERRORS, [uuid7.first_at(oldest), oldest, min(BATCH, limit - errors)], _DELETE_ERRORS
+        )
         errors += count
         if count < BATCH:
             break
     while clusters < limit and not deadline.is_over():
-        count = _forget(_CLUSTERS, [oldest, min(BATCH, limit - clusters)], _DELETE_CLUSTERS)
+        count = _forget_auth_error_batch(_CLUSTERS, [oldest, min(BATCH, limit - clusters)], _DELETE_CLUSTERS)
         clusters += count
         if count < BATCH:
             break
@@ -100,7 +102,7 @@ def preview_deleting_auth_errors(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=seen, changed=seen)
 
 
-def _forget(chosen: str, values: Sequence[Any], deletes: Sequence[str]) -> int:
+def _forget_auth_error_batch(chosen: str, values: Sequence[Any], deletes: Sequence[str]) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(chosen, values)
         ids = [row[0] for row in cursor.fetchall()]

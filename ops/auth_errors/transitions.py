@@ -33,9 +33,9 @@ _BEFORE_ANALYSIS: Final = (AuthErrorStatus.NEW, AuthErrorStatus.RETRY)
 
 
 def request_analysis(*, auth_error_id: uuid.UUID) -> StepOutcome:
-    return _won(
+    return _auth_error_step_outcome(
         AuthError.objects.filter(pk=auth_error_id, status__in=_BEFORE_ANALYSIS).update(
-            status=AuthErrorStatus.ANALYSIS_REQUESTED, **_step()
+            status=AuthErrorStatus.ANALYSIS_REQUESTED, **_auth_error_step_columns()
         )
     )
 
@@ -43,14 +43,14 @@ def request_analysis(*, auth_error_id: uuid.UUID) -> StepOutcome:
 def complete_analysis(
     *, auth_error_id: uuid.UUID, cluster_id: uuid.UUID, hash_version: int, stack_hash: str
 ) -> StepOutcome:
-    return _won(
+    return _auth_error_step_outcome(
         AuthError.objects.filter(pk=auth_error_id, status=AuthErrorStatus.ANALYSIS_REQUESTED).update(
             status=AuthErrorStatus.ANALYSIS_COMPLETED,
             cluster_id=cluster_id,
             hash_version=hash_version,
             stack_hash=stack_hash,
             analyzed_at=Now(),
-            **_step(),
+            **_auth_error_step_columns(),
         )
     )
 
@@ -58,9 +58,9 @@ def complete_analysis(
 def mark_auth_error_decided(*, auth_error_id: uuid.UUID, decision: DecisionType) -> StepOutcome:
     if decision is DecisionType.RETRY:
         raise ValueError("a retry has a time: retry()")
-    return _won(
+    return _auth_error_step_outcome(
         AuthError.objects.filter(pk=auth_error_id, status=AuthErrorStatus.ANALYSIS_COMPLETED).update(
-            status=STATUS_OF[decision], **_step()
+            status=STATUS_OF[decision], **_auth_error_step_columns()
         )
     )
 
@@ -70,22 +70,27 @@ def mark_auth_errors_decided(*, auth_error_ids: Collection[uuid.UUID], decision:
     if decision is DecisionType.RETRY:
         raise ValueError("a retry has a time: retry()")
     return AuthError.objects.filter(pk__in=auth_error_ids, status=AuthErrorStatus.ANALYSIS_COMPLETED).update(
-        status=STATUS_OF[decision], **_step()
+        status=STATUS_OF[decision], **_auth_error_step_columns()
     )
 
 
 def mark_auth_error_retried(*, auth_error_id: uuid.UUID, retry_count: int, next_retry_at: datetime) -> StepOutcome:
     """`retry_count` is that of this retry: the row must stand at the one before."""
-    return _won(
+    return _auth_error_step_outcome(
         AuthError.objects.filter(
             pk=auth_error_id, status=AuthErrorStatus.ANALYSIS_COMPLETED, retry_count=retry_count - 1
-        ).update(status=AuthErrorStatus.RETRY, retry_count=retry_count, next_retry_at=next_retry_at, **_step())
+        ).update(
+            status=AuthErrorStatus.RETRY,
+            retry_count=retry_count,
+            next_retry_at=next_retry_at,
+            **_auth_error_step_columns(),
+        )
     )
 
 
-def _step() -> dict[str, Any]:
+def _auth_error_step_columns() -> dict[str, Any]:
     return {"version": F("version") + 1, "updated_at": Now()}
 
 
-def _won(changed: int) -> StepOutcome:
+def _auth_error_step_outcome(changed: int) -> StepOutcome:
     return StepOutcome.WON if changed else StepOutcome.LOST

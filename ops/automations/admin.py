@@ -159,7 +159,7 @@ class AutomationRuleAdmin(ActedAdmin):
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """Those that would change something."""
-        rule = _row(AutomationRule, _uuid(object_id))
+        rule = _automation_row_or_none(AutomationRule, _uuid(object_id))
         if rule is None or rule.ended_at is not None:
             return []
         idle = "enable" if rule.enabled else "disable"
@@ -287,7 +287,7 @@ class AutomationEventAdmin(ActedAdmin):
         return False
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        event = _row(AutomationEvent, _uuid(object_id))
+        event = _automation_row_or_none(AutomationEvent, _uuid(object_id))
         failed = event is not None and event.outcome in FAILED_AGAIN
         return list(super().get_actions_detail(request, object_id)) if failed else []
 
@@ -352,7 +352,7 @@ class AutomationTaskAdmin(ReadOnlyAdmin):
 
     @admin.display(description="resumes")
     def resumed(self, task: AutomationTask) -> SafeString | str:
-        former = _row(AutomationTask, task.resumes_id)
+        former = _automation_row_or_none(AutomationTask, task.resumes_id)
         return "-" if former is None else _task_link(former)
 
     @admin.display(description="runs")
@@ -401,7 +401,7 @@ class AutomationMessageAdmin(ReadOnlyAdmin):
 
     @admin.display(description="task")
     def its_task(self, message: AutomationMessage) -> SafeString | str:
-        task = _row(AutomationTask, message.task_id)
+        task = _automation_row_or_none(AutomationTask, message.task_id)
         return "-" if task is None else _task_link(task)
 
 
@@ -490,7 +490,7 @@ def _run_link(run_id: uuid.UUID | None) -> SafeString | str:
     return format_html('<a href="{}">{}</a>', reverse("admin:runs_run_change", args=[run_id]), run_id)
 
 
-def _row(model: type[AnyRow], pk: uuid.UUID | None) -> AnyRow | None:
+def _automation_row_or_none(model: type[AnyRow], pk: uuid.UUID | None) -> AnyRow | None:
     found: AnyRow | None = None if pk is None else model._default_manager.filter(pk=pk).first()  # noqa: SLF001  Django's own name for it
     return found
 

@@ -27,13 +27,17 @@ def failing_sources_and_rules() -> Mapping[str, str]:
     )
     runs = attempts.values_list("task__rule__name", flat=True)
     return {
-        **_said("events of", "not dispatched", events.values_list("source__name", flat=True)[:COUNTED_MAX]),
-        **_said("tasks of", "without a next attempt", tasks.values_list("rule__name", flat=True)[:COUNTED_MAX]),
-        **_said("runs of", "not bought, or not noted", runs[:COUNTED_MAX]),
+        **_automation_alarm_texts(
+            "events of", "not dispatched", events.values_list("source__name", flat=True)[:COUNTED_MAX]
+        ),
+        **_automation_alarm_texts(
+            "tasks of", "without a next attempt", tasks.values_list("rule__name", flat=True)[:COUNTED_MAX]
+        ),
+        **_automation_alarm_texts("runs of", "not bought, or not noted", runs[:COUNTED_MAX]),
     }
 
 
-def _said(whose: str, what: str, names: Iterable[str]) -> dict[str, str]:
+def _automation_alarm_texts(whose: str, what: str, names: Iterable[str]) -> dict[str, str]:
     return {
         f"{whose} {name}": f"{count} {what}, by a fault of the platform's own; the log has it"
         for name, count in Counter(names).items()

@@ -31,21 +31,31 @@ def automations_panel() -> Panel:
         figures=[
             Figure(
                 label="Events waiting",
-                value=_counted(waiting),
-                note=f"{_counted(bound)} for a bound of their rule.",
+                value=_automation_count_text(waiting),
+                note=f"{_automation_count_text(bound)} for a bound of their rule.",
                 link=f"{events}?status__exact=PENDING",
             ),
             Figure(
                 label="Tasks at work",
-                value=_counted(AutomationTask.objects.exclude(status=TaskStatus.COMPLETED)),
+                value=_automation_count_text(AutomationTask.objects.exclude(status=TaskStatus.COMPLETED)),
                 link=f"{tasks}?status__exact=IN_PROGRESS",
             ),
-            Figure(label="Tasks failed in 24 h", value=_counted(failed), link=f"{tasks}?outcome__exact=FAILED"),
-            Figure(label="Messages failed in 24 h", value=_counted(unsaid), link=f"{messages}?status__exact=FAILED"),
+            Figure(
+                label="Tasks failed in 24 h",
+                value=_automation_count_text(failed),
+                link=f"{tasks}?outcome__exact=FAILED",
+            ),
+            Figure(
+                label="Messages failed in 24 h",
+                value=_automation_count_text(unsaid),
+                link=f"{messages}?status__exact=FAILED",
+            ),
         ],
     )
 
 
-def _counted(rows: QuerySet[AutomationEvent] | QuerySet[AutomationTask] | QuerySet[AutomationMessage]) -> str:
+def _automation_count_text(
+    rows: QuerySet[AutomationEvent] | QuerySet[AutomationTask] | QuerySet[AutomationMessage],
+) -> str:
     count = rows.order_by("pk")[: COUNTED_MAX + 1].count()
     return f"more than {COUNTED_MAX}" if count > COUNTED_MAX else str(count)

@@ -68,7 +68,7 @@ def emit_event(
     A Refusal names what cannot be stored; nothing is changed by it, the cursor included: the caller decides whether to
     go past it.
     """
-    fault = _fault(event_id, payload, occurred_at, thread=thread, actor=actor)
+    fault = _emitted_event_fault(event_id, payload, occurred_at, thread=thread, actor=actor)
     if fault is not None:
         return fault
     with transaction.atomic():
@@ -171,7 +171,7 @@ def storable_json(node: Any) -> Any:
     return node
 
 
-def _fault(
+def _emitted_event_fault(
     event_id: str, payload: Mapping[str, Any], occurred_at: datetime, *, thread: str, actor: str
 ) -> Refusal | None:
     if not 1 <= len(event_id) <= EVENT_ID_LENGTH_MAX or not event_id.isprintable():

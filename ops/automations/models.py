@@ -25,7 +25,7 @@ from ops.automations.states import (
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 
 
-def _known(name: str, values: type[Any]) -> Q:
+def _automation_column_is_one_of(name: str, values: type[Any]) -> Q:
     return Q(**{f"{name}__in": sorted(one.value for one in values)})
 
 
@@ -65,7 +65,9 @@ class AutomationSource(models.Model):
         indexes = [models.Index(fields=["next_look_at"], name="idx_automation_source_due", condition=Q(enabled=True))]
         constraints = [
             models.CheckConstraint(condition=Q(name__regex=NAME_PATTERN), name="automation_source_name_form"),
-            models.CheckConstraint(condition=_known("kind", SourceKind), name="automation_source_kind_known"),
+            models.CheckConstraint(
+                condition=_automation_column_is_one_of("kind", SourceKind), name="automation_source_kind_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -119,7 +121,7 @@ class AutomationRule(models.Model):
             models.CheckConstraint(condition=Q(runs_per_hour__gte=1), name="automation_rule_runs_per_hour"),
             models.CheckConstraint(
                 condition=Q(notify_channel="", notify_target="")
-                | (_known("notify_channel", MessageChannel) & ~Q(notify_target="")),
+                | (_automation_column_is_one_of("notify_channel", MessageChannel) & ~Q(notify_target="")),
                 name="automation_rule_notify",
             ),
         ]
@@ -202,7 +204,9 @@ class AutomationEvent(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(fields=["source", "event_id", "emission"], name="automation_event_unique"),
-            models.CheckConstraint(condition=_known("status", EventStatus), name="automation_event_status_known"),
+            models.CheckConstraint(
+                condition=_automation_column_is_one_of("status", EventStatus), name="automation_event_status_known"
+            ),
             models.CheckConstraint(
                 condition=Q(status="COMPLETED", outcome__isnull=False, completed_at__isnull=False)
                 | (~Q(status="COMPLETED") & Q(outcome__isnull=True, completed_at__isnull=True)),
@@ -271,7 +275,9 @@ class AutomationTask(models.Model):
                 name="automation_task_one_a_workspace",
                 condition=Q(status="IN_PROGRESS", workspace_id__isnull=False),
             ),
-            models.CheckConstraint(condition=_known("status", TaskStatus), name="automation_task_status_known"),
+            models.CheckConstraint(
+                condition=_automation_column_is_one_of("status", TaskStatus), name="automation_task_status_known"
+            ),
             models.CheckConstraint(
                 condition=Q(status="COMPLETED", outcome__isnull=False, completed_at__isnull=False)
                 | (~Q(status="COMPLETED") & Q(outcome__isnull=True, completed_at__isnull=True)),
@@ -330,7 +336,9 @@ class AutomationAttempt(models.Model):
                 name="automation_attempt_one_at_a_time",
                 condition=Q(status__in=["OPEN", "RUNNING"]),
             ),
-            models.CheckConstraint(condition=_known("status", AttemptStatus), name="automation_attempt_status_known"),
+            models.CheckConstraint(
+                condition=_automation_column_is_one_of("status", AttemptStatus), name="automation_attempt_status_known"
+            ),
             models.CheckConstraint(
                 condition=Q(status__in=["OPEN", "REFUSED"], run_id__isnull=True)
                 | Q(status__in=["RUNNING", "SUCCEEDED", "FAILED"], run_id__isnull=False),
@@ -416,11 +424,16 @@ class AutomationMessage(models.Model):
             models.Index(fields=["ended_at"], name="idx_automation_message_age", condition=~Q(status="PENDING")),
         ]
         constraints = [
-            models.CheckConstraint(condition=_known("status", MessageStatus), name="automation_message_status_known"),
             models.CheckConstraint(
-                condition=_known("channel", MessageChannel), name="automation_message_channel_known"
+                condition=_automation_column_is_one_of("status", MessageStatus), name="automation_message_status_known"
             ),
-            models.CheckConstraint(condition=_known("kind", MessageKind), name="automation_message_kind_known"),
+            models.CheckConstraint(
+                condition=_automation_column_is_one_of("channel", MessageChannel),
+                name="automation_message_channel_known",
+            ),
+            models.CheckConstraint(
+                condition=_automation_column_is_one_of("kind", MessageKind), name="automation_message_kind_known"
+            ),
             models.CheckConstraint(
                 condition=Q(status="PENDING", ended_at__isnull=True)
                 | (~Q(status="PENDING") & Q(ended_at__isnull=False)),

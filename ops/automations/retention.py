@@ -62,12 +62,12 @@ def _tasks(cutoff: datetime) -> QuerySet[AutomationTask]:
     return ended.filter(~_untold(), ~_awaited(), ~Exists(at_work))
 
 
-def _events(cutoff: datetime) -> QuerySet[AutomationEvent]:
+def _expired_taskless_events(cutoff: datetime) -> QuerySet[AutomationEvent]:
     task = AutomationTask.objects.filter(event_id=OuterRef("event_pk"))
     return AutomationEvent.objects.filter(~Exists(task), status=EventStatus.COMPLETED, completed_at__lt=cutoff)
 
 
-def _seen(cutoff: datetime) -> QuerySet[SeenEvent]:
+def _expired_seen_events(cutoff: datetime) -> QuerySet[SeenEvent]:
     events = AutomationEvent.objects.filter(source_id=OuterRef("source_id"), event_id=OuterRef("event_id"))
     return SeenEvent.objects.filter(~Exists(events.exclude(status=EventStatus.COMPLETED)), at__lt=cutoff)
 
@@ -201,7 +201,7 @@ KINDS: Final = (
         until="after it was completed",
         why="The daily report counted it; that it was seen is remembered longer.",
         deleted_by=DAILY,
-        clearing=Clearing(rows=_events, order=("completed_at", "event_pk")),
+        clearing=Clearing(rows=_expired_taskless_events, order=("completed_at", "event_pk")),
     ),
     DataKind(
         name="seen_events",
@@ -213,7 +213,7 @@ KINDS: Final = (
         until="after it was seen",
         why="No repetition of an event buys a second run.",
         deleted_by=DAILY,
-        clearing=Clearing(rows=_seen, order=("at", "id")),
+        clearing=Clearing(rows=_expired_seen_events, order=("at", "id")),
     ),
     DataKind(
         name="automation_notices",

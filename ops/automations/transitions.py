@@ -49,9 +49,14 @@ class CasOutcome(enum.Enum):
 
 
 def mark_event_dispatched(*, event_pk: uuid.UUID, version: int, rule_id: uuid.UUID) -> CasOutcome:
-    return _won(
+    return _automation_cas_outcome(
         AutomationEvent.objects.filter(pk=event_pk, version=version, status=EventStatus.PENDING).update(
-            status=EventStatus.DISPATCHED, rule_id=rule_id, dispatched_at=Now(), waits_for="", faults=0, **_step()
+            status=EventStatus.DISPATCHED,
+            rule_id=rule_id,
+            dispatched_at=Now(),
+            waits_for="",
+            faults=0,
+            **_automation_step_columns(),
         )
     )
 
@@ -67,9 +72,9 @@ def hold_event(
 ) -> CasOutcome:
     """`rule_id` is the rule whose bound it waits for, among whose events it takes its turn."""
     later = Now() + timedelta(seconds=seconds)
-    return _won(
+    return _automation_cas_outcome(
         AutomationEvent.objects.filter(pk=event_pk, version=version, status=EventStatus.PENDING).update(
-            next_try_at=later, waits_for=waits_for, rule_id=rule_id, faults=faults, **_step()
+            next_try_at=later, waits_for=waits_for, rule_id=rule_id, faults=faults, **_automation_step_columns()
         )
     )
 
@@ -92,7 +97,7 @@ def complete_event(
             completed_at=Now(),
             waits_for="",
             rule_id=rule,
-            **_step(),
+            **_automation_step_columns(),
         )
         if not changed:
             return CasOutcome.LOST
@@ -110,7 +115,12 @@ def start_task(*, task_id: uuid.UUID, version: int, reserved_micros: int) -> Cas
     try:
         with transaction.atomic():
             if not row.update(
-                status=TaskStatus.IN_PROGRESS, attempts=1, started_at=Now(), waits_for="", faults=0, **_step()
+                status=TaskStatus.IN_PROGRESS,
+                attempts=1,
+                started_at=Now(),
+                waits_for="",
+                faults=0,
+                **_automation_step_columns(),
             ):
                 return CasOutcome.LOST
             _begin(task_id, attempt=1, reserved_micros=reserved_micros)
@@ -127,7 +137,7 @@ def try_again(*, task_id: uuid.UUID, version: int, attempt: int, reserved_micros
         row = AutomationTask.objects.filter(
             pk=task_id, version=version, status=TaskStatus.IN_PROGRESS, attempts=attempt - 1
         )
-        if not row.update(attempts=attempt, waits_for="", faults=0, **_step()):
+        if not row.update(attempts=attempt, waits_for="", faults=0, **_automation_step_columns()):
             return CasOutcome.LOST
         _begin(task_id, attempt=attempt, reserved_micros=reserved_micros)
     return CasOutcome.WON
@@ -141,15 +151,20 @@ def _begin(task_id: uuid.UUID, *, attempt: int, reserved_micros: int) -> None:
 
 
 def hold_task(*, task_id: uuid.UUID, version: int, seconds: float, waits_for: str, faults: int = 0) -> CasOutcome:
-    return _won(
+    return _automation_cas_outcome(
         AutomationTask.objects.filter(pk=task_id, version=version)
         .exclude(status=TaskStatus.COMPLETED)
-        .update(next_try_at=Now() + timedelta(seconds=seconds), waits_for=waits_for, faults=faults, **_step())
+        .update(
+            next_try_at=Now() + timedelta(seconds=seconds),
+            waits_for=waits_for,
+            faults=faults,
+            **_automation_step_columns(),
+        )
     )
 
 
 def complete_task(*, task_id: uuid.UUID, version: int, outcome: TaskOutcome, reason: str = "") -> CasOutcome:
-    return _won(
+    return _automation_cas_outcome(
         AutomationTask.objects.filter(pk=task_id, version=version)
         .exclude(status=TaskStatus.COMPLETED)
         .update(
@@ -158,7 +173,7 @@ def complete_task(*, task_id: uuid.UUID, version: int, outcome: TaskOutcome, rea
             reason=reason,
             completed_at=Now(),
             waits_for="",
-            **_step(),
+            **_automation_step_columns(),
         )
     )
 
@@ -171,7 +186,7 @@ def lease_attempt(*, attempt_pk: int) -> CasOutcome:
     the submit.
     """
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=Now())
-    return _won(
+    return _automation_cas_outcome(
         AutomationAttempt.objects.filter(free, pk=attempt_pk, status=AttemptStatus.OPEN, next_try_at__lte=Now()).update(
             lease_until=Now() + SUBMIT_LEASE,
             unclear=Case(When(lease_until__isnull=False, then=Value(value=True)), default=F("unclear")),
@@ -184,7 +199,7 @@ def put_off_attempt(
 ) -> CasOutcome:
     """`unavailable`: by what passes by itself, and since when is kept. `unclear`: its run may stand all the same."""
     doubt = {"unclear": True} if unclear else {}
-    return _won(
+    return _automation_cas_outcome(
         AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.OPEN).update(
             lease_until=None,
             next_try_at=Now() + timedelta(seconds=seconds),
@@ -196,7 +211,7 @@ def put_off_attempt(
 
 
 def accept_attempt(*, attempt_pk: int, run_id: uuid.UUID) -> CasOutcome:
-    return _won(
+    return _automation_cas_outcome(
         AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.OPEN).update(
             status=AttemptStatus.RUNNING,
             run_id=run_id,
@@ -209,7 +224,7 @@ def accept_attempt(*, attempt_pk: int, run_id: uuid.UUID) -> CasOutcome:
 
 
 def put_off_end(*, attempt_pk: int, seconds: float, reason: str) -> CasOutcome:
-    return _won(
+    return _automation_cas_outcome(
         AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.RUNNING).update(
             next_try_at=Now() + timedelta(seconds=seconds),
             reason=reason,
@@ -221,7 +236,7 @@ def put_off_end(*, attempt_pk: int, seconds: float, reason: str) -> CasOutcome:
 def refuse_attempt(*, attempt_pk: int, lease_until: datetime | None, reason: str) -> CasOutcome:
     """By the holder of the lease: a process that took it over may have a run accepted at this moment."""
     mine = AutomationAttempt.objects.filter(pk=attempt_pk, status=AttemptStatus.OPEN, lease_until=lease_until)
-    return _won(
+    return _automation_cas_outcome(
         mine.update(status=AttemptStatus.REFUSED, charged_usd_micros=0, ended_at=Now(), lease_until=None, reason=reason)
     )
 
@@ -234,7 +249,7 @@ def end_attempt(*, attempt_pk: int, succeeded: bool, charged_micros: int, reason
         if not row.update(status=status, charged_usd_micros=charged_micros, ended_at=Now(), reason=reason):
             return CasOutcome.LOST
         AutomationTask.objects.filter(tries__pk=attempt_pk).update(
-            charged_usd_micros=F("charged_usd_micros") + charged_micros, **_step()
+            charged_usd_micros=F("charged_usd_micros") + charged_micros, **_automation_step_columns()
         )
     return CasOutcome.WON
 
@@ -247,9 +262,9 @@ def unless_locked(rows: QuerySet[Row], pk: Any) -> Row | None:
     return rows.select_for_update(no_key=True, skip_locked=True).filter(pk=pk).first()
 
 
-def _step() -> dict[str, Any]:
+def _automation_step_columns() -> dict[str, Any]:
     return {"version": F("version") + 1}
 
 
-def _won(changed: int) -> CasOutcome:
+def _automation_cas_outcome(changed: int) -> CasOutcome:
     return CasOutcome.WON if changed else CasOutcome.LOST

@@ -164,7 +164,7 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
     edge = transitions.take_ticket if ticket.status == TicketStatus.OPEN else transitions.resume_ticket
     if edge(request_id=ticket.pk, version=ticket.version) is EdgeOutcome.LOST:
         return None
-    answer = _answer(ticket)
+    answer = _ticket_processor_answer(ticket)
     status, message = _verdict(answer, attempt=ticket.attempts + 1)
     if status is TicketStatus.IN_PROGRESS:
         written = transitions.put_off_ticket(request_id=ticket.pk, version=ticket.version + 1)
@@ -179,13 +179,13 @@ def work_on(ticket: Ticket) -> dict[str, str] | None:
             detail=_detail(ticket, answer),
         )
     if written is EdgeOutcome.LOST:
-        return _lost(ticket, message)
+        return _receipt_of_lost_ticket(ticket, message)
     metrics.PROCESSED.labels(ticket.request_type, status.value).inc()
     log.info("ticket processed", request_id=str(ticket.pk), request_type=ticket.request_type, status=status.value)
-    return _said(ticket, status, message)
+    return _ticket_receipt(ticket, status, message)
 
 
-def _answer(ticket: Ticket) -> Processed:
+def _ticket_processor_answer(ticket: Ticket) -> Processed:
     asked = f"{ticket.pk}, asked for by {ticket.requested_by}"
     people = asked + (f", approved by {ticket.approved_by}" if ticket.approved_by else "")
     try:
@@ -218,15 +218,15 @@ def _detail(ticket: Ticket, answer: Processed) -> dict[str, Any]:
             return processors.effect_of(ticket)
 
 
-def _lost(ticket: Ticket, message: str) -> dict[str, str]:
+def _receipt_of_lost_ticket(ticket: Ticket, message: str) -> dict[str, str]:
     """Reaped, or resumed by another. What was done stands all the same, so the receipt says it."""
     metrics.PROCESSED.labels(ticket.request_type, EdgeOutcome.LOST.name).inc()
     log.warning("ticket was taken from its processor", request_id=str(ticket.pk), answer=message)
     status = TicketStatus(Ticket.objects.get(pk=ticket.pk).status)
-    return _said(ticket, status, f"taken over by another meanwhile; this processor says: {message}")
+    return _ticket_receipt(ticket, status, f"taken over by another meanwhile; this processor says: {message}")
 
 
-def _said(ticket: Ticket, status: TicketStatus, message: str) -> dict[str, str]:
+def _ticket_receipt(ticket: Ticket, status: TicketStatus, message: str) -> dict[str, str]:
     return {
         "request_id": str(ticket.pk),
         "request_type": ticket.request_type,

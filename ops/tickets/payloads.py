@@ -14,7 +14,7 @@ _KEY = rf"^dpp_[0-9A-Za-z]{{8}}$|{_UUID}"
 TenantId = Annotated[StrictStr, Field(pattern=TENANT_ID_PATTERN, examples=["t_demo"])]
 
 
-def _an_amount(text: str) -> str:
+def _ticket_usd_amount(text: str) -> str:
     parse_usd(text)
     return text
 
@@ -30,13 +30,13 @@ def signed_micros(text: str) -> int:
     return checked_credit_micros(-micros if text.startswith("-") else micros)
 
 
-def _printable(text: str) -> str:
+def _printable_ticket_text(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be printable characters")
     return text
 
 
-PayloadText = Annotated[StrictStr, AfterValidator(_printable), Field(max_length=TEXT_LENGTH_MAX)]
+PayloadText = Annotated[StrictStr, AfterValidator(_printable_ticket_text), Field(max_length=TEXT_LENGTH_MAX)]
 
 
 class TicketPayload(BaseModel):
@@ -50,7 +50,7 @@ class OfTenant(TicketPayload):
 class TopUpPayload(OfTenant, title="TopUp"):  # its name in the OpenAPI document
     amount_usd: Annotated[
         StrictStr,
-        AfterValidator(_an_amount),
+        AfterValidator(_ticket_usd_amount),
         Field(
             description="A string with exactly four decimals.",
             examples=["25.0000"],

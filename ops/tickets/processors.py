@@ -116,7 +116,7 @@ def reference_of(ticket: Ticket) -> str:
 _Payload = TypeVar("_Payload", bound=TicketPayload)
 
 
-def _read(ticket: Ticket, model: type[_Payload]) -> _Payload:
+def _payload_of_ticket(ticket: Ticket, model: type[_Payload]) -> _Payload:
     return model.model_validate(ticket.payload)
 
 
@@ -129,7 +129,7 @@ def _disable(ticket: Ticket) -> Processed:
 
 
 def _switch_submits(ticket: Ticket, *, enabled: bool) -> Processed:
-    tenant_id = _read(ticket, payloads.OfTenant).tenant_id
+    tenant_id = _payload_of_ticket(ticket, payloads.OfTenant).tenant_id
     with transaction.atomic():
         # One switch of a tenant at a time: the second sees the first's ticket, in progress or done.
         Tenant.objects.select_for_update().filter(tenant_id=tenant_id).first()
@@ -158,12 +158,12 @@ def _is_off(ticket: Ticket) -> bool:
 
 
 def _submits_are(ticket: Ticket, *, enabled: bool) -> bool:
-    tenant_id = _read(ticket, payloads.OfTenant).tenant_id
+    tenant_id = _payload_of_ticket(ticket, payloads.OfTenant).tenant_id
     return Tenant.objects.filter(tenant_id=tenant_id, submits_enabled=enabled).exists()
 
 
 def _top_up(ticket: Ticket) -> Processed:
-    asked = _read(ticket, payloads.TopUpPayload)
+    asked = _payload_of_ticket(ticket, payloads.TopUpPayload)
     return _entered(
         entries.top_up(
             tenant_id=asked.tenant_id,
@@ -178,7 +178,7 @@ def _top_up(ticket: Ticket) -> Processed:
 
 
 def _adjust(ticket: Ticket) -> Processed:
-    asked = _read(ticket, payloads.Adjust)
+    asked = _payload_of_ticket(ticket, payloads.Adjust)
     return _entered(
         entries.adjust_balance(
             tenant_id=asked.tenant_id,
@@ -209,7 +209,7 @@ def _is_entered(ticket: Ticket) -> bool:
 
 
 def _rebuild(ticket: Ticket) -> Processed:
-    tenant_id = _read(ticket, payloads.Rebuild).tenant_id
+    tenant_id = _payload_of_ticket(ticket, payloads.Rebuild).tenant_id
     if tenant_id is not None and not Tenant.objects.filter(tenant_id=tenant_id).exists():
         return TicketRefused(f"there is no tenant {tenant_id}")
     made = repairs.rebuild_by_hand(tenant_id, actor=actor_of(ticket), approved_by=ticket.approved_by)
@@ -224,7 +224,7 @@ def _rebuild(ticket: Ticket) -> Processed:
 
 
 def _revoke_key(ticket: Ticket) -> Processed:
-    found = tenants.find_key(_read(ticket, payloads.RevokeKey).key)
+    found = tenants.find_key(_payload_of_ticket(ticket, payloads.RevokeKey).key)
     if not isinstance(found, ApiKey):
         return TicketRefused(found.detail)
     answer = tenants.revoke_key(key_id=found.key_id, actor=actor_of(ticket))
@@ -234,12 +234,12 @@ def _revoke_key(ticket: Ticket) -> Processed:
 
 
 def _is_revoked(ticket: Ticket) -> bool:
-    found = tenants.find_key(_read(ticket, payloads.RevokeKey).key)
+    found = tenants.find_key(_payload_of_ticket(ticket, payloads.RevokeKey).key)
     return isinstance(found, ApiKey) and found.status == ApiKey.Status.REVOKED
 
 
 def _redrive(ticket: Ticket) -> Processed:
-    number = _read(ticket, payloads.Redrive).letter
+    number = _payload_of_ticket(ticket, payloads.Redrive).letter
     letter = DeadLetter.objects.filter(pk=number).first()
     if letter is None:
         return TicketRefused(f"there is no dead letter {number}")
@@ -257,11 +257,13 @@ def _redrive(ticket: Ticket) -> Processed:
 
 
 def _is_redriven(ticket: Ticket) -> bool:
-    return DeadLetter.objects.filter(pk=_read(ticket, payloads.Redrive).letter, redriven_by=actor_of(ticket)).exists()
+    return DeadLetter.objects.filter(
+        pk=_payload_of_ticket(ticket, payloads.Redrive).letter, redriven_by=actor_of(ticket)
+    ).exists()
 
 
-def _cancel(ticket: Ticket) -> Processed:
-    asked = _read(ticket, payloads.CancelRun)
+def _cancel_run_of_ticket(ticket: Ticket) -> Processed:
+    asked = _payload_of_ticket(ticket, payloads.CancelRun)
     run_id = uuid.UUID(asked.run_id)
     if not _is_canceled(ticket):
         answer = cancellation.cancel_run(
@@ -278,7 +280,7 @@ def _cancel(ticket: Ticket) -> Processed:
 
 
 def _is_canceled(ticket: Ticket) -> bool:
-    run_id = _read(ticket, payloads.CancelRun).run_id
+    run_id = _payload_of_ticket(ticket, payloads.CancelRun).run_id
     return RunHistory.objects.filter(run_id=run_id, actor=actor_of(ticket)).exists()
 
 
@@ -288,7 +290,7 @@ def _top_up_micros(payload: TicketPayload) -> int:
 
 
 def _refund(ticket: Ticket) -> Processed:
-    asked = _read(ticket, payloads.RefundDispute)
+    asked = _payload_of_ticket(ticket, payloads.RefundDispute)
     run_id = uuid.UUID(asked.run_id)
     if not _is_refunded(ticket):
         answer = disputes.refund_dispute(
@@ -300,7 +302,7 @@ def _refund(ticket: Ticket) -> Processed:
 
 
 def _is_refunded(ticket: Ticket) -> bool:
-    run_id = _read(ticket, payloads.RefundDispute).run_id
+    run_id = _payload_of_ticket(ticket, payloads.RefundDispute).run_id
     return RunDispute.objects.filter(run_id=run_id, step=RunDispute.Step.REFUNDED, actor=actor_of(ticket)).exists()
 
 
@@ -379,7 +381,7 @@ PROCESSORS: Final[Mapping[RequestType, Processor]] = {
             request_type=RequestType.RUN_CANCEL,
             summary="A run is ended as its owner would end it.",
             payload=payloads.CancelRun,
-            act=_cancel,
+            act=_cancel_run_of_ticket,
             stands=_is_canceled,
             example=_OF_DEMO | {"run_id": "0199c0de-0000-7000-8000-000000000001"},
         ),

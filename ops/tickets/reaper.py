@@ -123,7 +123,7 @@ def _clean(
                 break
             try:
                 with transaction.atomic():
-                    item = _ended(ticket, threshold_seconds, asof)
+                    item = _reaped_ticket_item(ticket, threshold_seconds, asof)
             except Exception as error:  # what goes wrong with one ticket keeps no other from being cleaned
                 if not connection.is_usable():
                     raise
@@ -159,7 +159,7 @@ def _clean(
     return _Cleaned(made, tuple(skipped))
 
 
-def _ended(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedItem | None:
+def _reaped_ticket_item(ticket: Ticket, threshold_seconds: int, asof: datetime) -> CleanedItem | None:
     """None: its processor came back at this very moment, and what it says stands."""
     outcome = transitions.clean_ticket(
         request_id=ticket.pk,

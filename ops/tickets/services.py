@@ -55,7 +55,7 @@ def open_ticket(
         )
         if is_new:
             after = {"request_type": request_type, "payload": checked, "needs_approval": ticket.needs_approval}
-            _record("ticket opened", ticket, requested_by, after=after, reason=reason)
+            _record_ticket_act("ticket opened", ticket, requested_by, after=after, reason=reason)
     if not is_new and (ticket.request_type, ticket.payload, ticket.reason) != (request_type, checked, reason):
         return Refusal(ReasonCode.IDEMPOTENCY_CONFLICT, "it stands for another ticket", "idempotency_key")
     if is_new:
@@ -102,7 +102,7 @@ def approve_ticket(*, request_id: uuid.UUID, by: str) -> Ticket | Refusal:
     with transaction.atomic():
         if transitions.mark_ticket_approved(request_id=request_id, version=ticket.version, by=by) is EdgeOutcome.LOST:
             return _not_open()
-        _record("ticket approved", ticket, by, before={"approved_by": None}, after={"approved_by": by})
+        _record_ticket_act("ticket approved", ticket, by, before={"approved_by": None}, after={"approved_by": by})
     log.info("ticket approved", request_id=str(request_id), actor=by)
     return Ticket.objects.get(pk=request_id)
 
@@ -135,12 +135,12 @@ def decline_ticket(*, request_id: uuid.UUID, by: str, reason: str) -> Ticket | R
         if declined is EdgeOutcome.LOST:
             return _not_open()
         before, after = {"status": TicketStatus.OPEN}, {"status": TicketStatus.FAILED}
-        _record("ticket declined", ticket, by, before=before, after=after, reason=reason.strip())
+        _record_ticket_act("ticket declined", ticket, by, before=before, after=after, reason=reason.strip())
     log.info("ticket declined", request_id=str(request_id), actor=by)
     return Ticket.objects.get(pk=request_id)
 
 
-def _record(
+def _record_ticket_act(
     act: str,
     ticket: Ticket,
     actor: str,

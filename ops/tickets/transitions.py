@@ -64,17 +64,17 @@ def open_ticket(
 
 
 def mark_ticket_approved(*, request_id: uuid.UUID, version: int, by: str) -> EdgeOutcome:
-    return _won(
-        _at(request_id, version, TicketStatus.OPEN)
+    return _ticket_edge_outcome(
+        _ticket_row_at_version(request_id, version, TicketStatus.OPEN)
         .filter(needs_approval=True, approved_by__isnull=True)
         .exclude(requested_by=by)
-        .update(approved_by=by, approved_at=Now(), **_step())
+        .update(approved_by=by, approved_at=Now(), **_ticket_step_columns())
     )
 
 
 def mark_ticket_declined(*, request_id: uuid.UUID, version: int, by: str, message: str, at: datetime) -> EdgeOutcome:
-    return _ended(
-        _at(request_id, version, TicketStatus.OPEN),
+    return _end_ticket_with_result(
+        _ticket_row_at_version(request_id, version, TicketStatus.OPEN),
         request_id=request_id,
         status=TicketStatus.FAILED,
         processor_id=OPERATOR_ID,
@@ -85,24 +85,28 @@ def mark_ticket_declined(*, request_id: uuid.UUID, version: int, by: str, messag
 
 
 def take_ticket(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
-    return _won(
-        _at(request_id, version, TicketStatus.OPEN).update(
-            status=TicketStatus.IN_PROGRESS, in_progress_at=Now(), attempts=F("attempts") + 1, **_step()
+    return _ticket_edge_outcome(
+        _ticket_row_at_version(request_id, version, TicketStatus.OPEN).update(
+            status=TicketStatus.IN_PROGRESS, in_progress_at=Now(), attempts=F("attempts") + 1, **_ticket_step_columns()
         )
     )
 
 
 def resume_ticket(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
     """The former processor loses its finish: the version has moved."""
-    return _won(
-        _at(request_id, version, TicketStatus.IN_PROGRESS).update(
-            last_processed_at=Now(), attempts=F("attempts") + 1, **_step()
+    return _ticket_edge_outcome(
+        _ticket_row_at_version(request_id, version, TicketStatus.IN_PROGRESS).update(
+            last_processed_at=Now(), attempts=F("attempts") + 1, **_ticket_step_columns()
         )
     )
 
 
 def put_off_ticket(*, request_id: uuid.UUID, version: int) -> EdgeOutcome:
-    return _won(_at(request_id, version, TicketStatus.IN_PROGRESS).update(last_processed_at=Now(), **_step()))
+    return _ticket_edge_outcome(
+        _ticket_row_at_version(request_id, version, TicketStatus.IN_PROGRESS).update(
+            last_processed_at=Now(), **_ticket_step_columns()
+        )
+    )
 
 
 def finish_ticket(
@@ -115,8 +119,8 @@ def finish_ticket(
     message: str,
     detail: dict[str, Any] | None = None,
 ) -> EdgeOutcome:
-    return _ended(
-        _at(request_id, version, TicketStatus.IN_PROGRESS),
+    return _end_ticket_with_result(
+        _ticket_row_at_version(request_id, version, TicketStatus.IN_PROGRESS),
         request_id=request_id,
         status=status,
         processor_id=processor_id,
@@ -130,8 +134,8 @@ def clean_ticket(
     *, request_id: uuid.UUID, version: int, threshold_seconds: int, at: datetime, detail: dict[str, Any]
 ) -> EdgeOutcome:
     """A finish, a resume or a put-off in between has moved the version, and then it is not stale."""
-    return _ended(
-        _at(request_id, version, TicketStatus.IN_PROGRESS),
+    return _end_ticket_with_result(
+        _ticket_row_at_version(request_id, version, TicketStatus.IN_PROGRESS),
         request_id=request_id,
         status=TicketStatus.FAILED,
         processor_id=REAPER_ID,
@@ -142,15 +146,15 @@ def clean_ticket(
     )
 
 
-def _at(request_id: uuid.UUID, version: int, status: TicketStatus) -> QuerySet[Ticket]:
+def _ticket_row_at_version(request_id: uuid.UUID, version: int, status: TicketStatus) -> QuerySet[Ticket]:
     return Ticket.objects.filter(request_id=request_id, version=version, status=status)
 
 
-def _step() -> dict[str, Any]:
+def _ticket_step_columns() -> dict[str, Any]:
     return {"version": F("version") + 1, "updated_at": Now()}
 
 
-def _ended(
+def _end_ticket_with_result(
     row: QuerySet[Ticket],
     *,
     request_id: uuid.UUID,
@@ -164,7 +168,7 @@ def _ended(
     """TicketStatus and result are one: neither is ever seen without the other."""
     processed = {"last_processed_at": Now()} if touch else {}
     with transaction.atomic():
-        if not row.update(status=status, **processed, **_step()):
+        if not row.update(status=status, **processed, **_ticket_step_columns()):
             return EdgeOutcome.LOST
         TicketResult.objects.create(
             ticket_id=request_id,
@@ -177,5 +181,5 @@ def _ended(
     return EdgeOutcome.WON
 
 
-def _won(changed: int) -> EdgeOutcome:
+def _ticket_edge_outcome(changed: int) -> EdgeOutcome:
     return EdgeOutcome.WON if changed else EdgeOutcome.LOST

@@ -47,7 +47,7 @@ def explain_workspace(workspace: Workspace, driver: WorkspaceDriver | None, *, n
     for rule in (_deleted, _frozen, _in_error, _not_taken, _at_work, _not_seen, _converged):
         if (found := rule(workspace, driver, now)) is not None:
             return found
-    return _step(workspace, now)
+    return _next_workspace_step(workspace, now)
 
 
 def _deleted(workspace: Workspace, _driver: WorkspaceDriver | None, _now: datetime) -> NextStep | None:
@@ -145,7 +145,7 @@ def _rests_at(workspace: Workspace) -> datetime | None:
     return None if seconds is None or used_at is None else used_at + timedelta(seconds=seconds)
 
 
-def _step(workspace: Workspace, now: datetime) -> NextStep:
+def _next_workspace_step(workspace: Workspace, now: datetime) -> NextStep:
     phase, wanted = Phase(workspace.phase), Phase(workspace.desired_state)
     if phase == Phase.DELETED:
         return NextStep("It was deleted and is asked for again: its way back begins.", Actor.RECONCILER)

@@ -15,12 +15,12 @@ from ops.workspaces.states import ArchiveState, DesiredState, Operation, Phase, 
 from tenants.models import Tenant
 
 
-def _values(names: type[StrEnum]) -> list[str]:
+def _workspace_enum_values(names: type[StrEnum]) -> list[str]:
     return [one.value for one in names]
 
 
 def _choices(names: type[StrEnum]) -> list[tuple[str, str]]:
-    return [(value, value) for value in _values(names)]
+    return [(value, value) for value in _workspace_enum_values(names)]
 
 
 class Workspace(models.Model):
@@ -91,10 +91,13 @@ class Workspace(models.Model):
                 fields=["tenant", "name"], name="workspaces_name_unique", condition=Q(delete_requested_at__isnull=True)
             ),
             models.CheckConstraint(
-                condition=Q(desired_state__in=_values(DesiredState)), name="workspaces_desired_state_known"
+                condition=Q(desired_state__in=_workspace_enum_values(DesiredState)),
+                name="workspaces_desired_state_known",
             ),
-            models.CheckConstraint(condition=Q(phase__in=_values(Phase)), name="workspaces_phase_known"),
-            models.CheckConstraint(condition=Q(operation__in=_values(Operation)), name="workspaces_operation_known"),
+            models.CheckConstraint(condition=Q(phase__in=_workspace_enum_values(Phase)), name="workspaces_phase_known"),
+            models.CheckConstraint(
+                condition=Q(operation__in=_workspace_enum_values(Operation)), name="workspaces_operation_known"
+            ),
             models.CheckConstraint(
                 condition=Q(operation="NONE")
                 | Q(op_id__isnull=False, op_started_at__isnull=False, op_lease_until__isnull=False, op_attempt__gte=1),
@@ -164,7 +167,9 @@ class WorkspaceVolume(models.Model):
             models.UniqueConstraint(
                 fields=["workspace"], name="workspace_volumes_one_live", condition=Q(state=VolumeState.LIVE.value)
             ),
-            models.CheckConstraint(condition=Q(state__in=_values(VolumeState)), name="workspace_volumes_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=_workspace_enum_values(VolumeState)), name="workspace_volumes_state_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -201,7 +206,9 @@ class WorkspaceArchive(models.Model):
             models.Index(fields=["superseded_at"], name="idx_workspace_archives_gc", condition=Q(state="SUPERSEDED")),
         ]
         constraints = [
-            models.CheckConstraint(condition=Q(state__in=_values(ArchiveState)), name="workspace_archives_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=_workspace_enum_values(ArchiveState)), name="workspace_archives_state_known"
+            ),
             models.CheckConstraint(
                 condition=~Q(state__in=["VERIFIED", "SUPERSEDED"])
                 | Q(verified_at__isnull=False, sha256__isnull=False, object_bytes__isnull=False),

@@ -40,14 +40,16 @@ def another_fault(tenant_id: str) -> Refusal | None:
     most = current_quotas().workspaces
     if _present(tenant_id).count() < most:
         return None
-    return _full(f"a tenant has at most {most} workspaces; delete one, which counts until its volume is gone")
+    return _workspace_quota_reached(
+        f"a tenant has at most {most} workspaces; delete one, which counts until its volume is gone"
+    )
 
 
 def running_fault(tenant_id: str) -> Refusal | None:
     most = current_quotas().running
     if _present(tenant_id).filter(desired_state=DesiredState.RUNNING).count() < most:
         return None
-    return _full(f"at most {most} workspaces of a tenant run at once; put one into STANDBY first")
+    return _workspace_quota_reached(f"at most {most} workspaces of a tenant run at once; put one into STANDBY first")
 
 
 def space_fault(tenant_id: str, workspace: Workspace | None = None) -> Refusal | None:
@@ -63,7 +65,7 @@ def space_fault(tenant_id: str, workspace: Workspace | None = None) -> Refusal |
     used = used_bytes(tenant_id)
     if used < most and used + comes <= most:
         return None
-    return _full(
+    return _workspace_quota_reached(
         f"the volumes hold {used // MEGABYTE} MB, this one would add {comes // MEGABYTE} MB, and {most // MEGABYTE} MB"
         " is the most; archive a workspace, or delete files in one"
     )
@@ -78,7 +80,7 @@ def archives_fault(tenant_id: str) -> Refusal | None:
     kept = rows.aggregate(all=Coalesce(Sum("object_bytes"), 0))["all"]
     if kept < most:
         return None
-    return _full(
+    return _workspace_quota_reached(
         f"the archives hold {kept // MEGABYTE} MB, and {most // MEGABYTE} MB is the most; those of a deleted workspace"
         " go seven days after its deletion"
     )
@@ -98,5 +100,5 @@ def _present(tenant_id: str) -> QuerySet[Workspace]:
     return rows.filter(Q(deleted_at__isnull=True) | Exists(volume))
 
 
-def _full(detail: str) -> Refusal:
+def _workspace_quota_reached(detail: str) -> Refusal:
     return Refusal(ReasonCode.WORKSPACE_QUOTA_REACHED, detail)

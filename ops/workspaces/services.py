@@ -105,7 +105,13 @@ def create_workspace(
                 workspace=workspace, tenant_id=tenant_id, idempotency_key=idempotency_key, asked_sha256=asked.sha256()
             )
         _used(workspace.pk)
-        _record("workspace created", "Created", workspace, actor, after={"name": asked.name, "spec": _shown(stored)})
+        _record_workspace_act(
+            "workspace created",
+            "Created",
+            workspace,
+            actor,
+            after={"name": asked.name, "spec": _spec_without_env_values(stored)},
+        )
     return Made(_again(workspace.pk))
 
 
@@ -151,8 +157,10 @@ def change_workspace(
             return fault
         before, after = trail.differing_values({name: getattr(workspace, name) for name in asked}, asked)
         if after:
-            _write(workspace.pk, **after)
-            _record("workspace changed", "Changed", workspace, actor, before=_shown_of(before), after=_shown_of(after))
+            _write_next_generation(workspace.pk, **after)
+            _record_workspace_act(
+                "workspace changed", "Changed", workspace, actor, before=_shown_of(before), after=_shown_of(after)
+            )
         if "desired_state" in asked:
             _used(workspace.pk)
         return _again(workspace.pk)
@@ -218,10 +226,12 @@ def delete_workspace(
             )
         if workspace.delete_requested_at is None or (discard and not workspace.discard):
             asked_at = workspace.delete_requested_at or clock.now()
-            _write(workspace.pk, desired_state=DesiredState.DELETED, delete_requested_at=asked_at, discard=discard)
+            _write_next_generation(
+                workspace.pk, desired_state=DesiredState.DELETED, delete_requested_at=asked_at, discard=discard
+            )
             after = {"desired_state": DesiredState.DELETED.value, "discard": discard}
             before = {"desired_state": workspace.desired_state, "discard": workspace.discard}
-            _record("workspace deleted", "DeleteAsked", workspace, actor, before=before, after=after)
+            _record_workspace_act("workspace deleted", "DeleteAsked", workspace, actor, before=before, after=after)
         return _again(workspace.pk)
 
 
@@ -250,10 +260,10 @@ def undelete_workspace(
         if fault is not None:
             return fault
         after = {"desired_state": desired_state.value, "name": called}
-        _write(workspace.pk, **after, delete_requested_at=None, discard=False)
+        _write_next_generation(workspace.pk, **after, delete_requested_at=None, discard=False)
         _used(workspace.pk)
         before = {"desired_state": DesiredState.DELETED.value, "name": workspace.name}
-        _record("workspace undeleted", "Undeleted", workspace, actor, before=before, after=after)
+        _record_workspace_act("workspace undeleted", "Undeleted", workspace, actor, before=before, after=after)
         return _again(workspace.pk)
 
 
@@ -276,10 +286,12 @@ def recover_workspace(
             return Refusal(ReasonCode.CONFLICT, f"it is {workspace.phase}, there is nothing to recover", WORKSPACE)
         if workspace.delete_requested_at is not None:
             return Refusal(ReasonCode.CONFLICT, "it is being deleted; undelete it first", WORKSPACE)
-        _write(workspace.pk, recover_generation=F("recover_generation") + 1, recover_from=source)
+        _write_next_generation(workspace.pk, recover_generation=F("recover_generation") + 1, recover_from=source)
         _used(workspace.pk)
         before = {"phase": workspace.phase, "reason": error_reason(workspace)}
-        _record("workspace recovered", "RecoverAsked", workspace, actor, before=before, after={"from": source})
+        _record_workspace_act(
+            "workspace recovered", "RecoverAsked", workspace, actor, before=before, after={"from": source}
+        )
         return _again(workspace.pk)
 
 
@@ -310,9 +322,9 @@ def rest_workspace(workspace: Workspace, *, to: DesiredState, unused_for: timede
         unused = WorkspaceAccess.objects.filter(workspace_id=workspace.pk, last_access_at__lt=Now() - unused_for)
         if not same.select_for_update(no_key=True).exists() or not unused.select_for_update().exists():
             return False
-        _write(workspace.pk, desired_state=to)
+        _write_next_generation(workspace.pk, desired_state=to)
         said = {"desired_state": to.value, "unused_seconds": int(unused_for.total_seconds())}
-        _told("workspace rested", workspace, "Rested", "ttl", said)
+        _note_act_in_timeline("workspace rested", workspace, "Rested", "ttl", said)
     return True
 
 
@@ -322,9 +334,9 @@ def rest_overfull(workspace: Workspace) -> bool:
         same = Workspace.objects.filter(pk=workspace.pk, generation=workspace.generation)
         if not same.select_for_update(no_key=True).exists():
             return False
-        _write(workspace.pk, desired_state=DesiredState.STANDBY)
+        _write_next_generation(workspace.pk, desired_state=DesiredState.STANDBY)
         said = {"desired_state": DesiredState.STANDBY.value, "used_bytes": quotas.used_bytes(workspace.tenant_id)}
-        _told("workspace rested", workspace, "Overfull", "quota", said)
+        _note_act_in_timeline("workspace rested", workspace, "Overfull", "quota", said)
     return True
 
 
@@ -377,7 +389,7 @@ def _locked(tenant_id: str | None, workspace_id: uuid.UUID) -> Workspace | None:
     return selectors.workspaces_of(tenant_id).select_for_update(no_key=True).filter(pk=workspace_id).first()
 
 
-def _write(workspace_id: uuid.UUID, **columns: Any) -> None:
+def _write_next_generation(workspace_id: uuid.UUID, **columns: Any) -> None:
     Workspace.objects.filter(pk=workspace_id).update(generation=F("generation") + 1, **columns)
 
 
@@ -410,16 +422,16 @@ def _no_workspace() -> Refusal:
     return Refusal(ReasonCode.NOT_FOUND, "there is no such workspace", WORKSPACE)
 
 
-def _shown(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _spec_without_env_values(spec: Mapping[str, Any]) -> dict[str, Any]:
     """For trail and timeline: names of its environment without their values, which may be secrets."""
     return {**spec, "env": sorted(spec["env"])}
 
 
 def _shown_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {**facts} | ({"spec": _shown(facts["spec"])} if facts.get("spec") else {})
+    return {**facts} | ({"spec": _spec_without_env_values(facts["spec"])} if facts.get("spec") else {})
 
 
-def _record(
+def _record_workspace_act(
     act: str,
     kind: str,
     workspace: Workspace,
@@ -436,10 +448,10 @@ def _record(
         before=before,
         after=after,
     )
-    _told(act, workspace, kind, actor, after or {})
+    _note_act_in_timeline(act, workspace, kind, actor, after or {})
 
 
-def _told(act: str, workspace: Workspace, kind: str, actor: str, detail: Mapping[str, Any]) -> None:
+def _note_act_in_timeline(act: str, workspace: Workspace, kind: str, actor: str, detail: Mapping[str, Any]) -> None:
     timeline.add_to_timeline(workspace.pk, kind, actor=actor, **detail)
     hints.give_after_commit(workspace.pk)
     said = partial(log.info, act, actor=actor, tenant_id=workspace.tenant_id, workspace=str(workspace.pk))

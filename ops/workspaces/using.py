@@ -54,7 +54,9 @@ def awake_workspace(workspace: Workspace, *, actor: str, is_used: bool = True) -
     Not `is_used`: the caller writes the use down once it comes to one. What is asked in vain keeps nothing awake.
     """
     if workspace.phase == Phase.ERROR:
-        return Refusal(ReasonCode.CONFLICT, f"it is in ERROR: {_why(workspace)}", services.WORKSPACE)
+        return Refusal(
+            ReasonCode.CONFLICT, f"it is in ERROR: {_unhealthy_workspace_reason(workspace)}", services.WORKSPACE
+        )
     if workspace.desired_state != DesiredState.RUNNING:
         woken = services.wake_workspace(workspace_id=workspace.pk, actor=actor, tenant_id=workspace.tenant_id)
         return woken if isinstance(woken, Refusal) else Asleep(_waking_seconds(workspace))
@@ -79,7 +81,7 @@ def address_of(workspace: Workspace) -> str | None:
     return found or None
 
 
-def _why(workspace: Workspace) -> str:
+def _unhealthy_workspace_reason(workspace: Workspace) -> str:
     healthy = workspace.conditions.get("policy.healthy") or {}
     return str(healthy.get("reason") or "see its conditions")
 

@@ -36,7 +36,7 @@ def latest_part(principal: Principal) -> Mapping[str, Any]:
     found = listing.list_runs(
         tenant_id=principal.tenant_id, filters=Filters(), after=None, limit=LATEST, now=clock.now()
     )
-    return {"runs": [_line(run) for run in found.runs]}
+    return {"runs": [_account_page_run_row(run) for run in found.runs]}
 
 
 class RunsPage(AccountPage):
@@ -47,7 +47,7 @@ class RunsPage(AccountPage):
         page = listing.list_runs(
             tenant_id=self.tenant_id,
             filters=Filters(
-                status=_chosen(asked["status"]),
+                status=_account_run_status_filter(asked["status"]),
                 pack_type=asked["pack"] or None,
                 created_from=_day(asked["from"]),
                 created_to=_after(_day(asked["to"])),
@@ -58,7 +58,7 @@ class RunsPage(AccountPage):
             now=clock.now(),
         )
         context = {
-            "runs": [_line(run) for run in page.runs],
+            "runs": [_account_page_run_row(run) for run in page.runs],
             "asked": asked,
             "filtered": any(asked.values()),
             "statuses": [one.value for one in Status],
@@ -120,7 +120,7 @@ def _no_run() -> Problem:
     return Problem(ReasonCode.NOT_FOUND, "There is no such run.")
 
 
-def _line(run: Run) -> dict[str, Any]:
+def _account_page_run_row(run: Run) -> dict[str, Any]:
     return {"run": run, "status": Status.EXPIRED.value if for_tenant.is_gone(run) else run.status}
 
 
@@ -143,7 +143,7 @@ def _reason(run: Run) -> dict[str, str] | None:
     return {"title": reason.title, "detail": run.last_error_detail or reason.cause, "cure": reason.cure}
 
 
-def _chosen(text: str) -> Status | None:
+def _account_run_status_filter(text: str) -> Status | None:
     try:
         return Status(text) if text else None
     except ValueError:

@@ -57,7 +57,9 @@ class ConcurrencyView(MeteredView):
     )
     def get(self, request: Request, key: str) -> HttpResponse:
         """Any key can be read: one that no run has named has the limit 1."""
-        return _answer(concurrency_limits.read_key(principal_of(request).tenant_id, _checked(key)))
+        return _concurrency_state_response(
+            concurrency_limits.read_key(principal_of(request).tenant_id, _checked_concurrency_key(key))
+        )
 
     @extend_schema(
         operation_id="setConcurrency",
@@ -76,23 +78,26 @@ class ConcurrencyView(MeteredView):
         asked = read_body(request, ConcurrencyChange)
         try:
             state = concurrency_limits.set_limit(
-                principal_of(request).tenant_id, _checked(key), limit=asked.limit, actor=owner_of(request)
+                principal_of(request).tenant_id,
+                _checked_concurrency_key(key),
+                limit=asked.limit,
+                actor=owner_of(request),
             )
         except TooManyLimits:
             most = concurrency_limits.LIMITS_MOST
             raise Problem(
                 ReasonCode.CONFLICT, f"{most} keys have a limit of their own, which is the most; set one of them to 1."
             ) from None
-        return _answer(state)
+        return _concurrency_state_response(state)
 
 
-def _checked(key: str) -> str:
+def _checked_concurrency_key(key: str) -> str:
     if re.fullmatch(CONCURRENCY_KEY, key) is None:
         said = FieldError("key", "must be 1 to 64 of A-Z a-z 0-9 _ . : -")
         raise Problem(ReasonCode.VALIDATION_FAILED, "The request has wrong fields; see errors.", errors=[said])
     return key
 
 
-def _answer(state: KeyState) -> HttpResponse:
+def _concurrency_state_response(state: KeyState) -> HttpResponse:
     document = ConcurrencyState(key=state.key, limit=state.limit, at_work=state.at_work, waiting=state.waiting)
     return HttpResponse(document.model_dump_json(), content_type="application/json")

@@ -224,7 +224,7 @@ def _result(run: Run) -> CompletedResult | FailedResult | None:
     if run.status == Status.COMPLETED and run.result_key is not None:
         return _completed(run, run.result_key)
     if run.status == Status.FAILED and run.last_error_reason_code is not None:
-        return _failed(run, run.last_error_reason_code)
+        return _failed_result_document(run, run.last_error_reason_code)
     return None
 
 
@@ -285,7 +285,7 @@ def _inline(run: Run, key: str) -> tuple[JsonValue, Literal["TOO_LARGE", "UNAVAI
     return (None, "TOO_LARGE") if size > MAX_INLINE_BYTES else (data, None)
 
 
-def _failed(run: Run, reason_code: str) -> FailedResult:
+def _failed_result_document(run: Run, reason_code: str) -> FailedResult:
     reason = ReasonCode(reason_code)
     return FailedResult(
         reason_code=reason_code,

@@ -70,7 +70,7 @@ def _any_request() -> type[BaseModel]:
     return type("EstimateSubmission", (root[union],), {"__doc__": EstimateRequest.__doc__})
 
 
-def _read(body: Any) -> EstimateRequest:
+def _validated_estimate_request(body: Any) -> EstimateRequest:
     name = body.get("pack_type") if isinstance(body, dict) else None
     is_known = isinstance(name, str) and name in registry.packs_for_sale()
     return validated_body(_model_for(str(name)) if is_known else EstimateRequest, body)
@@ -132,7 +132,7 @@ class EstimateView(MeteredView):
     )
     def post(self, request: Request) -> HttpResponse:
         """What a run of these inputs would cost, and the smallest hold that suffices. Holds nothing, stores nothing."""
-        asked = _read(bodies.read_json_document(request))
+        asked = _validated_estimate_request(bodies.read_json_document(request))
         request_hash.checked_inputs(asked.inputs.model_dump(mode="json"))
         body = estimate_price(asked.pack_type, asked.inputs)
         return HttpResponse(body.model_dump_json(), content_type="application/json")

@@ -99,7 +99,7 @@ class RunEventsView(MeteredView):
             return HttpResponse(content_type=f"{CONTENT_TYPE}; charset=utf-8", headers=_HEADERS)
         key_id = principal_of(request).key_id
         response = StreamedLater(
-            lambda: _events(run, key_id, new, known), content_type=f"{CONTENT_TYPE}; charset=utf-8"
+            lambda: _run_event_stream(run, key_id, new, known), content_type=f"{CONTENT_TYPE}; charset=utf-8"
         )
         for name, value in _HEADERS.items():
             response.headers[name] = value
@@ -121,7 +121,9 @@ def _last_event_id(request: Request) -> int:
     return int(given)
 
 
-async def _events(run: Run, key_id: uuid.UUID, new: list[RunStep], known: list[RunStep]) -> AsyncGenerator[bytes, None]:
+async def _run_event_stream(
+    run: Run, key_id: uuid.UUID, new: list[RunStep], known: list[RunStep]
+) -> AsyncGenerator[bytes, None]:
     """Closed like one whose time is over where its key has ended: who connects again is refused."""
     yield f"retry: {RECONNECT_MS}\n\n".encode() + b"".join(map(_step_event, new))
     if known and known[-1].ended:
@@ -146,7 +148,7 @@ async def _events(run: Run, key_id: uuid.UUID, new: list[RunStep], known: list[R
                     if key_has_ended(came):
                         how = WaitEnd.KEY_ENDED
                         return
-                    yield b"".join(map(_event, came)) or b": ping\n\n"
+                    yield b"".join(map(_run_event_of_news, came)) or b": ping\n\n"
                     if any(isinstance(news.what, RunStep) and news.what.ended for news in came):
                         how = "ended"
                         return
@@ -155,9 +157,9 @@ async def _events(run: Run, key_id: uuid.UUID, new: list[RunStep], known: list[R
         metrics.ENDED.labels(_WHAT, how).inc()
 
 
-def _event(news: News) -> bytes:
+def _run_event_of_news(news: News) -> bytes:
     if isinstance(news.what, RunProgress):
-        return _written("progress", news.what.model_dump_json(exclude_none=True))
+        return _encoded_run_event("progress", news.what.model_dump_json(exclude_none=True))
     return _step_event(news.what)
 
 
@@ -167,9 +169,9 @@ def _step_event(step: RunStep) -> bytes:
         micros = step.cost_micros or 0
         values |= {"used": format_usd(micros), "used_usd_micros": micros, "reason_code": step.reason_code}
     data = RunStepEvent.model_validate(values).model_dump_json(exclude_unset=True)
-    return _written(step.status, data, event_id=step.version)
+    return _encoded_run_event(step.status, data, event_id=step.version)
 
 
-def _written(name: str, data: str, *, event_id: int | None = None) -> bytes:
+def _encoded_run_event(name: str, data: str, *, event_id: int | None = None) -> bytes:
     head = "" if event_id is None else f"id: {event_id}\n"
     return f"{head}event: {name}\ndata: {data}\n\n".encode()

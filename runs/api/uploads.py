@@ -51,7 +51,7 @@ class UploadReceipt(BaseModel):
     expires_at: datetime
 
 
-def _full(full: uploads.NoRoom, size_bytes: int) -> str:
+def _upload_space_full_detail(full: uploads.NoRoom, size_bytes: int) -> str:
     held = f"Your {full.files} uploads hold {full.bytes_held} of {uploads.room_bytes()} bytes"
     if full.files >= uploads.FILES_MAX:
         held = f"You have {full.files} uploads, and may have no more"
@@ -101,7 +101,7 @@ class UploadsView(MeteredView):
                 size_bytes=asked.size_bytes,
             )
         except uploads.NoRoom as full:
-            raise Problem(ReasonCode.UPLOAD_SPACE_FULL, _full(full, asked.size_bytes)) from None
+            raise Problem(ReasonCode.UPLOAD_SPACE_FULL, _upload_space_full_detail(full, asked.size_bytes)) from None
         receipt = UploadReceipt(
             bucket=room.bucket, key=room.key, url=room.url, headers=room.headers, expires_at=room.expires_at
         )

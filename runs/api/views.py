@@ -72,7 +72,7 @@ class RunsView(MeteredView):
             else:
                 answer = submission.submit_run(idempotency_key=key, read=lambda: _submission(request, key), **where)
         if isinstance(answer, SubmitRefusal):
-            raise _refused(request, answer)
+            raise _problem_of_submit_refusal(request, answer)
         accepted = _accepted(request, answer, derived)
         return accepted if asked is None else _with_the_run(request, answer, accepted, asked)
 
@@ -116,16 +116,18 @@ class RunView(MeteredView):
         asked = asked_to_wait(request)
         run = owned_run(request, run_id, self.money)
         if asked is None:
-            return _shown(request, run, self.money, said=self.said)
+            return _run_document_response(request, run, self.money, said=self.said)
 
         def ended() -> HttpResponse:
-            return _shown(request, owned_run(request, run_id, self.money), look_at_metered_balance(run.tenant_id))
+            return _run_document_response(
+                request, owned_run(request, run_id, self.money), look_at_metered_balance(run.tenant_id)
+            )
 
         def known(how: WaitEnd) -> HttpResponse:
             refuse_gone(request, run, self.money)
             if how is not WaitEnd.TIME_OVER:
-                return _shown(request, run, self.money, said=self.said)
-            return _shown(request, run, look_at_metered_balance(run.tenant_id), said=_said_last(run))
+                return _run_document_response(request, run, self.money, said=self.said)
+            return _run_document_response(request, run, look_at_metered_balance(run.tenant_id), said=_said_last(run))
 
         return waiting.when_ended(request, run, asked, ended=ended, known=known)
 
@@ -157,7 +159,7 @@ class CancelView(MeteredView):
         answer = cancellation.cancel_run(tenant_id=principal.tenant_id, run_id=run.run_id, actor=owner_of(request))
         if isinstance(answer, Canceled):
             answer.run.metadata = run.metadata
-            return _shown(
+            return _run_document_response(
                 request, answer.run, look_at_metered_balance(principal.tenant_id), status=200 if answer.ended else 202
             )
         if answer is None:
@@ -267,7 +269,7 @@ def _with_the_run(request: Request, answer: Submitted, accepted: HttpResponse, a
     )
 
 
-def _refused(request: Request, refusal: SubmitRefusal) -> Problem:
+def _problem_of_submit_refusal(request: Request, refusal: SubmitRefusal) -> Problem:
     if refusal.balance_micros is not None:
         tell_balance(request, refusal.balance_micros)
     return problems.problem_of_refusal(refusal, asked="run", stands_for="request")
@@ -282,7 +284,7 @@ def _said_last(run: Run) -> RunProgress | None:
         return None
 
 
-def _shown(
+def _run_document_response(
     request: Request, run: Run, money: SeenBalance, *, status: int = 200, said: RunProgress | None = None
 ) -> HttpResponse:
     found = documents.run_document(run, balance_micros=money.balance_micros, progress=said)

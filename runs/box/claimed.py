@@ -52,7 +52,7 @@ def claimed_answer(said: Mapping[str, Any]) -> dict[str, Any]:
     _require(said, reason=str, detail=str)
     if said["reason"] not in REASONS:
         raise wire.Garbled
-    return {**said, "detail": _printable(said["detail"])}
+    return {**said, "detail": _printable_claimed_detail(said["detail"])}
 
 
 def _amount(value: object) -> int:
@@ -65,7 +65,7 @@ def _is_score(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)
 
 
-def _printable(text: str) -> str:
+def _printable_claimed_detail(text: str) -> str:
     """Postgres takes no NUL, and no log a line of a stranger's."""
     return "".join(one if one.isprintable() else " " for one in text[:DETAIL_LENGTH_MAX])
 

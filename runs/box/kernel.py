@@ -178,16 +178,16 @@ def syscall(name: str, *arguments: Any) -> int:
         syscall_number(name), *(ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
     )
     if answer < 0:
-        _refused(name)
+        _raise_kernel_call_error(name)
     return answer
 
 
 def prctl(option: int, value: Any, more: Any = 0) -> None:
     if _PRCTL is None or _PRCTL(option, value, more, 0, 0) != 0:
-        _refused(f"prctl {option}")
+        _raise_kernel_call_error(f"prctl {option}")
 
 
-def _refused(name: str) -> None:
+def _raise_kernel_call_error(name: str) -> None:
     code = ctypes.get_errno()
     raise OSError(code, f"{name}: {os.strerror(code)}")
 
@@ -214,7 +214,7 @@ def fork(namespaces: int = 0) -> int:
         return 0
     ctypes.pythonapi.PyOS_AfterFork_Parent()
     if pid < 0:
-        _refused("clone")
+        _raise_kernel_call_error("clone")
     return pid
 
 

@@ -65,7 +65,7 @@ class Nursery:
         }
         return subprocess.Popen(  # noqa: S603  ourselves
             [sys.executable, "-I", "-c", _LAUNCH, str(ROOT), json.dumps(arguments)],
-            env=_environment(),
+            env=_box_launch_environment(),
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -152,7 +152,7 @@ class ZygoteEnd:
             socket.send_fds(self.control, [b"j"], [connection.fileno(), status.fileno()])
 
 
-def _environment() -> dict[str, str]:
+def _box_launch_environment() -> dict[str, str]:
     """Nothing of the worker's own: the keys to everything lie there. And one thread for a library that would like more.
 
     OpenBLAS starts one for each core when it is loaded. No pack process inherits them; each run has its core.

@@ -49,9 +49,9 @@ class Ids:
 def enter_as_zygote(outer: Ids, readable: Iterable[str]) -> None:
     """In a process that was cloned into OF_ZYGOTE. Raises OSError where this machine does not allow it."""
     kernel.undumpable(really=False)  # else its own maps belong to root; nothing secret is here, and no job yet
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{NOBODY} {outer.user} 1")
-    _write("/proc/self/gid_map", f"{NOBODY} {outer.group} 1")
+    _write_user_namespace_file("/proc/self/setgroups", "deny")
+    _write_user_namespace_file("/proc/self/uid_map", f"{NOBODY} {outer.user} 1")
+    _write_user_namespace_file("/proc/self/gid_map", f"{NOBODY} {outer.group} 1")
     kernel.undumpable()
     _make_root([*dict.fromkeys(readable)])
     kernel.drop_bounding_set()
@@ -66,7 +66,7 @@ def enter_as_job(size_bytes: int, files_max: int) -> None:
     kernel.drop_capabilities()
 
 
-def _write(path: str, text: str) -> None:
+def _write_user_namespace_file(path: str, text: str) -> None:
     Path(path).write_text(text, encoding="ascii")
 
 
@@ -103,7 +103,7 @@ def _sources(readable: list[str]) -> dict[str, str | None]:
     """Each real path, and each link on the way to it with where it points; parents first, and nothing twice."""
     found: dict[str, str | None] = {}
     for path in readable:
-        _follow(path, found)
+        _trace_box_root_path(path, found)
     ordered = sorted(found)
     kept: dict[str, str | None] = {}
     for path in ordered:
@@ -112,7 +112,7 @@ def _sources(readable: list[str]) -> dict[str, str | None]:
     return kept
 
 
-def _follow(path: str, found: dict[str, str | None]) -> None:
+def _trace_box_root_path(path: str, found: dict[str, str | None]) -> None:
     at = ""
     parts = [part for part in os.path.normpath(path).split("/") if part]
     for index, part in enumerate(parts):
@@ -121,7 +121,7 @@ def _follow(path: str, found: dict[str, str | None]) -> None:
             points = os.readlink(at)  # noqa: PTH115
             found[at] = points
             rest = parts[index + 1 :]
-            _follow(os.path.join(os.path.dirname(at), points, *rest), found)  # noqa: PTH118, PTH120
+            _trace_box_root_path(os.path.join(os.path.dirname(at), points, *rest), found)  # noqa: PTH118, PTH120
             return
     found[at] = None
 
@@ -181,7 +181,7 @@ def namespaces_refusal(readable: Iterable[str]) -> str | None:
     except OSError as error:
         os.close(reading)
         os.close(writing)
-        return _said(error)
+        return _namespace_error_text(error)
     if pid == 0:
         _try_all(outer, readable, writing)
     os.close(writing)
@@ -199,17 +199,17 @@ def _try_all(outer: Ids, readable: Iterable[str], writing: int) -> None:
             try:
                 enter_as_job(_ZYGOTE_BYTES, 1_000)
             except OSError as error:
-                os.write(writing, _said(error).encode())
+                os.write(writing, _namespace_error_text(error).encode())
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(job, 0)
         if status == 0:
             os.write(writing, b"ok")
     except OSError as error:
-        os.write(writing, _said(error).encode())
+        os.write(writing, _namespace_error_text(error).encode())
     finally:
         os._exit(0)
 
 
-def _said(error: OSError) -> str:
+def _namespace_error_text(error: OSError) -> str:
     return f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, '?')})"

@@ -91,12 +91,12 @@ def decide_outcome(found: Evidence) -> PackOutcome:
     if found.stopped:
         return Stopped(spent_micros=found.spent_micros)
     if found.answer is not None and found.answer["kind"] == "done":
-        return _done(found, found.answer)
+        return _done_box_outcome(found, found.answer)
     reason, detail = _failure(found)
     return Failed(reason=reason, detail=detail, spent_micros=found.spent_micros, tokens=found.tokens)
 
 
-def _done(found: Evidence, answer: Mapping[str, Any]) -> PackOutcome:
+def _done_box_outcome(found: Evidence, answer: Mapping[str, Any]) -> PackOutcome:
     if not found.charged:
         return Failed(reason=ReasonCode.PACK_FAILED, detail="The pack reported no cost.")
     return Done(

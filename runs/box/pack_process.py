@@ -182,7 +182,13 @@ class PackProcess:
         self.send({"kind": "charge", "spent_micros": meter.spent_micros, "tokens": meter.tokens})
 
     def _log(self, event: str, **values: JsonValue) -> None:
-        self.send({"kind": "log", "event": event, "values": {name: _plain(value) for name, value in values.items()}})
+        self.send(
+            {
+                "kind": "log",
+                "event": event,
+                "values": {name: _loggable_pack_value(value) for name, value in values.items()},
+            }
+        )
 
     def _fetch_upload(self, key: str) -> bytes:
         self.send({"kind": "fetch", "key": key})
@@ -283,5 +289,5 @@ def load_pack(module: str, attribute: str) -> Pack[Any]:
     return pack
 
 
-def _plain(value: JsonValue) -> JsonValue:
+def _loggable_pack_value(value: JsonValue) -> JsonValue:
     return value if isinstance(value, bool | int | float | str | list | None) else str(value)[:200]

@@ -65,7 +65,7 @@ def cancel_run(
         if run.finalize_stage is not None:
             return NotCancelable(run)
         line = _line_of(run)
-        claimed = _claimed(run, reason, actor)
+        claimed = _cancellation_claim(run, reason, actor)
         if claimed is not LOST:
             if run.status == Status.PROCESSING:
                 _tell_worker(run_id)
@@ -103,7 +103,7 @@ def _wake_next(line: _Line) -> None:
         next_of_key.wake_limited_if_possible(line.tenant_id)
 
 
-def _claimed(run: Run, reason: ReasonCode, actor: str) -> Claimed | Lost:
+def _cancellation_claim(run: Run, reason: ReasonCode, actor: str) -> Claimed | Lost:
     """An operator's cancel is entered into the audit trail with its claim; an owner's is in the run's own history."""
     intent = _intent(run, reason)
     if reason is not ReasonCode.CANCELED_BY_OPERATOR:

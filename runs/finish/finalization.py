@@ -49,10 +49,10 @@ def finish_claim(claim: Claim) -> Committed | Unfinished:
     its own claim again and settles once more. A finisher that finds another's token there has lost for good.
     """
     with spans.finishing_span(claim.run_id, claim.trace_id, tenant_id=claim.tenant_id, actor=claim.actor):
-        return _carried_out(claim)
+        return _finalization_outcome(claim)
 
 
-def _carried_out(claim: Claim) -> Committed | Unfinished:
+def _finalization_outcome(claim: Claim) -> Committed | Unfinished:
     for _ in range(TURNS):
         moved = _move_money(claim)
         if isinstance(moved, Unavailable):

@@ -148,7 +148,9 @@ async def _list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
 
 async def _call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult | Any:
     exchange: McpExchange = context.request.scope[_OURS]
-    outcome = await exchange.outcome_of(ToolCall(params.name, params.arguments or {}, _asked(context, params)))
+    outcome = await exchange.outcome_of(
+        ToolCall(params.name, params.arguments or {}, _said_beside_mcp_arguments(context, params))
+    )
     match outcome:
         case NoSuchTool(name):
             raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {name[:64]}")
@@ -162,7 +164,7 @@ async def _call_tool(context: Any, params: types.CallToolRequestParams) -> types
             )
 
 
-def _asked(context: Any, params: types.CallToolRequestParams) -> Asked:
+def _said_beside_mcp_arguments(context: Any, params: types.CallToolRequestParams) -> Asked:
     meta = (context.params or {}).get("_meta")
     meta = meta if isinstance(meta, Mapping) else {}
     tool_use_id, capabilities = meta.get(tools.TOOL_USE_ID), meta.get(_CAPABILITIES)

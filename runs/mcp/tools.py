@@ -63,7 +63,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def _an_amount(value: float) -> float:
+def _checked_mcp_price(value: float) -> float:
     """Judged as it was written: no arithmetic, which has no room for every float."""
     price = Decimal(repr(value))
     if price > _MOST:
@@ -77,7 +77,7 @@ def _an_amount(value: float) -> float:
 PriceUsd = Annotated[
     float,
     Field(ge=0.01, allow_inf_nan=False, description="The most it may cost, US dollars; held at once."),
-    AfterValidator(_an_amount),
+    AfterValidator(_checked_mcp_price),
 ]
 Timebox = Annotated[int, Field(ge=1, le=TIMEBOX_SECONDS_MAX)]
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -230,7 +230,7 @@ def _submitted(answer: Mapping[str, Any]) -> str:
     return f"Run {answer['run_id']} is accepted and {held} USD are held; ask dpp_run_get for its result."
 
 
-def _read(answer: Mapping[str, Any]) -> str:
+def _mcp_run_summary(answer: Mapping[str, Any]) -> str:
     status, used = answer["status"], answer["cost"]["used"]
     if status == "COMPLETED":
         return f"The run is COMPLETED and cost {used} USD; its result is in `result`."
@@ -243,7 +243,7 @@ def _estimated(answer: Mapping[str, Any]) -> str:
     return f"It costs {answer['least_usd']} to {answer['most_usd']} USD; hold at least {answer['smallest_hold_usd']}."
 
 
-def _counted(answer: Mapping[str, Any]) -> str:
+def _mcp_balance_summary(answer: Mapping[str, Any]) -> str:
     return f"{answer['balance_usd']} USD are left to spend."
 
 
@@ -279,14 +279,14 @@ TOOLS: Final = {
             name="dpp_run_get",
             arguments=RunGet,
             description="Where a run stands; once it has ended, its result (up to 8 KB here, else address and sha256).",
-            said=_read,
+            said=_mcp_run_summary,
             changes=False,
         ),
         AgentTool(
             name="dpp_run_cancel",
             arguments=RunCancel,
             description="End a run: queued it costs nothing, at work the minimum fee.",
-            said=_read,
+            said=_mcp_run_summary,
             ends=True,
         ),
         AgentTool(
@@ -300,7 +300,7 @@ TOOLS: Final = {
             name="dpp_budget_get",
             arguments=BudgetGet,
             description="The tenant's balance, what is held and charged, and its caps.",
-            said=_counted,
+            said=_mcp_balance_summary,
             changes=False,
         ),
         AgentTool(
@@ -318,19 +318,24 @@ def input_schema(tool: AgentTool) -> dict[str, Any]:
     """The arguments as JSON Schema, without what pydantic adds to the specified properties."""
     whole = tool.arguments.model_json_schema()
     definitions = whole.get("$defs", {})
-    properties = {name: _plain(name, node, definitions) for name, node in whole.get("properties", {}).items()}
+    properties = {
+        name: _simplified_mcp_schema(name, node, definitions) for name, node in whole.get("properties", {}).items()
+    }
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return schema | ({"required": whole["required"]} if "required" in whole else {})
 
 
-def _plain(name: str, node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _simplified_mcp_schema(name: str, node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     for alternative in node.get("anyOf", ()):
         if alternative != {"type": "null"}:
             node = {**{key: value for key, value in node.items() if key != "anyOf"}, **alternative}
             break
     if "$ref" in node:
         parts = definitions[node["$ref"].rpartition("/")[2]]["properties"]
-        return {"type": "object", "properties": {key: _plain(key, part, definitions) for key, part in parts.items()}}
+        return {
+            "type": "object",
+            "properties": {key: _simplified_mcp_schema(key, part, definitions) for key, part in parts.items()},
+        }
     left_out = {"title"} if name == "language" else {"title", "default"}
     return {key: value for key, value in node.items() if key not in left_out}
 

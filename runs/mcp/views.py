@@ -63,7 +63,7 @@ class McpView(MeteredView):
             raise
         body = django_request(request).body
         try:
-            message = _read(body)
+            message = _mcp_message_of_body(body)
         except Problem as problem:
             self._take(request)
             return _unread(problem)
@@ -76,14 +76,16 @@ class McpView(MeteredView):
             if call is None:
                 if may_ask:  # the protocol refused it before a tool was asked
                     self._take(request)
-                return _answer(exchange)
+                return _mcp_exchange_response(exchange)
             outcome = self._called(request, call)
             if not isinstance(outcome, AnsweredLater):
-                return _answer(exchange, outcome)
+                return _mcp_exchange_response(exchange, outcome)
         finally:
             exchange.close()
         return AnsweredLater(
-            outcome.wait, lambda came: _later(request, body, call, outcome, came), asked_for=outcome.asked_for
+            outcome.wait,
+            lambda came: _mcp_response_after_wait(request, body, call, outcome, came),
+            asked_for=outcome.asked_for,
         )
 
     def _take(self, request: Request) -> None:
@@ -141,7 +143,7 @@ def _check_origin(request: Request) -> None:
         raise Problem(ReasonCode.SCOPE_MISSING, "This origin may not ask here.")
 
 
-def _read(body: bytes) -> dict[str, Any]:
+def _mcp_message_of_body(body: bytes) -> dict[str, Any]:
     """As strictly as every other body: what passes has one meaning to every reader."""
     if len(body) > MAX_BODY_BYTES:
         raise Problem(ReasonCode.PAYLOAD_TOO_LARGE, f"The body is larger than {MAX_BODY_BYTES} bytes.")
@@ -175,7 +177,7 @@ def _exchange(request: Request, body: bytes, known: "Outcome | None" = None) -> 
     return McpExchange(headers=headers, body=body, known=known)
 
 
-def _answer(exchange: "McpExchange", outcome: "Outcome | None" = None) -> HttpResponse:
+def _mcp_exchange_response(exchange: "McpExchange", outcome: "Outcome | None" = None) -> HttpResponse:
     reply = exchange.reply(outcome)
     content_type = {name.lower(): value for name, value in reply.headers.items()}.get("content-type")
     return _own(reply.body, status=reply.status, content_type=content_type)
@@ -188,7 +190,9 @@ def _own(body: bytes, *, status: int, content_type: str | None = "application/js
     return answer
 
 
-def _later(request: Request, body: bytes, call: "ToolCall", inner: AnsweredLater, came: Any) -> HttpResponse:
+def _mcp_response_after_wait(
+    request: Request, body: bytes, call: "ToolCall", inner: AnsweredLater, came: Any
+) -> HttpResponse:
     """In a thread, when the wait is over: the message is answered anew, with what came of its tool."""
     tool, asked = tools.TOOLS[call.name], tools.TOOLS[call.name].arguments(**call.arguments).rest()
     try:
@@ -197,7 +201,7 @@ def _later(request: Request, body: bytes, call: "ToolCall", inner: AnsweredLater
         outcome = _outcome(tool, asked, handlers.answer_error(django_request(request), error))
     exchange = _exchange(request, body, outcome)
     try:
-        return _answer(exchange)
+        return _mcp_exchange_response(exchange)
     finally:
         exchange.close()
 

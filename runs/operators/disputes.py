@@ -29,7 +29,7 @@ AFTER: Final = {
 
 def open_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     """SETTLED → DISPUTED. Asked again it is refused: the first asker's reason stands."""
-    run = _found(run_id, reason)
+    run = _run_to_dispute_or_refusal(run_id, reason)
     if isinstance(run, Refusal):
         return run
     if run.money_state != MoneyState.SETTLED:
@@ -39,21 +39,21 @@ def open_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal
     with transaction.atomic():
         moved = transitions.dispute(run_id=run_id, version=run.version, actor=actor)
         if moved is LOST:
-            return _changed(run)
-        _record(run, moved, RunDispute.Step.OPENED, reason, actor)
+            return _dispute_race_refusal(run)
+        _record_dispute_step(run, moved, RunDispute.Step.OPENED, reason, actor)
     return Run.objects.get(run_id=run_id)
 
 
 def uphold_dispute(*, run_id: uuid.UUID, reason: str, actor: str) -> Run | Refusal:
     """DISPUTED → SETTLED: the charge was right."""
-    run = _found(run_id, reason, disputed=True)
+    run = _run_to_dispute_or_refusal(run_id, reason, disputed=True)
     if isinstance(run, Refusal):
         return run
     with transaction.atomic():
         moved = transitions.resolve(run_id=run_id, version=run.version, refunded=False, actor=actor)
         if moved is LOST:
-            return _changed(run)
-        _record(run, moved, RunDispute.Step.UPHELD, reason, actor)
+            return _dispute_race_refusal(run)
+        _record_dispute_step(run, moved, RunDispute.Step.UPHELD, reason, actor)
     return Run.objects.get(run_id=run_id)
 
 
@@ -65,7 +65,7 @@ def refund_dispute(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: s
     balance. Dying after the transaction leaves the pending credit to the replay, which brings it within two minutes.
     Above the solo limit it takes `approved_by`, the second person of a ticket.
     """
-    run = _found(run_id, reason, disputed=True)
+    run = _run_to_dispute_or_refusal(run_id, reason, disputed=True)
     if isinstance(run, Refusal):
         return run
     # What a failure of ours cost may have gone back when the run ended; it does not go back twice.
@@ -80,7 +80,7 @@ def refund_dispute(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: s
     with transaction.atomic(durable=True):
         moved = transitions.resolve(run_id=run_id, version=run.version, refunded=True, actor=actor)
         if moved is LOST:
-            return _changed(run)
+            return _dispute_race_refusal(run)
         if charge_micros:
             lineage_id, spend_day = ledger.counted_charge_of(run_id)
             ledger.append_credit(
@@ -94,13 +94,13 @@ def refund_dispute(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: s
                 lineage_id=lineage_id,
                 spend_day=spend_day,
             )
-        _record(run, moved, RunDispute.Step.REFUNDED, reason, actor)
+        _record_dispute_step(run, moved, RunDispute.Step.REFUNDED, reason, actor)
     for pending in PendingCredit.objects.select_related("entry").filter(entry__run_id=run_id):
         entries.bring_to_balance(pending, epoch=epoch)
     return Run.objects.get(run_id=run_id)
 
 
-def _found(run_id: uuid.UUID, reason: str, *, disputed: bool = False) -> Run | Refusal:
+def _run_to_dispute_or_refusal(run_id: uuid.UUID, reason: str, *, disputed: bool = False) -> Run | Refusal:
     if not reason.strip() or len(reason) > REASON_LENGTH_MAX or not reason.isprintable():
         return invalid("reason", f"say why, in 1 to {REASON_LENGTH_MAX} printable characters")
     run = Run.objects.filter(run_id=run_id).first()
@@ -111,11 +111,11 @@ def _found(run_id: uuid.UUID, reason: str, *, disputed: bool = False) -> Run | R
     return run
 
 
-def _changed(run: Run) -> Refusal:
+def _dispute_race_refusal(run: Run) -> Refusal:
     return Refusal(ReasonCode.CONFLICT, f"run {run.run_id} changed meanwhile; look at it and decide again", "run_id")
 
 
-def _record(run: Run, moved: Moved, step: RunDispute.Step, reason: str, actor: str) -> None:
+def _record_dispute_step(run: Run, moved: Moved, step: RunDispute.Step, reason: str, actor: str) -> None:
     RunDispute.objects.create(run_id=run.run_id, version=moved.version, step=step, actor=actor, reason=reason)
     trail.record_in_trail(
         f"dispute {step.value.lower()}",

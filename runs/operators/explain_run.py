@@ -18,7 +18,7 @@ BEFORE_MOST: Final = 1_000
 
 
 def explain(run: Run, *, now: datetime) -> Explanation:
-    told = explanation.describe_run(_facts(run, now=now), now=now)
+    told = explanation.describe_run(_run_facts_to_explain(run, now=now), now=now)
     return replace(told, stands=f"{told.stands}{_other_prices(run)}")
 
 
@@ -38,7 +38,7 @@ def _other_prices(run: Run) -> str:
     )
 
 
-def _facts(run: Run, *, now: datetime) -> Facts:
+def _run_facts_to_explain(run: Run, *, now: datetime) -> Facts:
     turn = RunTurn.objects.filter(run_id=run.run_id).first()
     return Facts(
         status=Status(run.status),

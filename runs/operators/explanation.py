@@ -63,9 +63,9 @@ class Explanation:
 def describe_run(facts: Facts, *, now: datetime) -> Explanation:
     """The row in words. The actor expected next stands first, later safety nets after."""
     if facts.stage is Stage.COMMITTED:
-        return _ended(facts)
+        return _explanation_of_ended_run(facts)
     if facts.stage is Stage.CLAIMED:
-        explanation = _claimed(facts)
+        explanation = _explanation_of_claimed_run(facts)
     elif facts.status is Status.PROCESSING:
         explanation = _working(facts, now)
     elif facts.money_state is MoneyState.NONE:
@@ -133,22 +133,22 @@ def _working(facts: Facts, now: datetime) -> Explanation:
     reaped = Next("the reaper", expires_at, "charges the minimum fee and ends it as FAILED, WORKER_TIMEOUT")
     if expires_at < now:
         return Explanation(
-            stands=f"A worker{_named(facts)} had it and no longer renews its lease.",
+            stands=f"A worker{_worker_in_explanation(facts)} had it and no longer renews its lease.",
             waits_for=f"the reaper, which looks every {REAPER_INTERVAL_SECONDS} s.",
             next=[reaped],
         )
     return Explanation(
-        stands=f"A worker{_named(facts)} is at it; {_usd(facts.reserved_micros)} held.",
+        stands=f"A worker{_worker_in_explanation(facts)} is at it; {_usd(facts.reserved_micros)} held.",
         waits_for=f"its worker, which renews the lease every {LEASE_HEARTBEAT_INTERVAL_SECONDS} s.",
         next=[Next("its worker", None, "finishes it"), reaped],
     )
 
 
-def _named(facts: Facts) -> str:
+def _worker_in_explanation(facts: Facts) -> str:
     return f" ({facts.worker})" if facts.worker else ""
 
 
-def _claimed(facts: Facts) -> Explanation:
+def _explanation_of_claimed_run(facts: Facts) -> Explanation:
     ending = f"{facts.intent_status} at {_usd(facts.intent_charge_micros)}"
     if facts.intent_reason:
         ending += f", {facts.intent_reason}"
@@ -167,7 +167,7 @@ def _claimed(facts: Facts) -> Explanation:
     )
 
 
-def _ended(facts: Facts) -> Explanation:
+def _explanation_of_ended_run(facts: Facts) -> Explanation:
     how = f"Ended as {facts.status}" + (f", {facts.reason}" if facts.reason else "")
     money = {
         MoneyState.SETTLED: f"charged {_usd(facts.charge_micros)}",

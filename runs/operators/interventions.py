@@ -42,7 +42,7 @@ class Intervention:
     act: Callable[[Run, str], str | None]
 
 
-def _cancel(run: Run, actor: str) -> str | None:
+def _cancel_by_intervention(run: Run, actor: str) -> str | None:
     answer = cancellation.cancel_run(
         tenant_id=run.tenant_id, run_id=run.run_id, actor=actor, reason=ReasonCode.CANCELED_BY_OPERATOR
     )
@@ -63,7 +63,7 @@ CANCEL: Final = Intervention(
     submit="End it",
     done="Ended",
     not_done="Not ended",
-    act=_cancel,
+    act=_cancel_by_intervention,
 )
 REQUEUE: Final = Intervention(
     title="Send the message again",

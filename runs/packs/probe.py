@@ -38,11 +38,11 @@ def _cost_micros(inputs: ProbeInputs) -> int:
     return int(Decimal(inputs.cost_usd) * MICROS_PER_USD)
 
 
-def _estimate(inputs: ProbeInputs) -> Estimate:
+def _probe_pack_estimate(inputs: ProbeInputs) -> Estimate:
     return Estimate(least_micros=_cost_micros(inputs), most_micros=_cost_micros(inputs))
 
 
-def _execute(work: Work[ProbeInputs]) -> dict[str, JsonValue]:
+def _execute_probe_pack(work: Work[ProbeInputs]) -> dict[str, JsonValue]:
     inputs = work.inputs
     work.meter.charge(_cost_micros(inputs))
     child = subprocess.Popen(["sleep", "600"]).pid if inputs.spawn_child else None  # noqa: S607
@@ -64,8 +64,8 @@ PACK = Pack(
     inputs=ProbeInputs,
     result=ProbeAnswer,
     prices=[Price(unit="run", micros=0, note="whatever cost_usd says")],
-    estimate=_estimate,
-    execute=_execute,
+    estimate=_probe_pack_estimate,
+    execute=_execute_probe_pack,
     example={"sleep_ms": 10, "cost_usd": "0.0100"},
     rehearsal="example",
     memory_bytes=256 * MEBIBYTE,

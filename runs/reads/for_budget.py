@@ -41,7 +41,7 @@ class OpenRunsOfTheTable:
             yield transitions.fence(run_ids=run_ids, actor=ACTOR)
 
     def reserved(self, *, tenant_id: str | None) -> Iterator[Reserved]:
-        runs = _of(Run.objects.filter(money_state=MoneyState.RESERVED), tenant_id).order_by()
+        runs = _budget_runs_of_tenant(Run.objects.filter(money_state=MoneyState.RESERVED), tenant_id).order_by()
         sums = runs.values_list("tenant_id").annotate(Count("run_id"), Sum("reservation_max_cost_usd_micros"))
         for owner, count, micros in sums.iterator(chunk_size=CHUNK):
             yield Reserved(owner, count, int(micros))
@@ -55,7 +55,7 @@ class OpenRunsOfTheTable:
             yield HeldOn(owner, lineage_id, day, int(micros))
 
     def open(self, *, tenant_id: str | None) -> Iterator[OpenRun]:
-        runs = _of(Run.objects.filter(money_state__in=sorted(UNENDED_MONEY)), tenant_id)
+        runs = _budget_runs_of_tenant(Run.objects.filter(money_state__in=sorted(UNENDED_MONEY)), tenant_id)
         rows = runs.order_by("tenant_id").values_list(
             *("tenant_id", "run_id", "reservation_max_cost_usd_micros", "created_at", "money_state", "finalize_stage"),
             *("lineage_id", "spend_day"),
@@ -75,7 +75,9 @@ class OpenRunsOfTheTable:
 
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         """By the time of the last step: one disputed or expired since is named again, which does no harm."""
-        runs = _of(Run.objects.filter(finalize_stage=Stage.COMMITTED, updated_at__gte=Now() - within), tenant_id)
+        runs = _budget_runs_of_tenant(
+            Run.objects.filter(finalize_stage=Stage.COMMITTED, updated_at__gte=Now() - within), tenant_id
+        )
         rows = runs.order_by("tenant_id").values_list(
             "tenant_id", "run_id", "reservation_max_cost_usd_micros", "actual_cost_usd_micros"
         )
@@ -107,10 +109,10 @@ def _to_fence(tenant_id: str | None) -> QuerySet[Run]:
     moves money. So a fence that was cut goes on from there.
     """
     between = Q(finalize_stage=Stage.CLAIMED) | Q(finalize_stage__isnull=True, money_state=MoneyState.NONE)
-    return _of(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)
+    return _budget_runs_of_tenant(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)
 
 
-def _of(runs: QuerySet[Run], tenant_id: str | None) -> QuerySet[Run]:
+def _budget_runs_of_tenant(runs: QuerySet[Run], tenant_id: str | None) -> QuerySet[Run]:
     return runs if tenant_id is None else runs.filter(tenant_id=tenant_id)
 
 

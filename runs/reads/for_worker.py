@@ -39,7 +39,7 @@ class WaitingRun:
 
 def read_for_worker(run_id: uuid.UUID) -> WaitingRun | None:
     """None where there is no such row; an expired run has no `sent`."""
-    return _one(_named(), {"named": run_id})
+    return _one(_worker_sql_of_named_run(), {"named": run_id})
 
 
 def next_in_line(named: uuid.UUID, *, packs: Collection[str], own_too: bool) -> WaitingRun | None:
@@ -69,7 +69,7 @@ _WAITS: Final = "(status || '') = 'QUEUED' AND (money_state || '') = 'RESERVED' 
 
 
 @cache
-def _named() -> str:
+def _worker_sql_of_named_run() -> str:
     return (
         f"SELECT {_WHOLE.columns}, {_OF_TURN}, NULL, NULL FROM {_WHOLE.tables} LEFT JOIN run_turns line USING (run_id) "  # noqa: S608  the models' own names
         "WHERE runs.run_id = %(named)s"

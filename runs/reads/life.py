@@ -47,7 +47,7 @@ def life_of(run: Run, steps: Sequence[RunHistory], *, now: datetime) -> Life:
     """From what each step made of it; a run whose history is gone has its two dates alone."""
     marks: list[tuple[str, datetime]] = [("queued", run.created_at)]
     for step in steps:
-        name = _name(step)
+        name = _run_life_stretch_name(step)
         if name is not None and marks[-1][0] != name:
             marks.append((name, step.at))
     ended = next((step.at for step in steps if step.stage == Stage.COMMITTED), None)
@@ -61,7 +61,7 @@ def life_of(run: Run, steps: Sequence[RunHistory], *, now: datetime) -> Life:
     return Life(_drawn(stretches, goes_on=ended is None), until - run.created_at)
 
 
-def _name(step: RunHistory) -> str | None:
+def _run_life_stretch_name(step: RunHistory) -> str | None:
     if step.stage == Stage.CLAIMED:
         return "finishing"
     return "working" if step.status == Status.PROCESSING else None

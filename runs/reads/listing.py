@@ -36,7 +36,7 @@ class ListedRuns:
 
 def list_runs(*, tenant_id: str, filters: Filters, after: Cursor | None, limit: int, now: datetime) -> ListedRuns:
     """One query, by pack two; one run more than asked tells whether there is another page."""
-    find = _found_by_metadata if filters.metadata else _found
+    find = _found_by_metadata if filters.metadata else _listed_runs
     found = find(tenant_id, filters, after, limit + 1, now)
     if len(found) <= limit:
         return ListedRuns(found, None)
@@ -66,7 +66,7 @@ def of_pack(pack_type: str) -> RawSQL:
 _TOLD: Final = RawSQL(METADATA, [])  # noqa: S611  our own text
 
 
-def _found(tenant_id: str, filters: Filters, after: Cursor | None, most: int, now: datetime) -> list[Run]:
+def _listed_runs(tenant_id: str, filters: Filters, after: Cursor | None, most: int, now: datetime) -> list[Run]:
     runs = for_tenant.visible_to(tenant_id).filter(_wanted(filters, now), _behind(after))
     runs = runs.annotate(told=_TOLD).order_by("-created_at", "-run_id")
     if filters.pack_type is None:

@@ -42,9 +42,9 @@ def payload_of(request: RunCreateRequest) -> Payload:
         canonical = rfc8785.dumps(document)
         too_large = len(canonical) > MAX_INPUTS_BYTES and len(rfc8785.dumps(inputs)) > MAX_INPUTS_BYTES
     except rfc8785.CanonicalizationError:
-        raise _refused(_INEXACT) from None
+        raise _canonical_inputs_problem(_INEXACT) from None
     if too_large:
-        raise _refused(_TOO_LARGE)
+        raise _canonical_inputs_problem(_TOO_LARGE)
     return Payload(inputs=inputs, artifacts=artifacts, sha256=hashlib.sha256(canonical).hexdigest())
 
 
@@ -53,12 +53,12 @@ def checked_inputs(inputs: dict[str, Any]) -> None:
     try:
         size = len(rfc8785.dumps(inputs))
     except rfc8785.CanonicalizationError:
-        raise _refused(_INEXACT) from None
+        raise _canonical_inputs_problem(_INEXACT) from None
     if size > MAX_INPUTS_BYTES:
-        raise _refused(_TOO_LARGE)
+        raise _canonical_inputs_problem(_TOO_LARGE)
 
 
-def _refused(detail: str) -> Problem:
+def _canonical_inputs_problem(detail: str) -> Problem:
     return Problem(
         ReasonCode.VALIDATION_FAILED,
         "The request has wrong fields; see errors.",

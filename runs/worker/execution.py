@@ -88,7 +88,7 @@ def execute_run(run_id: uuid.UUID, *, message: WakingMessage | None, in_turn: bo
     if started is None:
         metrics.STARTS_LOST.inc()
         return End.NOT_STARTED
-    end = _carried_out(started, token, message)
+    end = _end_of_started_run(started, token, message)
     if started.concurrency_key is not None:
         next_of_key.wake_next_if_possible(started.run.tenant_id, started.concurrency_key)
     if started.has_limit:
@@ -96,12 +96,12 @@ def execute_run(run_id: uuid.UUID, *, message: WakingMessage | None, in_turn: bo
     return end
 
 
-def _carried_out(started: StartedRun, token: str, message: WakingMessage | None) -> End:
+def _end_of_started_run(started: StartedRun, token: str, message: WakingMessage | None) -> End:
     run = started.run
     lease = Lease(run.run_id, token)
     tracing.bind_trace_id(run.trace_id or tracing.current_trace_id())
     metrics.QUEUE_WAIT_SECONDS.observe((clock.now() - run.created_at).total_seconds())
-    _say("run started", run, version_before=run.version - 1)
+    _log_execution_event("run started", run, version_before=run.version - 1)
     with spans.working_span(run.run_id, run.trace_id, tenant_id=run.tenant_id, pack=run.pack_type):
         return _executed(run, lease, message, fair_pass=started.fair_pass)
 
@@ -110,10 +110,10 @@ def _executed(run: Run, lease: Lease, message: WakingMessage | None, *, fair_pas
     intent = _worked(run, lease, message, fair_pass=fair_pass)
     if intent is None:
         metrics.LEASES_LOST.inc()
-        _say("run stopped", run)
+        _log_execution_event("run stopped", run)
         return End.STOPPED
     begun = time.monotonic()
-    claim = _claimed(run, lease, intent)
+    claim = _claim_of_executed_run(run, lease, intent)
     end = _finished(claim) if isinstance(claim, Claim) else claim
     metrics.FINISH_SECONDS.observe(time.monotonic() - begun)
     if isinstance(end, Committed):
@@ -157,7 +157,9 @@ def _worked(run: Run, lease: Lease, message: WakingMessage | None, *, fair_pass:
         with spans.within_span("pack in its box"):
             outcome = running.wait()
         progress.end()
-        metrics.PACK_SECONDS.labels(pack=run.pack_type, end=_name(outcome)).observe(time.monotonic() - begun)
+        metrics.PACK_SECONDS.labels(pack=run.pack_type, end=_execution_outcome_name(outcome)).observe(
+            time.monotonic() - begun
+        )
         if isinstance(outcome, Stopped):
             return None
         with spans.within_span("result store"):
@@ -212,7 +214,7 @@ def _from_pack(run: Run, event: str, /, **values: JsonValue) -> None:
     log.info("pack", said=event, run_id=str(run.run_id), tenant_id=run.tenant_id, pack=run.pack_type, values=values)
 
 
-def _name(outcome: PackOutcome) -> str:
+def _execution_outcome_name(outcome: PackOutcome) -> str:
     if isinstance(outcome, Done):
         return "done"
     return "stopped" if isinstance(outcome, Stopped) else outcome.reason.value
@@ -221,7 +223,7 @@ def _name(outcome: PackOutcome) -> str:
 # From the claim on: the run is held by its stage and token.
 
 
-def _claimed(run: Run, lease: Lease, intent: Intent) -> Claim | End:
+def _claim_of_executed_run(run: Run, lease: Lease, intent: Intent) -> Claim | End:
     """The won claim; or how it ended without one, and then this worker's part is over."""
     token = new_token()
     patience = Patience(seconds=CLAIM_PATIENCE_SECONDS)
@@ -275,7 +277,7 @@ def _committed_before(claim: Claim) -> Committed | None:
 # The lines that the log has of it (DPP-73).
 
 
-def _say(event: str, run: Run, **more: object) -> None:
+def _log_execution_event(event: str, run: Run, **more: object) -> None:
     log.info(
         event,
         run_id=str(run.run_id),
@@ -290,7 +292,9 @@ def _say(event: str, run: Run, **more: object) -> None:
 def _tell_left(run: Run, end: End) -> None:
     if end in (End.CLAIM_LOST, End.COMMIT_LOST):
         metrics.FINALIZE_LOSERS.labels(step=end.value.partition(" ")[0]).inc()
-    _say("run left", run, end=end.value, finalize_stage=Stage.CLAIMED.value if end is End.WAITING else None)
+    _log_execution_event(
+        "run left", run, end=end.value, finalize_stage=Stage.CLAIMED.value if end is End.WAITING else None
+    )
 
 
 def _tell_end(run: Run, intent: Intent, end: Committed) -> None:

@@ -59,7 +59,7 @@ def seal_envelope(
     the pack told of its progress.
     """
     prefix = storage.run_prefix(tenant_id=run.tenant_id, run_id=run.run_id, created_at=run.created_at)
-    document = _document(run, outcome, used_micros=used_micros, generated_at=generated_at)
+    document = _result_envelope_document(run, outcome, used_micros=used_micros, generated_at=generated_at)
     if said:
         document["logs"]["progress_log"] = [*said]
     files = [*outcome.artifacts] if isinstance(outcome, Done) else []
@@ -73,7 +73,9 @@ def seal_envelope(
             content=_encode(document),
             content_type=storage.ENVELOPE_CONTENT_TYPE,
         ),
-        files=tuple(StoredFile(_key(file, prefix), file.content, file.content_type) for file in files),
+        files=tuple(
+            StoredFile(_result_envelope_file_key(file, prefix), file.content, file.content_type) for file in files
+        ),
         artifacts={
             name: StoredArtifact(content_type=one["content_type"], size=one["size"], sha256=one["sha256"])
             for name, one in document["artifacts"].items()
@@ -81,7 +83,9 @@ def seal_envelope(
     )
 
 
-def _document(run: Run, outcome: Done | Failed, *, used_micros: int, generated_at: datetime) -> dict[str, Any]:
+def _result_envelope_document(
+    run: Run, outcome: Done | Failed, *, used_micros: int, generated_at: datetime
+) -> dict[str, Any]:
     done = outcome if isinstance(outcome, Done) else None
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -126,7 +130,7 @@ def _reliability(run: Run, done: Done | None) -> dict[str, Any]:
 
 def _move_what_does_not_fit(document: dict[str, Any], files: list[Artifact]) -> None:
     """Largest first until it fits, counted with the entries that will name the files."""
-    while _size(document, files) > BYTES_MAX:
+    while _result_envelope_size(document, files) > BYTES_MAX:
         holder, name, part = _largest(document)
         content = _encode(holder[name])
         if len(content) < PART_BYTES_MIN:
@@ -140,7 +144,7 @@ def _move_what_does_not_fit(document: dict[str, Any], files: list[Artifact]) -> 
         holder[name] = {} if part == "data" else {"artifact": file.name} if part.startswith("data.") else []
 
 
-def _size(document: dict[str, Any], files: Iterable[Artifact]) -> int:
+def _result_envelope_size(document: dict[str, Any], files: Iterable[Artifact]) -> int:
     return len(_encode(document)) + sum(8 * len(file.name) + ENTRY_BYTES for file in files)
 
 
@@ -161,13 +165,13 @@ def _free_name(part: str, files: Iterable[Artifact]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _key(file: Artifact, prefix: str) -> str:
+def _result_envelope_file_key(file: Artifact, prefix: str) -> str:
     return storage.artifact_key(prefix, file.name)
 
 
 def _about(file: Artifact, prefix: str) -> dict[str, Any]:
     return {
-        "key": _key(file, prefix),
+        "key": _result_envelope_file_key(file, prefix),
         "content_type": file.content_type,
         "size": len(file.content),
         "sha256": hashlib.sha256(file.content).hexdigest(),

@@ -72,7 +72,7 @@ def start_run(named: uuid.UUID, *, lease_token: str, in_turn: bool, again: bool 
     own_too = True
     while True:
         with _CHOOSING if in_turn else nullcontext():
-            found = _chosen(named, in_turn=in_turn, own_too=own_too)
+            found = _waiting_run_to_start(named, in_turn=in_turn, own_too=own_too)
             if not found.run.waits_for_worker or (found.is_kept_back and not own_too):
                 return None
             registry.pack_named(found.run.pack_type)
@@ -86,7 +86,7 @@ def start_run(named: uuid.UUID, *, lease_token: str, in_turn: bool, again: bool 
         own_too = own_too and not (isinstance(outcome, _Full) and found.run.run_id == named)
 
 
-def _chosen(named: uuid.UUID, *, in_turn: bool, own_too: bool) -> WaitingRun:
+def _waiting_run_to_start(named: uuid.UUID, *, in_turn: bool, own_too: bool) -> WaitingRun:
     found = (
         for_worker.next_in_line(named, packs=registry.packs_for_sale(), own_too=own_too)
         if in_turn
@@ -116,14 +116,14 @@ def _after_keeping_back(found: WaitingRun, full: _Full) -> None:
 def _start(found: WaitingRun, lease_token: str) -> WaitingRun | _Refused | _Full:
     taken = _number_taken(found)
     if found.concurrency_key is None and not found.has_limit and taken is None:
-        return _moved(found, lease_token)
+        return _run_started_or_lost(found, lease_token)
     with transaction.atomic():
-        if (full := _full(found)) is not None:
+        if (full := _full_limit_at_start(found)) is not None:
             return full
         first = _first_of_key(found)
         if taken is not None and not turns.take_number(taken):
             return _Refused.LOST
-        outcome = _moved(first, lease_token)
+        outcome = _run_started_or_lost(first, lease_token)
         if outcome is _Refused.LOST:
             transaction.set_rollback(True)  # the number as well
         elif first is not found:
@@ -131,7 +131,7 @@ def _start(found: WaitingRun, lease_token: str) -> WaitingRun | _Refused | _Full
     return outcome
 
 
-def _full(found: WaitingRun) -> _Full | None:
+def _full_limit_at_start(found: WaitingRun) -> _Full | None:
     """Counts under the locks, of the tenant and then of the key, to the end of the transaction."""
     tenant_id, key = found.run.tenant_id, found.concurrency_key
     if found.has_limit:
@@ -168,7 +168,7 @@ def _first_of_key(found: WaitingRun) -> WaitingRun:
     return replace(earlier, fair_pass=found.fair_pass, in_pass=found.in_pass, overtaken=found.overtaken)
 
 
-def _moved(found: WaitingRun, lease_token: str) -> WaitingRun | _Refused:
+def _run_started_or_lost(found: WaitingRun, lease_token: str) -> WaitingRun | _Refused:
     run = found.run
     moved = transitions.start(run_id=run.run_id, version=run.version, lease_token=lease_token, actor=ACTOR)
     if moved is LOST:

@@ -47,14 +47,14 @@ def sign_in_with_key(text: str) -> Principal | KeyRefused:
         if problem.reason is not ReasonCode.AUTH_INVALID:
             raise
         SIGN_INS.labels("wrong").inc()
-        _record(attempts.FAILED, attempts.NOBODY, prefix, tenant_id=None)
+        _record_sign_in_attempt(attempts.FAILED, attempts.NOBODY, prefix, tenant_id=None)
         return KeyRefused.WRONG
     if principal.tenant_id == OPERATOR_TENANT_ID:
         return KeyRefused.OPERATORS
     if not has_room(principal):
         return KeyRefused.TOO_MANY
     SIGN_INS.labels("signed_in").inc()
-    _record(SIGNED_IN, actors.owner_actor(prefix), prefix, tenant_id=principal.tenant_id)
+    _record_sign_in_attempt(SIGNED_IN, actors.owner_actor(prefix), prefix, tenant_id=principal.tenant_id)
     return principal
 
 
@@ -67,7 +67,7 @@ def has_room(principal: Principal) -> bool:
         return True
 
 
-def _record(act: str, actor: str, prefix: str, *, tenant_id: str | None) -> None:
+def _record_sign_in_attempt(act: str, actor: str, prefix: str, *, tenant_id: str | None) -> None:
     after = {"network": attempts.attempt_network(), "device": None}
     with transaction.atomic():
         trail.record_in_trail(act, actor=actor, subject=f"key dpp_{prefix}", tenant_id=tenant_id, after=after)

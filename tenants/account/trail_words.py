@@ -27,8 +27,8 @@ def changed_facts(before: Mapping[str, Any] | None, after: Mapping[str, Any] | N
     return [
         ChangedFact(
             name=name.removesuffix(MICROS).replace("_", " "),
-            became=_said(name, value),
-            was=_said(name, old[name]) if name in old else None,
+            became=_trail_amount_or_words(name, value),
+            was=_trail_amount_or_words(name, old[name]) if name in old else None,
             is_money=name.endswith(MICROS),
         )
         for name, value in (after or {}).items()
@@ -36,7 +36,7 @@ def changed_facts(before: Mapping[str, Any] | None, after: Mapping[str, Any] | N
     ]
 
 
-def _said(name: str, value: Any) -> str | int:
+def _trail_amount_or_words(name: str, value: Any) -> str | int:
     is_amount = name.endswith(MICROS) and isinstance(value, int)
     return value if is_amount else _in_words(value)
 
@@ -48,7 +48,7 @@ def _in_words(value: Any) -> str:
         case bool():
             words = "yes" if value else "no"
         case str() if _MOMENT.match(value):
-            words = _moment(value)
+            words = _trail_moment_in_words(value)
         case list():
             words = ", ".join(_in_words(one) for one in value)
         case dict():
@@ -58,7 +58,7 @@ def _in_words(value: Any) -> str:
     return words
 
 
-def _moment(text: str) -> str:
+def _trail_moment_in_words(text: str) -> str:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

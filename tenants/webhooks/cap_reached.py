@@ -80,15 +80,15 @@ class CappedScope:
 def scopes_with_caps(*, after: str | None, limit: int) -> list[CappedScope]:
     """Those with a limit at least, by the id of their row."""
     rows = SpendCap.objects.exclude(**{f"{limit_of}__isnull": True for limit_of in _LIMITS}).order_by("cap_id")
-    return _read(rows if after is None else rows.filter(cap_id__gt=after), limit)
+    return _capped_scopes_for_webhooks(rows if after is None else rows.filter(cap_id__gt=after), limit)
 
 
 def scope_with_caps(*, tenant_id: str, lineage_id: str | None) -> CappedScope | None:
-    found = _read(SpendCap.objects.filter(tenant_id=tenant_id, lineage_id=lineage_id), 1)
+    found = _capped_scopes_for_webhooks(SpendCap.objects.filter(tenant_id=tenant_id, lineage_id=lineage_id), 1)
     return found[0] if found else None
 
 
-def _read(rows: QuerySet[SpendCap], limit: int) -> list[CappedScope]:
+def _capped_scopes_for_webhooks(rows: QuerySet[SpendCap], limit: int) -> list[CappedScope]:
     today = Func(F("tenant__zone"), template="(now() AT TIME ZONE %(expressions)s)::date", output_field=DateField())
     columns = ("cap_id", "tenant_id", "lineage_id", "revision", "told", "tenant__zone", "today", *_LIMITS)
     found = rows.annotate(today=today).values_list(*columns)[:limit]

@@ -46,10 +46,14 @@ def webhooks_panel() -> Panel:
                 note="Tried again, with pauses.",
                 link=f"{hooks}?status__exact=ENABLED&failing_since__isempty=0",
             ),
-            Figure(label="Held", value=_counted(DeliveryStatus.HELD), link=f"{deliveries}?status__exact=HELD"),
+            Figure(
+                label="Held",
+                value=_delivery_dashboard_count(DeliveryStatus.HELD),
+                link=f"{deliveries}?status__exact=HELD",
+            ),
             Figure(
                 label="On their way",
-                value=_counted(DeliveryStatus.PENDING),
+                value=_delivery_dashboard_count(DeliveryStatus.PENDING),
                 note="To be sent, or sent again.",
                 link=f"{deliveries}?status__exact=PENDING",
             ),
@@ -70,6 +74,6 @@ def _in_trouble(one: WebhookEndpoint, now: datetime) -> list[object]:
     ]
 
 
-def _counted(status: DeliveryStatus) -> str:
+def _delivery_dashboard_count(status: DeliveryStatus) -> str:
     count = WebhookDelivery.objects.filter(status=status).order_by()[: COUNTED_MAX + 1].count()
     return f"over {COUNTED_MAX:,}" if count > COUNTED_MAX else f"{count:,}"

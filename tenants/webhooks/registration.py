@@ -46,12 +46,12 @@ def checked_url(url: str, *, tenant_id: str) -> str | Refusal:
         written = location.url
         if len(written) > locations.URL_CHARACTERS_MAX:
             return invalid(FIELD, _CURES[Failure.INVALID_URL])
-        return written if _alone(written, tenant_id) else _busy()
+        return written if _webhook_url_checked_alone(written, tenant_id) else _busy()
     except Refused as refused:
-        return invalid(FIELD, _said(refused))
+        return invalid(FIELD, _webhook_url_refusal_text(refused))
 
 
-def _alone(url: str, tenant_id: str) -> bool:
+def _webhook_url_checked_alone(url: str, tenant_id: str) -> bool:
     with _asked:
         if not _asked.wait_for(lambda: tenant_id not in _asking, timeout=OWN_SECONDS):
             return False
@@ -88,7 +88,7 @@ def endpoint_origin(url: str) -> str:
     return locations.parse_location(url).origin
 
 
-def _said(refused: Refused) -> str:
+def _webhook_url_refusal_text(refused: Refused) -> str:
     if refused.reason in _CURES:
         return _CURES[refused.reason]
     return _NOT_PUBLIC if refused.typed_ip is not None else _UNRESOLVED

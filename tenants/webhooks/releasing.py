@@ -20,8 +20,10 @@ from tenants.webhooks.models import EndpointStatus, WebhookDelivery, WebhookEndp
 
 def release_held_webhooks(*, now: datetime, limit: int) -> PassReport:
     skipped = SkippedRows("webhook_release")
-    released = _all_of(_releasing(), _release, skipped, now=now, limit=limit)
-    ended = _all_of(_deleted_with_some_waiting(), _end, skipped, now=now, limit=limit - released)
+    released = _deliveries_moved_in_turns(_releasing(), _release, skipped, now=now, limit=limit)
+    ended = _deliveries_moved_in_turns(
+        _deleted_with_some_waiting(), _end_some_of_deleted_webhook, skipped, now=now, limit=limit - released
+    )
     changed = released + ended
     detail = {"released": released, "ended": ended, **skipped.detail}
     return PassReport(seen=changed, changed=changed, errors=skipped.errors, detail=detail)
@@ -34,7 +36,7 @@ def preview_releasing_webhooks(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=seen, changed=seen)
 
 
-def _all_of(
+def _deliveries_moved_in_turns(
     endpoints: QuerySet[WebhookEndpoint],
     step: Callable[[UUID, datetime], int],
     skipped: SkippedRows,
@@ -65,7 +67,7 @@ def _release(endpoint_id: UUID, now: datetime) -> int:
         return 0 if transitions.locked_endpoint(endpoint_id) is None else transitions.release_some(endpoint_id, now=now)
 
 
-def _end(endpoint_id: UUID, now: datetime) -> int:
+def _end_some_of_deleted_webhook(endpoint_id: UUID, now: datetime) -> int:
     with transaction.atomic():
         return transitions.end_some(endpoint_id, now=now)
 

@@ -62,7 +62,7 @@ KINDS = (
 def forget_old_webhooks(*, now: datetime, limit: int) -> PassReport:
     left, detail = limit, {}
     for kind, delete in _STEPS.items():
-        detail[kind] = _all_of(delete, now=now, limit=left)
+        detail[kind] = _webhook_rows_deleted(delete, now=now, limit=left)
         left -= detail[kind]
     return PassReport(seen=limit - left, changed=limit - left, detail=detail)
 
@@ -73,7 +73,7 @@ def preview_forgetting_webhooks(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=seen, changed=seen)
 
 
-def _all_of(delete: Callable[[datetime, int], int], *, now: datetime, limit: int) -> int:
+def _webhook_rows_deleted(delete: Callable[[datetime, int], int], *, now: datetime, limit: int) -> int:
     changed = 0
     while changed < limit and not (changed and deadline.is_over()):
         found = delete(now, min(AT_ONCE, limit - changed))

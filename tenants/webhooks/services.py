@@ -90,7 +90,7 @@ def create_endpoint(
             asked_for=asked,
         )
         secret = _store_secret(endpoint.endpoint_id)
-        _record("webhook created", endpoint, actor, after={"url": checked, "events": asked["events"]})
+        _record_webhook_change("webhook created", endpoint, actor, after={"url": checked, "events": asked["events"]})
     return Registered(endpoint, secret)
 
 
@@ -149,7 +149,7 @@ def change_endpoint(
         if "events" in after:
             WebhookEndpoint.objects.filter(endpoint_id=endpoint_id).update(events=after["events"])
         if after:
-            _record("webhook changed", endpoint, actor, before=before, after=after)
+            _record_webhook_change("webhook changed", endpoint, actor, before=before, after=after)
         return WebhookEndpoint.objects.get(endpoint_id=endpoint_id)
 
 
@@ -165,7 +165,7 @@ def _turn(endpoint: WebhookEndpoint, status: EndpointStatus, actor: str) -> Refu
     else:
         transitions.resume_endpoint(endpoint.endpoint_id, now=clock.now())
     act = "webhook paused" if status == EndpointStatus.PAUSED else "webhook resumed"
-    _record(act, endpoint, actor, before={"status": endpoint.status}, after={"status": status})
+    _record_webhook_change(act, endpoint, actor, before={"status": endpoint.status}, after={"status": status})
     return None
 
 
@@ -177,7 +177,9 @@ def delete_endpoint(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> We
             return _no_endpoint()
         transitions.mark_endpoint_deleted(endpoint_id, now=clock.now())
         WebhookSecret.objects.filter(endpoint_id=endpoint_id).delete()
-        _record("webhook deleted", endpoint, actor, before={"url": endpoint.url, "status": endpoint.status})
+        _record_webhook_change(
+            "webhook deleted", endpoint, actor, before={"url": endpoint.url, "status": endpoint.status}
+        )
     return endpoint
 
 
@@ -199,7 +201,7 @@ def rotate_endpoint_secret(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str
         ends_at = now + signing_secrets.GRACE
         WebhookSecret.objects.filter(endpoint_id=endpoint_id).update(expires_at=ends_at)
         secret = _store_secret(endpoint_id)
-        _record("webhook secret rotated", endpoint, actor, after={"secret_before_ends_at": ends_at})
+        _record_webhook_change("webhook secret rotated", endpoint, actor, after={"secret_before_ends_at": ends_at})
     return Registered(endpoint, secret)
 
 
@@ -227,7 +229,7 @@ def send_test(*, tenant_id: str, endpoint_id: uuid.UUID, actor: str) -> WebhookD
             next_attempt_at=transitions.not_ahead(now),
         )
         delivery.refresh_from_db(fields=["next_attempt_at"])  # of Postgres's clock
-        _record("webhook test sent", endpoint, actor, after={"delivery_id": delivery.delivery_id})
+        _record_webhook_change("webhook test sent", endpoint, actor, after={"delivery_id": delivery.delivery_id})
     return delivery
 
 
@@ -244,7 +246,7 @@ def redeliver_webhook(*, tenant_id: str, delivery_id: uuid.UUID, actor: str) -> 
             detail = "it is on its way already; only one that is DELIVERED or FAILED is sent again"
             return Refusal(ReasonCode.CONFLICT, detail, DELIVERY)
         after = {"delivery_id": delivery_id, "event": delivery.message.event}
-        _record("webhook delivery sent again", endpoint, actor, after=after)
+        _record_webhook_change("webhook delivery sent again", endpoint, actor, after=after)
     return selectors.delivery_of(tenant_id, delivery_id) or delivery
 
 
@@ -262,7 +264,7 @@ def recover_endpoint(*, tenant_id: str, endpoint_id: uuid.UUID, since: datetime,
             return Refusal(ReasonCode.CONFLICT, "it is PAUSED; resume it first, which sends what is held", "status")
         before, after = trail.differing_values({"status": endpoint.status}, {"status": EndpointStatus.ENABLED.value})
         after |= {"since": since, "deliveries": sent}
-        _record("webhook recovered", endpoint, actor, before=before, after=after)
+        _record_webhook_change("webhook recovered", endpoint, actor, before=before, after=after)
     return Recovered(WebhookEndpoint.objects.get(endpoint_id=endpoint_id), sent)
 
 
@@ -311,7 +313,7 @@ def _not_enabled(endpoint: WebhookEndpoint) -> Refusal:
     )
 
 
-def _record(
+def _record_webhook_change(
     act: str,
     endpoint: WebhookEndpoint,
     actor: str,

@@ -42,7 +42,7 @@ def make_signing_secret(endpoint_id: UUID) -> NewSecret:
 def live_secrets(endpoint_id: UUID, *, now: datetime) -> list[str]:
     """Each that signs now, the newest first; empty for an endpoint that is deleted. Raises encryption.Unreadable."""
     rows = WebhookSecret.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), endpoint_id=endpoint_id)
-    return [signing.written_secret(_opened(row)) for row in rows.order_by("-secret_id")]
+    return [signing.written_secret(_decrypted_signing_secret(row)) for row in rows.order_by("-secret_id")]
 
 
 def under_older_keys() -> QuerySet[WebhookSecret]:
@@ -63,10 +63,10 @@ def _but(*heads: bytes) -> QuerySet[WebhookSecret]:
 
 def encrypted_anew(row: WebhookSecret) -> bytes:
     """The same secret under the first key. Raises encryption.Unreadable."""
-    return encryption.encrypt(_opened(row), bound_to=_bound_to(row.endpoint_id))
+    return encryption.encrypt(_decrypted_signing_secret(row), bound_to=_bound_to(row.endpoint_id))
 
 
-def _opened(row: WebhookSecret) -> bytes:
+def _decrypted_signing_secret(row: WebhookSecret) -> bytes:
     return encryption.decrypt(bytes(row.ciphertext), bound_to=_bound_to(row.endpoint_id))
 
 

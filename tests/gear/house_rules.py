@@ -116,12 +116,11 @@ SHARED_FUNCTION_NAMES: dict[str, str] = {
 def function_names_in_many_places(
     trees: Mapping[str, ast.Module], shared: Mapping[str, str] = SHARED_FUNCTION_NAMES
 ) -> Iterator[str]:
-    """Who meets a public function's name, in a trace or a search, finds its module by it."""
+    """Who meets a function's name, in a trace or a search, finds its module by it, be it private or not."""
     places: dict[str, list[str]] = {}
     for path, tree in trees.items():
         for name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}:
-            if not name.startswith("_"):
-                places.setdefault(name, []).append(path)
+            places.setdefault(name, []).append(path)
     crowded = {name for name, found in places.items() if len(found) > MAX_PLACES_OF_A_FUNCTION_NAME}
     for name in sorted(crowded - set(shared)):
         yield f"{name} is a function in {' and '.join(places[name])}; say of each what it does to what"

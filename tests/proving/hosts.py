@@ -40,7 +40,7 @@ import django; django.setup()
 from django.db import connection
 from budget.rebuild import rebuild
 from dpp_project.jobs import registry, runner
-real = rebuild._counted
+real = rebuild._counted_rebuild_balances
 def then_stop(which):
     counted = real(which)
     with connection.cursor() as cursor:
@@ -48,7 +48,7 @@ def then_stop(which):
         print("{IN_THE_MIDDLE}", *cursor.fetchone(), flush=True)
     sys.stdin.readline()
     return counted
-rebuild._counted = then_stop
+rebuild._counted_rebuild_balances = then_stop
 print(runner.run_job_pass(registry.job_named("budget_gate_watch")).outcome.name, flush=True)
 """
 

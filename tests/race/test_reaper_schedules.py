@@ -210,13 +210,13 @@ def test_the_orders_that_are_played_show_what_every_order_shows(tenant: Tenant, 
 
 def test_a_claim_that_does_not_compare_is_found(tenant: Tenant, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that settles what it has not claimed charges a run that its owner got back."""
-    claimed = execution._claimed
+    claimed = execution._claim_of_executed_run
 
     def careless(run: Run, lease: Any, intent: Any) -> Any:
         services.settle(tenant_id=run.tenant_id, run_id=str(run.run_id), charge_micros=intent.charge_micros)
         return claimed(run, lease, intent)
 
-    monkeypatch.setattr(execution, "_claimed", careless)
+    monkeypatch.setattr(execution, "_claim_of_executed_run", careless)
     with pytest.raises(AssertionError):
         every_schedule((worker, canceler), preemptions=1, tenant=tenant, stage=stage)
 

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("HOO
 def _names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked up by each as if in a process of its own: within one, a tenant's lookups wait for each other."""
     monkeypatch.setattr(reach, "webhook_network", NamesOfTests)
-    monkeypatch.setattr(registration, "_alone", registration._in_turn)
+    monkeypatch.setattr(registration, "_webhook_url_checked_alone", registration._in_turn)
     monkeypatch.setattr(registration, "_turns", threading.BoundedSemaphore(50))
 
 

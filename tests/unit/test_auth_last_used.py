@@ -27,7 +27,7 @@ def schedule() -> Schedule:
 
 @pytest.fixture
 def last_used(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LastUsed:
-    monkeypatch.setattr("tenants.last_used._write", lambda _seen: None)
+    monkeypatch.setattr("tenants.last_used._write_last_used", lambda _seen: None)
     return LastUsed(run_later=schedule.run_later, monotonic=lambda: schedule.at)
 
 
@@ -58,7 +58,7 @@ def test_auth_last_used_a_failed_write_is_let_go_and_the_next_one_armed(
     def fail(_seen: dict[UUID, datetime]) -> None:
         raise OSError("no database")
 
-    monkeypatch.setattr("tenants.last_used._write", fail)
+    monkeypatch.setattr("tenants.last_used._write_last_used", fail)
     last_used.note(uuid4(), AT)
     last_used.flush()
     last_used.note(uuid4(), AT)

@@ -44,15 +44,15 @@ class Command(OpsCommand):
         loss = unless_refused(
             ledger_loss.accept_ledger_loss(actor=actor, reason=options["reason"], approved_by=approver, dry_run=dry_run)
         )
-        lines = [f"missing at least {loss.missing}", *(_line(tenant) for tenant in loss.tenants)]
+        lines = [f"missing at least {loss.missing}", *(_accepted_loss_line(tenant) for tenant in loss.tenants)]
         if dry_run:
             remark = "Nothing was entered; money stays closed."
         else:
             remark = "Money is open." if loss.opened else "Another rebuild is at work; money opens by itself."
-        return CommandAnswer(_document(loss), lines, [remark])
+        return CommandAnswer(_accepted_loss_document(loss), lines, [remark])
 
 
-def _document(loss: Loss) -> dict[str, Any]:
+def _accepted_loss_document(loss: Loss) -> dict[str, Any]:
     return {
         "reference": loss.reference,
         "missing": {"runs": loss.missing.runs, "ends": loss.missing.ends, "entries": loss.missing.entries},
@@ -68,7 +68,7 @@ def _document(loss: Loss) -> dict[str, Any]:
     }
 
 
-def _line(tenant: TenantLoss) -> str:
+def _accepted_loss_line(tenant: TenantLoss) -> str:
     if tenant.adjust_micros is None:
         return f"{tenant.tenant_id}: Redis has no balance either; it stays as the ledger says"
     again = f"; open again, look at their second end: {', '.join(tenant.open_again)}" if tenant.open_again else ""

@@ -52,14 +52,14 @@ class Command(OpsCommand):
         )
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
-        tenant_id, key = options["tenant_id"], _key(options["tenant_id"], options["key"])
+        tenant_id, key = options["tenant_id"], _capped_key_by_option(options["tenant_id"], options["key"])
         named = {period: options[period] for period in PERIODS if options[period] is not None}
         if options["do"] != "set" and named:
-            _refuse(f"--{next(iter(named))}", f"belongs to `set`; `{options['do']}` takes no amounts")
+            _refuse_caps_option(f"--{next(iter(named))}", f"belongs to `set`; `{options['do']}` takes no amounts")
         if options["do"] == "show":
-            return _shown(tenant_id, key)
+            return _shown_caps_answer(tenant_id, key)
         if options["do"] == "set" and not named:
-            _refuse("--day", "name at least one of --day, --week, --month and --total")
+            _refuse_caps_option("--day", "name at least one of --day, --week, --month and --total")
         changes: dict[CapPeriod, int | None] = {period: _micros(period, named[period]) for period in named}
         if options["reason"] and (fault := services.text_fault("--reason", options["reason"])) is not None:
             raise CommandRefused(fault)
@@ -76,7 +76,7 @@ class Command(OpsCommand):
         return _set(tenant_id, key, answer, dry_run=dry_run)
 
 
-def _key(tenant_id: str, reference: str | None) -> ApiKey | None:
+def _capped_key_by_option(tenant_id: str, reference: str | None) -> ApiKey | None:
     if not Tenant.objects.filter(tenant_id=tenant_id).exists():
         detail = f"there is no tenant {tenant_id}; see list_tenants"
         raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, detail, "tenant_id"))
@@ -99,7 +99,7 @@ def _micros(period: str, text: str) -> int | None:
         raise CommandRefused(invalid(f"--{period}", detail)) from None
 
 
-def _refuse(field: str, detail: str) -> None:
+def _refuse_caps_option(field: str, detail: str) -> None:
     raise CommandRefused(invalid(field, detail))
 
 
@@ -120,28 +120,30 @@ def _set(tenant_id: str, key: ApiKey | None, answer: CapsSet, *, dry_run: bool) 
     return CommandAnswer(document, [line], [] if answer.enforced or dry_run else [NOT_ENFORCED])
 
 
-def _shown(tenant_id: str, key: ApiKey | None) -> CommandAnswer:
+def _shown_caps_answer(tenant_id: str, key: ApiKey | None) -> CommandAnswer:
     """Of one key, or of the tenant and all its keys that have caps."""
     stand = reading.caps_standing(tenant_id, None if key is None else [key.lineage_id])
     seen = reading.counted_caps(stand)
     remarks = [f"Days end at midnight in {stand.zone}; it is {stand.today} there."]
     wanted = [scope for scope in stand.scopes if key is None or scope is not None]
-    names = _names(tenant_id, wanted)
+    names = _shown_caps_scope_names(tenant_id, wanted)
     if isinstance(seen, Unavailable):
         limits = {scope: _limits(stand, scope) for scope in wanted}
         lines = [f"{names[scope]}: {amounts}" for scope, amounts in limits.items()]
         remarks.append("Balances are being rebuilt, or Redis is away: what is used and left is not known now.")
-        return CommandAnswer(_document(stand, []), lines, remarks, exit_code=3)
+        return CommandAnswer(_shown_caps_document(stand, []), lines, remarks, exit_code=3)
     figures = [(names[scope], one) for scope in wanted for one in reading.cap_figures(stand, scope, seen.get(scope))]
     documents = [{"name": name} | one.document() for name, one in figures]
-    return CommandAnswer(_document(stand, documents), list(_table(figures)) or ["no caps"], remarks)
+    return CommandAnswer(
+        _shown_caps_document(stand, documents), list(_shown_caps_table(figures)) or ["no caps"], remarks
+    )
 
 
-def _document(stand: CapsStanding, caps: list[dict[str, Any]]) -> dict[str, Any]:
+def _shown_caps_document(stand: CapsStanding, caps: list[dict[str, Any]]) -> dict[str, Any]:
     return {"tenant_id": stand.tenant_id, "zone": stand.zone, "today": str(stand.today), "caps": caps}
 
 
-def _names(tenant_id: str, scopes: list[str | None]) -> dict[str | None, str]:
+def _shown_caps_scope_names(tenant_id: str, scopes: list[str | None]) -> dict[str | None, str]:
     keys = rows.newest_keys(tenant_id, [uuid.UUID(scope) for scope in scopes if scope is not None])
     return {scope: tenant_id if scope is None else str(keys[uuid.UUID(scope)]) for scope in scopes}
 
@@ -151,7 +153,7 @@ def _limits(stand: CapsStanding, scope: str | None) -> str:
     return ", ".join(f"{period} {format_usd(limit)}" for period in PERIODS if (limit := limits[period]) is not None)
 
 
-def _table(figures: list[tuple[str, CapFigures]]) -> list[str]:
+def _shown_caps_table(figures: list[tuple[str, CapFigures]]) -> list[str]:
     """To the micro: with fewer decimals what is used, held and left would not add up to the limit."""
     width = max((len(name) for name, _one in figures), default=0)
     lines = [f"{'':{width}}  {'window':16}  {'limit':>17}  {'used':>17}  {'held':>17}  {'left, USD':>17}  resets at"]

@@ -83,7 +83,7 @@ class Command(OpsCommand):
                     found.repaired += [(each, it) for it in proof.differences]
                     proof = verify.verify_tenant_money(each)
             found.take(proof, [] if options["law_only"] else _audited(each, found))
-        return _answer(found)
+        return _money_verify_answer(found)
 
 
 def _audited(tenant_id: str, found: _Found) -> list[Difference]:
@@ -94,7 +94,7 @@ def _audited(tenant_id: str, found: _Found) -> list[Difference]:
     return differences
 
 
-def _answer(found: _Found) -> CommandAnswer:
+def _money_verify_answer(found: _Found) -> CommandAnswer:
     counts = {verdict.value: found.verdicts[verdict] for verdict in Verdict}
     document = {
         "tenants": found.tenants,
@@ -108,14 +108,14 @@ def _answer(found: _Found) -> CommandAnswer:
     }
     lines = [f"{found.tenants} tenants: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items())]
     lines += [f"not proved: {tenant_id}" for tenant_id in found.unproved[:SHOWN_MAX]]
-    lines += [f"repaired: {_line(*each)}" for each in found.repaired]
-    lines += [_line(*each) for each in found.wrong]
+    lines += [f"repaired: {_money_difference_line(*each)}" for each in found.repaired]
+    lines += [_money_difference_line(*each) for each in found.wrong]
     if found.verdicts[Verdict.DIFFERS]:
         return CommandAnswer(document, lines, found.refused, exit_code=EXIT_DIFFERS)
     return CommandAnswer(document, lines, exit_code=EXIT_UNPROVED if found.unproved else 0)
 
 
-def _line(tenant_id: str, difference: Difference) -> str:
+def _money_difference_line(tenant_id: str, difference: Difference) -> str:
     whose = tenant_id if difference.run_id is None else f"{tenant_id} run {difference.run_id}"
     whose += "" if difference.where is None else f" {difference.where}"
     return f"{whose}: {difference.kind} expected {difference.expected_micros}, found {difference.found_micros}"

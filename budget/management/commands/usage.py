@@ -67,7 +67,7 @@ class Command(OpsCommand):
             case "json":
                 lines = [json.dumps(document, ensure_ascii=False, indent=2)]
             case _:
-                lines = list(_table(found))
+                lines = list(_usage_table_lines(found))
         begins = "It has none yet" if found.begins is None else f"It begins on {found.begins}"
         remark = f"Usage of {found.tenant_id} from {found.from_} to before {found.to} ({found.zone}). {begins}."
         return CommandAnswer(document, lines, [remark])
@@ -87,7 +87,7 @@ def _given(answer: Any) -> Any:
     return unless_refused(answer)
 
 
-def _table(found: Usage) -> Iterator[str]:
+def _usage_table_lines(found: Usage) -> Iterator[str]:
     names = {
         row.group: (row.group or "-") + (f" {row.key.label}" if row.key and row.key.label else "") for row in found.rows
     }
@@ -95,11 +95,11 @@ def _table(found: Usage) -> Iterator[str]:
     columns = "  ".join(f"{name:>14}" for name in ("charged", "credited", "net, USD"))
     yield f"{'period':10}  {'group':{width}}  {columns}  {'runs':>9}  {'tokens':>12}"
     for row in found.rows:
-        yield _line(row.period, f"{names[row.group]:{width}}", row)
-    yield _line("total", " " * width, found.totals)
+        yield _usage_amounts_line(row.period, f"{names[row.group]:{width}}", row)
+    yield _usage_amounts_line("total", " " * width, found.totals)
 
 
-def _line(first: str, name: str, of: UsageAmounts) -> str:
+def _usage_amounts_line(first: str, name: str, of: UsageAmounts) -> str:
     amounts = (of.charged_usd_micros, of.credited_usd_micros, of.net_usd_micros)
     shown = "  ".join(f"{format_exact_usd(micros):>14}" for micros in amounts)
     return f"{first:10}  {name}  {shown}  {of.runs:9,}  {of.tokens:12,}"

@@ -42,7 +42,7 @@ class Command(OpsCommand):
             raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, said, "--kind"))
         match options["do"]:
             case "list":
-                return _list(as_page=options["page"])
+                return _data_kinds_answer(as_page=options["page"])
             case "due":
                 return _due(options["limit"] or COUNTED, kind)
             case "disk":
@@ -50,7 +50,7 @@ class Command(OpsCommand):
         return _clean(options["limit"], kind, dry_run=dry_run)
 
 
-def _list(*, as_page: bool) -> CommandAnswer:
+def _data_kinds_answer(*, as_page: bool) -> CommandAnswer:
     if as_page:
         return CommandAnswer({"page": page.lifecycle_page()}, [page.lifecycle_page().rstrip("\n")])
     kinds = retention.data_kinds().values()

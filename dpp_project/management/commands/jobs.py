@@ -17,7 +17,7 @@ class Command(OpsCommand):
         del dry_run
         now = clock.now()
         documents = [describe_job(job, now) for job in registry.declared_jobs().values()]
-        lines = [line for document in documents for line in _lines(document)]
+        lines = [line for document in documents for line in _lines_of_job(document)]
         return CommandAnswer({"jobs": documents}, lines or ["There are no jobs."])
 
 
@@ -42,12 +42,12 @@ def describe_job(job: Job, now: datetime) -> dict[str, Any]:
     return document
 
 
-def _lines(document: dict[str, Any]) -> list[str]:
+def _lines_of_job(document: dict[str, Any]) -> list[str]:
     remarks = document["last"]["remarks"] if document["last"] else []
-    return [_line(document), *(f"    {remark}" for remark in remarks)]
+    return [_first_line_of_job(document), *(f"    {remark}" for remark in remarks)]
 
 
-def _line(document: dict[str, Any]) -> str:
+def _first_line_of_job(document: dict[str, Any]) -> str:
     last = document["last"]
     head = f"{document['job']}  every {document['every_seconds']} s  "
     if last is None:

@@ -20,7 +20,7 @@ _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WITHOUT_OFFSET: Final = "send a date and time with its offset, as in 2026-03-01T12:00:00+09:00"
 
 
-def _moment(value: Any) -> datetime:
+def _auth_error_moment(value: Any) -> datetime:
     """As Java's OffsetDateTime writes it; Python keeps microseconds of its nanoseconds."""
     if not isinstance(value, str) or _MOMENT.fullmatch(value) is None:
         raise ValueError(_WITHOUT_OFFSET)
@@ -33,17 +33,19 @@ def _moment(value: Any) -> datetime:
     return found
 
 
-Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+Moment = Annotated[
+    datetime, BeforeValidator(_auth_error_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+]
 
 
-def _plain(value: Any) -> Any:
+def _storable_auth_error_text(value: Any) -> Any:
     """Before it is measured: what Postgres cannot hold is gone, and a blank text is empty."""
     if not isinstance(value, str):
         return value
     return value.strip() if value.isascii() and "\0" not in value else plain_text(value) or ""
 
 
-_Plain: Final = BeforeValidator(_plain)
+_Plain: Final = BeforeValidator(_storable_auth_error_text)
 Text = Annotated[StrictStr | None, _Plain, Field(description="Masked; null and empty are the same.")]
 
 
@@ -178,7 +180,7 @@ class AuthErrorAnswer(BaseModel):
     @classmethod
     def in_a_list(cls, error: AuthError, *, for_operator: bool) -> Self:
         return cls(
-            **_facts(error, for_operator=for_operator),
+            **_auth_error_facts(error, for_operator=for_operator),
             exception_message=None,
             root_cause_message=None,
             stacktrace=None,
@@ -188,7 +190,7 @@ class AuthErrorAnswer(BaseModel):
     @classmethod
     def whole(cls, error: AuthError, *, for_operator: bool) -> Self:
         return cls(
-            **_facts(error, for_operator=for_operator),
+            **_auth_error_facts(error, for_operator=for_operator),
             exception_message=error.exception_message,
             root_cause_message=error.root_cause_message,
             stacktrace=error.stacktrace,
@@ -204,7 +206,7 @@ class AuthErrorAnswer(BaseModel):
         )
 
 
-def _facts(error: AuthError, *, for_operator: bool) -> dict[str, Any]:
+def _auth_error_facts(error: AuthError, *, for_operator: bool) -> dict[str, Any]:
     names = (
         *("tenant_id", "status", "recorded_at", "occurred_at", "http_status", "exception_class", "root_cause_class"),
         *("request_uri", "http_method", "client_ip", "user_agent", "session_hash", "user_id", "retry_count"),

@@ -175,7 +175,7 @@ class DecisionsView(ApiView):
             auth_error_id=error_id, decision=body.decision, by=_actor(request), reason=body.reason
         )
         if isinstance(decided, Refusal):
-            raise _refused(decided, asked="decision")
+            raise _auth_error_problem(decided, asked="decision")
         return Response(AuthErrorAnswer.whole(decided.error, for_operator=True).model_dump(mode="json"))
 
 
@@ -241,7 +241,7 @@ class ClusterDecisionsView(ApiView):
         body = read_body(request, DecisionRequest)
         decided = bulk.decide_cluster(cluster_id=found, decision=body.decision, by=_actor(request), reason=body.reason)
         if isinstance(decided, Refusal):
-            raise _refused(decided, asked="decision")
+            raise _auth_error_problem(decided, asked="decision")
         return Response(ClusterDecisionAnswer.of(decided.decision).model_dump(mode="json"))
 
 
@@ -264,7 +264,7 @@ class MergeView(ApiView):
         body = read_body(request, MergeRequest)
         merged = clusters.merge_clusters(source_id=found, into_id=body.into, by=_actor(request))
         if isinstance(merged, Refusal):
-            raise _refused(merged, asked="merge")
+            raise _auth_error_problem(merged, asked="merge")
         return _cluster(found)
 
 
@@ -286,7 +286,7 @@ class UnmergeView(ApiView):
         found = id_in_path(cluster_id)
         ended = clusters.unmerge_cluster(cluster_id=found, by=_actor(request))
         if isinstance(ended, Refusal):
-            raise _refused(ended, asked="unmerge")
+            raise _auth_error_problem(ended, asked="unmerge")
         return _cluster(found)
 
 
@@ -308,7 +308,7 @@ def _cluster(cluster_id: uuid.UUID) -> Response:
     return Response(answer)
 
 
-def _refused(refusal: Refusal, *, asked: str) -> Problem:
+def _auth_error_problem(refusal: Refusal, *, asked: str) -> Problem:
     if refusal.reason is ReasonCode.NOT_FOUND:
         return Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
     return problems.problem_of_refusal(refusal, asked=asked, stands_for=asked)

@@ -52,11 +52,14 @@ def read_java_trace(text: str) -> list[FoundException]:
     from_root = chain if any(marker[4] is not None for marker in markers) else chain[::-1]
     chosen = [(number, CAUSE) for number in from_root[:EXCEPTIONS_MAX]]
     chosen += [(number, SUPPRESSED) for number in beside[: EXCEPTIONS_MAX - len(chosen)]]
-    found = [_section(text[starts[number] : ends[number]], relation, first=number == 0) for number, relation in chosen]
+    found = [
+        _exception_in_java_trace(text[starts[number] : ends[number]], relation, first=number == 0)
+        for number, relation in chosen
+    ]
     return [one for one in found if one.exception_class or one.frames]
 
 
-def _section(text: str, relation: str, *, first: bool) -> FoundException:
+def _exception_in_java_trace(text: str, relation: str, *, first: bool) -> FoundException:
     frames: list[TracedFrame] = []
     begin = len(text)
     for start, place, length in islice(_frame_lines(text), FRAMES_SCANNED):

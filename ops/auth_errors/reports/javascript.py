@@ -50,13 +50,15 @@ def _group(text: str) -> list[FoundException]:
     """An exception, and before it the members that it was made of."""
     own, errors, members = text.partition(_ERRORS)
     if not errors:
-        return [_section(text, CAUSE)]
+        return [_exception_in_javascript_trace(text, CAUSE)]
     starts = [head.start() for head in islice(_MEMBER.finditer(members), EXCEPTIONS_MAX)]
-    found = [_section(members[start:end], MEMBER) for start, end in pairwise([*starts, len(members)])]
-    return [*found[: EXCEPTIONS_MAX - 1], _section(own, CAUSE)]
+    found = [
+        _exception_in_javascript_trace(members[start:end], MEMBER) for start, end in pairwise([*starts, len(members)])
+    ]
+    return [*found[: EXCEPTIONS_MAX - 1], _exception_in_javascript_trace(own, CAUSE)]
 
 
-def _section(text: str, relation: str) -> FoundException:
+def _exception_in_javascript_trace(text: str, relation: str) -> FoundException:
     data = text.encode()
     frames: list[TracedFrame] = []
     begin = len(data)

@@ -40,7 +40,7 @@ def read_python_trace(text: str) -> list[FoundException]:
         if text[start] in " +":
             relation = MEMBER
         section = _DRAWN.sub("", text[start:end]) if is_drawn else text[start:end]
-        one = _section(section, relation, indent=0 if is_drawn or before.strip() else len(before))
+        one = _exception_in_python_trace(section, relation, indent=0 if is_drawn or before.strip() else len(before))
         if not one.exception_class and not one.frames:
             continue
         if relation == MEMBER:
@@ -53,7 +53,7 @@ def read_python_trace(text: str) -> list[FoundException]:
     return found[:EXCEPTIONS_MAX]
 
 
-def _section(text: str, relation: str, *, indent: int) -> FoundException:
+def _exception_in_python_trace(text: str, relation: str, *, indent: int) -> FoundException:
     """Frames are indented deeper than their head; the first line that is not has the class."""
     head_end = text.find("\n") + 1
     ending = re.compile(rf"^[ ]{{0,{min(indent, LINE_LENGTH_MAX)}}}(?=[^\s])", re.MULTILINE)

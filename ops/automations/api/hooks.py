@@ -31,23 +31,27 @@ _STATUS: Final = {
 @csrf_exempt
 def hook(request: HttpRequest, source: str) -> HttpResponse:
     try:
-        return _answered(request, source)
+        return _hook_response(request, source)
     except Exception as error:  # noqa: BLE001  each has its problem document
         return handlers.answer_error(request, error)
 
 
-def _answered(request: HttpRequest, source: str) -> HttpResponse:
+def _hook_response(request: HttpRequest, source: str) -> HttpResponse:
     if request.method != "POST":
-        return _refused(request, Problem(ReasonCode.METHOD_NOT_ALLOWED, "POST alone.", headers={"Allow": "POST"}))
+        return _hook_problem_response(
+            request, Problem(ReasonCode.METHOD_NOT_ALLOWED, "POST alone.", headers={"Allow": "POST"})
+        )
     headers = {name.lower(): value for name, value in request.headers.items()}
     taken = hooks.receive_hook(name=source, headers=headers, body=_body(request))
     match taken.outcome:
         case HookOutcome.UNPROVEN:
-            return _refused(request, Problem(ReasonCode.AUTH_INVALID, UNPROVEN_DETAIL))
+            return _hook_problem_response(request, Problem(ReasonCode.AUTH_INVALID, UNPROVEN_DETAIL))
         case HookOutcome.PAUSED:
-            return _refused(request, Problem(ReasonCode.CONFLICT, "This source is paused."))
+            return _hook_problem_response(request, Problem(ReasonCode.CONFLICT, "This source is paused."))
         case HookOutcome.TOO_LARGE:
-            return _refused(request, Problem(ReasonCode.PAYLOAD_TOO_LARGE, "The event is too large to be kept."))
+            return _hook_problem_response(
+                request, Problem(ReasonCode.PAYLOAD_TOO_LARGE, "The event is too large to be kept.")
+            )
         case HookOutcome.CHALLENGED:
             return JsonResponse({"challenge": taken.challenge})
         case outcome:
@@ -63,5 +67,5 @@ def _body(request: HttpRequest) -> bytes:
         raise Problem(ReasonCode.PAYLOAD_TOO_LARGE, f"The body is larger than {MAX_BODY_BYTES} bytes.") from None
 
 
-def _refused(request: HttpRequest, problem: Problem) -> HttpResponse:
+def _hook_problem_response(request: HttpRequest, problem: Problem) -> HttpResponse:
     return problems.problem_response(request, problem)

@@ -69,11 +69,11 @@ class SourcesView(ApiView):
             name=asked.name,
             kind=asked.kind,
             settings=asked.settings,
-            token=_plain(asked.token),
-            signing_secret=_plain(asked.signing_secret),
+            token=_source_secret_text(asked.token),
+            signing_secret=_source_secret_text(asked.signing_secret),
             actor=actor_of(request),
         )
-        return _answered(made, status=201)
+        return _changed_source_response(made, status=201)
 
 
 class SourceView(ApiView):
@@ -90,7 +90,7 @@ class SourceView(ApiView):
     def get(self, request: Request, source: str) -> Response:
         """Never its token or its secrets."""
         del request
-        return Response(SourceAnswer.of(_found(source)).model_dump(mode="json"))
+        return Response(SourceAnswer.of(_automation_source_named(source)).model_dump(mode="json"))
 
     @extend_schema(
         operation_id="changeAutomationSource",
@@ -103,8 +103,10 @@ class SourceView(ApiView):
     def patch(self, request: Request, source: str) -> Response:
         """All of them: what is left out of `settings` is as if it had never been said."""
         asked = read_body(request, SourceChange)
-        found = _found(source)
-        return _answered(acts.change_source(source=found, settings=asked.settings, actor=actor_of(request)))
+        found = _automation_source_named(source)
+        return _changed_source_response(
+            acts.change_source(source=found, settings=asked.settings, actor=actor_of(request))
+        )
 
 
 class SourceRotateView(ApiView):
@@ -124,12 +126,12 @@ class SourceRotateView(ApiView):
         shown this once.
         """
         asked = read_body(request, SourceRotation)
-        found = _found(source)
-        return _answered(
+        found = _automation_source_named(source)
+        return _changed_source_response(
             acts.rotate_source_secret(
                 source=found,
-                token=_plain(asked.token),
-                signing_secret=_plain(asked.signing_secret),
+                token=_source_secret_text(asked.token),
+                signing_secret=_source_secret_text(asked.signing_secret),
                 actor=actor_of(request),
             )
         )
@@ -149,7 +151,9 @@ class SourcePauseView(ApiView):
     )
     def post(self, request: Request, source: str) -> Response:
         """It is not looked at, and its hook refuses. Safe to repeat."""
-        return _answered(acts.pause_source(source=_found(source), actor=actor_of(request)))
+        return _changed_source_response(
+            acts.pause_source(source=_automation_source_named(source), actor=actor_of(request))
+        )
 
 
 class SourceResumeView(ApiView):
@@ -166,7 +170,9 @@ class SourceResumeView(ApiView):
     )
     def post(self, request: Request, source: str) -> Response:
         """What happened meanwhile is found as far as its service tells. Safe to repeat."""
-        return _answered(acts.resume_source(source=_found(source), actor=actor_of(request)))
+        return _changed_source_response(
+            acts.resume_source(source=_automation_source_named(source), actor=actor_of(request))
+        )
 
 
 class SourceLookView(ApiView):
@@ -183,21 +189,21 @@ class SourceLookView(ApiView):
     )
     def post(self, request: Request, source: str) -> Response:
         """Or as soon as its service wants to be asked again."""
-        return _answered(acts.look_now(source=_found(source), actor=actor_of(request)))
+        return _changed_source_response(acts.look_now(source=_automation_source_named(source), actor=actor_of(request)))
 
 
-def _found(name: str) -> AutomationSource:
+def _automation_source_named(name: str) -> AutomationSource:
     found = acts.find_source(name)
     if isinstance(found, Refusal):
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
     return found
 
 
-def _plain(given: SecretStr | None) -> str:
+def _source_secret_text(given: SecretStr | None) -> str:
     return "" if given is None else given.get_secret_value()
 
 
-def _answered(changed: Changed | Refusal, *, status: int = 200) -> Response:
+def _changed_source_response(changed: Changed | Refusal, *, status: int = 200) -> Response:
     if isinstance(changed, Refusal):
         raise problems.problem_of_refusal(changed, asked="source", stands_for="source")
     return Response(SourceWithSecret.after(changed).model_dump(mode="json"), status=status)

@@ -39,12 +39,12 @@ def run_source_act(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if options["do"] not in ACTS:
         raise CommandRefused(invalid("do", f"give one of {', '.join(ACTS)}"))
     if options["do"] == "list":
-        return _list()
+        return _automation_sources_answer()
     with changes_undone_if(dry_run):
-        return _done(options, dry_run=dry_run)
+        return _answer_of_source_act(options, dry_run=dry_run)
 
 
-def _done(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
+def _answer_of_source_act(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     name, actor = options["name"], actors.COMMAND
     if options["do"] == "reencrypt":
         done = unless_refused(encrypting.reencrypt_sources(actor=actor))
@@ -59,11 +59,11 @@ def _done(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
             name=name,
             kind=SourceKind(options["kind"]),
             settings=_settings(options),
-            token=_asked("token") if options["token"] else "",
-            signing_secret=_asked("signing secret") if options["secret"] else "",
+            token=_prompted_source_secret("token") if options["token"] else "",
+            signing_secret=_prompted_source_secret("signing secret") if options["secret"] else "",
             actor=actor,
         )
-        return _changed(unless_refused(answer), dry_run=dry_run)
+        return _changed_source_answer(unless_refused(answer), dry_run=dry_run)
     source = unless_refused(acts.find_source(name))
     match options["do"]:
         case "show":
@@ -71,9 +71,11 @@ def _done(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         case "change":
             changed = unless_refused(acts.change_source(source=source, settings=_settings(options), actor=actor))
         case "token":
-            changed = unless_refused(acts.rotate_source_secret(source=source, token=_asked("token"), actor=actor))
+            changed = unless_refused(
+                acts.rotate_source_secret(source=source, token=_prompted_source_secret("token"), actor=actor)
+            )
         case "rotate":
-            secret = _asked("signing secret") if options["secret"] else ""
+            secret = _prompted_source_secret("signing secret") if options["secret"] else ""
             changed = unless_refused(acts.rotate_source_secret(source=source, signing_secret=secret, actor=actor))
         case "pause":
             changed = acts.pause_source(source=source, actor=actor)
@@ -81,10 +83,10 @@ def _done(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
             changed = acts.resume_source(source=source, actor=actor)
         case _:
             changed = unless_refused(acts.look_now(source=source, actor=actor))
-    return _changed(changed, dry_run=dry_run)
+    return _changed_source_answer(changed, dry_run=dry_run)
 
 
-def _asked(what: str) -> str:
+def _prompted_source_secret(what: str) -> str:
     """Without an echo at a terminal; else a line of standard input."""
     said = getpass.getpass(f"{what}: ") if sys.stdin.isatty() else sys.stdin.readline()
     if not said.strip():
@@ -102,21 +104,22 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _list() -> CommandAnswer:
+def _automation_sources_answer() -> CommandAnswer:
     found = list(AutomationSource.objects.all())
     return CommandAnswer(
-        {"sources": [document_of(one) for one in found]}, [_line(one) for one in found] or ["There are no sources."]
+        {"sources": [document_of(one) for one in found]},
+        [_automation_source_line(one) for one in found] or ["There are no sources."],
     )
 
 
-def _changed(changed: Changed, *, dry_run: bool) -> CommandAnswer:
+def _changed_source_answer(changed: Changed, *, dry_run: bool) -> CommandAnswer:
     secret = "" if dry_run else changed.secret
-    lines = [_line(changed.source), *([secret] if secret else [])]
+    lines = [_automation_source_line(changed.source), *([secret] if secret else [])]
     document = document_of(changed.source) | ({"secret": secret} if secret else {})
     return CommandAnswer(document, lines, [SHOWN_ONCE] if secret else [])
 
 
-def _line(source: AutomationSource) -> str:
+def _automation_source_line(source: AutomationSource) -> str:
     state = "PAUSED" if not source.enabled else "FAILING" if source.failures else "WELL"
     return f"{source.name}  {source.kind}  {state}  {failures.source_failure_told(source)}".rstrip()
 

@@ -67,14 +67,14 @@ def mark_message_sent(held: MessageClaim, *, external_id: str, thread: str = "")
     """`thread` is the one that it stands in, or begins. Its mapping, and the answer it waits for, are noted with it."""
     message = held.message
     with transaction.atomic():
-        changed = _held(held).update(
+        changed = _leased_automation_message(held).update(
             status=MessageStatus.SENT,
             ended_at=Now(),
             attempts=F("attempts") + 1,
             external_id=external_id,
             thread=thread or message.thread,
             last_error="",
-            **_given_back(),
+            **_message_lease_given_back(),
         )
         if not changed:
             return CasOutcome.LOST
@@ -98,40 +98,44 @@ def _note_thread(message: AutomationMessage, thread: str) -> None:
 
 def put_off_message(held: MessageClaim, *, seconds: float, error: str) -> CasOutcome:
     """It did not arrive, and that is certain."""
-    return _later(held, seconds=seconds, error=error, unclear=False)
+    return _put_off_automation_message(held, seconds=seconds, error=error, unclear=False)
 
 
 def doubt_message(held: MessageClaim, *, seconds: float, error: str) -> CasOutcome:
     """It may have arrived: the sender that takes it next looks first."""
-    return _later(held, seconds=seconds, error=error, unclear=True)
+    return _put_off_automation_message(held, seconds=seconds, error=error, unclear=True)
 
 
-def _later(held: MessageClaim, *, seconds: float, error: str, unclear: bool) -> CasOutcome:
-    changed = _held(held).update(
+def _put_off_automation_message(held: MessageClaim, *, seconds: float, error: str, unclear: bool) -> CasOutcome:
+    changed = _leased_automation_message(held).update(
         next_attempt_at=Now() + timedelta(seconds=seconds),
         attempts=F("attempts") + 1,
         last_error=error,
         unclear=unclear,
-        **_given_back(),
+        **_message_lease_given_back(),
     )
     return CasOutcome.WON if changed else CasOutcome.LOST
 
 
 def give_back(held: MessageClaim) -> CasOutcome:
     """Not tried: due as before, as clear or unclear as before, and no attempt is counted."""
-    return CasOutcome.WON if _held(held).update(**_given_back()) else CasOutcome.LOST
+    return CasOutcome.WON if _leased_automation_message(held).update(**_message_lease_given_back()) else CasOutcome.LOST
 
 
 def fail_message(held: MessageClaim, *, error: str) -> CasOutcome:
-    changed = _held(held).update(
-        status=MessageStatus.FAILED, ended_at=Now(), attempts=F("attempts") + 1, last_error=error, **_given_back()
+    changed = _leased_automation_message(held).update(
+        status=MessageStatus.FAILED,
+        ended_at=Now(),
+        attempts=F("attempts") + 1,
+        last_error=error,
+        **_message_lease_given_back(),
     )
     return CasOutcome.WON if changed else CasOutcome.LOST
 
 
-def _held(held: MessageClaim) -> QuerySet[AutomationMessage]:
+def _leased_automation_message(held: MessageClaim) -> QuerySet[AutomationMessage]:
     return AutomationMessage.objects.filter(pk=held.message.pk, lease_owner=held.owner, status=MessageStatus.PENDING)
 
 
-def _given_back() -> dict[str, object]:
+def _message_lease_given_back() -> dict[str, object]:
     return {"lease_owner": None, "lease_until": None, "version": F("version") + 1}

@@ -183,12 +183,12 @@ def mark_send_outcome(held: MessageClaim, outcome: SendOutcome) -> CasOutcome:
         case NotSent(why) | Unclear(why) if left <= 0:
             marked = message_steps.fail_message(held, error=f"not sent within 24 hours: {why}")
         case NotSent(why, after_seconds):
-            wait = max(after_seconds, _step(message.attempts))
+            wait = max(after_seconds, _message_retry_seconds(message.attempts))
             marked = message_steps.put_off_message(held, seconds=min(wait, left), error=why)
         case Unclear(why, after_seconds):
-            wait = max(DOUBT_SECONDS, after_seconds, _step(message.attempts))
+            wait = max(DOUBT_SECONDS, after_seconds, _message_retry_seconds(message.attempts))
             marked = message_steps.doubt_message(held, seconds=min(wait, left), error=why)
-    _counted(held, outcome, marked, is_over=left <= 0)
+    _report_send_outcome(held, outcome, marked, is_over=left <= 0)
     return marked
 
 
@@ -220,12 +220,12 @@ def _give_back(held: Sequence[MessageClaim]) -> None:
         message_steps.give_back(one)
 
 
-def _step(attempts: int) -> float:
+def _message_retry_seconds(attempts: int) -> float:
     step = STEPS_SECONDS[min(attempts, len(STEPS_SECONDS) - 1)]
     return step * (1 - JITTER + 2 * JITTER * random.random())  # noqa: S311  it only spreads retries
 
 
-def _counted(held: MessageClaim, outcome: SendOutcome, marked: CasOutcome, *, is_over: bool) -> None:
+def _report_send_outcome(held: MessageClaim, outcome: SendOutcome, marked: CasOutcome, *, is_over: bool) -> None:
     message = held.message
     came = "lost" if marked is CasOutcome.LOST else type(outcome).__name__.lower()
     metrics.SENT.labels(message.channel, came).inc()

@@ -95,7 +95,7 @@ def post_to_slack(place: SlackPlace, message: AutomationMessage, *, thread: str)
     if place.seconds_left < ANSWER_SECONDS:
         return NotSent("no time left")  # by a slow lookup, or a process that was frozen
     try:
-        answer = _asked(place, "chat.postMessage", said)
+        answer = _slack_api_answer(place, "chat.postMessage", said)
     except Refused as refused:
         certain = refused.reason in _BEFORE_IT_WAS_SENT
         return NotSent(refused.reason.value) if certain else Unclear(refused.reason.value)
@@ -109,22 +109,22 @@ def _came_of(place: SlackPlace, answer: OutboundAnswer, thread: str) -> SendOutc
         return NotSent("429", after_seconds=asked or RATE_LIMIT_WAIT_SECONDS, pauses_source=True)
     if status != 200:
         return Unclear(str(status)) if status >= 500 else NotSent(str(status))
-    return _said(place, answer, thread)
+    return _slack_send_outcome(place, answer, thread)
 
 
-def _said(place: SlackPlace, answer: OutboundAnswer, thread: str) -> SendOutcome:
-    said = _document(answer)
+def _slack_send_outcome(place: SlackPlace, answer: OutboundAnswer, thread: str) -> SendOutcome:
+    said = _slack_answer_document(answer)
     if said is None:
         return Unclear("an answer that is not Slack's")
     if said.get("ok") is not True:
-        return _refused(str(said.get("error", "")))
+        return _slack_error_outcome(str(said.get("error", "")))
     ts, posted = said.get("ts"), said.get("message")
     if not isinstance(ts, str) or not isinstance(posted, Mapping):
         return Unclear("an answer without the message")
     return _stands(place, ts, posted, thread)
 
 
-def _refused(error: str) -> SendOutcome:
+def _slack_error_outcome(error: str) -> SendOutcome:
     if error in ENDS:
         return RefusedForGood(error)
     if error in REFUSALS:
@@ -142,7 +142,7 @@ def _stands(place: SlackPlace, ts: str, posted: Mapping[str, Any], thread: str) 
 
 def _taken_back(place: SlackPlace, ts: str) -> bool:
     try:
-        said = _document(_asked(place, "chat.delete", {"channel": place.channel_id, "ts": ts}))
+        said = _slack_answer_document(_slack_api_answer(place, "chat.delete", {"channel": place.channel_id, "ts": ts}))
     except Refused:
         return False
     return said is not None and (said.get("ok") is True or said.get("error") == "message_not_found")
@@ -152,8 +152,12 @@ def look_up(place: SlackPlace, message: AutomationMessage, *, thread: str) -> Se
     """What became of a post of which nothing is known; None: it is not there, and may be posted."""
     since = str(int(message.created_at.timestamp()) - LOOKED_BACK_SECONDS)
     try:
-        found = _found(place, "conversations.replies", {"ts": thread, "oldest": since}, message) if thread else None
-        found = found or _found(place, "conversations.history", {"oldest": since}, message)
+        found = (
+            _posted_slack_message(place, "conversations.replies", {"ts": thread, "oldest": since}, message)
+            if thread
+            else None
+        )
+        found = found or _posted_slack_message(place, "conversations.history", {"oldest": since}, message)
     except _NotKnown as unknown:
         return Unclear(f"not looked up: {unknown}")
     if found is None:
@@ -163,7 +167,7 @@ def look_up(place: SlackPlace, message: AutomationMessage, *, thread: str) -> Se
     return Arrived(ts, stands_in) if stands_in and not message.thread else _stands(place, ts, found, message.thread)
 
 
-def _found(
+def _posted_slack_message(
     place: SlackPlace, method: str, asked: Mapping[str, str], message: AutomationMessage
 ) -> Mapping[str, Any] | None:
     for posted in _pages(place, method, asked):
@@ -177,7 +181,7 @@ def _found(
 def _pages(place: SlackPlace, method: str, asked: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
     query = {"channel": place.channel_id, "include_all_metadata": "true", "limit": str(PAGE), **asked}
     for _ in range(PAGES_MAX):
-        said = _read(place, f"{method}?{urlencode(query)}")
+        said = _slack_page_of_messages(place, f"{method}?{urlencode(query)}")
         if said.get("error") == "thread_not_found":
             return
         if said.get("ok") is not True:
@@ -192,18 +196,18 @@ def _pages(place: SlackPlace, method: str, asked: Mapping[str, str]) -> Iterator
     raise _NotKnown("too many messages since")
 
 
-def _read(place: SlackPlace, method: str) -> Mapping[str, Any]:
+def _slack_page_of_messages(place: SlackPlace, method: str) -> Mapping[str, Any]:
     try:
-        answer = _asked(place, method, None)
+        answer = _slack_api_answer(place, method, None)
     except Refused as refused:
         raise _NotKnown(refused.reason.value) from None
-    said = _document(answer)
+    said = _slack_answer_document(answer)
     if answer.head.status != 200 or said is None:
         raise _NotKnown(str(answer.head.status))
     return said
 
 
-def _asked(place: SlackPlace, method: str, said: Mapping[str, Any] | None) -> OutboundAnswer:
+def _slack_api_answer(place: SlackPlace, method: str, said: Mapping[str, Any] | None) -> OutboundAnswer:
     body = b"" if said is None else json.dumps(said, ensure_ascii=False).encode()
     kind = [] if said is None else [("content-type", "application/json; charset=utf-8")]
     request = OutboundRequest(
@@ -216,7 +220,7 @@ def _asked(place: SlackPlace, method: str, said: Mapping[str, Any] | None) -> Ou
     return place.outside.ask(request, seconds=min(ANSWER_SECONDS, place.seconds_left), caller=place.caller)
 
 
-def _document(answer: OutboundAnswer) -> Mapping[str, Any] | None:
+def _slack_answer_document(answer: OutboundAnswer) -> Mapping[str, Any] | None:
     try:
         said = json.loads(answer.content)
     except (ValueError, RecursionError):

@@ -53,7 +53,9 @@ def answers_together(filters: Sequence[str], event: Mapping[str, Any]) -> list[b
         signal.setitimer(signal.ITIMER_PROF, CORE_SECONDS)
         said: list[bool | str] = []
         for expression in filters:
-            said.append(_plain(expressions.expression_holds(expression, subject="event", value=dict(event))))
+            said.append(
+                _plain_filter_answer(expressions.expression_holds(expression, subject="event", value=dict(event)))
+            )
             if said[-1] is True:
                 break
         return said
@@ -65,7 +67,7 @@ def answers_together(filters: Sequence[str], event: Mapping[str, Any]) -> list[b
     return answered
 
 
-def _plain(said: Any) -> bool | str:
+def _plain_filter_answer(said: Any) -> bool | str:
     return said if isinstance(said, bool) else str(said)
 
 
@@ -80,7 +82,7 @@ def evaluate_filter(expression: str, event: Mapping[str, Any]) -> bool | str:
         said = limited_child.run_in_limited_child(in_time, seconds=WALL_SECONDS)
     except RuleStopped as stopped:
         return stopped.reason
-    return _plain(said)
+    return _plain_filter_answer(said)
 
 
 if __name__ == "__main__":

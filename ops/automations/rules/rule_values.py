@@ -11,7 +11,7 @@ from dpp_project.constants import TIMEBOX_SECONDS_MAX
 CONTEXT_LENGTH_MAX: Final = 65_536
 
 
-def _an_amount(text: str) -> str:
+def _rule_usd_amount(text: str) -> str:
     try:
         parse_usd(text)
     except AmountInvalid as error:
@@ -19,7 +19,7 @@ def _an_amount(text: str) -> str:
     return text
 
 
-RuleUsd = Annotated[str, AfterValidator(_an_amount), Field(examples=["0.2500"])]
+RuleUsd = Annotated[str, AfterValidator(_rule_usd_amount), Field(examples=["0.2500"])]
 
 
 class Notify(BaseModel):

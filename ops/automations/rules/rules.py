@@ -49,7 +49,9 @@ def fault_of_automation_rule(asked: RuleValues) -> Refusal | None:
     if not re.match(NAME_PATTERN, asked.name):
         return invalid("name", "must be 1 to 64 of a-z, 0-9, - and _, the first a letter or digit")
     values = asked.columns()
-    return _tenant_fault(asked.tenant) or _fault(values, tenant_id=asked.tenant) or _notify_fault(values)
+    return (
+        _tenant_fault(asked.tenant) or _automation_rule_fault(values, tenant_id=asked.tenant) or _notify_fault(values)
+    )
 
 
 def create_rule(*, asked: RuleValues, actor: str) -> AutomationRule | Refusal:
@@ -76,7 +78,7 @@ def create_rule(*, asked: RuleValues, actor: str) -> AutomationRule | Refusal:
                 enabled=False,
                 **values,
             )
-            _record("automation rule made", rule, actor, after=_plain(values))
+            _record_automation_rule_act("automation rule made", rule, actor, after=_rule_values_for_trail(values))
     except IntegrityError as error:
         if "automation_rule_name_unique" in str(error):
             return Refusal(ReasonCode.CONFLICT, f"there is a rule {asked.name} already; choose another name", "name")
@@ -91,12 +93,12 @@ def change_rule(*, rule_id: uuid.UUID, asked: RuleChange, actor: str) -> Automat
         return _no_rule()
     wanted = asked.columns()
     whole = {name: getattr(rule, name) for name in SHOWN} | wanted
-    fault = _fault(whole, tenant_id=rule.tenant_id) or _notify_fault(wanted)
+    fault = _automation_rule_fault(whole, tenant_id=rule.tenant_id) or _notify_fault(wanted)
     if fault is None and Scope.WORKSPACES_WRITE in _scopes(whole) and rule.pack_type != whole["pack_type"]:
         fault = invalid("pack_type", "the rule's key lacks workspaces:write; make a new rule")
     if fault is not None:
         return fault
-    refused = _changed(rule, wanted, actor)
+    refused = _change_rule_and_cap(rule, wanted, actor)
     if refused is not None:
         return refused
     if asked.enabled is not None:
@@ -104,7 +106,7 @@ def change_rule(*, rule_id: uuid.UUID, asked: RuleChange, actor: str) -> Automat
     return _again(rule_id)
 
 
-def _changed(rule: AutomationRule, wanted: Mapping[str, Any], actor: str) -> Refusal | None:
+def _change_rule_and_cap(rule: AutomationRule, wanted: Mapping[str, Any], actor: str) -> Refusal | None:
     before_micros, cap_micros = rule.usd_per_day_micros, wanted.get("usd_per_day_micros")
     refused = _capped(rule, min(cap_micros, before_micros), actor) if cap_micros is not None else None
     if refused is not None:
@@ -125,7 +127,13 @@ def _row_changed(rule: AutomationRule, wanted: Mapping[str, Any], actor: str) ->
         rows = AutomationRule.objects.filter(pk=rule.pk, version=rule.version)
         if not rows.update(**after, version=F("version") + 1, updated_at=Now()):
             return False
-        _record("automation rule changed", rule, actor, before=_plain(before), after=_plain(after))
+        _record_automation_rule_act(
+            "automation rule changed",
+            rule,
+            actor,
+            before=_rule_values_for_trail(before),
+            after=_rule_values_for_trail(after),
+        )
     return True
 
 
@@ -139,7 +147,9 @@ def enable_rule(*, rule_id: uuid.UUID, enabled: bool, actor: str) -> AutomationR
     with transaction.atomic():
         rows = AutomationRule.objects.filter(pk=rule_id, ended_at__isnull=True).exclude(enabled=enabled)
         if rows.update(enabled=enabled, version=F("version") + 1, updated_at=Now()):
-            _record("automation rule enabled" if enabled else "automation rule disabled", rule, actor, after={})
+            _record_automation_rule_act(
+                "automation rule enabled" if enabled else "automation rule disabled", rule, actor, after={}
+            )
     if enabled and (refused := _cap_follows(rule_id, actor)) is not None:
         return refused
     return _again(rule_id)
@@ -156,7 +166,7 @@ def end_automation_rule(*, rule_id: uuid.UUID, actor: str) -> AutomationRule | R
                 enabled=False, ended_at=Now(), version=F("version") + 1, updated_at=Now()
             )
             services.revoke_key(key_id=rule.key_id, actor=actor)
-            _record("automation rule ended", rule, actor, after={})
+            _record_automation_rule_act("automation rule ended", rule, actor, after={})
     return _again(rule_id)
 
 
@@ -190,7 +200,7 @@ def _tenant_fault(tenant_id: str) -> Refusal | None:
     return None
 
 
-def _fault(values: Mapping[str, Any], *, tenant_id: str) -> Refusal | None:
+def _automation_rule_fault(values: Mapping[str, Any], *, tenant_id: str) -> Refusal | None:
     if values["pack_type"] not in registry.packs_for_sale():
         return invalid("pack_type", f"must be one of {', '.join(registry.packs_for_sale())}")
     try:
@@ -219,13 +229,13 @@ def _scopes(values: Mapping[str, Any]) -> list[str]:
     return [Scope.RUNS_WRITE, *of_workspaces]
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _rule_values_for_trail(values: Mapping[str, Any]) -> dict[str, Any]:
     """For the trail: the template and the context file by their size alone."""
     long = {name: f"{len(str(values[name]))} characters" for name in ("inputs", "context_file") if values.get(name)}
     return {name: str(one) if isinstance(one, uuid.UUID) else one for name, one in values.items()} | long
 
 
-def _record(
+def _record_automation_rule_act(
     act: str, rule: AutomationRule, actor: str, *, before: Mapping[str, Any] | None = None, after: Mapping[str, Any]
 ) -> None:
     trail.record_in_trail(

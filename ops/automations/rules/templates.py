@@ -90,7 +90,7 @@ class _Rendering:
         return template
 
     def _inserted(self, template: Mapping[str, Any], asked: Any) -> Any:
-        found = _found(self.roots, _path(asked))
+        found = _value_at_template_path(self.roots, _path(asked))
         if found is _NOTHING:
             if ELSE not in template:
                 self.missing.append(".".join(_path(asked)))
@@ -101,7 +101,7 @@ class _Rendering:
         return found if self.bytes_left >= 0 else None
 
 
-def _found(value: Any, path: Sequence[str]) -> Any:
+def _value_at_template_path(value: Any, path: Sequence[str]) -> Any:
     for name in path:
         if isinstance(value, Mapping) and name in value:
             value = value[name]

@@ -76,7 +76,7 @@ def create_source(
             else None,
             created_by=actor,
         )
-        _record("automation source made", source, actor, after={"kind": kind.value, **settings})
+        _record_source_act("automation source made", source, actor, after={"kind": kind.value, **settings})
     return Changed(AutomationSource.objects.get(pk=source.pk), made)
 
 
@@ -93,7 +93,7 @@ def rotate_source_secret(
     made = "" if token or signing_secret else credentials.new_signing_secret()
     with transaction.atomic():
         row = AutomationSource.objects.select_for_update(no_key=True).get(pk=source.pk)
-        known = _known(row)
+        known = _readable_source_credentials(row)
         if token:
             changed, act = known.with_token(token), "automation source's token replaced"
             row.state = {name: value for name, value in row.state.items() if name not in _FORGOTTEN}
@@ -109,7 +109,7 @@ def rotate_source_secret(
             version=F("version") + 1,
             **_UNLEASED,
         )
-        _record(act, row, actor, after={})
+        _record_source_act(act, row, actor, after={})
     return Changed(AutomationSource.objects.get(pk=row.pk), made)
 
 
@@ -126,7 +126,7 @@ def change_source(*, source: AutomationSource, settings: Mapping[str, Any], acto
         AutomationSource.objects.filter(pk=row.pk).update(
             settings=dict(settings), state=state, next_look_at=_next_look(row), version=F("version") + 1, **_UNLEASED
         )
-        _record("automation source changed", row, actor, before=before, after=after)
+        _record_source_act("automation source changed", row, actor, before=before, after=after)
     return Changed(AutomationSource.objects.get(pk=row.pk))
 
 
@@ -148,7 +148,7 @@ def look_now(*, source: AutomationSource, actor: str) -> Changed | Refusal:
     with transaction.atomic():
         row = AutomationSource.objects.select_for_update(no_key=True).get(pk=source.pk)
         AutomationSource.objects.filter(pk=row.pk).update(next_look_at=_next_look(row), version=F("version") + 1)
-        _record("automation source looked at by hand", row, actor, after={})
+        _record_source_act("automation source looked at by hand", row, actor, after={})
     return Changed(AutomationSource.objects.get(pk=row.pk))
 
 
@@ -168,7 +168,7 @@ def _switched(source: AutomationSource, actor: str, *, enabled: bool) -> Changed
                 enabled=enabled, state=state, next_look_at=_next_look(row), version=F("version") + 1, **_UNLEASED
             )
             act = "automation source resumed" if enabled else "automation source paused"
-            _record(act, row, actor, before={"enabled": row.enabled}, after={"enabled": enabled})
+            _record_source_act(act, row, actor, before={"enabled": row.enabled}, after={"enabled": enabled})
     return Changed(AutomationSource.objects.get(pk=row.pk))
 
 
@@ -179,7 +179,7 @@ def _next_look(row: AutomationSource) -> Any:
     return max(moment_of_service(row.state["not_before"]), database_now())
 
 
-def _known(row: AutomationSource) -> Credentials:
+def _readable_source_credentials(row: AutomationSource) -> Credentials:
     """Without what cannot be read any more: it is being replaced."""
     try:
         return credentials.kept_credentials(row)
@@ -221,7 +221,7 @@ def _no_encryption() -> Refusal | None:
     return Refusal(ReasonCode.SERVICE_UNAVAILABLE, "DPP_ENCRYPTION_KEYS is not set", "DPP_ENCRYPTION_KEYS")
 
 
-def _record(
+def _record_source_act(
     act: str,
     source: AutomationSource,
     actor: str,

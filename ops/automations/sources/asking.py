@@ -43,7 +43,9 @@ class ServiceAnswer:
     def json(self) -> Any:
         """Raises AskFailed(GARBAGE) for what is no JSON, or holds what Postgres cannot."""
         try:
-            return storable_json(json.loads(self.content, parse_constant=_refuse, parse_float=_finite))
+            return storable_json(
+                json.loads(self.content, parse_constant=_refuse_source_json_constant, parse_float=_finite)
+            )
         except (ValueError, RecursionError):
             raise AskFailed(AskFailureKind.GARBAGE, "no JSON") from None
 
@@ -133,7 +135,7 @@ def _rate_limited(answer: OutboundAnswer) -> float:
     return 0.0
 
 
-def _refuse(constant: str) -> Any:
+def _refuse_source_json_constant(constant: str) -> Any:
     raise ValueError(constant)
 
 

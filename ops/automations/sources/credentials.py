@@ -71,7 +71,7 @@ def kept_credentials(source: AutomationSource) -> Credentials:
         opened = encryption.decrypt(bytes(source.sealed_secrets), bound_to=_bound_to(source.pk))
     except (encryption.Unreadable, encryption.NoEncryptionKey) as error:
         raise NoCredentials(str(error)) from None
-    return _read(json.loads(opened))
+    return _source_credentials_of(json.loads(opened))
 
 
 def sealed_credentials(source_id: UUID, credentials: Credentials) -> bytes:
@@ -88,22 +88,22 @@ def new_signing_secret() -> str:
     return signing.written_secret(secrets.token_bytes(signing.KEY_BYTES))
 
 
-def _read(document: Mapping[str, Any]) -> Credentials:
+def _source_credentials_of(document: Mapping[str, Any]) -> Credentials:
     signing_secrets = tuple(SigningSecret(one["secret"], one["until"]) for one in document.get(_SIGNING, ()))
     return Credentials(str(document.get(_TOKEN, "")), signing_secrets)
 
 
 def _with_environment(source: AutomationSource, encrypted: Credentials) -> Credentials:
     """What a setting names wins over what lies encrypted."""
-    token = _environment(source.settings.get("token_env"))
-    listed = _environment(source.settings.get("signing_env"))
+    token = _source_secret_of_variable(source.settings.get("token_env"))
+    listed = _source_secret_of_variable(source.settings.get("signing_env"))
     return Credentials(
         token or encrypted.token,
         tuple(SigningSecret(one.strip()) for one in listed.split(",") if one.strip()) or encrypted.signing,
     )
 
 
-def _environment(name: object) -> str:
+def _source_secret_of_variable(name: object) -> str:
     if not name:
         return ""
     if not isinstance(name, str) or ENVIRONMENT_NAME.fullmatch(name) is None:

@@ -80,14 +80,14 @@ def _hinted(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
     answer = asker.ask(_query(since=about.made_at), headers=[*ACCEPT, *validators])
     wait = _poll_seconds(answer)
     if answer.status == NOT_MODIFIED:
-        return _done([], state, about, wait)
-    found = _events(asker, about, state, listed_objects(answer.json(), "notifications"))
+        return _finished_github_look([], state, about, wait)
+    found = _unseen_github_events(asker, about, state, listed_objects(answer.json(), "notifications"))
     if text_of_link(answer.header("link"), "next"):
         # More than a page of unread ones: the sweep's business, which can be resumed.
         state.pop("swept_at", None)
-        return _done(found, state, about, wait)
+        return _finished_github_look(found, state, about, wait)
     state |= {"etag": answer.header("etag"), "last_modified": answer.header("last-modified")}
-    return _done(found, state, about, wait)
+    return _finished_github_look(found, state, about, wait)
 
 
 # The sweep.
@@ -112,15 +112,15 @@ def _swept(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
         wait = _poll_seconds(answer)
         sweep["began"] = sweep["began"] or _their_time(answer, about.now).isoformat()
         page = listed_objects(answer.json(), "notifications")
-        found += _events(asker, about, state, page)
+        found += _unseen_github_events(asker, about, state, page)
         if not page or not text_of_link(answer.header("link"), "next"):
             state |= {"cursor": sweep["began"], "swept_at": about.now.isoformat()}
             state.pop("sweep", None)
-            return _done(found, state, about, wait)
+            return _finished_github_look(found, state, about, wait)
         sweep |= _rest_after(page, sweep)
         if asker.until - time.monotonic() < SECONDS_FOR_A_PAGE:
             break
-    return _done(found, state | {"sweep": sweep}, about, wait)
+    return _finished_github_look(found, state | {"sweep": sweep}, about, wait)
 
 
 def _since(about: AboutLook, state: Mapping[str, Any]) -> str:
@@ -151,7 +151,7 @@ def _their_time(answer: ServiceAnswer, now: datetime) -> datetime:
 # What stands in an answer.
 
 
-def _events(
+def _unseen_github_events(
     asker: Asker, about: AboutLook, state: Mapping[str, Any], page: Sequence[Mapping[str, Any]]
 ) -> list[FoundEvent]:
     """Of those that were not seen, the oldest first."""
@@ -163,11 +163,15 @@ def _events(
         if moment_of_service(updated) >= about.made_at.replace(microsecond=0):
             by_id[f"{thread}:{moment_of_service(updated).isoformat()}"] = one
     unseen = about.unseen(list(by_id))
-    found = [_event(asker, state, event_id, one) for event_id, one in by_id.items() if event_id in unseen]
+    found = [
+        _github_notification_event(asker, state, event_id, one) for event_id, one in by_id.items() if event_id in unseen
+    ]
     return sorted(found, key=lambda event: event.occurred_at)
 
 
-def _event(asker: Asker, state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]) -> FoundEvent:
+def _github_notification_event(
+    asker: Asker, state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]
+) -> FoundEvent:
     comment = _latest_comment(asker, one)
     at = moment_of_service(one["updated_at"])
     actor = text_of(comment, "user", "login") if _moved_by(comment, at) else ""
@@ -241,5 +245,7 @@ def _poll_seconds(answer: ServiceAnswer) -> float:
     return min(max(seconds, POLL_SECONDS), POLL_SECONDS_MAX)
 
 
-def _done(found: Sequence[FoundEvent], state: Mapping[str, Any], about: AboutLook, wait: float) -> Looked:
+def _finished_github_look(
+    found: Sequence[FoundEvent], state: Mapping[str, Any], about: AboutLook, wait: float
+) -> Looked:
     return Looked(events=found, state=state, next_look_seconds=wait, not_before=about.now + timedelta(seconds=wait))

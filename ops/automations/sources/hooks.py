@@ -61,12 +61,12 @@ class HookAnswer:
 
 def receive_hook(*, name: str, headers: HookHeaders, body: bytes) -> HookAnswer:
     """Raises a Problem for a body that was proven and is no strict JSON. `headers`: names in lower case."""
-    taken = _received(name, headers, body)
+    taken = _answer_to_hook(name, headers, body)
     metrics.HOOKS.labels(taken.outcome.value).inc()
     return taken
 
 
-def _received(name: str, headers: HookHeaders, body: bytes) -> HookAnswer:
+def _answer_to_hook(name: str, headers: HookHeaders, body: bytes) -> HookAnswer:
     kinds = (SourceKind.HOOK, SourceKind.SLACK)
     is_name = settings_of.NAME.fullmatch(name) is not None
     source = AutomationSource.objects.filter(name=name, kind__in=kinds).first() if is_name else None
@@ -83,8 +83,8 @@ def _received(name: str, headers: HookHeaders, body: bytes) -> HookAnswer:
         if said.get("type") == SAID:  # our own words, signed with the secret that signs both ways: sent back, they loop
             return HookAnswer(HookOutcome.IGNORED)
         if said.get("type") == ANSWER:
-            return _answer(source, event_id, said)
-    return _event(source, headers, event_id, said)
+            return _record_webhook_answer(source, event_id, said)
+    return _emit_hook_event(source, headers, event_id, said)
 
 
 def _proven(source: AutomationSource | None, headers: HookHeaders, body: bytes) -> Signed | None:
@@ -113,20 +113,20 @@ def _verify_for(source: AutomationSource | None) -> signatures.Verify:
 # Events.
 
 
-def _event(source: AutomationSource, headers: HookHeaders, event_id: str, said: Any) -> HookAnswer:
+def _emit_hook_event(source: AutomationSource, headers: HookHeaders, event_id: str, said: Any) -> HookAnswer:
     payload = {"type": "hook", "body": said}
     if source.settings["form"] == GITHUB:
         # Outside the signature: it says what the sender calls it, and proves nothing.
-        payload["event"] = _printable(headers.get("x-github-event", ""))
+        payload["event"] = _printable_hook_text(headers.get("x-github-event", ""))
     emitted = emit_event(
         source=source,
         event_id=event_id,
         payload=payload,
         occurred_at=clock.now(),
         thread=_thread_of(said),
-        actor=_printable(text_of(said, "sender", "login")),
+        actor=_printable_hook_text(text_of(said, "sender", "login")),
     )
-    return _taken(source, emitted)
+    return _hook_emission_answer(source, emitted)
 
 
 def _thread_of(said: Any) -> str:
@@ -135,11 +135,11 @@ def _thread_of(said: Any) -> str:
         about = said.get(name) if isinstance(said, Mapping) else None
         number = about.get("number") if isinstance(about, Mapping) else None
         if isinstance(number, int):
-            return _printable(f"{text_of(said, 'repository', 'full_name')}#{number}")
+            return _printable_hook_text(f"{text_of(said, 'repository', 'full_name')}#{number}")
     return ""
 
 
-def _taken(source: AutomationSource, emitted: Emitted | Refusal) -> HookAnswer:
+def _hook_emission_answer(source: AutomationSource, emitted: Emitted | Refusal) -> HookAnswer:
     if isinstance(emitted, Refusal):
         log.warning("an event of a hook is refused", source=source.name, field=emitted.field, why=emitted.detail)
         return HookAnswer(HookOutcome.TOO_LARGE)
@@ -151,9 +151,9 @@ def _taken(source: AutomationSource, emitted: Emitted | Refusal) -> HookAnswer:
 # Answers.
 
 
-def _answer(source: AutomationSource, event_id: str, said: Mapping[str, Any]) -> HookAnswer:
+def _record_webhook_answer(source: AutomationSource, event_id: str, said: Mapping[str, Any]) -> HookAnswer:
     data = said.get("data")
-    return _answered(
+    return _offer_hook_answer_to_targets(
         source,
         event_id=event_id,
         channel=MessageChannel.WEBHOOK,
@@ -174,7 +174,7 @@ def _of_slack(source: AutomationSource, said: Any) -> HookAnswer:
         return HookAnswer(HookOutcome.IGNORED)
     channel_id, thread = text_of(event, "channel"), text_of(event, "thread_ts")
     if thread and thread != text_of(event, "ts"):
-        taken = _answered(
+        taken = _offer_hook_answer_to_targets(
             source,
             event_id=event_id,
             channel=MessageChannel.SLACK,
@@ -187,15 +187,15 @@ def _of_slack(source: AutomationSource, said: Any) -> HookAnswer:
             return taken
     if not AutomationRule.objects.filter(source=source, enabled=True, ended_at__isnull=True).exists():
         return HookAnswer(HookOutcome.IGNORED)
-    return _taken(
+    return _hook_emission_answer(
         source,
         emit_event(
             source=source,
             event_id=event_id,
             payload={"type": "slack", "event": dict(event)},
             occurred_at=clock.now(),
-            thread=_printable(f"{channel_id}:{thread or text_of(event, 'ts')}"),
-            actor=_printable(text_of(event, "user")),
+            thread=_printable_hook_text(f"{channel_id}:{thread or text_of(event, 'ts')}"),
+            actor=_printable_hook_text(text_of(event, "user")),
         ),
     )
 
@@ -206,7 +206,7 @@ def _is_no_person(event: Mapping[str, Any]) -> bool:
     return not is_words or bool(event.get("bot_id")) or not event.get("user")
 
 
-def _answered(
+def _offer_hook_answer_to_targets(
     source: AutomationSource,
     *,
     event_id: str,
@@ -226,7 +226,7 @@ def _answered(
             target=target,
             thread=thread,
             text=text,
-            actor=_printable(actor),
+            actor=_printable_hook_text(actor),
             occurred_at=clock.now(),
         )
         if isinstance(came, Refusal):
@@ -239,5 +239,5 @@ def _answered(
     return HookAnswer(HookOutcome.NOT_AWAITED)
 
 
-def _printable(text: str) -> str:
+def _printable_hook_text(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text[:NAME_LENGTH_MAX])

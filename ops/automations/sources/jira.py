@@ -53,14 +53,14 @@ def look_at_jira(asker: Asker, about: AboutLook) -> Looked:
     found: list[FoundEvent] = []
     for _ in range(PAGES_OF_LOOK):
         try:
-            page = _page(asker, about, search)
+            page = _jira_issue_page(asker, about, search)
         except AskFailed as failed:
             if failed.kind is AskFailureKind.QUESTION_REFUSED and search["token"]:
                 # The token has ended: the search begins anew at the next look, from the same cursor.
                 state.pop("search", None)
                 return Looked(events=found, state=state, next_look_seconds=POLL_SECONDS)
             raise
-        found += _events(about, state, listed_objects(page.get("issues"), "issues"))
+        found += _unseen_jira_events(about, state, listed_objects(page.get("issues"), "issues"))
         search["token"] = text_of(page, "nextPageToken")
         if not search["token"]:
             state["cursor"] = search["began"]
@@ -95,7 +95,7 @@ def jira_query(settings: Mapping[str, Any], since: datetime, now: datetime) -> s
     return (f"({wanted}) AND {bound}" if wanted else bound) + " ORDER BY updated ASC"
 
 
-def _page(asker: Asker, about: AboutLook, search: Mapping[str, Any]) -> Mapping[str, Any]:
+def _jira_issue_page(asker: Asker, about: AboutLook, search: Mapping[str, Any]) -> Mapping[str, Any]:
     fields = about.settings.get("fields") or FIELDS
     asked = {"jql": search["jql"], "maxResults": PAGE, "fields": sorted({*fields, "updated", "comment"})}
     asked |= {"nextPageToken": search["token"]} if search["token"] else {}
@@ -105,7 +105,9 @@ def _page(asker: Asker, about: AboutLook, search: Mapping[str, Any]) -> Mapping[
     return page
 
 
-def _events(about: AboutLook, state: Mapping[str, Any], issues: Sequence[Mapping[str, Any]]) -> list[FoundEvent]:
+def _unseen_jira_events(
+    about: AboutLook, state: Mapping[str, Any], issues: Sequence[Mapping[str, Any]]
+) -> list[FoundEvent]:
     by_id: dict[str, Mapping[str, Any]] = {}
     for one in issues:
         issue, updated = text_of(one, "id"), moment_of_service(text_of(one, "fields", "updated"))
@@ -114,10 +116,10 @@ def _events(about: AboutLook, state: Mapping[str, Any], issues: Sequence[Mapping
         if updated >= about.made_at:
             by_id[f"{issue}:{updated.isoformat()}"] = one
     unseen = about.unseen(list(by_id))
-    return [_event(state, event_id, one) for event_id, one in by_id.items() if event_id in unseen]
+    return [_jira_issue_event(state, event_id, one) for event_id, one in by_id.items() if event_id in unseen]
 
 
-def _event(state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]) -> FoundEvent:
+def _jira_issue_event(state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]) -> FoundEvent:
     fields: Mapping[str, Any] = one["fields"]
     at = moment_of_service(fields["updated"])
     comment = _latest_comment(fields)
@@ -131,7 +133,7 @@ def _event(state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]) -> F
         "updated_at": at.isoformat(),
         "actor": actor,
         "comment": _shown_comment(comment) if is_its else None,
-        "fields": {name: _shown(name, value) for name, value in fields.items() if name != "comment"},
+        "fields": {name: _shown_jira_field(name, value) for name, value in fields.items() if name != "comment"},
     }
     return FoundEvent(
         event_id=event_id,
@@ -158,7 +160,7 @@ def _shown_comment(comment: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _shown(name: str, value: object) -> object:
+def _shown_jira_field(name: str, value: object) -> object:
     """People and things by their names: the rest of them is addresses and pictures."""
     if name in _PEOPLE and isinstance(value, Mapping):
         return {"account_id": text_of(value, "accountId"), "name": text_of(value, "displayName")}

@@ -56,14 +56,14 @@ def look_at(look: SourceLook, outside: Outside) -> None:
     try:
         keep_look(look, ask_source(source, outside))
     except AskFailed as failed:
-        _failed(look, failed.kind, failed.detail, retry_after_seconds=failed.retry_after_seconds)
+        _note_failed_source_look(look, failed.kind, failed.detail, retry_after_seconds=failed.retry_after_seconds)
     except credentials.NoCredentials as missing:
-        _failed(look, AskFailureKind.CREDENTIALS_MISSING, str(missing))
+        _note_failed_source_look(look, AskFailureKind.CREDENTIALS_MISSING, str(missing))
     except DATABASE_AWAY as error:
         log.warning("Postgres is away, a look is given up", source=source.name, exc_info=error)
     except Exception as error:  # one source's fault holds up no other
         log.exception("a look failed", source=source.name, exc_info=error)
-        _failed(look, AskFailureKind.FAULT, type(error).__name__)
+        _note_failed_source_look(look, AskFailureKind.FAULT, type(error).__name__)
     finally:
         connections.close_all()
 
@@ -148,7 +148,7 @@ def _kept(source: AutomationSource, event: FoundEvent) -> str:
     if isinstance(emitted, Refusal):
         # Too large to be kept whole: what names it is kept, so that it is not asked for again at each look.
         log.warning("an event is cut", source=source.name, event_id=event.event_id, why=emitted.detail)
-        emitted = _emitted(source, event, _cut(event.payload))
+        emitted = _emitted(source, event, _event_payload_cut_short(event.payload))
     if isinstance(emitted, Refusal) or emitted.emission is Emission.DUPLICATE or emitted.event_pk is None:
         return "seen"
     if not event.is_own:
@@ -171,12 +171,14 @@ def _emitted(source: AutomationSource, event: FoundEvent, payload: Mapping[str, 
     )
 
 
-def _cut(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _event_payload_cut_short(payload: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: value for name, value in payload.items() if not isinstance(value, dict | list)}
     return plain | {"is_cut": True}
 
 
-def _failed(look: SourceLook, kind: AskFailureKind, detail: str, *, retry_after_seconds: float = 0.0) -> None:
+def _note_failed_source_look(
+    look: SourceLook, kind: AskFailureKind, detail: str, *, retry_after_seconds: float = 0.0
+) -> None:
     step = min(BACKOFF_FIRST_SECONDS * 2 ** min(look.source.failures, 16), BACKOFF_MAX_SECONDS)
     step *= 1 - JITTER + 2 * JITTER * random.random()  # noqa: S311  it only spreads the looks
     if "not_before" in look.source.state:
@@ -187,12 +189,12 @@ def _failed(look: SourceLook, kind: AskFailureKind, detail: str, *, retry_after_
     try:
         source_marks.mark_look_failed(look, next_in_seconds=max(step, retry_after_seconds), error=error)
         if look.source.failures + 1 == FAILURES_TOLD:
-            _tell(look.source)
+            _tell_of_failing_source(look.source)
     except DATABASE_AWAY as away:
         log.warning("Postgres is away, a failed look is not noted", source=look.source.name, exc_info=away)
 
 
-def _tell(source: AutomationSource) -> None:
+def _tell_of_failing_source(source: AutomationSource) -> None:
     """Once for each time that it fails: at the platform's place for alarms, beside log, metric and console."""
     failing = AutomationSource.objects.get(pk=source.pk)
     since = failing.looked_at or failing.created_at

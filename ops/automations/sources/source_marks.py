@@ -51,7 +51,7 @@ def claim_source_looks(*, kinds: Sequence[str], limit: int = 1) -> list[SourceLo
 
 def renew_source_look(look: SourceLook) -> CasOutcome:
     """For a look of many pages."""
-    return _won(look, lease_until=Now() + timedelta(seconds=LEASE_SECONDS))
+    return _mark_source_if_leased(look, lease_until=Now() + timedelta(seconds=LEASE_SECONDS))
 
 
 def mark_source_looked(
@@ -64,7 +64,7 @@ def mark_source_looked(
 ) -> CasOutcome:
     """The look is over; what is None stays. Events were emitted before, each with its own cursor."""
     marks: dict[str, Any] = {"etag": etag, "state": None if state is None else dict(state), "cursor": cursor}
-    return _won(
+    return _mark_source_if_leased(
         look,
         lease_owner=None,
         lease_until=None,
@@ -77,7 +77,7 @@ def mark_source_looked(
 
 
 def mark_look_failed(look: SourceLook, *, next_in_seconds: float, error: str) -> CasOutcome:
-    return _won(
+    return _mark_source_if_leased(
         look,
         lease_owner=None,
         lease_until=None,
@@ -87,6 +87,6 @@ def mark_look_failed(look: SourceLook, *, next_in_seconds: float, error: str) ->
     )
 
 
-def _won(look: SourceLook, **values: Any) -> CasOutcome:
+def _mark_source_if_leased(look: SourceLook, **values: Any) -> CasOutcome:
     rows = AutomationSource.objects.filter(pk=look.source.pk, lease_owner=look.owner)
     return CasOutcome.WON if rows.update(**values, version=F("version") + 1) else CasOutcome.LOST

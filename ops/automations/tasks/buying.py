@@ -93,7 +93,7 @@ def _each(found: list[uuid.UUID]) -> int:
             go_on(task_id)
         except Exception as error:
             log.exception("task not started", task=str(task_id))
-            _failed(task_id, error)
+            _retry_or_fail_task(task_id, error)
     return len(found)
 
 
@@ -115,7 +115,9 @@ def go_on(task_id: uuid.UUID) -> None:
     with transaction.atomic():
         rule = bounds.locked_rule(task.rule_id)
         if bounds.attempts_left(rule) <= 0:
-            _held(task, bound=bounds.RUNS_PER_HOUR, body=f"{rule.runs_per_hour} runs within an hour are reached")
+            _hold_task_for_bound(
+                task, bound=bounds.RUNS_PER_HOUR, body=f"{rule.runs_per_hour} runs within an hour are reached"
+            )
             return
         if task.status == TaskStatus.PENDING:
             begun = transitions.start_task(task_id=task.pk, version=task.version, reserved_micros=reserved)
@@ -144,12 +146,12 @@ def _no_more(task: AutomationTask) -> str | None:
     return None
 
 
-def _held(task: AutomationTask, *, bound: str, body: str) -> None:
+def _hold_task_for_bound(task: AutomationTask, *, bound: str, body: str) -> None:
     transitions.hold_task(task_id=task.pk, version=task.version, seconds=HOLD_SECONDS, waits_for=bound)
     telling.tell_bound(task.rule, bound=bound, body=f"{task.number} waits: {body}", task=task)
 
 
-def _failed(task_id: uuid.UUID, error: Exception) -> None:
+def _retry_or_fail_task(task_id: uuid.UUID, error: Exception) -> None:
     """One that another session has locked stays due."""
     with transaction.atomic():
         task = transitions.unless_locked(AutomationTask.objects.all(), task_id)
@@ -203,14 +205,14 @@ def submit_attempt(attempt_pk: int) -> None:
     if task.workspace_id is not None:
         written = workspace_files.write_workspace_files(task)
         if isinstance(written, FilesLater):
-            _unavailable(attempt, seconds=written.seconds, reason=written.reason)
+            _put_off_unavailable_attempt(attempt, seconds=written.seconds, reason=written.reason)
             return
         if written is not None:
-            _refused(attempt, written)
+            _settle_refused_attempt(attempt, written)
             return
     answer = submitting.submit_run_of_attempt(attempt)
     if isinstance(answer, Refusal):
-        _refused(attempt, answer)
+        _settle_refused_attempt(attempt, answer)
         return
     _accepted(attempt, answer.receipt.run_id)
 
@@ -226,10 +228,12 @@ def _accepted(attempt: AutomationAttempt, run_id: uuid.UUID) -> None:
         metrics.ACCEPTED_SECONDS.observe(max(0.0, (clock.now() - seen_at).total_seconds()))
 
 
-def _refused(attempt: AutomationAttempt, refusal: Refusal) -> None:
+def _settle_refused_attempt(attempt: AutomationAttempt, refusal: Refusal) -> None:
     reason = f"{refusal.reason.value}: {refusal.detail}"
     if refusal.reason in _PASSES:
-        _unavailable(attempt, seconds=max(1.0, float(refusal.retry_after_seconds or BUSY_SECONDS)), reason=reason)
+        _put_off_unavailable_attempt(
+            attempt, seconds=max(1.0, float(refusal.retry_after_seconds or BUSY_SECONDS)), reason=reason
+        )
         return
     bound = _WAITS.get(refusal.reason)
     if bound is not None:
@@ -241,7 +245,7 @@ def _refused(attempt: AutomationAttempt, refusal: Refusal) -> None:
     _ended_unless_bought(attempt, reason)
 
 
-def _unavailable(attempt: AutomationAttempt, *, seconds: float, reason: str) -> None:
+def _put_off_unavailable_attempt(attempt: AutomationAttempt, *, seconds: float, reason: str) -> None:
     waited = _waited(attempt)
     if waited >= UNAVAILABLE_AT_MOST:
         _ended_unless_bought(attempt, _for_a_day(reason))

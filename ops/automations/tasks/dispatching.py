@@ -86,7 +86,7 @@ def dispatch_due(*, limit: int) -> int:
     for event_pk in found:
         _looked_at(event_pk)
     looked, full = len(found), set[uuid.UUID | None]()
-    for event_pk, rule_id in _held(limit):
+    for event_pk, rule_id in _held_events_due_again(limit):
         if rule_id not in full:
             looked += 1
             if isinstance(_looked_at(event_pk), Waits):
@@ -94,7 +94,7 @@ def dispatch_due(*, limit: int) -> int:
     return looked
 
 
-def _held(limit: int) -> list[tuple[uuid.UUID, uuid.UUID | None]]:
+def _held_events_due_again(limit: int) -> list[tuple[uuid.UUID, uuid.UUID | None]]:
     with connection.cursor() as cursor:
         cursor.execute(_HELD, [HELD_AT_ONCE, HELD_AT_ONCE, limit])
         return [(event_pk, rule_id) for event_pk, rule_id in cursor.fetchall()]
@@ -105,7 +105,7 @@ def _looked_at(event_pk: uuid.UUID) -> AutomationTask | Waits | None:
         return dispatch_event(event_pk)
     except Exception as error:
         log.exception("event not dispatched", event_pk=str(event_pk))
-        _failed(event_pk, error)
+        _retry_or_fail_event(event_pk, error)
         return None
 
 
@@ -139,7 +139,7 @@ def dispatch_event(event_pk: uuid.UUID) -> AutomationTask | Waits | None:
             case Dropped() as dropped:
                 _dropped(event, rule, dropped)
                 return None
-        return _made(event, rule, rendered.inputs)
+        return _task_made_for_event(event, rule, rendered.inputs)
 
 
 def rule_for(event: AutomationEvent) -> AutomationRule | None:
@@ -214,7 +214,7 @@ def _dropped(event: AutomationEvent, rule: AutomationRule | None, dropped: Dropp
                 telling.tell_bound(rule, bound=dropped.bound, body=f"{event.event_id}: {dropped.reason}")
 
 
-def _made(event: AutomationEvent, rule: AutomationRule, inputs: Any) -> AutomationTask | None:
+def _task_made_for_event(event: AutomationEvent, rule: AutomationRule, inputs: Any) -> AutomationTask | None:
     if (
         transitions.mark_event_dispatched(event_pk=event.pk, version=event.version, rule_id=rule.pk)
         is not CasOutcome.WON
@@ -244,7 +244,7 @@ def _made(event: AutomationEvent, rule: AutomationRule, inputs: Any) -> Automati
     return task
 
 
-def _failed(event_pk: uuid.UUID, error: Exception) -> None:
+def _retry_or_fail_event(event_pk: uuid.UUID, error: Exception) -> None:
     """One that another session has locked stays due. Which rule it is meant for is not known."""
     with transaction.atomic():
         pending = AutomationEvent.objects.filter(status=EventStatus.PENDING)

@@ -72,11 +72,11 @@ def end_due(*, limit: int) -> int:
             end_attempt(attempt_pk)
         except Exception as error:
             log.exception("run's end not noted", attempt=attempt_pk)
-            _put_off(attempt_pk, faults.fault_said(error))
+            _put_off_end_of_attempt(attempt_pk, faults.fault_said(error))
     return len(found)
 
 
-def _put_off(attempt_pk: int, reason: str) -> None:
+def _put_off_end_of_attempt(attempt_pk: int, reason: str) -> None:
     """Without an end: its run is paid, and what it answered is to be had. One that another session has locked stays
     due.
     """

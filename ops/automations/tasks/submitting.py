@@ -74,7 +74,7 @@ def submit_run_of_attempt(attempt: AutomationAttempt) -> SubmitAnswer | Refusal:
         return principal
     key = f"{task.pk}:{attempt.attempt}"
     try:
-        asked = _asked(task, principal, key=key, reserved_micros=attempt.reserved_usd_micros)
+        asked = _submission_of_task(task, principal, key=key, reserved_micros=attempt.reserved_usd_micros)
         return submission.submit_run(
             tenant_id=task.tenant_id,
             idempotency_key=key,
@@ -118,7 +118,7 @@ def run_without_key(attempt: AutomationAttempt) -> uuid.UUID | None:
     return next((run_id for run_id in found if run_id not in set(others)), None)
 
 
-def _asked(task: AutomationTask, principal: Principal, *, key: str, reserved_micros: int) -> Submission:
+def _submission_of_task(task: AutomationTask, principal: Principal, *, key: str, reserved_micros: int) -> Submission:
     """Raises Problem where the inputs are none of the pack's."""
     body = request_body.read_run_request(
         asked_body(task.pack_type, task.inputs, max_cost_micros=reserved_micros, timebox_sec=task.timebox_sec)

@@ -84,7 +84,7 @@ class TicketsView(ApiView):
 
         A ticket that moves money without a limit, or closes it, waits for another operator's approval in the console.
         """
-        key = _key(request)
+        key = _ticket_idempotency_key(request)
         body = read_body(request, TicketRequest)
         answer = services.open_ticket(
             request_type=body.request_type,
@@ -175,6 +175,6 @@ def _ask_again(detail: str) -> Problem:
     return Problem(ReasonCode.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
-def _key(request: Request) -> str | None:
+def _ticket_idempotency_key(request: Request) -> str | None:
     key = request.headers.get(idempotency_keys.HEADER)
     return None if key is None else idempotency_keys.read_idempotency_key(key)

@@ -107,24 +107,30 @@ _EVENT: Final = {
 }
 
 
-def _asked(name: str, value: object) -> OpenApiExample:
+def _workspace_request_example(name: str, value: object) -> OpenApiExample:
     return OpenApiExample(name, value=value, request_only=True)
 
 
 LIST: Final = [answer_example("The last page", {"workspaces": [_RUNNING], "next_cursor": None})]
 CREATE: Final = [
-    _asked("A server", {"name": "build-1", "spec": _SPEC | {"image": None}}),
+    _workspace_request_example("A server", {"name": "build-1", "spec": _SPEC | {"image": None}}),
     answer_example("Made", _NEW, 201),
     answer_example("Made before", _RUNNING, 200),
 ]
 READ: Final = [answer_example("Running", _RUNNING)]
-CHANGE: Final = [_asked("Put it to rest", {"desired_state": "STANDBY"}), answer_example("On its way", _RESTING)]
+CHANGE: Final = [
+    _workspace_request_example("Put it to rest", {"desired_state": "STANDBY"}),
+    answer_example("On its way", _RESTING),
+]
 DELETE: Final = [answer_example("On its way", _DELETED, 202)]
 UNDELETE: Final = [
-    _asked("Its home alone", {"desired_state": "STANDBY"}),
+    _workspace_request_example("Its home alone", {"desired_state": "STANDBY"}),
     answer_example("On its way back", _RESTING | {"generation": 4}),
 ]
-RECOVER: Final = [_asked("Look again", {"from": "recheck"}), answer_example("Asked for", _IN_ERROR, 202)]
+RECOVER: Final = [
+    _workspace_request_example("Look again", {"from": "recheck"}),
+    answer_example("Asked for", _IN_ERROR, 202),
+]
 ARCHIVES: Final = [answer_example("One archive", {"archives": [_ARCHIVE]})]
 EVENTS: Final = [answer_example("The last page", {"events": [_EVENT], "next_cursor": None})]
 _EXEC_END: Final = {
@@ -137,14 +143,14 @@ _EXEC_END: Final = {
     "stderr_cut": False,
 }
 EXEC: Final = [
-    _asked("A calculation", {"argv": ["python3", "-c", "print(6 * 7)"]}),
+    _workspace_request_example("A calculation", {"argv": ["python3", "-c", "print(6 * 7)"]}),
     answer_example("Its end", _EXEC_END),
 ]
 LOGS: Final = [
     answer_example("So far", {"content": "Serving HTTP on 0.0.0.0 port 8080\n", "next_offset": 34, "dropped": False})
 ]
 LINK: Final = [
-    _asked("For ten minutes", {"port": 8080, "expires_sec": 600}),
+    _workspace_request_example("For ten minutes", {"port": 8080, "expires_sec": 600}),
     answer_example(
         "A link",
         {

@@ -135,7 +135,9 @@ class ExecView(ApiView):
         run = partial(
             client.run_remote_exec, answer.address or "", answer.workspace_id, wanted, tenant_id=workspace.tenant_id
         )
-        return _later(request, answer.address, run, _exec_answer, asleep=waking_problem(using.WAKING_SECONDS))
+        return _later_answer_from_inside(
+            request, answer.address, run, _exec_answer, asleep=waking_problem(using.WAKING_SECONDS)
+        )
 
 
 class LogsView(ApiView):
@@ -158,7 +160,7 @@ class LogsView(ApiView):
         address = using.address_of(workspace)
         read = partial(client.read_logs, address or "", str(workspace.pk), offset=query.offset, bytes_max=query.limit)
         asleep = Problem(ReasonCode.CONFLICT, "The workspace has no container; PATCH its desired_state to RUNNING.")
-        return _later(request, address, read, _log_answer, asleep=asleep)
+        return _later_answer_from_inside(request, address, read, _log_answer, asleep=asleep)
 
 
 def waking_problem(seconds: int) -> Problem:
@@ -169,7 +171,7 @@ def waking_problem(seconds: int) -> Problem:
     )
 
 
-def _later(
+def _later_answer_from_inside(
     request: Request,
     address: str | None,
     ask: Callable[[], Awaitable[Came]],
@@ -182,13 +184,13 @@ def _later(
 
     def render(came: Any) -> HttpResponse:
         if isinstance(came, Exception):
-            return problems.problem_response(_plain(request), _problem(came, asleep))
+            return problems.problem_response(_plain_request_to_inside(request), _problem_of_driver_error(came, asleep))
         return HttpResponse(json.dumps(answer(came).model_dump(mode="json")), content_type="application/json")
 
     return AnsweredLater(ask, render)
 
 
-def _problem(error: Exception, asleep: Problem) -> Problem:
+def _problem_of_driver_error(error: Exception, asleep: Problem) -> Problem:
     if isinstance(error, DriverRefused):
         if error.reason == "NotRunning":
             return asleep
@@ -224,6 +226,6 @@ def _log_answer(page: LogPage) -> LogAnswer:
     )
 
 
-def _plain(request: Request) -> HttpRequest:
+def _plain_request_to_inside(request: Request) -> HttpRequest:
     plain: HttpRequest = request._request  # noqa: SLF001  as everywhere
     return plain

@@ -136,7 +136,7 @@ class WorkspacesView(ApiView):
         )
         if isinstance(answer, Refusal):
             refuse_workspace_request(answer)
-        response = _shown(request, answer.workspace, status=201 if answer.is_new else 200)
+        response = _workspace_response(request, answer.workspace, status=201 if answer.is_new else 200)
         if not answer.is_new:
             response.headers["Idempotent-Replayed"] = "true"
         return response
@@ -165,9 +165,9 @@ class WorkspaceView(ApiView):
         asked = asked_to_wait(request)
         found = found_workspace(request, workspace_id)
         if asked is None:
-            return _shown(request, found)
+            return _workspace_response(request, found)
         if arrivals.has_arrived(found):
-            return asked.tell(_shown(request, found), heeded=True)
+            return asked.tell(_workspace_response(request, found), heeded=True)
         return _shown_when_arrived(request, found, asked)
 
     @extend_schema(
@@ -195,7 +195,7 @@ class WorkspaceView(ApiView):
             tenant_id=principal_of(request).tenant_id,
             generation=generation,
         )
-        return _shown(request, _done(answer))
+        return _workspace_response(request, _workspace_unless_refused(answer))
 
     @extend_schema(
         operation_id="deleteWorkspace",
@@ -218,7 +218,7 @@ class WorkspaceView(ApiView):
             discard=query.discard,
             tenant_id=principal_of(request).tenant_id,
         )
-        return _shown(request, _done(answer), status=202)
+        return _workspace_response(request, _workspace_unless_refused(answer), status=202)
 
 
 class UndeleteView(ApiView):
@@ -246,7 +246,7 @@ class UndeleteView(ApiView):
             name=body.name,
             tenant_id=principal_of(request).tenant_id,
         )
-        return _shown(request, _done(answer))
+        return _workspace_response(request, _workspace_unless_refused(answer))
 
 
 class WorkspaceRecoverView(ApiView):
@@ -273,7 +273,7 @@ class WorkspaceRecoverView(ApiView):
             source=body.source,
             tenant_id=principal_of(request).tenant_id,
         )
-        return _shown(request, _done(answer), status=202)
+        return _workspace_response(request, _workspace_unless_refused(answer), status=202)
 
 
 class ArchivesView(ApiView):
@@ -361,17 +361,17 @@ def _answers(request: Request, workspaces: list[Workspace]) -> list[WorkspaceAns
     ]
 
 
-def _shown(request: Request, workspace: Workspace, *, status: int = 200) -> Response:
+def _workspace_response(request: Request, workspace: Workspace, *, status: int = 200) -> Response:
     document: Any = _answers(request, [workspace])[0].model_dump(mode="json")
     return Response(document, status=status, headers={"ETag": f'"{workspace.generation}"'})
 
 
 def _shown_when_arrived(request: Request, seen: Workspace, asked: AskedToWait) -> HttpResponse:
     """Read anew at the end of the wait, too: it has made steps meanwhile."""
-    before = _rendered(request, seen)
+    before = _rendered_workspace_response(request, seen)
 
     def now() -> HttpResponse:
-        return _rendered(request, found_workspace(request, str(seen.workspace_id)))
+        return _rendered_workspace_response(request, found_workspace(request, str(seen.workspace_id)))
 
     def known(how: WaitEnd) -> HttpResponse:
         try:
@@ -389,9 +389,9 @@ def _shown_when_arrived(request: Request, seen: Workspace, asked: AskedToWait) -
     return answered_when(request._request, asked, wait, ended=now, known=known)  # noqa: SLF001  DRF has no public way
 
 
-def _rendered(request: Request, workspace: Workspace) -> HttpResponse:
+def _rendered_workspace_response(request: Request, workspace: Workspace) -> HttpResponse:
     """Outside of the view, where nothing renders a Response."""
-    shown = _shown(request, workspace)
+    shown = _workspace_response(request, workspace)
     return HttpResponse(
         json.dumps(shown.data, ensure_ascii=False),
         content_type="application/json",
@@ -399,7 +399,7 @@ def _rendered(request: Request, workspace: Workspace) -> HttpResponse:
     )
 
 
-def _done(answer: Workspace | Refusal) -> Workspace:
+def _workspace_unless_refused(answer: Workspace | Refusal) -> Workspace:
     if isinstance(answer, Refusal):
         refuse_workspace_request(answer)
     return answer

@@ -97,7 +97,7 @@ class ArchiveStore:
             if identity_in(answer["Metadata"]) != identity:
                 raise DriverCorrupt(f"another object lies at {key}", reason=KEY_TAKEN)
             raw = _Raw(answer)
-            walked = tar_walk.walk_tar(_counted(frames.decompressed_frames(raw.chunks()), progress))
+            walked = tar_walk.walk_tar(_tar_chunks_with_progress(frames.decompressed_frames(raw.chunks()), progress))
         found = SentArchive(object_bytes=raw.bytes, tar_bytes=walked.bytes, sha256=raw.sha256)
         if sent is not None and found != sent:
             raise archive_corrupted(f"{key} is not what was sent")
@@ -209,7 +209,7 @@ class _Raw:
             yield chunk
 
 
-def _counted(chunks: Iterator[bytes], progress: Callable[[int], None]) -> Iterator[bytes]:
+def _tar_chunks_with_progress(chunks: Iterator[bytes], progress: Callable[[int], None]) -> Iterator[bytes]:
     done = 0
     for chunk in chunks:
         done += len(chunk)

@@ -41,7 +41,7 @@ def walk_tar(chunks: Iterable[bytes]) -> WalkedTar:
     """Raises DriverCorrupt where a header is none, and where the end is missing or is not the end."""
     stream, members, size_said, is_announced = _Stream(chunks), 0, None, False
     while (header := stream.block()) != _ZEROS:
-        size, kind = _size(header), header[_TYPE]
+        size, kind = _tar_entry_size(header), header[_TYPE]
         if kind == _OF_NEXT:
             extended = stream.content(size)
             _refuse_long_paths(extended)
@@ -87,7 +87,7 @@ class _Stream:
         while left > (here := len(self._chunk) - self._place):
             left -= here
             if not self._next():
-                raise _cut()
+                raise _tar_cut_short()
         self._place += left
 
     def only_zeros(self) -> None:
@@ -99,7 +99,7 @@ class _Stream:
             if not self._next():
                 break
         if self.bytes % BLOCK:
-            raise _cut()
+            raise _tar_cut_short()
 
     def _take(self, size: int) -> bytes:
         end = self._place + size
@@ -109,7 +109,7 @@ class _Stream:
         parts = bytearray(self._chunk[self._place :])
         while len(parts) < size:
             if not self._next():
-                raise _cut()
+                raise _tar_cut_short()
             parts += self._chunk
         self._place = len(self._chunk) - (len(parts) - size)
         return bytes(parts[:size])
@@ -121,7 +121,7 @@ class _Stream:
         return bool(self._chunk)
 
 
-def _size(header: bytes) -> int:
+def _tar_entry_size(header: bytes) -> int:
     """Of what follows. The sum of the header's bytes is looked at first: one that is wrong says nothing."""
     if _number(header[148:156]) != sum(header) - sum(header[148:156]) + 8 * ord(" "):
         raise _wrong("a header's checksum is wrong")
@@ -197,5 +197,5 @@ def _wrong(what: str) -> DriverCorrupt:
     return archive_corrupted(f"the tar in the archive cannot be read: {what}")
 
 
-def _cut() -> DriverCorrupt:
+def _tar_cut_short() -> DriverCorrupt:
     return archive_corrupted("the tar in the archive is cut before its end")

@@ -60,7 +60,7 @@ class InitClient:
             self._answer_seconds,
         )
         try:
-            _checked(answers.next(self._answer_seconds))
+            _init_frame_unless_error(answers.next(self._answer_seconds))
         except BaseException:
             answers.close()
             raise
@@ -70,7 +70,7 @@ class InitClient:
     def connect_port(self, port: int) -> socket.socket:
         answers = self._open({"verb": "connect", "port": port}, b"", self._answer_seconds)
         with contextlib.closing(answers):
-            header, _ = _checked(answers.next(self._answer_seconds))
+            header, _ = _init_frame_unless_error(answers.next(self._answer_seconds))
             if not answers.descriptors:
                 raise DriverUnavailable(f"the init answered {header}, and gave no connection")
             return socket.socket(fileno=answers.descriptors.pop())
@@ -83,7 +83,7 @@ class InitClient:
     ) -> tuple[dict[str, Any], bytes]:
         within = self._answer_seconds if seconds is None else seconds
         with contextlib.closing(self._open(header, body, within)) as answers:
-            return _checked(answers.next(within))
+            return _init_frame_unless_error(answers.next(within))
 
     def _open(self, header: dict[str, Any], body: bytes, seconds: float) -> "_Answers":
         try:
@@ -211,7 +211,7 @@ class SocketExec:
         self._answers.close()
 
 
-def _checked(frame: tuple[dict[str, Any], bytes] | None) -> tuple[dict[str, Any], bytes]:
+def _init_frame_unless_error(frame: tuple[dict[str, Any], bytes] | None) -> tuple[dict[str, Any], bytes]:
     if frame is None:
         raise DriverUnavailable("the init does not answer")
     header, _ = frame

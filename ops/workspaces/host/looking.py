@@ -98,14 +98,14 @@ class Lookers:
     def _ask(self, workspace_id: UUID, looks: Looks) -> None:
         volume, key, name = looks.volume, looks.archive_key, naming.container_name(workspace_id)
         if volume is not None:
-            looks.seen_volume = _asked(lambda: self._driver.look_volume(volume))
+            looks.seen_volume = _seen_or_unseen(lambda: self._driver.look_volume(volume))
         if looks.container:
-            looks.seen_container = _asked(lambda: self._driver.look_container(name))
+            looks.seen_container = _seen_or_unseen(lambda: self._driver.look_container(name))
         if key is not None:
-            looks.seen_archive = _asked(lambda: self._store.look(key))
+            looks.seen_archive = _seen_or_unseen(lambda: self._store.look(key))
 
 
-def _asked(look: Callable[[], Seen]) -> Seen | Unseen:
+def _seen_or_unseen(look: Callable[[], Seen]) -> Seen | Unseen:
     try:
         return look()
     except DriverError as error:

@@ -38,7 +38,7 @@ def recover_seen_workspace(row: Workspace, store: ArchivePort, *, kind: str) -> 
         if wish == "recheck":
             _recheck(row, store)
         elif _home_is_there(seen):
-            _refused(row, "its home is there")
+            _refuse_workspace_recovery(row, "its home is there")
         elif wish == "empty":
             with writing_as(Writer.RECONCILER):
                 context = {"begins_empty": True} | _decided(row)
@@ -47,7 +47,7 @@ def recover_seen_workspace(row: Workspace, store: ArchivePort, *, kind: str) -> 
         elif wish.startswith(ARCHIVE):
             _from_archive(row, wish.removeprefix(ARCHIVE), store)
         else:
-            _refused(row, "there is no such way")
+            _refuse_workspace_recovery(row, "there is no such way")
     except DriverUnavailable as error:
         log.info("a recovery waits", workspace=str(row.pk), error=str(error))
 
@@ -68,7 +68,7 @@ def _recheck(row: Workspace, store: ArchivePort) -> None:
     changes = {}
     if home is not None and container_lacks_marker(row, home):
         if not WorkspaceArchive.objects.filter(pk=home.filled_from, state__in=archives.READABLE).exists():
-            _refused(row, "the archive that it was filled from was never read back")
+            _refuse_workspace_recovery(row, "the archive that it was filled from was never read back")
             return
         changes["home_ctx"] = row.home_ctx | {"restore_marker": marker_of(home)}
     if home is None and row.archive_key is not None and not _reads_back(row.archive_key, row, store):
@@ -95,13 +95,13 @@ def _reads_back(key: str, row: Workspace, store: ArchivePort) -> bool:
     """Whole, by its row; one without a row gets one, if its name says that it is this workspace's."""
     named = naming.read_archive_key(key)
     if named is None or named.workspace_id != row.pk:
-        _refused(row, f"{key} is not an archive of this workspace")
+        _refuse_workspace_recovery(row, f"{key} is not an archive of this workspace")
         return False
     archive = WorkspaceArchive.objects.filter(pk=key, workspace_id=row.pk).first()
     if archive is None or archive.state == ArchiveState.QUARANTINED:
         head = store.look(key)
         if head is None or head.identity is None:
-            _refused(row, f"{key} is not there, or not ours")
+            _refuse_workspace_recovery(row, f"{key} is not there, or not ours")
             return False
         if archive is None:
             archive = archives.begin_archive(
@@ -112,12 +112,12 @@ def _reads_back(key: str, row: Workspace, store: ArchivePort) -> bool:
                 token=head.identity.token,
             )
     if archive.state == ArchiveState.DELETED:
-        _refused(row, f"{key} was deleted")
+        _refuse_workspace_recovery(row, f"{key} was deleted")
         return False
     try:
         found = store.verify(key, identity_of(archive), None, progress=_no_lease)
     except DriverCorrupt as error:
-        _refused(row, str(error))
+        _refuse_workspace_recovery(row, str(error))
         return False
     read_back = ReadBack(
         object_bytes=found.object_bytes, tar_bytes=found.tar_bytes, members=found.members, sha256=found.sha256
@@ -131,5 +131,5 @@ def _no_lease(_bytes: int) -> None:
     """Nothing is held while it is read."""
 
 
-def _refused(row: Workspace, outcome: str) -> None:
+def _refuse_workspace_recovery(row: Workspace, outcome: str) -> None:
     transitions.end_recovery(row, outcome=outcome, is_granted=False)

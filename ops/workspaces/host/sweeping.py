@@ -43,7 +43,7 @@ def sweep_once(driver: Driver, *, driver_id: str) -> SweepReport:
         return report
     _sweep_volumes(driver, listing, report, driver_id=driver_id)
     _sweep_containers(driver, listing, report)
-    with _told("leftovers"):
+    with _sweep_errors_logged("leftovers"):
         driver.remove_leftovers()
     metrics.UNKNOWN_AT_DRIVER.labels(driver=driver_id).set(len(report.unknown))
     if report.unknown:
@@ -61,14 +61,14 @@ def _sweep_volumes(driver: Driver, listing: Listing, report: SweepReport, *, dri
         # Read anew: each deletion may take a while, and says to who watches this loop that it gets on.
         if row.state not in volumes.DEAD or _is_needed(name):
             continue
-        with _told(name):
+        with _sweep_errors_logged(name):
             if driver.delete_volume(name, starts=row.starts) is not VerbAnswer.IN_USE:
                 volumes.mark_volume_gone(name)
                 report.deleted += [name] if name in ours else []
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _sweep_errors_logged(what: str) -> Iterator[None]:
     try:
         yield
     except DriverError as error:
@@ -96,6 +96,6 @@ def _sweep_containers(driver: Driver, listing: Listing, report: SweepReport) -> 
             report.unknown.append(naming.container_name(workspace_id))
         elif known[workspace_id] is not None and workspace_id not in at_work:
             for container_id in container_ids:
-                with _told(container_id):
+                with _sweep_errors_logged(container_id):
                     driver.remove_container(container_id)
                     report.deleted.append(container_id)

@@ -50,7 +50,7 @@ def upload_archive(work: OperationWork) -> OperationStep:
     home = home_of(row)
     if _is_taken_back(row, home):
         return OperationStep.ABANDON
-    key = _key(work)
+    key = _archive_key_of_work(work)
     with writing_as(Writer.RECONCILER):
         work.hold()
         archive = archives.begin_archive(
@@ -61,7 +61,11 @@ def upload_archive(work: OperationWork) -> OperationStep:
     if found is None:
         with work.holding():
             work.sent = work.store.upload(
-                key, identity, work.driver.export(home.volume_name), opened=_opened(work), progress=work.progress
+                key,
+                identity,
+                work.driver.export(home.volume_name),
+                opened=_opened_upload_callback(work),
+                progress=work.progress,
             )
     elif found.identity != identity:
         raise DriverCorrupt(f"another object lies at {key}", reason="KeyTaken")
@@ -72,7 +76,7 @@ def verify_archive(work: OperationWork) -> OperationStep | None:
     row = work.row()
     if _is_taken_back(row, home_of(row)):
         return OperationStep.ABANDON
-    key = _key(work)
+    key = _archive_key_of_work(work)
     archive = WorkspaceArchive.objects.get(pk=key)
     found = work.store.verify(key, identity_of(archive), work.sent, progress=work.progress)
     with writing_as(Writer.RECONCILER):
@@ -111,7 +115,7 @@ def see_archive(work: OperationWork) -> OperationStep | None:
         work.advance(OperationStep.DELETE)
         if not volumes.doom_volume(home.volume_name, starts=starts):
             raise transitions.ClaimLost
-        archives.supersede_others(row.pk, by_key=_key(work), now=transitions.database_now())
+        archives.supersede_others(row.pk, by_key=_archive_key_of_work(work), now=transitions.database_now())
     return None
 
 
@@ -190,13 +194,13 @@ def _assert_unused(work: OperationWork, home: WorkspaceVolume) -> None:
         raise DriverRefused(f"{len(users)} containers use the home", reason="VolumeInUse")
 
 
-def _key(work: OperationWork) -> str:
+def _archive_key_of_work(work: OperationWork) -> str:
     return naming.archive_key(work.claim.workspace_id, op_id=work.claim.op_id)
 
 
-def _opened(work: OperationWork) -> Callable[[str], None]:
+def _opened_upload_callback(work: OperationWork) -> Callable[[str], None]:
     def opened(upload_id: str) -> None:
         work.hold()
-        archives.open_upload(_key(work), upload_id=upload_id)
+        archives.open_upload(_archive_key_of_work(work), upload_id=upload_id)
 
     return opened

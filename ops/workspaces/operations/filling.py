@@ -88,7 +88,7 @@ def fill_volume(work: OperationWork) -> OperationStep | None:
     if archive is not None:
         work.hold()
         with work.holding():
-            work.driver.import_(volume.volume_name, _counted(work, archive))
+            work.driver.import_(volume.volume_name, _chunks_filling_volume(work, archive))
     context = {"volume": volume.volume_name, "epoch": volume.epoch, "restore_marker": marker_of(volume)}
     with writing_as(Writer.RECONCILER):
         work.advance(OperationStep.SWEEP, home_ctx=context)
@@ -103,7 +103,7 @@ def _find_room(work: OperationWork, archive: WorkspaceArchive) -> None:
         raise DriverNoSpace(f"{archive.tar_bytes} bytes are to be restored, {free} are free")
 
 
-def _counted(work: OperationWork, archive: WorkspaceArchive) -> Iterator[bytes]:
+def _chunks_filling_volume(work: OperationWork, archive: WorkspaceArchive) -> Iterator[bytes]:
     done = 0
     for chunk in work.store.read(archive.archive_key, verified_archive(archive)):
         done += len(chunk)

@@ -34,7 +34,7 @@ def observe_operation(work: OperationWork) -> OperationStep | None:
         case Ending.WAIT:
             transitions.park_operation(work.claim)
         case Ending.COMPLETE:
-            if not _ended(work, row):
+            if not _complete_workspace_operation(work, row):
                 transitions.park_operation(
                     work.claim
                 )  # the monitor has looked meanwhile: the next attempt goes by what it saw
@@ -53,7 +53,7 @@ def observe_operation(work: OperationWork) -> OperationStep | None:
     return None
 
 
-def _ended(work: OperationWork, seen: Workspace) -> bool:
+def _complete_workspace_operation(work: OperationWork, seen: Workspace) -> bool:
     if work.claim.operation is Operation.DELETING:
         return transitions.complete_deletion(work.claim, seen=seen)
     changes: dict[str, Any] = {"home_ctx": {}} if work.claim.operation is Operation.ARCHIVING else {}

@@ -36,7 +36,7 @@ _NOT_FOUND: Final = "There is no such workspace of yours."
 def admit_request(head: Head, peer: str, *, driver_id: str) -> str:
     """The workspace runs, and its owner, the answer, calls. Raises NotPassedOn."""
     try:
-        with _given_back(), origins.use_origin(origins.API, peer):
+        with _database_freed_by_admission(), origins.use_origin(origins.API, peer):
             tenant_id, prefix = _caller(head)
             workspace = selectors.workspace_of(tenant_id, head.door.workspace_id)
             if workspace is None:
@@ -45,7 +45,7 @@ def admit_request(head: Head, peer: str, *, driver_id: str) -> str:
             _wake(workspace, actors.owner_actor(prefix))
             return tenant_id
     except Problem as problem:
-        raise _refused(problem) from None
+        raise _proxy_refusal_of_problem(problem) from None
     except DATABASE_AWAY:
         raise proxy_refusal(503, "The platform's database does not answer.", retry_seconds=AWAY_SECONDS) from None
 
@@ -94,12 +94,12 @@ def _wake(workspace: Workspace, actor: str) -> None:
     """It is used when bytes have come through, and not by being asked for in vain."""
     answer = using.awake_workspace(workspace, actor=actor, is_used=False)
     if isinstance(answer, Refusal):
-        raise _refused(problems.problem_of_refusal(answer, asked="workspace", stands_for="workspace"))
+        raise _proxy_refusal_of_problem(problems.problem_of_refusal(answer, asked="workspace", stands_for="workspace"))
     if isinstance(answer, using.Asleep):
         raise NotPassedOn(ProxyAnswer(503, "The workspace rests, and is being woken.", answer.seconds, waits=True))
 
 
-def _refused(problem: Problem) -> NotPassedOn:
+def _proxy_refusal_of_problem(problem: Problem) -> NotPassedOn:
     headers = {name.lower(): value for name, value in problem.headers.items()}
     retry, challenge = headers.get("retry-after"), headers.get("www-authenticate")
     own = [] if challenge is None else [(b"www-authenticate", challenge.encode("ascii"))]
@@ -107,7 +107,7 @@ def _refused(problem: Problem) -> NotPassedOn:
 
 
 @contextmanager
-def _given_back() -> Iterator[None]:
+def _database_freed_by_admission() -> Iterator[None]:
     try:
         yield
     finally:

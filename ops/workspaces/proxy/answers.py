@@ -53,7 +53,7 @@ def rendered_proxy_answer(
 ) -> tuple[HeaderLines, bytes]:
     """`page_path`: a person looks, at this path; `waited`: how often her page has asked already."""
     if answer.waits and page_path is not None:
-        headers, content = _page(answer, page_path, waited)
+        headers, content = _proxy_answer_page(answer, page_path, waited)
     elif answer.status >= 400:
         said = {"title": HTTPStatus(answer.status).phrase, "status": answer.status, "detail": answer.detail}
         headers, content = [(b"content-type", b"application/problem+json")], json.dumps(said).encode()
@@ -66,7 +66,7 @@ def rendered_proxy_answer(
     return [*answer.headers, *headers, *ours], content
 
 
-def _page(answer: ProxyAnswer, path: str, waited: int) -> tuple[HeaderLines, bytes]:
+def _proxy_answer_page(answer: ProxyAnswer, path: str, waited: int) -> tuple[HeaderLines, bytes]:
     asks_again = waited < WAITS_MAX
     seconds = answer.retry_seconds or 1
     said = answer.detail if asks_again else f"{answer.detail} It takes long; reload this page to ask again."

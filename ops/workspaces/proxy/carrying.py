@@ -50,14 +50,14 @@ async def _up(caller: Side, workspace: Side, moved: Callable[[], None]) -> None:
         size += len(piece)
         if size > BODY_BYTES_MAX:
             raise proxy_refusal(413, f"A request's body has at most {BODY_BYTES_MAX} bytes.")
-        if not await _taken(workspace, h11.Data(data=piece)):
+        if not await _sent_to_workspace(workspace, h11.Data(data=piece)):
             return
         moved()
-    if await _taken(workspace, h11.EndOfMessage()):
+    if await _sent_to_workspace(workspace, h11.EndOfMessage()):
         await caller.leaves()
 
 
-async def _taken(workspace: Side, event: h11.Event) -> bool:
+async def _sent_to_workspace(workspace: Side, event: h11.Event) -> bool:
     try:
         await workspace.send(event)
     except BrokenOff:
@@ -66,7 +66,7 @@ async def _taken(workspace: Side, event: h11.Event) -> bool:
 
 
 async def _down(caller: Side, workspace: Side, door: Door, moved: Callable[[], None]) -> None:
-    response = await _answer(workspace)
+    response = await _response_of_workspace(workspace)
     await caller.send(heads.to_caller(response, door))
     moved()
     size = 0
@@ -79,7 +79,7 @@ async def _down(caller: Side, workspace: Side, door: Door, moved: Callable[[], N
     await caller.send(h11.EndOfMessage())
 
 
-async def _answer(workspace: Side) -> h11.Response:
+async def _response_of_workspace(workspace: Side) -> h11.Response:
     try:
         for _ in range(INTERIM_ANSWERS_MAX):
             event = await workspace.event()
@@ -89,7 +89,7 @@ async def _answer(workspace: Side) -> h11.Response:
             if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
                 break
     except BrokenOff as broken:
-        raise _failed(broken) from None
+        raise _broken_workspace_refusal(broken) from None
     raise proxy_refusal(502, "The server in the workspace gave no answer to this request.")
 
 
@@ -99,7 +99,7 @@ def _refuse_two_lengths(response: h11.Response) -> None:
         raise proxy_refusal(502, "The server in the workspace says twice how long its answer is.")
 
 
-def _failed(broken: BrokenOff) -> NotPassedOn:
+def _broken_workspace_refusal(broken: BrokenOff) -> NotPassedOn:
     if broken.status == IDLE:
         return proxy_refusal(504, "The server in the workspace did not answer in time.")
     return proxy_refusal(502, f"The server in the workspace gave no answer that can be read: {broken}.")

@@ -126,7 +126,7 @@ def to_workspace(request: h11.Request, head: Head, *, peer: str, scheme: str) ->
 def to_caller(response: h11.Response, door: Door) -> h11.Response:
     dropped = _HOP_BY_HOP | _NOT_OUT | _named_by_connection(response.headers)
     kept = [
-        (name, _moved(value, door) if name == b"location" else value)
+        (name, _location_behind_door(value, door) if name == b"location" else value)
         for name, value in response.headers
         if name not in dropped
     ]
@@ -136,7 +136,7 @@ def to_caller(response: h11.Response, door: Door) -> h11.Response:
     return h11.Response(status_code=response.status_code, headers=kept, reason=response.reason)
 
 
-def _moved(location: bytes, door: Door) -> bytes:
+def _location_behind_door(location: bytes, door: Door) -> bytes:
     """A place of the workspace's own, where the caller finds it. Another port of it is another door."""
     found = _OWN_NAMES.match(location)
     if found is not None:

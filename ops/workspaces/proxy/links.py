@@ -59,11 +59,11 @@ def proxy_cookie(door: Door, granted: LinkPass) -> str:
 
 
 def of_link(door: Door, token: str) -> LinkPass | None:
-    return _read(_LINK, door, token)
+    return _link_pass_of_token(_LINK, door, token)
 
 
 def of_cookie(door: Door, token: str) -> LinkPass | None:
-    return _read(_COOKIE, door, token)
+    return _link_pass_of_token(_COOKIE, door, token)
 
 
 def origin_of(workspace_id: uuid.UUID) -> str | None:
@@ -87,7 +87,7 @@ def _token(purpose: bytes, door: Door, granted: LinkPass) -> str:
     return f"{granted.expires}.{granted.key_prefix}.{seals.seal_content(purpose, _sealed(door, granted))}"
 
 
-def _read(purpose: bytes, door: Door, token: str) -> LinkPass | None:
+def _link_pass_of_token(purpose: bytes, door: Door, token: str) -> LinkPass | None:
     found = _TOKEN.fullmatch(token)
     if found is None:
         return None

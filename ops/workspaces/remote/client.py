@@ -27,31 +27,33 @@ async def run_remote_exec(address: str, workspace_id: str, request: ExecRequest,
     Given up (cancelled), the connection closes, and the process kills what it had started.
     """
     document = messages.exec_document(workspace_id, request, tenant_id=tenant_id)
-    said = await _asked(address, "/exec", document, seconds=request.deadline_seconds + BEYOND_SECONDS)
+    said = await _remote_host_answer(address, "/exec", document, seconds=request.deadline_seconds + BEYOND_SECONDS)
     return messages.exec_result(said)
 
 
 async def stop_remote_exec(address: str, exec_id: str) -> None:
     """The caller of `run_remote_exec` then has its result: KILLED, with what it had written."""
-    await _asked(address, "/stop", {"exec_id": exec_id}, seconds=SHORT_SECONDS)
+    await _remote_host_answer(address, "/stop", {"exec_id": exec_id}, seconds=SHORT_SECONDS)
 
 
 async def read_logs(address: str, workspace_id: str, *, offset: int, bytes_max: int) -> LogPage:
     document = {"workspace_id": workspace_id, "offset": offset, "bytes_max": bytes_max}
-    return messages.log_page(await _asked(address, "/logs", document, seconds=SHORT_SECONDS))
+    return messages.log_page(await _remote_host_answer(address, "/logs", document, seconds=SHORT_SECONDS))
 
 
 async def put_file(address: str, workspace_id: str, path: str, content: bytes) -> None:
     """Whole, or not at all; under its home, whatever stood there. Safe to repeat."""
     document = messages.file_document(workspace_id, path, content)
-    await _asked(address, "/files", document, seconds=SHORT_SECONDS)
+    await _remote_host_answer(address, "/files", document, seconds=SHORT_SECONDS)
 
 
-async def _asked(address: str, path: str, document: Mapping[str, Any], *, seconds: float) -> Mapping[str, Any]:
+async def _remote_host_answer(
+    address: str, path: str, document: Mapping[str, Any], *, seconds: float
+) -> Mapping[str, Any]:
     body = json.dumps(document).encode()
     try:
         async with asyncio.timeout(seconds):
-            said = await _told(address, path, body)
+            said = await _unchecked_host_answer(address, path, body)
     except TimeoutError:
         raise DriverUnavailable("The host of this workspace did not answer in time.") from None
     except (OSError, ProtocolBroken, ValueError) as error:
@@ -61,7 +63,7 @@ async def _asked(address: str, path: str, document: Mapping[str, Any], *, second
     return said
 
 
-async def _told(address: str, path: str, body: bytes) -> Mapping[str, Any]:
+async def _unchecked_host_answer(address: str, path: str, body: bytes) -> Mapping[str, Any]:
     talk = await http_exchange.exchange_plainly(await _connected(address))
     try:
         headers = [

@@ -76,7 +76,7 @@ def exec_document(workspace_id: str, request: ExecRequest, *, tenant_id: str) ->
         "workspace_id": workspace_id,
         "exec_id": request.exec_id,
         "argv": list(request.argv),
-        "stdin": _text(request.stdin),
+        "stdin": _remote_base64_text(request.stdin),
         "environment": dict(request.environment),
         "working_directory": request.working_directory,
         "deadline_seconds": request.deadline_seconds,
@@ -100,8 +100,8 @@ def result_document(result: ExecResult) -> dict[str, Any]:
     return {
         "end": result.end.value,
         "exit_code": result.exit_code,
-        "stdout": _text(result.stdout),
-        "stderr": _text(result.stderr),
+        "stdout": _remote_base64_text(result.stdout),
+        "stderr": _remote_base64_text(result.stderr),
         "stdout_cut": result.stdout_cut,
         "stderr_cut": result.stderr_cut,
         "seconds": result.seconds,
@@ -121,7 +121,7 @@ def exec_result(said: Mapping[str, Any]) -> ExecResult:
 
 
 def page_document(page: LogPage) -> dict[str, Any]:
-    return {"content": _text(page.content), "next_offset": page.next_offset, "dropped": page.dropped}
+    return {"content": _remote_base64_text(page.content), "next_offset": page.next_offset, "dropped": page.dropped}
 
 
 def log_page(said: Mapping[str, Any]) -> LogPage:
@@ -129,7 +129,7 @@ def log_page(said: Mapping[str, Any]) -> LogPage:
 
 
 def file_document(workspace_id: str, path: str, content: bytes) -> dict[str, Any]:
-    return {"workspace_id": workspace_id, "path": path, "content": _text(content)}
+    return {"workspace_id": workspace_id, "path": path, "content": _remote_base64_text(content)}
 
 
 def file_content(said: Mapping[str, Any]) -> tuple[str, bytes]:
@@ -150,7 +150,7 @@ def error_of(said: Mapping[str, Any]) -> DriverError:
     return _KINDS[error["kind"]](error["message"], reason=error["reason"])
 
 
-def _text(content: bytes) -> str:
+def _remote_base64_text(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii")
 
 

@@ -114,7 +114,9 @@ class WorkspaceServer:
         status, said = 200, {}
         try:
             async with asyncio.timeout(READ_SECONDS):
-                path, document = await _read(connection, reader, lambda: self._strangers.pop(writer, None))
+                path, document = await _sealed_remote_request(
+                    connection, reader, lambda: self._strangers.pop(writer, None)
+                )
             said = await self._done(path, document, reader)
         except _Unfit as unfit:
             status = unfit.status
@@ -216,7 +218,7 @@ class WorkspaceServer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-async def _read(
+async def _sealed_remote_request(
     connection: h11.Connection, reader: asyncio.StreamReader, believed: Callable[[], None]
 ) -> tuple[str, Mapping[str, Any]]:
     """The path and the document of a request that one of our own processes sealed."""

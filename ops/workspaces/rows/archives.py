@@ -49,7 +49,7 @@ def begin_archive(
 
 def open_upload(archive_key: str, *, upload_id: str | None) -> bool:
     """None: none is open any more."""
-    return _of(archive_key, ArchiveState.UPLOADING).update(upload_id=upload_id) > 0
+    return _archive_row_in_state(archive_key, ArchiveState.UPLOADING).update(upload_id=upload_id) > 0
 
 
 def mark_archive_verified(archive_key: str, found: ReadBack, *, now: datetime) -> bool:
@@ -126,7 +126,7 @@ def take_in(archive_key: str, *, workspace_id: uuid.UUID, op_id: uuid.UUID, toke
 
 def give_up(archive_key: str, *, now: datetime) -> bool:
     """An upload that its operation left, and that put nothing into the bucket."""
-    rows = _of(archive_key, ArchiveState.UPLOADING)
+    rows = _archive_row_in_state(archive_key, ArchiveState.UPLOADING)
     return rows.update(state=ArchiveState.DELETED, upload_id=None, deleted_at=now) > 0
 
 
@@ -163,5 +163,5 @@ def oldest_scrubbed(*, limit: int, last: Collection[Hashable] = ()) -> list[Work
     return first + list(rows.filter(pk__in=keys)[: limit - len(first)])
 
 
-def _of(archive_key: str, state: ArchiveState) -> QuerySet[WorkspaceArchive]:
+def _archive_row_in_state(archive_key: str, state: ArchiveState) -> QuerySet[WorkspaceArchive]:
     return WorkspaceArchive.objects.filter(archive_key=archive_key, state=state)

@@ -157,10 +157,10 @@ def write_stale(rows: Sequence[WatchedRow]) -> int:
 def _watched(row: tuple[Any, ...]) -> WatchedRow:
     columns = list(row)
     for place in (1, 2, 12):
-        columns[place] = _plain(columns[place])
+        columns[place] = _observed_json_value(columns[place])
     return WatchedRow(*columns)
 
 
-def _plain(stored: Any) -> Any:
+def _observed_json_value(stored: Any) -> Any:
     """Django leaves JSON of plain cursors as text."""
     return json.loads(stored) if isinstance(stored, str) else stored

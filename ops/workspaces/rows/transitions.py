@@ -107,7 +107,7 @@ def begin_operation(seen: Workspace, operation: Operation) -> OperationClaim | N
             return None
         add_to_timeline(seen.pk, "OperationBegun", actor=ACTOR, operation=operation, op_id=str(claim.op_id))
         if operation is Operation.RESTORING and not archives.pin_archive(str(seen.archive_key), op_id=claim.op_id):
-            _end(claim)
+            _end_claimed_operation(claim)
             _note_failure(claim, reason="ArchiveNotFound", message=f"{seen.archive_key} is not to be restored from")
             return None
     return claim
@@ -129,7 +129,7 @@ def take_operations(driver_id: str, *, limit: int) -> list[OperationClaim]:
         )
         claims = [_of_row(row) for row in rows]
         for row, claim in zip(rows, claims, strict=True):
-            _at(claim).update(op_attempt=F("op_attempt") + 1, op_lease_until=Now() + LEASE)
+            _workspace_row_at_claim(claim).update(op_attempt=F("op_attempt") + 1, op_lease_until=Now() + LEASE)
             if row.op_lease_until != row.op_started_at:
                 add_to_timeline(row.pk, "OperationTakenOver", actor=ACTOR, operation=row.operation, step=row.op_step)
                 overtaken.append(row.operation)
@@ -143,7 +143,7 @@ def hold_operation(claim: OperationClaim, *, progress_bytes: int | None = None) 
     changes: dict[str, Any] = {} if progress_bytes is None else {"op_progress_bytes": progress_bytes}
     with writing_as(Writer.RECONCILER):
         if (
-            not _at(claim)
+            not _workspace_row_at_claim(claim)
             .filter(~Exists(frozen_drivers(claim.driver_id)))
             .update(op_lease_until=Now() + LEASE, **changes)
         ):
@@ -153,14 +153,16 @@ def hold_operation(claim: OperationClaim, *, progress_bytes: int | None = None) 
 def advance_operation(claim: OperationClaim, step: OperationStep, **changes: Any) -> OperationClaim:
     """After an effect. Inside a transaction of the reconciler's where rows of volumes or archives go with it."""
     with writing_as(Writer.RECONCILER):
-        if not _at(claim).update(op_step=step, op_lease_until=Now() + LEASE, rev=F("rev") + 1, **changes):
+        if not _workspace_row_at_claim(claim).update(
+            op_step=step, op_lease_until=Now() + LEASE, rev=F("rev") + 1, **changes
+        ):
             raise ClaimLost
     return replace(claim, step=step)
 
 
 def park_operation(claim: OperationClaim) -> None:
     with writing_as(Writer.RECONCILER):
-        _at(claim).update(op_lease_until=F("op_started_at"))
+        _workspace_row_at_claim(claim).update(op_lease_until=F("op_started_at"))
 
 
 def complete_operation(claim: OperationClaim, *, seen: Workspace, **changes: Any) -> bool:
@@ -169,7 +171,7 @@ def complete_operation(claim: OperationClaim, *, seen: Workspace, **changes: Any
     if claim.operation is not Operation.STARTING:  # it has to last first (`settle_workspace`)
         forgotten |= {"error_count": 0, "error_info": None}
     with writing_as(Writer.RECONCILER):
-        rows = _at(claim).filter(observed_rev__gte=F("rev"), observed_at=seen.observed_at)
+        rows = _workspace_row_at_claim(claim).filter(observed_rev__gte=F("rev"), observed_at=seen.observed_at)
         won = rows.update(operation=Operation.NONE, op_step="", op_lease_until=None, **forgotten, **changes)
         if won:
             archives.unpin_archives(op_id=claim.op_id)
@@ -183,7 +185,7 @@ def complete_operation(claim: OperationClaim, *, seen: Workspace, **changes: Any
 def abandon_operation(claim: OperationClaim) -> bool:
     """Only from the step of that name, which nothing leads to once the volume is doomed."""
     with writing_as(Writer.RECONCILER):
-        won = _end(replace(claim, step=OperationStep.ABANDON))
+        won = _end_claimed_operation(replace(claim, step=OperationStep.ABANDON))
         if won:
             add_to_timeline(claim.workspace_id, "OperationAbandoned", actor=ACTOR, operation=claim.operation)
     return won
@@ -204,14 +206,14 @@ def fail_operation(
     """
     stays = claim.operation is Operation.ARCHIVING and claim.step in NO_WAY_BACK and not ends
     with writing_as(Writer.RECONCILER):
-        row = _at(claim).select_for_update().first()
+        row = _workspace_row_at_claim(claim).select_for_update().first()
         if row is None:
             return
         is_terminal = for_good or row.error_count + 1 >= planning.COUNTED_MAX
         if stays and not is_terminal:
-            _at(claim).update(op_step=OperationStep.DELETE, op_lease_until=F("op_started_at"))
+            _workspace_row_at_claim(claim).update(op_step=OperationStep.DELETE, op_lease_until=F("op_started_at"))
         else:
-            _end(claim)
+            _end_claimed_operation(claim)
         detail = {} if container_id is None else {"container_id": container_id}
         _note_failure(claim, reason=reason, message=message, for_good=for_good, **detail)
 
@@ -219,11 +221,11 @@ def fail_operation(
 def put_off_operation(claim: OperationClaim, *, reason: str, message: str) -> None:
     """Not counted: it says nothing about the workspace. The next attempt goes on where this one stopped."""
     with writing_as(Writer.RECONCILER):
-        row = _at(claim).select_for_update().first()
+        row = _workspace_row_at_claim(claim).select_for_update().first()
         if row is None:
             return
         number = row.reconcile_failure_count + 1
-        _at(claim).update(
+        _workspace_row_at_claim(claim).update(
             op_lease_until=F("op_started_at"),
             reconcile_failure_count=number,
             next_reconcile_at=_after(planning.pause_seconds(number, chance=_chance())),
@@ -307,7 +309,7 @@ def frozen_drivers(driver_id: str) -> QuerySet[WorkspaceDriver]:
     return WorkspaceDriver.objects.filter(driver_id=driver_id, frozen_at__isnull=False)
 
 
-def _at(claim: OperationClaim) -> QuerySet[Workspace]:
+def _workspace_row_at_claim(claim: OperationClaim) -> QuerySet[Workspace]:
     return Workspace.objects.filter(
         pk=claim.workspace_id,
         operation=claim.operation,
@@ -331,9 +333,11 @@ def _of_row(row: Workspace) -> OperationClaim:
     )
 
 
-def _end(claim: OperationClaim) -> bool:
+def _end_claimed_operation(claim: OperationClaim) -> bool:
     """The id stays. Volumes that it began to fill, and the archive that it read, are let go."""
-    won = _at(claim).update(operation=Operation.NONE, op_step="", op_lease_until=None, rev=F("rev") + 1)
+    won = _workspace_row_at_claim(claim).update(
+        operation=Operation.NONE, op_step="", op_lease_until=None, rev=F("rev") + 1
+    )
     if won:
         volumes.doom_unfinished(claim.workspace_id)
         archives.unpin_archives(op_id=claim.op_id)

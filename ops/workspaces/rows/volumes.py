@@ -41,11 +41,11 @@ def prepare_volume(
 
 
 def doom_unfinished(workspace_id: uuid.UUID) -> int:
-    return _moved(_of(workspace_id, VolumeState.FILLING), VolumeState.DOOMED)
+    return _move_volume_rows(_volume_rows_of_workspace(workspace_id, VolumeState.FILLING), VolumeState.DOOMED)
 
 
 def make_live(volume_name: str) -> bool:
-    return _moved(_at(volume_name, VolumeState.FILLING), VolumeState.LIVE) > 0
+    return _move_volume_rows(_volume_row_in_state(volume_name, VolumeState.FILLING), VolumeState.LIVE) > 0
 
 
 def doom_volume(volume_name: str, *, starts: int) -> bool:
@@ -58,25 +58,25 @@ def doom_volume(volume_name: str, *, starts: int) -> bool:
 
 def doom_all(workspace_id: uuid.UUID) -> int:
     """A deletion that does without an archive: said by a person."""
-    home = _of(workspace_id, VolumeState.LIVE)
+    home = _volume_rows_of_workspace(workspace_id, VolumeState.LIVE)
     return doom_unfinished(workspace_id) + home.update(state=VolumeState.DOOMED, starts=None, changed_at=Now())
 
 
 def mark_volume_gone(volume_name: str) -> bool:
-    return _moved(_at(volume_name, VolumeState.DOOMED), VolumeState.GONE) > 0
+    return _move_volume_rows(_volume_row_in_state(volume_name, VolumeState.DOOMED), VolumeState.GONE) > 0
 
 
 def mark_volumes_lost(workspace_id: uuid.UUID) -> int:
-    return _moved(_of(workspace_id, VolumeState.LIVE), VolumeState.GONE)
+    return _move_volume_rows(_volume_rows_of_workspace(workspace_id, VolumeState.LIVE), VolumeState.GONE)
 
 
 def live_volume(workspace_id: uuid.UUID) -> WorkspaceVolume | None:
-    return _of(workspace_id, VolumeState.LIVE).first()
+    return _volume_rows_of_workspace(workspace_id, VolumeState.LIVE).first()
 
 
 def doomed_volumes(workspace_id: uuid.UUID) -> dict[str, int | None]:
     """With how often each had been started."""
-    return dict(_of(workspace_id, VolumeState.DOOMED).values_list("volume_name", "starts"))
+    return dict(_volume_rows_of_workspace(workspace_id, VolumeState.DOOMED).values_list("volume_name", "starts"))
 
 
 def volume_states(names: Iterable[str]) -> dict[str, str]:
@@ -102,13 +102,13 @@ def record_measured_volume(volume_name: str, used_bytes: int | None) -> None:
     WorkspaceVolume.objects.filter(volume_name=volume_name).update(measured_at=Now(), **known)
 
 
-def _at(volume_name: str, state: VolumeState) -> QuerySet[WorkspaceVolume]:
+def _volume_row_in_state(volume_name: str, state: VolumeState) -> QuerySet[WorkspaceVolume]:
     return WorkspaceVolume.objects.filter(volume_name=volume_name, state=state)
 
 
-def _of(workspace_id: uuid.UUID, state: VolumeState) -> QuerySet[WorkspaceVolume]:
+def _volume_rows_of_workspace(workspace_id: uuid.UUID, state: VolumeState) -> QuerySet[WorkspaceVolume]:
     return WorkspaceVolume.objects.filter(workspace_id=workspace_id, state=state)
 
 
-def _moved(rows: QuerySet[WorkspaceVolume], state: VolumeState) -> int:
+def _move_volume_rows(rows: QuerySet[WorkspaceVolume], state: VolumeState) -> int:
     return rows.update(state=state, changed_at=Now())

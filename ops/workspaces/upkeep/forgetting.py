@@ -30,7 +30,7 @@ def forget_timelines(*, now: datetime, limit: int) -> PassReport:
         if not tally.goes_on():
             break
         with tally.each(batch[0], seen=0):
-            _forget(tally, batch)
+            _forget_workspace_timelines(tally, batch)
     return tally.report()
 
 
@@ -39,7 +39,7 @@ def preview_forgetting_timelines(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=min(limit, count), changed=min(limit, count))
 
 
-def _forget(tally: Tally, batch: list[uuid.UUID]) -> None:
+def _forget_workspace_timelines(tally: Tally, batch: list[uuid.UUID]) -> None:
     while tally.goes_on():
         with connection.cursor() as cursor:
             cursor.execute(_DELETE, [batch, tally.room(LINES_AT_ONCE)])

@@ -134,7 +134,7 @@ def _judge_object(
             store.delete(one.key)
             found.deleted += 1
     elif _is_left(row, one, now=now) and archives.quarantine_archive(row.pk):
-        _tell(row, found)
+        _tell_of_quarantined_archive(row, found)
 
 
 def _is_left(row: WorkspaceArchive, one: ListedArchive, *, now: datetime) -> bool:
@@ -157,10 +157,10 @@ def _take_in(store: ArchiveStore, one: ListedArchive, found: _Found) -> None:
     if archives.take_in(
         one.key, workspace_id=workspace.pk, op_id=named.op_id, token=token, object_bytes=head.object_bytes
     ):
-        _tell(WorkspaceArchive.objects.get(pk=one.key), found)
+        _tell_of_quarantined_archive(WorkspaceArchive.objects.get(pk=one.key), found)
 
 
-def _tell(row: WorkspaceArchive, found: _Found) -> None:
+def _tell_of_quarantined_archive(row: WorkspaceArchive, found: _Found) -> None:
     timeline.add_to_timeline(row.workspace_id, "ArchiveQuarantined", actor=ACTOR, archive_key=row.pk)
     log.warning("an archive was quarantined", workspace=str(row.workspace_id), archive_key=row.pk)
     metrics.ARCHIVES_QUARANTINED.inc()

@@ -37,11 +37,11 @@ def scrub_archives(*, now: datetime, limit: int) -> PassReport:
         if tally.s3_is_away or not tally.goes_on():
             break
         with tally.each(row.pk), bucket_outages_told_apart():
-            reason = _fault(store, row)
+            reason = _scrubbed_archive_fault(store, row)
             archives.mark_archive_scrubbed(row.pk, now=now)
             if reason is not None and archives.quarantine_archive(row.pk):
                 wrong.append(row.pk)
-                _tell(row, reason)
+                _tell_of_corrupted_archive(row, reason)
     tally.changed = len(wrong)
     tally.errors += len(wrong)
     report = tally.report()
@@ -54,7 +54,7 @@ def preview_scrubbing_archives(*, now: datetime, limit: int) -> PassReport:
     return PassReport(seen=count, changed=0)
 
 
-def _fault(store: ArchiveStore, row: WorkspaceArchive) -> str | None:
+def _scrubbed_archive_fault(store: ArchiveStore, row: WorkspaceArchive) -> str | None:
     if row.epoch is None or row.object_bytes is None or row.tar_bytes is None or row.sha256 is None:
         return "RowIncomplete"
     was = SentArchive(object_bytes=row.object_bytes, tar_bytes=row.tar_bytes, sha256=row.sha256)
@@ -69,7 +69,7 @@ def _gets_on(_bytes: int) -> None:
     deadline.pass_progressed()
 
 
-def _tell(row: WorkspaceArchive, reason: str) -> None:
+def _tell_of_corrupted_archive(row: WorkspaceArchive, reason: str) -> None:
     timeline.add_to_timeline(row.workspace_id, "ArchiveCorrupted", actor=ACTOR, archive_key=row.pk, reason=reason)
     log.error("an archive is not what was read back", workspace=str(row.workspace_id), archive_key=row.pk, why=reason)
     transitions.doubt_workspace(row.workspace_id)

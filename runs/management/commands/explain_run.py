@@ -21,7 +21,7 @@ class Command(OpsCommand):
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         del dry_run
-        run = _found(options["run_id"])
+        run = _run_to_explain(options["run_id"])
         now = clock.now()
         told = explain_run.explain(run, now=now)
         return CommandAnswer(
@@ -31,7 +31,7 @@ class Command(OpsCommand):
         )
 
 
-def _found(text: str) -> Run:
+def _run_to_explain(text: str) -> Run:
     try:
         run = Run.objects.filter(run_id=uuid.UUID(text)).first()
     except ValueError:

@@ -34,11 +34,11 @@ later: none runs on at nobody's cost.
 EXAMPLE_ID: Final = "0198c0de-0000-7000-8000-000000000000"
 
 
-def _estimate(inputs: CommandInputs) -> Estimate:
+def _command_pack_estimate(inputs: CommandInputs) -> Estimate:
     return Estimate(least_micros=SECOND_MICROS, most_micros=SECOND_MICROS * inputs.deadline_sec)
 
 
-def _asked(inputs: dict[str, Any]) -> CommandAsked:
+def _command_asked_by_inputs(inputs: dict[str, Any]) -> CommandAsked:
     read = CommandInputs.model_validate(inputs)
     return CommandAsked(
         workspace_id=read.workspace_id,
@@ -48,7 +48,7 @@ def _asked(inputs: dict[str, Any]) -> CommandAsked:
     )
 
 
-def _execute(work: Work[CommandInputs]) -> dict[str, JsonValue]:
+def _execute_command_pack(work: Work[CommandInputs]) -> dict[str, JsonValue]:
     work.meter.charge(SECOND_MICROS)
     paid_for = 1 + work.meter.left_micros // SECOND_MICROS
     own = min(float(work.inputs.deadline_sec), work.seconds_left() - BEFORE_TIMEBOX_SECONDS)
@@ -93,7 +93,7 @@ def _how(result: CommandResult, *, ran_out: bool, its_own: bool) -> Ended:
             return "hold" if ran_out else "killed"
 
 
-def _rehearse() -> None:
+def _rehearse_command_pack() -> None:
     """All but the command: a loop."""
     asyncio.run(asyncio.sleep(0))
 
@@ -104,11 +104,11 @@ PACK = Pack(
     inputs=CommandInputs,
     result=CommandOutput,
     prices=[Price(unit="second", micros=SECOND_MICROS, note="begun seconds; also where it exits with an error")],
-    estimate=_estimate,
-    execute=_execute,
+    estimate=_command_pack_estimate,
+    execute=_execute_command_pack,
     example={"workspace_id": EXAMPLE_ID, "argv": ["python3", "-c", "print(6 * 7)"], "deadline_sec": 30},
     memory_bytes=128 * MEBIBYTE,
-    rehearsal=_rehearse,
-    command=_asked,
+    rehearsal=_rehearse_command_pack,
+    command=_command_asked_by_inputs,
     least_timebox=lambda inputs: inputs.deadline_sec + BEFORE_TIMEBOX_SECONDS,
 )

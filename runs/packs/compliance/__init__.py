@@ -84,11 +84,11 @@ class ComplianceReport:
         return {"redacted_document": redaction.document(self.inputs.document) if is_whole else None}
 
 
-def _execute(work: Work[ComplianceInputs]) -> dict[str, JsonValue]:
+def _execute_compliance_pack(work: Work[ComplianceInputs]) -> dict[str, JsonValue]:
     """Run the rules one by one, each charged before it begins; report the rules that hold or time did not reach."""
     inputs = work.inputs
     report = ComplianceReport(inputs)
-    characters = _size(inputs, report.pieces)
+    characters = _compliance_characters(inputs, report.pieces)
     work.meter.charge(RUN_MICROS)
     for rule in inputs.rules:
         seconds = min(RULE_SECONDS, work.seconds_left() - LAST_SECONDS)
@@ -163,7 +163,7 @@ def _label(rule: TextRule, kind: str) -> str:
 # Price
 
 
-def _size(inputs: ComplianceInputs, looked_at: list[Piece]) -> int:
+def _compliance_characters(inputs: ComplianceInputs, looked_at: list[Piece]) -> int:
     return len(inputs.text) if inputs.text is not None else sum(len(piece.text) for piece in looked_at)
 
 
@@ -173,8 +173,8 @@ def _rule_micros(rule: Rule, characters: int) -> int:
     return each * max(1, -(-characters // CHARACTERS_EACH))
 
 
-def _estimate(inputs: ComplianceInputs) -> Estimate:
-    characters = _size(inputs, subject_pieces(inputs.text, inputs.document))
+def _compliance_pack_estimate(inputs: ComplianceInputs) -> Estimate:
+    characters = _compliance_characters(inputs, subject_pieces(inputs.text, inputs.document))
     micros = RUN_MICROS + sum(_rule_micros(rule, characters) for rule in inputs.rules)
     return Estimate(least_micros=micros, most_micros=micros)
 
@@ -189,8 +189,8 @@ PACK = Pack(
         Price(unit="1,000 characters and rule", micros=TEXT_RULE_MICROS, note="pii, secret and regex rules"),
         Price(unit="1,000 characters and rule", micros=DOCUMENT_RULE_MICROS, note="schema and expression rules"),
     ],
-    estimate=_estimate,
-    execute=_execute,
+    estimate=_compliance_pack_estimate,
+    execute=_execute_compliance_pack,
     example={
         "text": "Reply to hong@example.com or call 010-1234-5678.",
         "rules": [

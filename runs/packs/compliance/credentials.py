@@ -60,19 +60,19 @@ def _tokens(data: bytes) -> Iterator[Match]:
 
 
 def _in_addresses(data: bytes) -> Iterator[Match]:
-    return _named(_ADDRESS, data, least_bits=0.0)
+    return _credentials_by_pattern(_ADDRESS, data, least_bits=0.0)
 
 
 def _passwords(data: bytes) -> Iterator[Match]:
     """After that word every value is a password, however plain."""
-    return _named(_PASSWORD, data, least_bits=0.0)
+    return _credentials_by_pattern(_PASSWORD, data, least_bits=0.0)
 
 
-def _keys(data: bytes) -> Iterator[Match]:
-    return _named(_KEY, data, least_bits=KEY_ENTROPY_BITS)
+def _key_credential_matches(data: bytes) -> Iterator[Match]:
+    return _credentials_by_pattern(_KEY, data, least_bits=KEY_ENTROPY_BITS)
 
 
-def _named(pattern: Any, data: bytes, *, least_bits: float) -> Iterator[Match]:
+def _credentials_by_pattern(pattern: Any, data: bytes, *, least_bits: float) -> Iterator[Match]:
     """The group that holds the value, unless it is a placeholder or as regular as prose."""
     for found in pattern.finditer(data):
         group = found.lastindex
@@ -100,7 +100,7 @@ FINDERS: Final[dict[str, Callable[[bytes], Iterator[Match]]]] = {
     "jwt": _tokens,
     "password_in_url": _in_addresses,
     "password": _passwords,
-    "key": _keys,
+    "key": _key_credential_matches,
 }
 
 

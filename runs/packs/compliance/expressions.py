@@ -20,7 +20,7 @@ class ExpressionRefused(ValueError):  # noqa: N818  a refusal is named for what 
 
 
 @cache
-def _environment(subject: Subject) -> Any:
+def _cel_environment(subject: Subject) -> Any:
     types = {"text": cel.Type.STRING, "document": cel.Type.DYN, "event": cel.Type.DYN}
     return cel.NewEnv(variables={subject: types[subject]})
 
@@ -28,15 +28,15 @@ def _environment(subject: Subject) -> Any:
 def compiled_expression(expression: str, subject: Subject) -> Any:
     """Compile it for the subject that was sent; the other names are unknown to it."""
     try:
-        made = _environment(subject).compile(expression)
+        made = _cel_environment(subject).compile(expression)
     except RuntimeError as refused:
-        raise ExpressionRefused(_why(str(refused))) from None
+        raise ExpressionRefused(_why_expression_is_refused(str(refused))) from None
     if made.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
         raise ExpressionRefused("the expression does not answer true or false")
     return made
 
 
-def _why(said: str) -> str:
+def _why_expression_is_refused(said: str) -> str:
     """`INVALID_ARGUMENT: ERROR: <input>:1:5: found no ...` and a drawing: the place and the reason."""
     if "recursion" in said:
         return "the expression is nested too deeply"

@@ -37,7 +37,7 @@ def run_in_limited_child(rule: Callable[[], Any], *, seconds: float) -> Any:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _answer(rule, writing)
+        _run_rule_in_limited_child(rule, writing)
     os.close(writing)
     try:
         said = _heard(reading, until)
@@ -49,18 +49,18 @@ def run_in_limited_child(rule: Callable[[], Any], *, seconds: float) -> Any:
         os.close(reading)
         _, status = os.waitpid(child, 0)  # killed, or its last act was to close the pipe
     if not said.endswith(b"\n"):
-        raise RuleStopped(_why(os.waitstatus_to_exitcode(status)))
+        raise RuleStopped(_why_limited_child_ended(os.waitstatus_to_exitcode(status)))
     return json.loads(said)
 
 
-def _why(code: int) -> str:
+def _why_limited_child_ended(code: int) -> str:
     """Native code that gets no memory aborts. SIGPROF is the timer of a rule that limits its time on a core itself."""
     if code == -signal.SIGPROF:
         return "TOO_SLOW"
     return "TOO_LARGE" if code in {_TOO_LARGE, -signal.SIGABRT} else "CRASHED"
 
 
-def _answer(rule: Callable[[], Any], writing: int) -> None:
+def _run_rule_in_limited_child(rule: Callable[[], Any], writing: int) -> None:
     """In the child. It exits silently on any error: a message could quote the inputs."""
     code = 1
     try:

@@ -16,9 +16,9 @@ def masked_match(match: str, kind: str) -> str:
     elif kind not in _KEEP_NOTHING and len(match) >= LONG:
         head = tail = 2
     hidden = "*" * min(len(match) - head - tail, SHOWN_MAX)
-    return f"{_plain(match[:head])}{hidden}{_plain(match[len(match) - tail :])}"
+    return f"{_printable_unmasked_part(match[:head])}{hidden}{_printable_unmasked_part(match[len(match) - tail :])}"
 
 
-def _plain(piece: str) -> str:
+def _printable_unmasked_part(piece: str) -> str:
     """Without line breaks and characters that change the writing direction."""
     return "".join(character if character.isprintable() else "*" for character in piece)

@@ -46,7 +46,7 @@ def _stands_alone(data: bytes, start: int, end: int, neighbours: frozenset[int] 
     return before and (end == len(data) or data[end] not in neighbours)
 
 
-def _found(pattern: str, judge: Callable[[bytes, int, int], str | None]) -> Callable[[bytes], Iterator[Match]]:
+def _pii_finder(pattern: str, judge: Callable[[bytes, int, int], str | None]) -> Callable[[bytes], Iterator[Match]]:
     """Candidates by a pattern; `judge` answers how certain one is, or None."""
     compiled = regexes.compiled_regex(pattern)
 
@@ -139,12 +139,12 @@ def _phone_abroad(data: bytes, start: int, end: int) -> str | None:
     return FORM if 8 <= len(_digits(data[start:end])) <= 15 and _stands_alone(data, start, end, ALNUM) else None
 
 
-_KR_PHONES: Final = _found(
+_KR_PHONES: Final = _pii_finder(
     r"(?:\+ ?82[-. ]?(?:\(0\))?0?|\(?0)(?:1[016789]|2|3[1-3]|4[1-4]|5[1-5]|6[1-4]|70|50[2-8])\)?"
     r"[-. ]{0,2}[0-9]{3,4}[-. ]?[0-9]{4}",
     _kr_phone,
 )
-_PHONES_ABROAD: Final = _found(r"\+[1-9][0-9]{0,2}(?:[-. ()]{0,2}[0-9]{1,4}){2,8}", _phone_abroad)
+_PHONES_ABROAD: Final = _pii_finder(r"\+[1-9][0-9]{0,2}(?:[-. ()]{0,2}[0-9]{1,4}){2,8}", _phone_abroad)
 
 
 def _phones(data: bytes) -> Iterator[Match]:
@@ -198,15 +198,15 @@ def _mod_97(number: bytes) -> int:
 
 
 FINDERS: Final[dict[str, Callable[[bytes], Iterator[Match]]]] = {
-    "kr_rrn": _found(r"[0-9]{6}(?:[0-9]{7}| ?- ?[0-9]{7})", _rrn),
-    "kr_business_number": _found(r"[0-9]{3}-[0-9]{2}-[0-9]{5}|[0-9]{10}", _business_number),
-    "card": _found(
+    "kr_rrn": _pii_finder(r"[0-9]{6}(?:[0-9]{7}| ?- ?[0-9]{7})", _rrn),
+    "kr_business_number": _pii_finder(r"[0-9]{3}-[0-9]{2}-[0-9]{5}|[0-9]{10}", _business_number),
+    "card": _pii_finder(
         r"[0-9]{13,19}|[0-9]{4}-[0-9]{4}-[0-9]{4}-[0-9]{4}|[0-9]{4} [0-9]{4} [0-9]{4} [0-9]{4}"
         r"|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}",
         _card,
     ),
     "phone": _phones,
-    "email": _found(
+    "email": _pii_finder(
         r"[A-Za-z0-9\p{Hangul}._%+'&*/=?^{|}~!#$-]+@(?:[A-Za-z0-9\p{Hangul}-]{1,63}\.)+"
         r"(?:xn--[a-z0-9-]{2,59}|[A-Za-z]{2,24}|한국)",
         _email,

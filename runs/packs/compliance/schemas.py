@@ -25,13 +25,13 @@ def compiled_schema(schema: dict[str, JsonValue]) -> Any:
     try:
         return jsonschema_rs.validator_for(
             schema,
-            retriever=_refuse,
+            retriever=_refuse_schema_reference,
             mask=MASK,
             validate_formats=True,
             pattern_options=_pattern_options(),
         )
     except (ValueError, jsonschema_rs.ReferencingError) as refused:
-        raise SchemaRefused(_why(refused)) from None
+        raise SchemaRefused(_why_schema_is_refused(refused)) from None
 
 
 def count_schema_patterns(schema: JsonValue) -> int:
@@ -54,11 +54,11 @@ def _pattern_options() -> jsonschema_rs.RegexOptions:
     return jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES_MAX, dfa_size_limit=PATTERN_BYTES_MAX)
 
 
-def _refuse(_address: str) -> NoReturn:
+def _refuse_schema_reference(_address: str) -> NoReturn:
     raise ValueError("not fetched")
 
 
-def _why(refused: Exception) -> str:
+def _why_schema_is_refused(refused: Exception) -> str:
     said = str(refused).split("\n", 1)[0]
     if "retriev" in said or "not fetched" in said or isinstance(refused, jsonschema_rs.ReferencingError):
         return "a $ref leads out of the schema; only references inside it are followed"

@@ -27,7 +27,7 @@ def _prices(chosen: AnswerEngine | None) -> Sequence[Price]:
     ]
 
 
-def _estimate(inputs: DecisionInputs, chosen: AnswerEngine | None) -> Estimate:
+def _decision_pack_estimate(inputs: DecisionInputs, chosen: AnswerEngine | None) -> Estimate:
     if chosen is None:
         return Estimate(least_micros=embedded.RUN_MICROS, most_micros=embedded.RUN_MICROS)
     tokens_in = model.tokens_in_at_most(model.model_messages(inputs))
@@ -38,7 +38,7 @@ def _estimate(inputs: DecisionInputs, chosen: AnswerEngine | None) -> Estimate:
     )
 
 
-def _execute(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
+def _execute_decision_pack(work: Work[DecisionInputs]) -> dict[str, JsonValue]:
     chosen = engine.read_answer_engine(os.environ)
     return embedded.answer_embedded(work) if chosen is None else model.answer_by_model(work, chosen)
 
@@ -52,8 +52,8 @@ def decision_pack(environ: Mapping[str, str]) -> Pack[DecisionInputs]:
         inputs=DecisionInputs,
         result=DecisionResult,
         prices=_prices(chosen),
-        estimate=lambda inputs: _estimate(inputs, chosen),
-        execute=_execute,
+        estimate=lambda inputs: _decision_pack_estimate(inputs, chosen),
+        execute=_execute_decision_pack,
         price_version="1" if chosen is None else chosen.price_version,
         example={
             "question": "How long are results kept?",

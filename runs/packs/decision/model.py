@@ -124,7 +124,7 @@ class _Asking:
                 await self._wait_or_give_up(failed)
                 continue
             self._charge(reply, limit)
-            if (said := _read(reply.text)) is not None:
+            if (said := _decision_said_by_model(reply.text)) is not None:
                 return said
             if reply.was_cut and limit < TOKENS_MAX[self._work.inputs.mode]:
                 raise PackFailed("The hold paid for too few tokens to hold an answer.")
@@ -211,7 +211,7 @@ def _evidence(quotes: Sequence[str], context: str) -> list[Passage]:
     return found
 
 
-def _read(text: str) -> Said | None:
+def _decision_said_by_model(text: str) -> Said | None:
     """The object itself, or the one that stands within what was said around it."""
     for candidate in (text, text[text.find("{") : text.rfind("}") + 1]):
         try:

@@ -50,7 +50,7 @@ class Scored:
     measured: list[Measured]
 
 
-def _execute(work: Work[EvalInputs]) -> dict[str, JsonValue]:
+def _execute_eval_pack(work: Work[EvalInputs]) -> dict[str, JsonValue]:
     """Score item by item, each charged before it begins; report the items that hold or time did not reach."""
     inputs = work.inputs
     work.meter.charge(RUN_MICROS)
@@ -70,15 +70,17 @@ def _execute(work: Work[EvalInputs]) -> dict[str, JsonValue]:
         raise HoldExhausted if stopped == HOLD_EXHAUSTED else PackFailed("There was no time to score a single item.")
     work.reliability = len(scored) / len(inputs.items)
     work.log("items scored", items=len(scored), metrics=len(inputs.metrics))
-    return _answer(inputs, scored, stopped)
+    return _eval_pack_answer(inputs, scored, stopped)
 
 
 def measure_item(metric: Metric, item: Item) -> Measured:
     match metric:
         case TokenF1() | RougeL():
-            return Measured(_overlap(metric, item.output, _reference(metric, item)))
+            return Measured(_overlap(metric, item.output, _eval_reference_text(metric, item)))
         case Chrf():
-            return scores.chrf_score(tokens.composed_text(item.output), tokens.composed_text(_reference(metric, item)))
+            return scores.chrf_score(
+                tokens.composed_text(item.output), tokens.composed_text(_eval_reference_text(metric, item))
+            )
         case Bleu():
             output, reference = (tokens.of_mteval(text, metric.tokens) for text in (item.output, item.expected or ""))
             return scores.bleu_score(output, reference)
@@ -100,7 +102,7 @@ def _overlap(metric: TokenF1 | RougeL, output: str, reference: str) -> float:
     return measure(ours, theirs, metric.measure)
 
 
-def _reference(metric: TokenF1 | RougeL | Chrf, item: Item) -> str:
+def _eval_reference_text(metric: TokenF1 | RougeL | Chrf, item: Item) -> str:
     return (item.context if metric.against == "context" else item.expected) or ""
 
 
@@ -134,7 +136,7 @@ def _is_right(metric: ExactMatch | JsonEqual | Regex | Numeric, item: Item) -> b
 # The answer
 
 
-def _answer(inputs: EvalInputs, scored: list[Scored], stopped: str | None) -> dict[str, JsonValue]:
+def _eval_pack_answer(inputs: EvalInputs, scored: list[Scored], stopped: str | None) -> dict[str, JsonValue]:
     """Items without a score did not pass."""
     whole = [_of_all(inputs, index, scored) for index in range(len(inputs.metrics))]
     verdicts = [one["passed"] for one in whole if one["passed"] is not None]
@@ -197,7 +199,7 @@ def _item_micros(item: Item, metrics: list[Metric]) -> int:
     return PAIR_MICROS * len(metrics) * max(1, -(-characters // CHARACTERS_EACH))
 
 
-def _estimate(inputs: EvalInputs) -> Estimate:
+def _eval_pack_estimate(inputs: EvalInputs) -> Estimate:
     micros = RUN_MICROS + sum(_item_micros(item, inputs.metrics) for item in inputs.items)
     return Estimate(least_micros=micros, most_micros=micros)
 
@@ -220,8 +222,8 @@ PACK = Pack(
         Price(unit="run", micros=RUN_MICROS),
         Price(unit="item and metric", micros=PAIR_MICROS, note="for each 1,000 characters of the item begun"),
     ],
-    estimate=_estimate,
-    execute=_execute,
+    estimate=_eval_pack_estimate,
+    execute=_execute_eval_pack,
     example=EXAMPLE,
     rehearsal="example",
     memory_bytes=256 * MEBIBYTE,

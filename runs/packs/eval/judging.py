@@ -19,21 +19,21 @@ def same_text(output: str, expected: str, *, normalise: bool) -> bool:
     """Normalised: compatible forms, case, and the amount of space do not count."""
     if not normalise:
         return output == expected
-    return _plain(output) == _plain(expected)
+    return _normalised_for_judging(output) == _normalised_for_judging(expected)
 
 
-def _plain(text: str) -> str:
+def _normalised_for_judging(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
 
 
 def read_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=Decimal)
+        return json.loads(text, parse_constant=_refuse_judged_json_constant, parse_float=Decimal)
     except (ValueError, RecursionError, InvalidOperation):
         raise NotJson from None
 
 
-def _refuse(_constant: str) -> NoReturn:
+def _refuse_judged_json_constant(_constant: str) -> NoReturn:
     raise ValueError
 
 

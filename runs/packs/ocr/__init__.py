@@ -22,12 +22,12 @@ from runs.packs.ocr.tessdata import VARIABLE, missing
 from runs.packs.pack import MEBIBYTE, Estimate, Pack, Price, Work
 
 
-def _estimate(inputs: OcrInputs) -> Estimate:
+def _ocr_pack_estimate(inputs: OcrInputs) -> Estimate:
     least, most = inputs.page_range()
     return Estimate(least_micros=least * PAGE_MICROS, most_micros=most * PAGE_MICROS)
 
 
-def _execute(work: Work[OcrInputs]) -> dict[str, JsonValue]:
+def _execute_ocr_pack(work: Work[OcrInputs]) -> dict[str, JsonValue]:
     from runs.packs.ocr.reading import OcrReader  # the engine and its libraries have no place in the API
 
     return OcrReader(work).run()
@@ -37,7 +37,7 @@ def _uploads(inputs: Mapping[str, Any]) -> dict[str, str]:
     return {f"inputs.images[{place}].key": image["key"] for place, image in enumerate(inputs["images"])}
 
 
-def _rehearse() -> None:
+def _rehearse_ocr_pack() -> None:
     from runs.packs.ocr import rehearsal
 
     rehearsal.read_a_line()
@@ -49,8 +49,8 @@ PACK = Pack(
     inputs=OcrInputs,
     result=OcrResult,
     prices=[Price(unit="page", micros=PAGE_MICROS, note="each page that is read, also one that is blank")],
-    estimate=_estimate,
-    execute=_execute,
+    estimate=_ocr_pack_estimate,
+    execute=_execute_ocr_pack,
     example={
         "images": [{"kind": "s3", "key": "uploads/t_demo/2026/03/01/6f1c1a52-6a0e-4f0e-8d0f-5a0e1a3c9b7d/receipt.png"}],
         "ocr_profile": "P2A",
@@ -59,7 +59,7 @@ PACK = Pack(
     memory_bytes=768 * MEBIBYTE,
     environment=(BUCKET_VARIABLE, VARIABLE),
     preload=("runs.packs.ocr.reading",),
-    rehearsal=_rehearse,
+    rehearsal=_rehearse_ocr_pack,
     uploads=_uploads,
     missing=missing,
 )

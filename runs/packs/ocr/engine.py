@@ -147,7 +147,7 @@ class OcrEngine:
         api = self._api(language, psm)
         _show(api, gray)
         complete = api.Recognize(max(1, round(seconds * 1_000)))
-        lines = _lines(api)
+        lines = _recognised_ocr_lines(api)
         api.Clear()
         return Reading(tuple(lines), complete=bool(complete))
 
@@ -165,7 +165,7 @@ def _show(api: tesserocr.PyTessBaseAPI, gray: Gray) -> None:
     api.SetSourceResolution(RESOLUTION)
 
 
-def _lines(api: tesserocr.PyTessBaseAPI) -> list[Line]:
+def _recognised_ocr_lines(api: tesserocr.PyTessBaseAPI) -> list[Line]:
     found: list[list[SeenWord]] = []
     here = api.GetIterator()
     if here is None or here.Empty(RIL.WORD):
@@ -174,7 +174,7 @@ def _lines(api: tesserocr.PyTessBaseAPI) -> list[Line]:
         if here.IsAtBeginningOf(RIL.TEXTLINE) or not found:
             found.append([])
         text, confidence, box = (
-            _plain(here.GetUTF8Text(RIL.WORD)),
+            _narrowed_ocr_text(here.GetUTF8Text(RIL.WORD)),
             here.Confidence(RIL.WORD),
             here.BoundingBox(RIL.WORD),
         )
@@ -191,7 +191,7 @@ def _symbols(here: tesserocr.PyResultIterator) -> tuple[list[Symbol], bool]:
     while True:
         if here.Empty(RIL.SYMBOL):  # a word that there was no time for: asking for its text would crash the process
             return found, here.Next(RIL.WORD)
-        if text := _plain(here.GetUTF8Text(RIL.SYMBOL)):
+        if text := _narrowed_ocr_text(here.GetUTF8Text(RIL.SYMBOL)):
             box = Rectangle(*here.BoundingBox(RIL.SYMBOL))
             found.append(Symbol(text, _share(here.Confidence(RIL.SYMBOL)), box))
         if not here.Next(RIL.SYMBOL):
@@ -200,7 +200,7 @@ def _symbols(here: tesserocr.PyResultIterator) -> tuple[list[Symbol], bool]:
             return found, True
 
 
-def _plain(text: str) -> str:
+def _narrowed_ocr_text(text: str) -> str:
     """Korean's model knows some Latin letters in the wide forms of East Asian type only."""
     return text.strip().translate(_NARROW)
 

@@ -61,12 +61,12 @@ def _pdf(content: bytes) -> Iterator[Gray | NotReadable]:
         if not len(document):
             raise NotReadable("is a PDF without pages")
         for number in range(len(document)):
-            yield _rendered(document, number)
+            yield _rendered_pdf_page(document, number)
     finally:
         document.close()
 
 
-def _rendered(document: pypdfium2.PdfDocument, number: int) -> Gray | NotReadable:
+def _rendered_pdf_page(document: pypdfium2.PdfDocument, number: int) -> Gray | NotReadable:
     try:
         page = document[number]
         width, height = page.get_size()
@@ -83,7 +83,7 @@ def _rendered(document: pypdfium2.PdfDocument, number: int) -> Gray | NotReadabl
 
 
 def _picture(content: bytes) -> Iterator[Gray | NotReadable]:
-    picture = _opened(content)
+    picture = _opened_ocr_picture(content)
     with picture:
         if picture.format != "TIFF":
             if picture.format != "MPO" and getattr(picture, "n_frames", 1) > 1:
@@ -115,7 +115,7 @@ def _turned_to(picture: Image.Image, number: int) -> bool:
     return True
 
 
-def _opened(content: bytes) -> Image.Image:
+def _opened_ocr_picture(content: bytes) -> Image.Image:
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         warnings.simplefilter("ignore", UserWarning)

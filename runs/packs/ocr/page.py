@@ -246,7 +246,7 @@ def _groups(lines: Sequence[Line], usual: float) -> Iterator[list[Line]]:
     group = ordered[:1]
     for before, after in pairwise(ordered):
         near = after.box.bottom - before.box.bottom <= PARAGRAPH * step
-        if near and _size(before, usual) == _size(after, usual):
+        if near and _ocr_line_size_class(before, usual) == _ocr_line_size_class(after, usual):
             group.append(after)
         else:
             yield group
@@ -255,13 +255,13 @@ def _groups(lines: Sequence[Line], usual: float) -> Iterator[list[Line]]:
         yield group
 
 
-def _size(line: Line, usual: float) -> str:
+def _ocr_line_size_class(line: Line, usual: float) -> str:
     share = line.size / usual
     return "title" if share > LARGE else "fine" if share < SMALL else "body"
 
 
 def _kind(group: Sequence[Line], usual: float) -> str:
-    return _size(group[0], usual)
+    return _ocr_line_size_class(group[0], usual)
 
 
 def _block(lines: Sequence[Line], kind: str, factor: float) -> Block:

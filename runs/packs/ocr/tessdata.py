@@ -34,7 +34,7 @@ def folder() -> Path | None:
 
 def missing() -> Sequence[str]:
     """The files to install, each with how; empty when the engine can work."""
-    lost = [f"the Python package {name} (requirements/base.txt)" for name in _lost(MODULES)]
+    lost = [f"the Python package {name} (requirements/base.txt)" for name in _missing_ocr_modules(MODULES)]
     if folder() is None:
         best = min(tessdata_places(), key=lambda place: len(_lacking(place)))
         where = f"{best}, which {VARIABLE} names" if os.environ.get(VARIABLE) else "the usual folders"
@@ -43,7 +43,7 @@ def missing() -> Sequence[str]:
 
 
 @cache
-def _lost(modules: tuple[str, ...]) -> list[str]:
+def _missing_ocr_modules(modules: tuple[str, ...]) -> list[str]:
     """Looked for once: half a millisecond at each submit, and a package that comes later wants a restart anyway."""
     return [name for name in modules if find_spec(name) is None]
 

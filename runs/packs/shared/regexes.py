@@ -34,13 +34,13 @@ def compiled_regex(pattern: str, *, ignore_case: bool = False) -> Any:
     try:
         made = re2.compile(pattern.encode(), options)
     except re2.error as refused:
-        raise PatternRefused(_why(refused)) from None
+        raise PatternRefused(_why_regex_is_refused(refused)) from None
     if made.programsize > PROGRAM_SIZE_MAX:
         raise PatternRefused("the pattern is too large; repeat less, or use fewer Unicode classes")
     return made
 
 
-def _why(refused: Exception) -> str:
+def _why_regex_is_refused(refused: Exception) -> str:
     said = refused.args[0] if refused.args else ""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     reason = text.split(": ", 1)[0]

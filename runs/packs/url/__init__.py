@@ -27,7 +27,7 @@ from runs.packs.url.reading import PageTextReader
 from runs.packs.url.result import UrlResult
 
 
-def _estimate(inputs: UrlInputs) -> Estimate:
+def _url_pack_estimate(inputs: UrlInputs) -> Estimate:
     pages = min(len(dict.fromkeys(inputs.urls)), inputs.max_urls)
     return Estimate(least_micros=RUN_MICROS, most_micros=RUN_MICROS + pages * PAGE_MICROS)
 
@@ -39,7 +39,7 @@ def _missing() -> Sequence[str]:
         return [str(error)]
 
 
-def _execute(work: Work[UrlInputs]) -> dict[str, JsonValue]:
+def _execute_url_pack(work: Work[UrlInputs]) -> dict[str, JsonValue]:
     allowance = Allowance.read(os.environ)
     reader = PageTextReader()  # forked first, while this process has one thread
     tls = http_exchange.tls_trusting(allowance.ca_file)
@@ -54,7 +54,7 @@ def _reach(environ: Mapping[str, str]) -> Reach:
     return Reach(rules=Rules(private_hosts=Allowance.read(environ).hosts))
 
 
-def _rehearse() -> None:
+def _rehearse_url_pack() -> None:
     """Everything but the network: a loop, the authorities that are trusted, and the text of a page."""
     from runs.packs.url import text  # with its libraries: it has no place in the API
 
@@ -77,13 +77,13 @@ PACK = Pack(
         Price(unit="run", micros=RUN_MICROS),
         Price(unit="page", micros=PAGE_MICROS, note="each URL that was answered with a 2xx; others are free"),
     ],
-    estimate=_estimate,
-    execute=_execute,
+    estimate=_url_pack_estimate,
+    execute=_execute_url_pack,
     example={"urls": ["https://example.com/"], "fetch_timeout_sec": 5},
     memory_bytes=448 * MEBIBYTE,
     reach=_reach,
     environment=(CA_FILE,),
     preload=("runs.packs.url.text",),
-    rehearsal=_rehearse,
+    rehearsal=_rehearse_url_pack,
     missing=_missing,
 )

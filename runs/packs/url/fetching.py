@@ -114,7 +114,7 @@ class Fetcher:
                 where = head.first("location").strip()
                 if head.status in _REDIRECTS and where:
                     return where
-                return await _page(here, head, exchange)
+                return await _fetched_url_page(here, head, exchange)
             except (ProtocolBroken, ConnectionError) as error:
                 raise Refused(Failure.PROTOCOL_ERROR) from error
             except ssl.SSLError as error:
@@ -123,7 +123,7 @@ class Fetcher:
                 exchange.close()
 
 
-async def _page(here: Location, head: ResponseHead, exchange: Exchange) -> FetchedPage:
+async def _fetched_url_page(here: Location, head: ResponseHead, exchange: Exchange) -> FetchedPage:
     content_type = head.first("content-type")
     kind = content.kind_of(content_type)
     body, truncated = b"", False

@@ -85,7 +85,7 @@ def _in_a_child(body: bytes, kind: Kind, charset: str) -> bytes:
             child_limits.lower_limit(resource.RLIMIT_CPU, CPU_SECONDS)
             child_limits.lower_memory(MEMORY_BYTES)
             with os.fdopen(writing, "wb") as pipe:
-                pipe.write(_read(body, kind, charset))
+                pipe.write(_url_text_as_json(body, kind, charset))
         finally:
             os._exit(0)
     os.close(writing)
@@ -95,7 +95,7 @@ def _in_a_child(body: bytes, kind: Kind, charset: str) -> bytes:
     return answer if answer and status == 0 else _unread(body, kind, charset)
 
 
-def _read(body: bytes, kind: Kind, charset: str) -> bytes:
+def _url_text_as_json(body: bytes, kind: Kind, charset: str) -> bytes:
     from runs.packs.url import text
 
     found = text.read_url_text(body, kind, charset)

@@ -26,30 +26,32 @@ class ReadText:
 def read_url_text(body: bytes, kind: Kind, charset: str) -> ReadText:
     markup = decoded_content(body, charset)
     if kind is not Kind.HTML:
-        return _text(None, markup)
+        return _cleaned_url_text(None, markup)
     tree = trafilatura.load_html(markup)
     if tree is None:
-        return _text(None, "")
+        return _cleaned_url_text(None, "")
     title = None
     with contextlib.suppress(AttributeError, ValueError):
         title = tree.findtext(".//title")
     document = trafilatura.bare_extraction(tree, fast=True, include_comments=False, with_metadata=False)
     main = getattr(document, "text", None) if document is not None else None
-    return _text(title, main or trafilatura.html2txt(markup))
+    return _cleaned_url_text(title, main or trafilatura.html2txt(markup))
 
 
 def title_of(start: bytes, charset: str) -> str | None:
     """The title of a page that could not be read, from its beginning alone."""
     found = _TITLE.search(decoded_content(start, charset))
-    return _line(found[1]) if found else None
+    return _url_page_title(found[1]) if found else None
 
 
-def _text(title: str | None, text: str) -> ReadText:
+def _cleaned_url_text(title: str | None, text: str) -> ReadText:
     whole = _NOT_TEXT.sub("", text).strip()
     return ReadText(
-        title=_line(title) if title else None, excerpt=whole[:EXCERPT_CHARACTERS] or None, characters=len(whole)
+        title=_url_page_title(title) if title else None,
+        excerpt=whole[:EXCERPT_CHARACTERS] or None,
+        characters=len(whole),
     )
 
 
-def _line(title: str) -> str | None:
+def _url_page_title(title: str) -> str | None:
     return " ".join(_NOT_TEXT.sub("", title).split())[:TITLE_CHARACTERS] or None

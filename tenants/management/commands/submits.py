@@ -39,11 +39,11 @@ class Command(OpsCommand):
                         tenant_id=tenant_id, enabled=not stopped, actor=actors.COMMAND, reason=reason
                     )
                 unless_refused(answer)
-                return _answer(tenant_id)
-        return _answer(tenant_id)
+                return _submits_status_answer(tenant_id)
+        return _submits_status_answer(tenant_id)
 
 
-def _answer(tenant_id: str | None) -> CommandAnswer:
+def _submits_status_answer(tenant_id: str | None) -> CommandAnswer:
     all_stopped = services.all_submits_are_stopped()
     if tenant_id is None:
         off = list(Tenant.objects.filter(submits_enabled=False).exclude(pk="t_operator").values_list("pk", flat=True))

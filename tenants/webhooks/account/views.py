@@ -138,7 +138,9 @@ class WebhookPage(AccountPage):
     def _page(
         self, request: HttpRequest, endpoint: WebhookEndpoint, *, error: str = "", status: int = 200
     ) -> HttpResponse:
-        page = selectors.deliveries_of(endpoint, status=_status(request), after=cursor_of(request), limit=LINES)
+        page = selectors.deliveries_of(
+            endpoint, status=_account_delivery_status(request), after=cursor_of(request), limit=LINES
+        )
         context = {
             "endpoint": endpoint,
             "deliveries": [Delivery.of(one) for one in page.deliveries],
@@ -162,7 +164,7 @@ def _shown_once(page: AccountPage, made: Registered) -> HttpResponse:
     return page.show("account/webhooks/secret_shown.html", {"made": made}, status=201)
 
 
-def _status(request: HttpRequest) -> DeliveryStatus | None:
+def _account_delivery_status(request: HttpRequest) -> DeliveryStatus | None:
     text = request.GET.get("status", "")
     if text and text not in DeliveryStatus.values:
         raise Problem(ReasonCode.VALIDATION_FAILED, f"status: choose one of {', '.join(DeliveryStatus.values)}.")

@@ -105,7 +105,7 @@ class Webhook(BaseModel):
 
     @classmethod
     def of(cls, endpoint: WebhookEndpoint) -> Self:
-        return cls(**_facts(endpoint))
+        return cls(**_webhook_document_facts(endpoint))
 
 
 class NewWebhook(Webhook):
@@ -118,7 +118,7 @@ class NewWebhook(Webhook):
 
     @classmethod
     def made(cls, endpoint: WebhookEndpoint, secret: str | None) -> Self:
-        return cls(**_facts(endpoint), secret=secret)
+        return cls(**_webhook_document_facts(endpoint), secret=secret)
 
 
 class Webhooks(BaseModel):
@@ -146,10 +146,12 @@ class WebhookTry(BaseModel):
 
     @classmethod
     def of(cls, attempt: WebhookAttempt) -> Self:
-        return cls(at=attempt.at, status_code=attempt.status_code, ms=attempt.ms, error=_told(attempt.error))
+        return cls(
+            at=attempt.at, status_code=attempt.status_code, ms=attempt.ms, error=_disclosed_webhook_error(attempt.error)
+        )
 
 
-def _told(error: str) -> str:
+def _disclosed_webhook_error(error: str) -> str:
     """Where a name leads inside is nobody's business: as at registration, it does not lead to a public address."""
     return Failure.DNS_ERROR.value if error in Blocked.__members__ else error
 
@@ -195,7 +197,7 @@ class Deliveries(BaseModel):
     next_cursor: str | None = Field(description="Hand it back as `cursor` for older ones; null at the end.")
 
 
-def _facts(endpoint: WebhookEndpoint) -> dict[str, Any]:
+def _webhook_document_facts(endpoint: WebhookEndpoint) -> dict[str, Any]:
     return {
         "webhook_id": str(endpoint.endpoint_id),
         "url": endpoint.url,

@@ -44,20 +44,20 @@ _AGAIN: Final = _DELIVERY | {
 }
 
 
-def _asked(name: str, value: object) -> OpenApiExample:
+def _webhook_request_example(name: str, value: object) -> OpenApiExample:
     return OpenApiExample(name, value=value, request_only=True)
 
 
 LIST: Final = [answer_example("One webhook", {"webhooks": [_WEBHOOK]})]
 CREATE: Final = [
-    _asked("Ends of runs", {"url": _WEBHOOK["url"], "events": _WEBHOOK["events"]}),
+    _webhook_request_example("Ends of runs", {"url": _WEBHOOK["url"], "events": _WEBHOOK["events"]}),
     answer_example("Made", _NEW, 201),
     answer_example("Made before", _NEW | {"secret": None}, 200),
 ]
 READ: Final = [answer_example("A webhook", _WEBHOOK)]
 CHANGE: Final = [
-    _asked("Pause", {"status": "PAUSED"}),
-    _asked("Other events", {"events": ["run.refunded"]}),
+    _webhook_request_example("Pause", {"status": "PAUSED"}),
+    _webhook_request_example("Other events", {"events": ["run.refunded"]}),
     answer_example("Paused", _WEBHOOK | {"status": "PAUSED"}),
 ]
 ROTATE: Final = [answer_example("A new secret", _NEW)]
@@ -65,6 +65,6 @@ DELIVERIES: Final = [answer_example("The last page", {"deliveries": [_DELIVERY],
 TEST: Final = [answer_example("On its way", _AGAIN | {"event": "endpoint.test", "tries": []}, 202)]
 REDELIVER: Final = [answer_example("On its way again", _AGAIN, 202)]
 RECOVER: Final = [
-    _asked("What was missed since", {"since": "2026-03-01T00:00:00Z"}),
+    _webhook_request_example("What was missed since", {"since": "2026-03-01T00:00:00Z"}),
     answer_example("Enabled again", {"webhook": _WEBHOOK, "deliveries": 12}),
 ]

@@ -91,7 +91,7 @@ class WebhooksView(ApiView):
             idempotency_key=key,
         )
         if isinstance(answer, Refusal):
-            _refuse(answer)
+            _raise_webhook_problem(answer)
         headers = {} if answer.is_new else {"Idempotent-Replayed": "true"}
         document = NewWebhook.made(answer.endpoint, answer.secret).model_dump(mode="json")
         return Response(document, status=201 if answer.is_new else 200, headers=headers)
@@ -111,7 +111,7 @@ class WebhookView(ApiView):
     )
     def get(self, request: Request, webhook_id: str) -> Response:
         """The webhook, and how it has behaved."""
-        return Response(Webhook.of(_found(request, webhook_id)).model_dump(mode="json"))
+        return Response(Webhook.of(_requested_webhook(request, webhook_id)).model_dump(mode="json"))
 
     @extend_schema(
         operation_id="changeWebhook",
@@ -138,7 +138,7 @@ class WebhookView(ApiView):
             status=None if body.status is None else EndpointStatus(body.status),
         )
         if isinstance(answer, Refusal):
-            _refuse(answer)
+            _raise_webhook_problem(answer)
         return Response(Webhook.of(answer).model_dump(mode="json"))
 
     @extend_schema(
@@ -154,7 +154,7 @@ class WebhookView(ApiView):
             tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
-            _refuse(answer)
+            _raise_webhook_problem(answer)
         return Response(status=204)
 
 
@@ -177,7 +177,7 @@ class RotateView(ApiView):
             tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
-            _refuse(answer)
+            _raise_webhook_problem(answer)
         return Response(NewWebhook.made(answer.endpoint, answer.secret).model_dump(mode="json"))
 
 
@@ -200,7 +200,7 @@ class WebhookTestView(ApiView):
             tenant_id=principal_of(request).tenant_id, endpoint_id=id_in_path(webhook_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
-            _refuse(answer)
+            _raise_webhook_problem(answer)
         return Response(Delivery.of(answer).model_dump(mode="json"), status=202)
 
 
@@ -220,7 +220,7 @@ class DeliveriesView(ApiView):
     def get(self, request: Request, webhook_id: str) -> Response:
         """What was sent and what came of each try: status code, milliseconds, class of error; 30 days back."""
         query = read_query(request, DeliveriesQuery)
-        endpoint = _found(request, webhook_id)
+        endpoint = _requested_webhook(request, webhook_id)
         page = selectors.deliveries_of(endpoint, status=query.status, after=query.cursor, limit=query.limit)
         answer = Deliveries(
             deliveries=[Delivery.of(one) for one in page.deliveries],
@@ -253,7 +253,7 @@ class RecoverView(ApiView):
             actor=owner_of(request),
         )
         if isinstance(answer, Refusal):
-            _refuse(answer)
+            _raise_webhook_problem(answer)
         document = RecoveredWebhook(webhook=Webhook.of(answer.endpoint), deliveries=answer.deliveries)
         return Response(document.model_dump(mode="json"))
 
@@ -277,18 +277,18 @@ class RedeliverView(ApiView):
             tenant_id=principal_of(request).tenant_id, delivery_id=id_in_path(delivery_id), actor=owner_of(request)
         )
         if isinstance(answer, Refusal):
-            _refuse(answer)
+            _raise_webhook_problem(answer)
         return Response(Delivery.of(answer).model_dump(mode="json"), status=202)
 
 
-def _found(request: Request, webhook_id: str) -> WebhookEndpoint:
+def _requested_webhook(request: Request, webhook_id: str) -> WebhookEndpoint:
     found = selectors.endpoint_of(principal_of(request).tenant_id, id_in_path(webhook_id))
     if found is None:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)
     return found
 
 
-def _refuse(refusal: Refusal) -> NoReturn:
+def _raise_webhook_problem(refusal: Refusal) -> NoReturn:
     """Another tenant's webhook and one that never was have the same answer."""
     if refusal.reason is ReasonCode.NOT_FOUND:
         raise Problem(ReasonCode.NOT_FOUND, NOT_FOUND_DETAIL)

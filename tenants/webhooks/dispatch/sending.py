@@ -148,7 +148,7 @@ class WebhookSender:
     def _written(self, came: _Came) -> Marked:
         if came.attempt is None:
             if came.has_failed:
-                _put_off(came.claimed)
+                _put_off_delivery(came.claimed)
             else:
                 claims.give_back([came.claimed])
             return Marked.DONE
@@ -156,7 +156,7 @@ class WebhookSender:
         if marked is Marked.LOST:
             metrics.MARKS_LOST.inc()
         if marked is Marked.DONE:
-            _counted(came.claimed, came.attempt)
+            _count_delivery_attempt(came.claimed, came.attempt)
         return marked
 
     # Attempts.
@@ -172,7 +172,7 @@ class WebhookSender:
                 if postgres.is_away(error):
                     raise
                 log.exception("a webhook cannot be made up", delivery_id=str(one.delivery_id), exc_info=error)
-                _put_off(one)
+                _put_off_delivery(one)
                 continue
             if letter is not None:
                 found.append((one, letter, until))
@@ -228,7 +228,7 @@ def _letter(claimed: ClaimedDelivery) -> SealedLetter | None:
         secrets = []
     if not secrets:
         metrics.UNSIGNED.inc()
-        _put_off(claimed)
+        _put_off_delivery(claimed)
         return None
     message = claimed.message()
     return SealedLetter(
@@ -240,14 +240,14 @@ def _letter(claimed: ClaimedDelivery) -> SealedLetter | None:
     )
 
 
-def _put_off(claimed: ClaimedDelivery) -> None:
+def _put_off_delivery(claimed: ClaimedDelivery) -> None:
     """No attempt was made, by a fault that a person has to see to: keys that are missing, or a fault of ours."""
     ours = WebhookDelivery.objects.filter(lease_token=claimed.lease_token, delivery_id=claimed.delivery_id)
     ours.filter(next_attempt_at__isnull=False).update(next_attempt_at=Now() + PUT_OFF)
     claims.give_back([claimed])
 
 
-def _counted(claimed: ClaimedDelivery, came: AttemptMade) -> None:
+def _count_delivery_attempt(claimed: ClaimedDelivery, came: AttemptMade) -> None:
     refused = "refused" if came.status_code is not None else "unanswered"
     metrics.ATTEMPTS.labels("delivered" if came.is_success else refused).inc()
     metrics.ATTEMPT_SECONDS.observe(came.ms / 1_000)

@@ -152,7 +152,7 @@ def test_lif_12_a_death_within_a_change_leaves_no_cap_above_the_rules(
     def dies(*_: object, **__: object) -> None:
         raise recovery.Died
 
-    monkeypatch.setattr(rules, "_record", dies)
+    monkeypatch.setattr(rules, "_record_automation_rule_act", dies)
     with pytest.raises(recovery.Died):
         rules.change_rule(rule_id=rule.pk, asked=asked, actor="ada")
     monkeypatch.undo()

@@ -150,7 +150,7 @@ def sent_then_moved(world: World, one: AutomationMessage, *, thread: str = "", d
         world.outside, "https://slack.com", SLACK_TOKEN, CHANNEL, caller="test", until=time.monotonic() + 60
     )
     said = {"channel": CHANNEL, "text": one.body} | ({"thread_ts": thread} if thread else {})
-    answer = slack_messages._asked(place, "chat.postMessage", said)
+    answer = slack_messages._slack_api_answer(place, "chat.postMessage", said)
     return json.loads(answer.content)["ok"] is True and not dies
 
 

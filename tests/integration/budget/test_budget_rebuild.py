@@ -305,7 +305,7 @@ def test_a_run_that_ends_before_its_fence_is_in_the_snapshot(runs: RunsTable, mo
 def after_the_first_snapshot(monkeypatch: pytest.MonkeyPatch, rival: Callable[[], object]) -> list[str | None]:
     """`rival` acts when the first view is taken, and nothing of it is written yet. The tenants of each view."""
     snapshots: list[str | None] = []
-    real = rebuild._counted
+    real = rebuild._counted_rebuild_balances
 
     def then_the_rival(which: str | None) -> Any:
         counted = real(which)
@@ -314,7 +314,7 @@ def after_the_first_snapshot(monkeypatch: pytest.MonkeyPatch, rival: Callable[[]
             rival()
         return counted
 
-    monkeypatch.setattr(rebuild, "_counted", then_the_rival)
+    monkeypatch.setattr(rebuild, "_counted_rebuild_balances", then_the_rival)
     return snapshots
 
 

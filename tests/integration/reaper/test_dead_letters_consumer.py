@@ -96,13 +96,17 @@ def test_dpp_45_a_second_message_of_a_run_that_died_too_does_not_end_it(
     marked = gear.row(run.run_id)
     assert marked.dead_lettered_at is not None
     body = Wakeup.of(run).message().body
-    monkeypatch.setattr(dead_letters, "_received", redelivers(body, sent_at=marked.dead_lettered_at - MINUTES))
+    monkeypatch.setattr(
+        dead_letters, "_received_dead_letters", redelivers(body, sent_at=marked.dead_lettered_at - MINUTES)
+    )
     assert consume() == (1, 1, 0)
     assert (outcomes(run), DeadLetter.objects.get().letters) == (["REQUEUED"], 2)
     assert gear.row(run.run_id).status == "QUEUED"
     assert recovery.held_micros(tenant) == {str(run.run_id): gear.RESERVED_MICROS}
     monkeypatch.setattr(
-        dead_letters, "_received", redelivers(body, sent_at=marked.dead_lettered_at, message_id="the requeue's")
+        dead_letters,
+        "_received_dead_letters",
+        redelivers(body, sent_at=marked.dead_lettered_at, message_id="the requeue's"),
     )
     assert consume() == (1, 1, 0)
     assert (outcomes(run), DeadLetter.objects.get().letters) == (["REFUNDED"], 3)
@@ -125,10 +129,10 @@ def test_dpp_45_a_letter_that_the_release_before_stored_is_met_again(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = recovery.queued(tenant)
-    monkeypatch.setattr(dead_letters, "_received", redelivers(Wakeup.of(run).message().body))
+    monkeypatch.setattr(dead_letters, "_received_dead_letters", redelivers(Wakeup.of(run).message().body))
     assert consume() == (1, 1, 0)
     DeadLetter.objects.update(of_run=None)
-    monkeypatch.setattr(dead_letters, "_received", redelivers(Wakeup.of(run).message().body))
+    monkeypatch.setattr(dead_letters, "_received_dead_letters", redelivers(Wakeup.of(run).message().body))
     assert consume() == (1, 1, 0)
     assert outcomes(run) == ["REQUEUED"]
 
@@ -207,7 +211,7 @@ def test_dpp_45_a_consumer_that_dies_leaves_the_first_letter_a_first_letter(
 ) -> None:
     run = recovery.queued(tenant)
     body = Wakeup.of(run).message().body
-    monkeypatch.setattr(dead_letters, "_received", redelivers(body))
+    monkeypatch.setattr(dead_letters, "_received_dead_letters", redelivers(body))
 
     def die(*_: object) -> None:
         raise recovery.Died
@@ -220,7 +224,7 @@ def test_dpp_45_a_consumer_that_dies_leaves_the_first_letter_a_first_letter(
         with pytest.raises(recovery.Died):
             consume()
     assert waiting(ENV.DPP_QUEUE_URL) == (0 if dies_at == "the sending" else 1)
-    monkeypatch.setattr(dead_letters, "_received", redelivers(body))
+    monkeypatch.setattr(dead_letters, "_received_dead_letters", redelivers(body))
     assert consume() == (1, 1, 0)
     assert outcomes(run) == ["REQUEUED"]
     assert waiting(ENV.DPP_QUEUE_URL) == (1 if dies_at == "the sending" else 2)
@@ -247,12 +251,12 @@ def test_dpp_45_a_consumer_that_dies_after_its_claim_leaves_it_to_the_reconciler
     def die(*_: object, **__: object) -> None:
         raise recovery.Died
 
-    monkeypatch.setattr(dead_letters, "_received", redelivers(body))
+    monkeypatch.setattr(dead_letters, "_received_dead_letters", redelivers(body))
     with monkeypatch.context() as patch:
         patch.setattr(finalization, "finish_claim", die)
         with pytest.raises(recovery.Died):
             consume()
-    monkeypatch.setattr(dead_letters, "_received", redelivers(body))
+    monkeypatch.setattr(dead_letters, "_received_dead_letters", redelivers(body))
     assert consume() == (1, 1, 0)
     assert (gear.row(run.run_id).finalize_stage, outcomes(run)) == ("CLAIMED", ["REFUNDED"])
     recovery.minutes_pass(run)
@@ -316,7 +320,7 @@ def test_dpp_45_two_consumers_that_meet_one_letter_decide_once(tenant: Tenant, m
         given.append(wait_seconds)
         return [message] if wait_seconds else []
 
-    monkeypatch.setattr(dead_letters, "_received", both)
+    monkeypatch.setattr(dead_letters, "_received_dead_letters", both)
     recovery.at_once(*[consume] * 2)
     assert outcomes(run) == ["REQUEUED"]
     assert gear.row(run.run_id).status == "QUEUED"

@@ -285,8 +285,8 @@ MUTANTS: Final = (
     Mutant(
         "what is looked at without a fault counts on",
         "ops/automations/transitions.py",
-        "waits_for=waits_for, rule_id=rule_id, faults=faults, **_step()",
-        "waits_for=waits_for, rule_id=rule_id, faults=F('faults') + bool(faults), **_step()",
+        "waits_for=waits_for, rule_id=rule_id, faults=faults, **_automation_step_columns()",
+        "waits_for=waits_for, rule_id=rule_id, faults=F('faults') + bool(faults), **_automation_step_columns()",
         faults("test_lif_02_an_event_whose_fault_is_mended_goes_on_and_counts_anew"),
     ),
     Mutant(

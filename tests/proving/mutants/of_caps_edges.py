@@ -64,7 +64,7 @@ MUTANTS: Final = (
     Mutant(
         "a change of caps leaves no line in the trail",
         SETTING,
-        "    _record(row, before, actor=actor, reason=reason)\n",
+        "    _record_caps_setting(row, before, actor=actor, reason=reason)\n",
         "",
         setting("test_the_trail_says_who_what_was_and_what_is"),
     ),

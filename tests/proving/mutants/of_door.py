@@ -48,8 +48,8 @@ MUTANTS: Final = (
     Mutant(
         "punctuation inside of a text counts as structure",
         PARSERS,
-        "_estimate(body) > most and sum(map(_estimate, _without_strings(body))) > most",
-        "_estimate(body) > most",
+        "_estimated_json_memory(body) > most and sum(map(_estimated_json_memory, _without_strings(body))) > most",
+        "_estimated_json_memory(body) > most",
         json_memory("test_hrd_09_punctuation_inside_of_texts_is_no_structure"),
     ),
     Mutant(

@@ -238,7 +238,7 @@ MUTANTS: Final = (
     Mutant(
         "a rebuild opens without having written",
         "budget/rebuild/rebuild.py",
-        "        if not (mine.renewed() and _written(client, tenant_id, counted, token, mine)):\n",
+        "        if not (mine.renewed() and _wrote_whole_rebuild(client, tenant_id, counted, token, mine)):\n",
         "        if not mine.renewed():\n",
         rebuilds("test_dpp_57_pending_credits_are_counted_by_a_rebuild"),
     ),
@@ -301,8 +301,8 @@ MUTANTS: Final = (
     Mutant(
         "a fence takes who went on since for fenced",
         "runs/reads/for_budget.py",
-        "    return _of(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)\n",
-        "    return _of(Run.objects.filter(between).exclude(last_actor__in=(ACTOR, 'worker')), tenant_id)\n",
+        "    return _budget_runs_of_tenant(Run.objects.filter(between).exclude(last_actor=ACTOR)",
+        "    return _budget_runs_of_tenant(Run.objects.filter(between).exclude(last_actor__in=(ACTOR, 'worker'))",
         In("integration/runs/test_runs_models_open")("test_hrd_02_a_run_that_moved_since_its_fence_is_fenced_again"),
     ),
     Mutant(
@@ -315,8 +315,8 @@ MUTANTS: Final = (
     Mutant(
         "a fence that was cut begins anew",
         "runs/reads/for_budget.py",
-        "    return _of(Run.objects.filter(between).exclude(last_actor=ACTOR), tenant_id)\n",
-        "    return _of(Run.objects.filter(between), tenant_id)\n",
+        "    return _budget_runs_of_tenant(Run.objects.filter(between).exclude(last_actor=ACTOR)",
+        "    return _budget_runs_of_tenant(Run.objects.filter(between)",
         In("integration/runs/test_runs_models_open")(
             "test_hrd_02_a_fence_goes_in_batches_and_goes_on_where_it_was_cut"
         ),

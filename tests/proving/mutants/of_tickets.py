@@ -23,14 +23,15 @@ MUTANTS: Final = (
     Mutant(
         "a result is written for a ticket that was lost",
         TRANSITIONS,
-        "        if not row.update(status=status, **processed, **_step()):\n            return EdgeOutcome.LOST\n",
-        "        row.update(status=status, **processed, **_step())\n",
+        "        if not row.update(status=status, **processed, **_ticket_step_columns()):\n"
+        "            return EdgeOutcome.LOST\n",
+        "        row.update(status=status, **processed, **_ticket_step_columns())\n",
         race("test_tkt_03_a_ticket_finished_between_search_and_cleaning_stays_finished"),
     ),
     Mutant(
         "a resumed ticket keeps its version",
         TRANSITIONS,
-        'last_processed_at=Now(), attempts=F("attempts") + 1, **_step()',
+        'last_processed_at=Now(), attempts=F("attempts") + 1, **_ticket_step_columns()',
         'last_processed_at=Now(), attempts=F("attempts") + 1',
         cycle("test_tkt_01_a_slow_processor_loses_its_finish_to_whoever_resumed"),
     ),

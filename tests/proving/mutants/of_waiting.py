@@ -87,8 +87,8 @@ MUTANTS: Final = (
     Mutant(
         "a run that goes meanwhile is shown all the same",
         VIEWS,
-        "owned_run(request, run_id, self.money), look_at_metered_balance(run.tenant_id))\n",
-        "Run.objects.get(pk=run.pk), look_at_metered_balance(run.tenant_id))\n",
+        "owned_run(request, run_id, self.money), look_at_metered_balance(run.tenant_id)\n",
+        "Run.objects.get(pk=run.pk), look_at_metered_balance(run.tenant_id)\n",
         waits("test_dpp_80_a_run_that_is_canceled_or_that_goes_meanwhile_is_answered_as_it_is"),
     ),
     Mutant(

@@ -52,14 +52,14 @@ class Command(OpsCommand):
             case "list":
                 return _clusters(options) if options["clusters"] else _errors(options)
             case "show":
-                return _shown(_found(options["subject"]))
+                return _error_or_cluster_answer(_auth_error_or_cluster(options["subject"]))
             case "decide":
-                return _decide(options, dry_run=dry_run)
+                return _decide_error_or_cluster(options, dry_run=dry_run)
             case "merge":
                 return _merge(options, dry_run=dry_run)
             case "unmerge":
                 return _unmerge(options, dry_run=dry_run)
-        return _rules(options, dry_run=dry_run)
+        return _decision_rules_answer(options, dry_run=dry_run)
 
 
 def _errors(options: dict[str, Any]) -> CommandAnswer:
@@ -93,17 +93,21 @@ def _clusters(options: dict[str, Any]) -> CommandAnswer:
     return CommandAnswer({"clusters": documents}, lines or ["There are no clusters."])
 
 
-def _decide(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    subject, by, decision = _found(options["subject"]), _claimed(options), _decision(options)
+def _decide_error_or_cluster(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
+    subject, by, decision = (
+        _auth_error_or_cluster(options["subject"]),
+        _claimed_auth_error_actor(options),
+        _decision(options),
+    )
     if (fault := deciding.reason_fault(options["reason"])) is not None:
         raise CommandRefused(Refusal(fault.reason, fault.detail, "--reason"))
     if dry_run:
-        return CommandAnswer(_document(subject), [f"{subject} would be decided {decision}"])
+        return CommandAnswer(_error_or_cluster_document(subject), [f"{subject} would be decided {decision}"])
     if isinstance(subject, AuthError):
         answer = deciding.decide_auth_error(
             auth_error_id=subject.pk, decision=decision, by=by, reason=options["reason"]
         )
-        return _shown(unless_refused(answer).error)
+        return _error_or_cluster_answer(unless_refused(answer).error)
     made = unless_refused(
         bulk.decide_cluster(cluster_id=subject.pk, decision=decision, by=by, reason=options["reason"])
     )
@@ -111,22 +115,22 @@ def _decide(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
 
 
 def _merge(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    cluster, by, into = _cluster(options["subject"]), _claimed(options), _id(options["into"], "--into")
+    cluster, by, into = _cluster(options["subject"]), _claimed_auth_error_actor(options), _id(options["into"], "--into")
     if dry_run:
-        return CommandAnswer(_document(cluster), [f"{cluster} would count as {into}"])
+        return CommandAnswer(_error_or_cluster_document(cluster), [f"{cluster} would count as {into}"])
     unless_refused(clusters.merge_clusters(source_id=cluster.pk, into_id=into, by=by))
-    return _shown(cluster)
+    return _error_or_cluster_answer(cluster)
 
 
 def _unmerge(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    cluster, by = _cluster(options["subject"]), _claimed(options)
+    cluster, by = _cluster(options["subject"]), _claimed_auth_error_actor(options)
     if dry_run:
-        return CommandAnswer(_document(cluster), [f"{cluster} would stand for itself"])
+        return CommandAnswer(_error_or_cluster_document(cluster), [f"{cluster} would stand for itself"])
     unless_refused(clusters.unmerge_cluster(cluster_id=cluster.pk, by=by))
-    return _shown(cluster)
+    return _error_or_cluster_answer(cluster)
 
 
-def _rules(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
+def _decision_rules_answer(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if options["add"] is not None and options["end"] is not None:
         raise CommandRefused(invalid("--end", "add one or end one, not both"))
     if options["add"] is not None:
@@ -146,7 +150,7 @@ def _rule_added(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         "exception_class": options["exception_class"],
         "path_prefix": options["path"],
     }
-    by = _claimed(options)
+    by = _claimed_auth_error_actor(options)
     if (fault := rules.fault_of_decision_rule(**asked)) is not None:
         flags = {"name": "--add", "exception_class": "--class", "path_prefix": "--path"}
         raise CommandRefused(Refusal(fault.reason, fault.detail, flags.get(fault.field, f"--{fault.field}")))
@@ -156,7 +160,7 @@ def _rule_added(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
 
 
 def _rule_ended(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    by = _claimed(options)
+    by = _claimed_auth_error_actor(options)
     found = DecisionRule.objects.filter(pk=options["end"]).first() if 0 < options["end"] < 2**63 else None
     if found is None:
         raise CommandRefused(
@@ -194,7 +198,7 @@ def _decision(options: dict[str, Any]) -> DecisionType:
     return DecisionType(options["decision"])
 
 
-def _claimed(options: dict[str, Any]) -> str:
+def _claimed_auth_error_actor(options: dict[str, Any]) -> str:
     """Who she says she is: enough where one person suffices."""
     fault = text_fault("--by", options["by"])
     if fault is not None:
@@ -202,7 +206,7 @@ def _claimed(options: dict[str, Any]) -> str:
     return actors.claimed_actor(options["by"])
 
 
-def _found(text: str) -> AuthError | Cluster:
+def _auth_error_or_cluster(text: str) -> AuthError | Cluster:
     wanted = _id(text, "subject")
     found = AuthError.objects.filter(pk=wanted).first() or Cluster.objects.filter(pk=wanted).first()
     if found is None:
@@ -215,7 +219,7 @@ def _found(text: str) -> AuthError | Cluster:
 
 
 def _cluster(text: str) -> Cluster:
-    found = _found(text)
+    found = _auth_error_or_cluster(text)
     if isinstance(found, AuthError):
         raise CommandRefused(invalid("subject", "that is an auth error; give the id of a cluster"))
     return found
@@ -228,11 +232,11 @@ def _id(text: str, field: str) -> uuid.UUID:
         raise CommandRefused(invalid(field, "give an id, as `manage.py auth_errors list` shows it")) from None
 
 
-def _shown(subject: AuthError | Cluster) -> CommandAnswer:
-    return _listed(_document(subject))
+def _error_or_cluster_answer(subject: AuthError | Cluster) -> CommandAnswer:
+    return _listed(_error_or_cluster_document(subject))
 
 
-def _document(subject: AuthError | Cluster) -> dict[str, Any]:
+def _error_or_cluster_document(subject: AuthError | Cluster) -> dict[str, Any]:
     if isinstance(subject, AuthError):
         return AuthErrorAnswer.whole(subject, for_operator=True).model_dump(mode="json")
     (summary,) = reads.cluster_summaries([Cluster.objects.get(pk=subject.pk)], today=clock.now().date())

@@ -62,11 +62,16 @@ class Command(OpsCommand):
         options["do"] = do
         if do in LOOKS:
             return LOOKS[do](options)
-        act = {"add": _add, "tenant": _tenant, "again": _event, "forget": _event}.get(do, _rule_act)
-        return act(options, by=_claimed(options), dry_run=dry_run)
+        act = {
+            "add": _add,
+            "tenant": _tenant,
+            "again": _emit_again_or_forget_event,
+            "forget": _emit_again_or_forget_event,
+        }.get(do, _rule_act)
+        return act(options, by=_claimed_automation_actor(options), dry_run=dry_run)
 
 
-def _rules(options: dict[str, Any]) -> CommandAnswer:
+def _automation_rules_answer(options: dict[str, Any]) -> CommandAnswer:
     del options
     found = [documents.AutomationRuleAnswer.of(rule) for rule in selectors.list_automation_rules()]
     lines = [
@@ -74,39 +79,43 @@ def _rules(options: dict[str, Any]) -> CommandAnswer:
         f"{one.pack_type}  {one.max_cost_usd} USD  {one.runs_per_hour}/h  {one.usd_per_day} USD/d"
         for one in found
     ]
-    return _list("rules", found, lines)
+    return _automation_list_answer("rules", found, lines)
 
 
-def _events(options: dict[str, Any]) -> CommandAnswer:
-    rows = selectors.list_automation_events(status=_status(options, EventStatus))[: options["limit"]]
+def _automation_events_answer(options: dict[str, Any]) -> CommandAnswer:
+    rows = selectors.list_automation_events(status=_automation_status_by_option(options, EventStatus))[
+        : options["limit"]
+    ]
     found = [documents.AutomationEventAnswer.of(event) for event in rows]
     lines = [
         f"{one.event}  {one.seen_at:%Y-%m-%d %H:%M:%S}  {one.status:10}  {one.outcome or one.waits_for or '-':12}  "
         f"{one.source}  {one.event_id[:40]}  {one.reason[:80]}"
         for one in found
     ]
-    return _list("events", found, lines)
+    return _automation_list_answer("events", found, lines)
 
 
 def _tasks(options: dict[str, Any]) -> CommandAnswer:
-    rows = selectors.list_automation_tasks(status=_status(options, TaskStatus))[: options["limit"]]
+    rows = selectors.list_automation_tasks(status=_automation_status_by_option(options, TaskStatus))[: options["limit"]]
     found = [documents.AutomationTaskAnswer.of(task) for task in rows]
     lines = [
         f"{one.number:20}  {one.status:11}  {one.outcome or one.waits_for or '-':12}  {one.rule}  "
         f"{one.attempts}/{one.attempts_max}  {one.charged_usd} USD  {one.reason[:80]}"
         for one in found
     ]
-    return _list("tasks", found, lines)
+    return _automation_list_answer("tasks", found, lines)
 
 
 def _messages(options: dict[str, Any]) -> CommandAnswer:
-    rows = selectors.list_automation_messages(status=_status(options, MessageStatus))[: options["limit"]]
+    rows = selectors.list_automation_messages(status=_automation_status_by_option(options, MessageStatus))[
+        : options["limit"]
+    ]
     found = [documents.AutomationMessageAnswer.of(message) for message in rows]
     lines = [
         f"{one.number:20}  {one.status:8}  {one.kind:8}  {one.channel} {one.target}  {one.last_error[:80]}"
         for one in found
     ]
-    return _list("messages", found, lines)
+    return _automation_list_answer("messages", found, lines)
 
 
 def _show(options: dict[str, Any]) -> CommandAnswer:
@@ -115,11 +124,11 @@ def _show(options: dict[str, Any]) -> CommandAnswer:
         raise CommandRefused(invalid("subject", "give a rule's name or a task's number; `rules` and `tasks` list them"))
     rule = AutomationRule.objects.select_related("source").filter(name=subject, ended_at__isnull=True).first()
     if rule is not None:
-        return _shown(documents.AutomationRuleAnswer.of(rule))
+        return _automation_document_answer(documents.AutomationRuleAnswer.of(rule))
     task = selectors.task_of(subject)
     if task is None:
         raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, "there is no such rule or task", "subject"))
-    return _shown(documents.AutomationTaskAnswer.whole(task))
+    return _automation_document_answer(documents.AutomationTaskAnswer.whole(task))
 
 
 def _try(options: dict[str, Any]) -> CommandAnswer:
@@ -132,12 +141,12 @@ def _try(options: dict[str, Any]) -> CommandAnswer:
         f"{'' if one.least_usd is None else f'{one.least_usd} to {one.most_usd} USD'}  {'; '.join(one.faults)}"
         for one in found
     ]
-    return _list("rules", found, lines)
+    return _automation_list_answer("rules", found, lines)
 
 
 LOOKS: Final = {
-    "rules": _rules,
-    "events": _events,
+    "rules": _automation_rules_answer,
+    "events": _automation_events_answer,
     "tasks": _tasks,
     "messages": _messages,
     "show": _show,
@@ -146,13 +155,15 @@ LOOKS: Final = {
 
 
 def _add(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
-    asked = _read(RuleValues, _file(options))
+    asked = _validated_rule_document(RuleValues, _file(options))
     if dry_run:
         fault = rules.fault_of_automation_rule(asked)
         if fault is not None:
             raise CommandRefused(fault)
         return CommandAnswer({"name": asked.name}, [f"the rule {asked.name} would be made"])
-    return _shown(documents.AutomationRuleAnswer.of(unless_refused(rules.create_rule(asked=asked, actor=by))))
+    return _automation_document_answer(
+        documents.AutomationRuleAnswer.of(unless_refused(rules.create_rule(asked=asked, actor=by)))
+    )
 
 
 def _rule_act(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
@@ -160,7 +171,7 @@ def _rule_act(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnsw
     if rule is None:
         raise CommandRefused(Refusal(ReasonCode.NOT_FOUND, "there is no such rule", "subject"))
     do = options["do"]
-    change = _read(RuleChange, _file(options)) if do == "change" else None
+    change = _validated_rule_document(RuleChange, _file(options)) if do == "change" else None
     if dry_run:
         return CommandAnswer({"name": rule.name}, [f"the rule {rule.name}: {do}"])
     if change is not None:
@@ -169,10 +180,10 @@ def _rule_act(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnsw
         answer = rules.end_automation_rule(rule_id=rule.pk, actor=by)
     else:
         answer = rules.enable_rule(rule_id=rule.pk, enabled=do == "enable", actor=by)
-    return _shown(documents.AutomationRuleAnswer.of(unless_refused(answer)))
+    return _automation_document_answer(documents.AutomationRuleAnswer.of(unless_refused(answer)))
 
 
-def _event(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
+def _emit_again_or_forget_event(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
     subject = options["subject"]
     if options["do"] == "forget":
         source = AutomationSource.objects.filter(name=options["source"]).first()
@@ -191,7 +202,7 @@ def _event(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
         return CommandAnswer({"event": subject}, [f"{subject} would be emitted again"])
     again = unless_refused(emitting.emit_again(event_pk=event_pk, actor=by, reason=options["reason"]))
     (found,) = selectors.list_automation_events(pk=again.pk)
-    return _shown(documents.AutomationEventAnswer.of(found))
+    return _automation_document_answer(documents.AutomationEventAnswer.of(found))
 
 
 def _tenant(options: dict[str, Any], *, by: str, dry_run: bool) -> CommandAnswer:
@@ -222,7 +233,7 @@ def _file(options: dict[str, Any]) -> dict[str, Any]:
     return read
 
 
-def _read(model: Any, said: dict[str, Any]) -> Any:
+def _validated_rule_document(model: Any, said: dict[str, Any]) -> Any:
     try:
         return model.model_validate(said)
     except ValidationError as error:
@@ -231,7 +242,7 @@ def _read(model: Any, said: dict[str, Any]) -> Any:
         raise CommandRefused(invalid(place or "--file", first["msg"].removeprefix("Value error, "))) from None
 
 
-def _status(options: dict[str, Any], known: Any) -> Any:
+def _automation_status_by_option(options: dict[str, Any], known: Any) -> Any:
     if not options["status"]:
         return None
     try:
@@ -240,18 +251,18 @@ def _status(options: dict[str, Any], known: Any) -> Any:
         raise CommandRefused(invalid("--status", f"must be one of {', '.join(known)}")) from None
 
 
-def _claimed(options: dict[str, Any]) -> str:
+def _claimed_automation_actor(options: dict[str, Any]) -> str:
     fault = text_fault("--by", options["by"])
     if fault is not None:
         raise CommandRefused(invalid("--by", f"say who you are: {fault.detail}"))
     return actors.claimed_actor(options["by"])
 
 
-def _list(name: str, found: list[Any], lines: list[str]) -> CommandAnswer:
+def _automation_list_answer(name: str, found: list[Any], lines: list[str]) -> CommandAnswer:
     return CommandAnswer({name: [one.model_dump(mode="json") for one in found]}, lines or [f"There are no {name}."])
 
 
-def _shown(document: Any) -> CommandAnswer:
+def _automation_document_answer(document: Any) -> CommandAnswer:
     said: dict[str, Any] = document.model_dump(mode="json")
     lines = [
         f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}"

@@ -25,14 +25,14 @@ class Command(OpsCommand):
 
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         if options["do"] == "status":
-            return _answer(emergency.emergency_state())
+            return _emergency_stop_answer(emergency.emergency_state())
         for name in ("reason", "by") if options["by"] else ("reason",):
             fault = text_fault(f"--{name}", options[name])
             if fault is not None:
                 raise CommandRefused(fault)
         if dry_run:
             return CommandAnswer({"on": options["do"] == "on"}, [f"the emergency stop would be {options['do']}"])
-        return _answer(
+        return _emergency_stop_answer(
             emergency.turn_emergency_stop(
                 on=options["do"] == "on",
                 actor=actors.claimed_actor(options["by"]) if options["by"] else actors.COMMAND,
@@ -41,7 +41,7 @@ class Command(OpsCommand):
         )
 
 
-def _answer(latest: EmergencySwitch | None) -> CommandAnswer:
+def _emergency_stop_answer(latest: EmergencySwitch | None) -> CommandAnswer:
     if latest is None:
         return CommandAnswer({"on": False, "actor": None, "reason": None, "at": None}, ["off, and never touched"])
     document = {"on": latest.is_on, "actor": latest.actor, "reason": latest.reason, "at": latest.at.isoformat()}

@@ -52,12 +52,12 @@ class Command(OpsCommand):
             case "create":
                 return _create(options, dry_run=dry_run)
             case "list":
-                return _list(options)
+                return _ticket_list_answer(options)
             case "approve":
                 return _approve(options, dry_run=dry_run)
             case "decline":
                 return _decline(options, dry_run=dry_run)
-        return _shown(_found(options["subject"]))
+        return _shown_ticket_answer(_ticket_of_subject(options["subject"]))
 
 
 def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
@@ -72,7 +72,7 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     if fault is not None:
         raise CommandRefused(fault)
     waits = services.needs_approval(request_type, services.checked_payload(request_type, payload))
-    claimed, key = _claimed(options), _key(options)
+    claimed, key = _actor_claimed_by_option(options), _ticket_key_by_option(options)
     actor = _proven(options, "tickets.add_ticket") if waits and not dry_run else claimed
     if dry_run:
         return CommandAnswer({"request_type": request_type.value}, [f"{request_type} would be opened"])
@@ -83,32 +83,34 @@ def _create(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
         requested_by=actor,
         idempotency_key=key,
     )
-    return _shown(unless_refused(answer).ticket)
+    return _shown_ticket_answer(unless_refused(answer).ticket)
 
 
-def _list(options: dict[str, Any]) -> CommandAnswer:
+def _ticket_list_answer(options: dict[str, Any]) -> CommandAnswer:
     status = None if options["status"] is None else TicketStatus(options["status"])
     tickets = selectors.page_of_tickets(status=status, limit=within_limit(options["limit"], LISTED_MAX)).tickets
     lines = [f"{one.pk}  {one.created_at:%Y-%m-%d %H:%M:%S}  {one.status:11}  {one.request_type}" for one in tickets]
-    return CommandAnswer({"tickets": [_document(one) for one in tickets]}, lines or ["There are no tickets."])
+    return CommandAnswer({"tickets": [_ticket_document(one) for one in tickets]}, lines or ["There are no tickets."])
 
 
 def _approve(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    ticket, actor = _found(options["subject"]), _claimed(options)
+    ticket, actor = _ticket_of_subject(options["subject"]), _actor_claimed_by_option(options)
     if dry_run:
-        return CommandAnswer(_document(ticket), [f"{ticket} would be approved by {actor}"])
+        return CommandAnswer(_ticket_document(ticket), [f"{ticket} would be approved by {actor}"])
     approver = _proven(options, "tickets.change_ticket")
-    return _shown(unless_refused(services.approve_ticket(request_id=ticket.pk, by=approver)))
+    return _shown_ticket_answer(unless_refused(services.approve_ticket(request_id=ticket.pk, by=approver)))
 
 
 def _decline(options: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
-    ticket, actor = _found(options["subject"]), _claimed(options)
+    ticket, actor = _ticket_of_subject(options["subject"]), _actor_claimed_by_option(options)
     if dry_run:
-        return CommandAnswer(_document(ticket), [f"{ticket} would be declined by {actor}"])
-    return _shown(unless_refused(services.decline_ticket(request_id=ticket.pk, by=actor, reason=options["reason"])))
+        return CommandAnswer(_ticket_document(ticket), [f"{ticket} would be declined by {actor}"])
+    return _shown_ticket_answer(
+        unless_refused(services.decline_ticket(request_id=ticket.pk, by=actor, reason=options["reason"]))
+    )
 
 
-def _claimed(options: dict[str, Any]) -> str:
+def _actor_claimed_by_option(options: dict[str, Any]) -> str:
     """Who she says she is: enough where one person suffices."""
     fault = text_fault("--by", options["by"])
     if fault is not None:
@@ -117,18 +119,18 @@ def _claimed(options: dict[str, Any]) -> str:
 
 
 def _proven(options: dict[str, Any], permission: str) -> str:
-    _claimed(options)
+    _actor_claimed_by_option(options)
     return unless_refused(prove_operator(options["by"], permission=permission))
 
 
-def _key(options: dict[str, Any]) -> str | None:
+def _ticket_key_by_option(options: dict[str, Any]) -> str | None:
     try:
         return None if options["key"] is None else idempotency_keys.read_idempotency_key(options["key"])
     except Problem as problem:
         raise CommandRefused(invalid("--key", problem.errors[0].detail)) from None
 
 
-def _found(text: str) -> Ticket:
+def _ticket_of_subject(text: str) -> Ticket:
     try:
         ticket = Ticket.objects.filter(pk=uuid.UUID(text)).first()
     except ValueError:
@@ -140,10 +142,10 @@ def _found(text: str) -> Ticket:
     return ticket
 
 
-def _shown(ticket: Ticket) -> CommandAnswer:
-    document = _document(ticket)
+def _shown_ticket_answer(ticket: Ticket) -> CommandAnswer:
+    document = _ticket_document(ticket)
     return CommandAnswer(document, [f"{name}: {value}" for name, value in document.items()])
 
 
-def _document(ticket: Ticket) -> dict[str, Any]:
+def _ticket_document(ticket: Ticket) -> dict[str, Any]:
     return TicketAnswer.of(ticket).model_dump(mode="json")

@@ -66,12 +66,12 @@ def daemon_faults(what: str) -> Iterator[None]:
     except ImageNotFound as fault:
         raise ImageMissing(f"{what}: {fault.explanation or fault}") from fault
     except APIError as fault:
-        raise _fault(f"{what}: {fault.explanation or fault}", fault.status_code) from fault
+        raise _driver_error_of_docker(f"{what}: {fault.explanation or fault}", fault.status_code) from fault
     except (requests.RequestException, DockerException, OSError) as fault:
         raise DriverUnavailable(f"{what}: the Docker daemon does not answer: {fault}") from fault
 
 
-def _fault(said: str, status: int | None) -> DriverError:
+def _driver_error_of_docker(said: str, status: int | None) -> DriverError:
     if any(word in said.lower() for word in FULL):
         return DriverNoSpace(said)
     if status is not None and 400 <= status < 500 and status != requests.codes.conflict:

@@ -39,7 +39,7 @@ def held_name_lock(path: Path, *, seconds: float, shared: bool = False) -> Itera
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if _taken(fd, kind) and _is_still(path, fd):
+            if _driver_flock_taken(fd, kind) and _is_still(path, fd):
                 yield NameLock(path, fd)
                 return
         finally:
@@ -60,7 +60,7 @@ def remove_leftovers(folder: Path, *, kept: Callable[[str], bool]) -> None:
                     lock.forget()
 
 
-def _taken(fd: int, kind: int) -> bool:
+def _driver_flock_taken(fd: int, kind: int) -> bool:
     try:
         fcntl.flock(fd, kind)
     except OSError as fault:

@@ -112,7 +112,7 @@ class Containers:
     def seen(self, record: Record, *, out_of_memory: bool) -> SeenContainer:
         folder = self.folder(record.name)
         running = record.runs()
-        exit_code, ended_at = (None, None) if running else _end(folder / "ended")
+        exit_code, ended_at = (None, None) if running else _bubblewrap_exit(folder / "ended")
         state = _state(folder / "state")
         return SeenContainer(
             container_id=record.container_id,
@@ -148,7 +148,7 @@ def _state(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _end(path: Path) -> tuple[int | None, datetime | None]:
+def _bubblewrap_exit(path: Path) -> tuple[int | None, datetime | None]:
     """Bubblewrap adds a line of JSON when the inside has ended; where it was killed itself, nobody knows."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

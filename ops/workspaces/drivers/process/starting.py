@@ -104,11 +104,11 @@ class Starting:
         """The pid of the init, which waits for its config."""
         with contextlib.ExitStack() as ours:
             ours.callback(os.close, config)
-            ring = _opened(ours, folder / "ring", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            ring = _opened_container_file(ours, folder / "ring", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             pid1.LogRing(ring, RING_BYTES).create()
-            state = _opened(ours, folder / "state", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            ended = _opened(ours, folder / "ended", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            errors = _opened(ours, folder / "errors", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            state = _opened_container_file(ours, folder / "state", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            ended = _opened_container_file(ours, folder / "ended", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            errors = _opened_container_file(ours, folder / "errors", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             listener = ours.enter_context(_listening(folder))
             info_read, info_write = os.pipe()
             info = ours.enter_context(os.fdopen(info_read, "rb"))
@@ -194,7 +194,7 @@ def _folder(folder: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _opened(stack: contextlib.ExitStack, path: Path, flags: int) -> int:
+def _opened_container_file(stack: contextlib.ExitStack, path: Path, flags: int) -> int:
     fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
     stack.callback(os.close, fd)
     return fd

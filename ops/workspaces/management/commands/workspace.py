@@ -58,20 +58,24 @@ class Command(OpsCommand):
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         match options["do"]:
             case "list":
-                return _list(options)
+                return _workspace_list_answer(options)
             case "drivers":
                 return _drivers()
             case "show":
-                return _shown(_found(options["subject"]), limit=within_limit(options["limit"], LISTED_MAX))
+                return _whole_workspace_answer(
+                    _workspace_of_subject(options["subject"]), limit=within_limit(options["limit"], LISTED_MAX)
+                )
             case "logs":
-                return _logs(_found(options["subject"]), offset=options["offset"], bytes_max=options["bytes"])
+                return _logs(
+                    _workspace_of_subject(options["subject"]), offset=options["offset"], bytes_max=options["bytes"]
+                )
             case "release":
                 with changes_undone_if(dry_run):
                     driver = services.release_driver(driver_id=options["subject"], actor=actors.COMMAND)
                     return _driver_answer(unless_refused(driver))
         with changes_undone_if(dry_run):
-            changed = unless_refused(_acted(options["do"], _found(options["subject"]), options))
-            return CommandAnswer(_document(changed), [_line(changed)], [_explained(changed).said])
+            changed = unless_refused(_acted(options["do"], _workspace_of_subject(options["subject"]), options))
+            return CommandAnswer(_workspace_document(changed), [_workspace_line(changed)], [_explained(changed).said])
 
 
 def _acted(do: str, workspace: Workspace, options: dict[str, Any]) -> Workspace | Refusal:
@@ -83,26 +87,26 @@ def _acted(do: str, workspace: Workspace, options: dict[str, Any]) -> Workspace 
             return services.undelete_workspace(**ids)
         case "recover":
             answer = services.recover_workspace(**ids, source=options["source"])
-            return _named(answer, "--from") if isinstance(answer, Refusal) else answer
+            return _workspace_refusal_by_option(answer, "--from") if isinstance(answer, Refusal) else answer
     return services.change_workspace(**ids, wanted={"desired_state": STATES[do].value})
 
 
-def _named(refusal: Refusal, argument: str) -> Refusal:
+def _workspace_refusal_by_option(refusal: Refusal, argument: str) -> Refusal:
     return Refusal(refusal.reason, refusal.detail, argument if refusal.field == "from" else refusal.field)
 
 
-def _list(options: dict[str, Any]) -> CommandAnswer:
+def _workspace_list_answer(options: dict[str, Any]) -> CommandAnswer:
     phase = None if options["phase"] is None else Phase(options["phase"])
     wanted = WantedWorkspaces(tenant_id=options["tenant"], phase=phase, deleted=options["deleted"])
     found = selectors.list_workspaces(wanted, limit=within_limit(options["limit"], LISTED_MAX)).workspaces
-    lines = [_line(one) for one in found] or ["There are no such workspaces."]
-    return CommandAnswer({"workspaces": [_document(one) for one in found]}, lines)
+    lines = [_workspace_line(one) for one in found] or ["There are no such workspaces."]
+    return CommandAnswer({"workspaces": [_workspace_document(one) for one in found]}, lines)
 
 
-def _shown(workspace: Workspace, *, limit: int) -> CommandAnswer:
+def _whole_workspace_answer(workspace: Workspace, *, limit: int) -> CommandAnswer:
     archives = selectors.archives_of(workspace, limit=limit)
     events = selectors.events_of(workspace, below=None, limit=limit).events
-    document = _document(workspace)
+    document = _workspace_document(workspace)
     lines = [f"{name}: {value}" for name, value in document.items() if name != "conditions"]
     lines += [
         f"{name}: {condition.get('status')} {condition.get('reason', '')} {condition.get('message', '')}".rstrip()
@@ -110,7 +114,10 @@ def _shown(workspace: Workspace, *, limit: int) -> CommandAnswer:
     ]
     lines += [f"archive {one.pk}  {one.state}  {one.object_bytes or 0} bytes" for one in archives]
     lines += [f"{one.at:%Y-%m-%d %H:%M:%S}  {one.kind}  {one.actor}  {one.detail}" for one in events]
-    document |= {"archives": [_archive(one) for one in archives], "events": [_event(one) for one in events]}
+    document |= {
+        "archives": [_archive(one) for one in archives],
+        "events": [_workspace_event_document(one) for one in events],
+    }
     return CommandAnswer(document, lines)
 
 
@@ -145,7 +152,7 @@ def _driver_answer(driver: WorkspaceDriver) -> CommandAnswer:
     return CommandAnswer(_driver(driver), [_driver_line(driver)])
 
 
-def _found(subject: str) -> Workspace:
+def _workspace_of_subject(subject: str) -> Workspace:
     found = services.find_workspace(subject)
     if isinstance(found, Refusal):
         raise CommandRefused(Refusal(found.reason, f"{found.detail}; see workspace list", "subject"))
@@ -157,7 +164,7 @@ def _explained(workspace: Workspace) -> explaining.NextStep:
     return explaining.explain_workspace(workspace, driver, now=clock.now())
 
 
-def _line(workspace: Workspace) -> str:
+def _workspace_line(workspace: Workspace) -> str:
     way = (
         workspace.phase
         if workspace.phase == workspace.desired_state
@@ -168,7 +175,7 @@ def _line(workspace: Workspace) -> str:
     return f"{workspace.pk}  {workspace.tenant_id}  {workspace.name}  {way}{doing}  {reason}".rstrip()
 
 
-def _document(workspace: Workspace) -> dict[str, Any]:
+def _workspace_document(workspace: Workspace) -> dict[str, Any]:
     """Of its environment the names alone: the values are the tenant's own."""
     names = (
         *("tenant_id", "name", "desired_state", "phase", "generation", "standby_ttl_seconds", "archive_ttl_seconds"),
@@ -191,7 +198,7 @@ def _archive(archive: WorkspaceArchive) -> dict[str, Any]:
     return {name: getattr(archive, name) for name in names} | {"created_at": archive.created_at.isoformat()}
 
 
-def _event(event: WorkspaceEvent) -> dict[str, Any]:
+def _workspace_event_document(event: WorkspaceEvent) -> dict[str, Any]:
     return {"at": event.at.isoformat(), "kind": event.kind, "actor": event.actor, "detail": event.detail}
 
 

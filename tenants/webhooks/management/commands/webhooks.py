@@ -44,16 +44,20 @@ class Command(OpsCommand):
     def run(self, *, dry_run: bool, **options: Any) -> CommandAnswer:
         match options["do"]:
             case "list":
-                return _list(options)
+                return _webhook_list_answer(options)
             case "reencrypt":
                 return _reencrypt(dry_run=dry_run)
             case "redeliver":
                 with changes_undone_if(dry_run):
                     return _redeliver(options["subject"])
             case "show":
-                return _shown(_found(options["subject"]), limit=within_limit(options["limit"], LISTED_MAX))
+                return _shown_webhook_answer(
+                    _webhook_named_by_subject(options["subject"]), limit=within_limit(options["limit"], LISTED_MAX)
+                )
         with changes_undone_if(dry_run):
-            return _acted(options["do"], _found(options["subject"]), options["since"], dry_run=dry_run)
+            return _acted(
+                options["do"], _webhook_named_by_subject(options["subject"]), options["since"], dry_run=dry_run
+            )
 
 
 def _acted(do: str, endpoint: WebhookEndpoint, since: str, *, dry_run: bool) -> CommandAnswer:
@@ -63,17 +67,21 @@ def _acted(do: str, endpoint: WebhookEndpoint, since: str, *, dry_run: bool) -> 
         "actor": actors.COMMAND,
     }
     if do == "recover":
-        recovered = unless_refused(services.recover_endpoint(**ids, since=_moment(since)))
-        document = _document(recovered.endpoint) | {"deliveries": recovered.deliveries}
-        return CommandAnswer(document, [_line(recovered.endpoint)], [f"{recovered.deliveries} deliveries are sent."])
+        recovered = unless_refused(services.recover_endpoint(**ids, since=_since_of_webhook_recovery(since)))
+        document = _listed_webhook_document(recovered.endpoint) | {"deliveries": recovered.deliveries}
+        return CommandAnswer(
+            document, [_listed_webhook_line(recovered.endpoint)], [f"{recovered.deliveries} deliveries are sent."]
+        )
     if do == "rotate":
         issued = unless_refused(services.rotate_endpoint_secret(**ids))
         secret = None if dry_run else issued.secret
         lines = [] if secret is None else [secret]
-        return CommandAnswer(_document(endpoint) | {"secret": secret}, lines, [] if dry_run else [SHOWN_ONCE])
+        return CommandAnswer(
+            _listed_webhook_document(endpoint) | {"secret": secret}, lines, [] if dry_run else [SHOWN_ONCE]
+        )
     status = EndpointStatus.PAUSED if do == "pause" else EndpointStatus.ENABLED
     changed = unless_refused(services.change_endpoint(**ids, status=status))
-    return CommandAnswer(_document(changed), [_line(changed)])
+    return CommandAnswer(_listed_webhook_document(changed), [_listed_webhook_line(changed)])
 
 
 def _redeliver(delivery_id: str) -> CommandAnswer:
@@ -99,17 +107,18 @@ def _reencrypt(*, dry_run: bool) -> CommandAnswer:
     return CommandAnswer(document, [said], lost, exit_code=1 if lost else 0)
 
 
-def _list(options: dict[str, Any]) -> CommandAnswer:
+def _webhook_list_answer(options: dict[str, Any]) -> CommandAnswer:
     found = selectors.list_endpoints(tenant_id=options["tenant"], limit=within_limit(options["limit"], LISTED_MAX))
     return CommandAnswer(
-        {"webhooks": [_document(one) for one in found]}, [_line(one) for one in found] or ["There are no webhooks."]
+        {"webhooks": [_listed_webhook_document(one) for one in found]},
+        [_listed_webhook_line(one) for one in found] or ["There are no webhooks."],
     )
 
 
-def _shown(endpoint: WebhookEndpoint, *, limit: int) -> CommandAnswer:
+def _shown_webhook_answer(endpoint: WebhookEndpoint, *, limit: int) -> CommandAnswer:
     page = selectors.deliveries_of(endpoint, status=None, after=None, limit=limit)
-    document = _document(endpoint) | {"deliveries": [_delivery(one) for one in page.deliveries]}
-    lines = [f"{name}: {value}" for name, value in _document(endpoint).items()]
+    document = _listed_webhook_document(endpoint) | {"deliveries": [_delivery(one) for one in page.deliveries]}
+    lines = [f"{name}: {value}" for name, value in _listed_webhook_document(endpoint).items()]
     lines += [
         f"{one.pk}  {one.message.event}  {one.status}  attempts {one.attempts}  {_last_try(one)}".rstrip()
         for one in page.deliveries
@@ -117,14 +126,14 @@ def _shown(endpoint: WebhookEndpoint, *, limit: int) -> CommandAnswer:
     return CommandAnswer(document, lines)
 
 
-def _found(subject: str) -> WebhookEndpoint:
+def _webhook_named_by_subject(subject: str) -> WebhookEndpoint:
     found = services.find_endpoint(subject)
     if isinstance(found, Refusal):
         raise CommandRefused(Refusal(found.reason, f"{found.detail}; see webhooks list", "subject"))
     return found
 
 
-def _moment(text: str) -> datetime:
+def _since_of_webhook_recovery(text: str) -> datetime:
     try:
         return TypeAdapter(AwareDatetime).validate_python(text)
     except ValidationError:
@@ -136,12 +145,12 @@ def _last_try(delivery: WebhookDelivery) -> str:
     return str(tries[0]) if tries else ""
 
 
-def _line(endpoint: WebhookEndpoint) -> str:
+def _listed_webhook_line(endpoint: WebhookEndpoint) -> str:
     origin = registration.endpoint_origin(endpoint.url)
     return f"{endpoint.pk}  {endpoint.tenant_id}  {endpoint.status}  {origin}  {','.join(endpoint.events)}"
 
 
-def _document(endpoint: WebhookEndpoint) -> dict[str, Any]:
+def _listed_webhook_document(endpoint: WebhookEndpoint) -> dict[str, Any]:
     """The URL without what follows its host, which may hold a token of its owner's."""
     return {
         "webhook_id": str(endpoint.pk),
