@@ -80,6 +80,24 @@ def looks_going_on() -> int:
         return int(cursor.fetchone()[0])
 
 
+def wait_for_a_look() -> None:
+    """One that begins after the call, to its end."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        (since,) = cursor.fetchone()
+
+    def has_ended() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%%AS watched%%'"
+                " AND pid <> pg_backend_pid() AND state = 'idle' AND query_start > %s",
+                [since],
+            )
+            return cursor.fetchone() is not None
+
+    wait_until(has_ended, seconds=10, what="a look")
+
+
 def documents(clients: Sequence[Client]) -> list[dict[str, Any]]:
     return [read(client.receive()) for client in clients]
 

@@ -18,10 +18,10 @@ from tests.gear.builders.waiting import (
     documents,
     failed,
     left,
-    looks_going_on,
     queued,
     read,
     started,
+    wait_for_a_look,
     waiting,
 )
 from tests.gear.servers.live_api import Api, an_api
@@ -46,7 +46,8 @@ def test_dpp_80_it_answers_as_soon_as_the_run_has_ended_and_not_at_the_steps_bef
     with ExitStack() as stack:
         clients = waiting(api, stack, shop, run, count=5)
         run = started(run)
-        wait_until(looks_going_on, what="a look")
+        wait_for_a_look()
+        wait_for_a_look()  # by now all has been told that the one before it found
         assert api.ask(a_get(f"{RUNS}/{run.run_id}", shop.issued)).status == 200, "the one thread is free"
         assert all(client.is_waiting() for client in clients), "a step on the way is not the end"
         ended = time.monotonic()
