@@ -117,7 +117,7 @@ class Uploads:
         asked = {"filename": name, "content_type": content_type, "size_bytes": len(content)}
         status, headers, body = self._api.post("/v1/uploads", json.dumps(asked).encode(), {})
         if status != http.HTTPStatus.CREATED:
-            reason, detail = _problem(status, body)
+            reason, detail = _bridge_reason_and_detail(status, body)
             raise BridgeRefused(reason, detail, retry_after=headers.get("retry-after"))
         room = json.loads(body)
         status, _headers, _body = send(room["method"], room["url"], content, room["headers"])
@@ -196,7 +196,7 @@ class Bridge:
             if _method(message) == "initialize":
                 self._version = answer.get("result", {}).get("protocolVersion", self._version)
             return answer | {"id": asked} if answer.get("id") is None else answer
-        reason, detail = _problem(status, said)
+        reason, detail = _bridge_reason_and_detail(status, said)
         wait = f" Repeat it after {headers['retry-after']} s." if "retry-after" in headers else ""
         return _error(asked, _SERVER_ERROR, f"{reason}: {detail}{wait}")
 
@@ -208,13 +208,13 @@ class Bridge:
         meta = params.get("_meta")
         version = meta.get(_VERSION) if isinstance(meta, dict) else None
         if isinstance(version, str):
-            headers["Mcp-Method"] = _plain(str(_method(message)))
+            headers["Mcp-Method"] = _bridge_header_value(str(_method(message)))
             name = params.get(_NAMED.get(str(_method(message)), ""))
             if isinstance(name, str):
-                headers["Mcp-Name"] = _plain(name)
+                headers["Mcp-Name"] = _bridge_header_value(name)
         else:
             version = None if _method(message) == "initialize" else self._version
-        return headers if version is None else headers | {"MCP-Protocol-Version": _plain(version)}
+        return headers if version is None else headers | {"MCP-Protocol-Version": _bridge_header_value(version)}
 
     def _with_local_files(self, message: Any) -> dict[str, Any] | None:
         """Puts keys in the place of local paths; an answer only where that failed."""
@@ -228,7 +228,7 @@ class Bridge:
                 try:
                     files[place] = self._uploads.key_of(named)
                 except BridgeRefused as refused:
-                    return _refused(message.get("id"), f"input_files[{place}]", refused)
+                    return _bridge_refusal_reply(message.get("id"), f"input_files[{place}]", refused)
         return None
 
     def _say(self, answer: Mapping[str, Any]) -> None:
@@ -246,7 +246,7 @@ def _is_notification(message: Any) -> bool:
     return isinstance(message, dict) and "id" not in message
 
 
-def _plain(value: str) -> str:
+def _bridge_header_value(value: str) -> str:
     if value.isascii() and value.isprintable() and value == value.strip():
         return value
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode('ascii')}?="
@@ -256,7 +256,7 @@ def _error(asked: Any, code: int, said: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": asked, "error": {"code": code, "message": said}}
 
 
-def _refused(asked: Any, field: str, refused: BridgeRefused) -> dict[str, Any]:
+def _bridge_refusal_reply(asked: Any, field: str, refused: BridgeRefused) -> dict[str, Any]:
     content: dict[str, Any] = {"reason_code": refused.reason_code, "detail": refused.detail, "field": field}
     if refused.retry_after is not None:
         content["retry_after"] = int(refused.retry_after)
@@ -265,7 +265,7 @@ def _refused(asked: Any, field: str, refused: BridgeRefused) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": asked, "result": result}
 
 
-def _problem(status: int, body: bytes) -> tuple[str, str]:
+def _bridge_reason_and_detail(status: int, body: bytes) -> tuple[str, str]:
     try:
         document = json.loads(body)
         return str(document["reason_code"]), str(document["detail"])
