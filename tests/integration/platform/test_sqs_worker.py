@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -129,6 +129,11 @@ def test_dpp_39_the_open_poll_of_a_killed_worker_delays_one_message_at_most(tmp_
     proofs.report(cases=1)
 
 
+def all_of(wanted: Iterable[str], found: list[str]) -> list[str]:
+    """What was found, once it holds all that is wanted."""
+    return found if set(wanted) <= set(found) else []
+
+
 @pytest.mark.contract("DPP-38")
 def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, queue: Queues) -> None:
     poison = {
@@ -153,12 +158,11 @@ def test_dpp_38_poison_ends_in_the_dlq_and_the_worker_goes_on(tmp_path: Path, qu
     with worker(tmp_path, endpoint=ENDPOINT, queue_url=queue.runs_url, environ=SOON_AGAIN) as running:
         for body in poison.values():
             queue.send(body)
-        queue.send(work("meanwhile"))
+        queue.send(meanwhile := work("meanwhile"))
         running.wait_for("meanwhile")
-        wait_until(
-            lambda: len(queue.dead_bodies()) == len(poison), seconds=40, what=f"{len(poison)} dead letters"
-        )  # fmt: skip
-        assert sorted(queue.dead_bodies()) == sorted(poison.values())
+        dead = wait_until(lambda: all_of(poison.values(), queue.dead_bodies()), seconds=40, what="dead letters")
+        # On a slow machine it may have come three times before it was deleted: then it is a dead letter by the rule.
+        assert sorted(body for body in dead if body != meanwhile) == sorted(poison.values())
         assert queue.counts(queue.runs_url) == (0, 0)
         queue.send(work("afterwards"))
         running.wait_for("afterwards")
