@@ -70,18 +70,8 @@ def _counted(api: Api, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name))
 
 
-def looks_going_on() -> int:
-    """Connections on which a watcher looks, or has looked last."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND query LIKE '%%AS watched%%' AND pid <> pg_backend_pid()"
-        )
-        return int(cursor.fetchone()[0])
-
-
 def wait_for_a_look() -> None:
-    """One that begins after the call, to its end."""
+    """A watcher's, that begins after the call, to its end."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         (since,) = cursor.fetchone()

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from tests.gear.builders.shop import RUNS, Shop
-from tests.gear.builders.waiting import a_get, failed, looks_going_on, queued, read, waiting
+from tests.gear.builders.waiting import a_get, failed, queued, read, wait_for_a_look, waiting
 from tests.gear.faults.proxy import Mode, Proxy
 from tests.gear.servers.live_api import Api, an_api
 from tests.gear.servers.live_processes import database_url
@@ -43,7 +43,7 @@ def outlives(api: Api, postgres: Proxy, shop: Shop, mode: Mode, *, seconds: floa
     with ExitStack() as stack:
         (patient,) = waiting(api, stack, shop, long, query="?wait=55")
         (hasty,) = waiting(api, stack, shop, short, query="?wait=2")
-        wait_until(looks_going_on, what="a look")
+        wait_for_a_look()
         with postgres.outage(mode):
             began = time.monotonic()
             answer = hasty.receive()
