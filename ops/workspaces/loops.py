@@ -18,7 +18,8 @@ from ops.workspaces.drivers.base import DriverUnavailable
 from ops.workspaces.host import hosting, measuring, overfull, sweeping
 from ops.workspaces.host.listening import Listener
 from ops.workspaces.host.monitor import Monitor
-from ops.workspaces.host.reconciler import THREADS, Reconciler
+from ops.workspaces.host.places import THREADS
+from ops.workspaces.host.reconciler import Reconciler
 from ops.workspaces.proxy import admission
 from ops.workspaces.proxy.server import ProxyServer
 from ops.workspaces.remote.server import WorkspaceServer

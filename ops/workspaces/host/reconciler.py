@@ -1,13 +1,15 @@
 """Brings what is to what is wished, one operation at a time. It reads rows only: what is there, the monitor says.
 
-A pass takes the operations that may go on and begins those that the plan calls for, each on a thread of a bounded pool.
-A recovery has such a thread too: it reads an archive back whole, and a pass that waited for it would be taken for hung.
+A pass takes the operations that may go on and begins those that the plan calls for, each on a thread of a bounded pool
+(places.py). It goes through all rows until no thread is free: one that has to wait, for a place or for the bucket,
+hides none behind it, and one that cannot be read is skipped. A recovery has such a thread too: it reads an archive back
+whole, and a pass that waited for it would be taken for hung.
+
 Two reconcilers of one driver, or one that died, cost at most a lease: claims skip locked rows, and who lost one writes
 no more. Nothing is begun on a driver that is frozen.
 """
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,31 +20,24 @@ import structlog
 from django.db.models import Exists, F, Q, QuerySet
 from django.db.models.functions import Now
 
+from dpp_project.jobs.skipped_rows import SkippedRows
 from ops.workspaces import conditions, planning
 from ops.workspaces.archive_port import ArchivePort
 from ops.workspaces.conditions import LEFT_OVER_CONTAINERS, ConditionReason, Conditions, container_key
 from ops.workspaces.drivers.base import Driver
 from ops.workspaces.host import recovering
+from ops.workspaces.host.places import THREADS, Occupant, Places, occupant_of
 from ops.workspaces.models import Workspace
 from ops.workspaces.operations import running
 from ops.workspaces.operations.work import OperationWork
 from ops.workspaces.planning import Situation
 from ops.workspaces.rows import transitions
 from ops.workspaces.rows.transitions import OperationClaim
-from ops.workspaces.states import DesiredState, Operation, Phase
+from ops.workspaces.states import FIRST_STEPS, DesiredState, Operation, OperationStep, Phase
 
 log = structlog.get_logger("dpp.workspaces")
 
-THREADS: Final = 8
-"""Of this host: a stop may wait for a command that does not end, a start for an init that does not come up. One tenant
-begins no more at once than are left for the others.
-"""
-ARCHIVES_AT_ONCE: Final = 4
-"""Of this host: they read and write whole homes. One tenant has no more than are left for the others, so half of them
-where it is alone.
-"""
 BATCH: Final = 200
-_OF_THE_BUCKET: Final = frozenset({Operation.ARCHIVING, Operation.RESTORING})
 _NOT_SETTLED: Final = frozenset({*LEFT_OVER_CONTAINERS, ConditionReason.CONTAINER_OUTDATED})
 
 
@@ -72,30 +67,42 @@ class Reconciler:
         self._driver_id = driver_id
         self._to_look_at = to_look_at
         self._start = start
-        self._at_work: dict[OperationClaim, Operation] = {}
-        self._recovering: set[UUID] = set()
-        self._lock = threading.Lock()
+        self._places = Places()
 
     @property
     def is_at_work(self) -> bool:
-        with self._lock:
-            return bool(self._at_work or self._recovering)
+        return self._places.room < THREADS
 
     def run_once(self) -> ReconcilePass:
         adopted = transitions.adopt_workspace(self._driver_id, kind=self._driver.kind, limit=BATCH)
         for workspace_id in adopted:
             self._to_look_at(workspace_id)
         report = ReconcilePass(adopted=len(adopted))
-        for claim in transitions.take_operations(self._driver_id, limit=self._room()):
-            self._set_to_work(claim)
+        chosen = self._operations_with_place()
+        for claim in transitions.take_operations(self._driver_id, only=chosen):
+            self._set_to_work(claim, chosen[claim.workspace_id])
             report.went_on += 1
-        for row in unsettled_workspaces(self._driver_id, kind=self._driver.kind)[:BATCH]:
-            if self._room() <= 0:
+        skipped = SkippedRows("workspaces")
+        for row in all_unsettled(self._driver_id, kind=self._driver.kind):
+            if self._places.room <= 0:
                 break
-            if (begun := self._consider(row)) is not None:
-                self._set_to_work(begun)
-                report.began += 1
+            with skipped.each(row.pk):
+                if (begun := self._consider(row)) is not None:
+                    self._set_to_work(begun, occupant_of(row.tenant_id, begun.operation, begun.step))
+                    report.began += 1
         return report
+
+    def _operations_with_place(self) -> dict[UUID, Occupant]:
+        """Of those that may go on. What asks the bucket comes last: while it is away, each try of those that were put
+        off takes a thread for as long as its timeouts."""
+        places, chosen = self._places.copy(), dict[UUID, Occupant]()
+        waiting = transitions.operations_to_take(self._driver_id).values_list("pk", "tenant_id", "operation", "op_step")
+        found = [(pk, occupant_of(tenant, Operation(what), OperationStep(step))) for pk, tenant, what, step in waiting]
+        for pk, occupant in sorted(found, key=lambda one: one[1].asks_bucket):
+            if places.room > 0 and places.has_bucket_place(occupant):
+                places.take(pk, occupant)
+                chosen[pk] = occupant
+        return chosen
 
     def _consider(self, row: Workspace) -> OperationClaim | None:
         """One row at rest: what a person asked for first, then what it counts, then what comes next."""
@@ -118,8 +125,8 @@ class Reconciler:
                 row, reason=running.exit_reason(seen), message=message, container_id=container_id
             )
             return None
-        reads_a_home = wanted in _OF_THE_BUCKET
-        if not self._has_thread(row.tenant_id) or (reads_a_home and not self._has_archive_place(row.tenant_id)):
+        occupant = occupant_of(row.tenant_id, wanted, FIRST_STEPS[wanted])
+        if not (self._places.has_thread(row.tenant_id) and self._places.has_bucket_place(occupant)):
             return None
         return transitions.begin_operation(row, wanted) or self._begun_anew(row, wanted)
 
@@ -129,10 +136,17 @@ class Reconciler:
         is_same = (now.conditions, now.generation, now.rev) == (row.conditions, row.generation, row.rev)
         return transitions.begin_operation(now, wanted) if is_same and now.observed_at != row.observed_at else None
 
-    def _set_to_work(self, claim: OperationClaim) -> None:
-        with self._lock:
-            self._at_work[claim] = claim.operation
-        self._start(partial(self._work, claim))
+    def _set_to_work(self, claim: OperationClaim, occupant: Occupant) -> None:
+        self._places.take(claim, occupant)
+        self._run_on_a_thread(claim, partial(self._work, claim))
+
+    def _run_on_a_thread(self, place: Hashable, action: Callable[[], None]) -> None:
+        """The place is left where no thread can be started: a lease, or the next pass, brings the work up again."""
+        try:
+            self._start(action)
+        except Exception:
+            self._places.leave(place)
+            raise
 
     def _work(self, claim: OperationClaim) -> None:
         try:
@@ -140,19 +154,15 @@ class Reconciler:
         except Exception:
             log.exception("an operation was left to its lease", workspace=str(claim.workspace_id))
         finally:
-            with self._lock:
-                del self._at_work[claim]
+            self._places.leave(claim)
         self._to_look_at(claim.workspace_id)
 
     def _set_to_recover(self, row: Workspace) -> None:
         """Once at a time; it counts as one that reads a home."""
-        if not self._has_archive_place(row.tenant_id):
+        reader = Occupant(row.tenant_id, asks_bucket=True, reads_home=True)
+        if not (self._places.has_bucket_place(reader) and self._places.take(row.pk, reader)):
             return
-        with self._lock:
-            if row.pk in self._recovering:
-                return
-            self._recovering.add(row.pk)
-        self._start(partial(self._recover, row))
+        self._run_on_a_thread(row.pk, partial(self._recover, row))
 
     def _recover(self, row: Workspace) -> None:
         try:
@@ -160,35 +170,29 @@ class Reconciler:
         except Exception:
             log.exception("a recovery was left to the next pass", workspace=str(row.pk))
         finally:
-            with self._lock:
-                self._recovering.discard(row.pk)
-
-    def _room(self) -> int:
-        with self._lock:
-            return THREADS - len(self._at_work) - len(self._recovering)
-
-    def _has_archive_place(self, tenant_id: str) -> bool:
-        with self._lock:
-            taken = [claim.workspace_id for claim, operation in self._at_work.items() if operation in _OF_THE_BUCKET]
-            taken += self._recovering
-        return _has_place(tenant_id, taken, of=ARCHIVES_AT_ONCE)
-
-    def _has_thread(self, tenant_id: str) -> bool:
-        with self._lock:
-            taken = [*(claim.workspace_id for claim in self._at_work), *self._recovering]
-        return _has_place(tenant_id, taken, of=THREADS)
+            self._places.leave(row.pk)
 
 
-def _has_place(tenant_id: str, taken: Sequence[UUID], *, of: int) -> bool:
-    """Whether a tenant may have one place more: it has no more of them than are free."""
-    its_own = Workspace.objects.filter(pk__in=taken, tenant_id=tenant_id).count() if taken else 0
-    return its_own < of - len(taken)
+def all_unsettled(driver_id: str, *, kind: str) -> Iterator[Workspace]:
+    """Each once, a batch at a time: the next begins behind the last one's end."""
+    due = unsettled_workspaces(driver_id, kind=kind)
+    rows = list(due[:BATCH])
+    while rows:
+        yield from rows
+        last = rows[-1]
+        if last.next_reconcile_at is None:
+            behind = Q(next_reconcile_at__isnull=False) | Q(next_reconcile_at__isnull=True, pk__gt=last.pk)
+        else:
+            later = Q(next_reconcile_at__gt=last.next_reconcile_at)
+            behind = later | Q(next_reconcile_at=last.next_reconcile_at, pk__gt=last.pk)
+        rows = list(due.filter(behind)[:BATCH]) if len(rows) == BATCH else []
 
 
 def unsettled_workspaces(driver_id: str, *, kind: str) -> QuerySet[Workspace]:
     """At rest, and not as they are wished to be, as far as a query can tell; the plan decides."""
     reason = f"conditions__{container_key(kind)}__reason"
-    is_elsewhere = ~Q(desired_state=F("phase"))
+    # A new workspace that is to be archived has nothing to put there: it stays as it is.
+    is_elsewhere = ~Q(desired_state=F("phase")) & ~Q(phase=Phase.PENDING, desired_state=DesiredState.ARCHIVED)
     is_left_over = Q(**{f"{reason}__in": sorted(_NOT_SETTLED)}) | Q(
         **{f"conditions__{conditions.VOLUME_READY}__reason": ConditionReason.HOME_DOOMED}
     )

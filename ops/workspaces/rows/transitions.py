@@ -23,6 +23,7 @@ the database's clock. What does not win has changed nothing.
 
 import random
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -113,19 +114,29 @@ def begin_operation(seen: Workspace, operation: Operation) -> OperationClaim | N
     return claim
 
 
-def take_operations(driver_id: str, *, limit: int) -> list[OperationClaim]:
-    """Operations that nobody works on and that may go on. An attempt each: the one before writes no more."""
+def operations_to_take(driver_id: str) -> QuerySet[Workspace]:
+    """Those that nobody works on and that may go on, the longest waiting first."""
     due = (Q(op_lease_until__lte=Now()) | Q(op_lease_until__gt=Now() + 2 * LEASE)) & (
         Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__lte=Now())
     )
     looked_at = ~Q(op_step__in=WAITING_STEPS) | Q(observed_rev__gte=F("rev"))
+    return (
+        Workspace.objects.filter(due, looked_at, ~Exists(frozen_drivers(driver_id)), driver_id=driver_id)
+        .exclude(operation=Operation.NONE)
+        .order_by("op_lease_until")
+    )
+
+
+def take_operations(driver_id: str, *, only: Collection[uuid.UUID]) -> list[OperationClaim]:
+    """Of these workspaces, what may go on still. An attempt each: the one before writes no more."""
+    if not only:
+        return []
     with writing_as(Writer.RECONCILER):
         overtaken: list[str] = []
         rows = list(
-            Workspace.objects.select_for_update(skip_locked=True, of=("self",), no_key=True)
-            .filter(due, looked_at, ~Exists(frozen_drivers(driver_id)), driver_id=driver_id)
-            .exclude(operation=Operation.NONE)
-            .order_by("op_lease_until")[:limit]
+            operations_to_take(driver_id)
+            .filter(pk__in=only)
+            .select_for_update(skip_locked=True, of=("self",), no_key=True)
         )
         claims = [_of_row(row) for row in rows]
         for row, claim in zip(rows, claims, strict=True):

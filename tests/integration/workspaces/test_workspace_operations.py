@@ -1,13 +1,16 @@
 """Operations that are overtaken and taken back, and what is never done twice."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 
 from dpp_project import clock
 from dpp_project.clock import FixedClock
 from ops.workspaces.drivers.base import SeenContainer
+from ops.workspaces.host import reconciler as reconciler_module
 from ops.workspaces.host import sweeping
 from ops.workspaces.host.reconciler import Reconciler
 from ops.workspaces.models import Workspace, WorkspaceArchive, WorkspaceEvent, WorkspaceVolume
@@ -69,6 +72,91 @@ def test_wsp_14_one_tenant_s_starts_take_not_all_threads_of_a_host(world: World)
         slow.run_once()
     begun = set(Workspace.objects.filter(operation=Operation.STARTING).values_list("pk", flat=True))
     assert (len(lasting), begun > set(beside), len(begun & set(greedy))) == (5, True, 4)
+
+
+@pytest.mark.contract("WSP-14")
+def test_wsp_14_rows_that_have_to_wait_hide_none_behind_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a batch of homes to archive, some new ones that never will be, and another's start."""
+    monkeypatch.setattr(reconciler_module, "BATCH", 3)
+    world.standing(9)
+    world.tenant = a_tenant()
+    (beside,) = world.standing(1)
+    for _ in range(3):
+        world.workspace(desired=DesiredState.ARCHIVED, driver_id=world.driver_id)
+    with writing_as(Writer.API):
+        Workspace.objects.update(desired_state=DesiredState.ARCHIVED)
+        Workspace.objects.filter(pk=beside).update(desired_state=DesiredState.RUNNING)
+    with writing_as(Writer.RECONCILER):  # it failed a while ago: whatever waits for a place comes before it
+        Workspace.objects.filter(pk=beside).update(next_reconcile_at=Now() - timedelta(seconds=1))
+    lasting: list[object] = []
+    slow = Reconciler(world.driver, world.store, driver_id=world.driver_id, start=lasting.append)
+    world.look()
+    slow.run_once()
+    begun = list(Workspace.objects.exclude(operation="NONE").order_by("operation").values_list("operation", flat=True))
+    assert (begun, len(lasting)) == (["ARCHIVING", "ARCHIVING", "STARTING"], 3)
+
+
+@pytest.mark.contract("WSP-14")
+def test_wsp_14_a_bucket_that_is_away_takes_not_all_threads_of_a_host(world: World) -> None:
+    """What it was asked for waits for its timeouts, again and again, and a start needs no bucket."""
+    world.standing(12)
+    world.tenant = a_tenant()
+    (beside,) = world.standing(1)
+    with writing_as(Writer.API):
+        Workspace.objects.update(desired_state=DesiredState.ARCHIVED)
+        Workspace.objects.filter(pk=beside).update(desired_state=DesiredState.RUNNING)
+    world.store.is_away = True
+    world.until(beside, lambda row: row.phase == Phase.RUNNING)
+    for _ in range(6):
+        world.turn()
+    put_off = Workspace.objects.filter(operation=Operation.ARCHIVING, reconcile_failure_count__gt=0)
+    assert put_off.count() == 12
+    world.wish(beside, DesiredState.STANDBY)
+    world.time_passes(seconds=400)
+    lasting: list[object] = []
+    slow = Reconciler(world.driver, world.store, driver_id=world.driver_id, start=lasting.append)
+    world.look()
+    report = slow.run_once()
+    assert (report.went_on, report.began, world.row(beside).operation) == (2, 1, "STOPPING")
+    assert slow.run_once().went_on == 0, "its tenant has as many as are left for the others"
+
+
+@pytest.mark.contract("WSP-14")
+def test_wsp_14_a_row_that_cannot_be_considered_is_that_row_s_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison, beside = sorted(world.standing(2))
+    with writing_as(Writer.API):
+        Workspace.objects.update(desired_state=DesiredState.RUNNING)
+    situation = reconciler_module.workspace_situation
+
+    def fails(row: Workspace, seen: Any) -> Any:
+        if row.pk == poison:
+            raise ValueError("what it says cannot be read")
+        return situation(row, seen)
+
+    world.look()
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciler_module, "workspace_situation", fails)
+        assert world.reconciler.run_once().began == 1
+    assert (world.row(poison).operation, world.row(beside).operation) == ("NONE", "STARTING")
+    world.converges(poison, Phase.RUNNING)
+
+
+@pytest.mark.contract("WSP-14")
+def test_wsp_14_a_thread_that_cannot_be_started_keeps_no_place(world: World) -> None:
+    (one,) = world.standing(1)
+    world.wish(one, DesiredState.RUNNING)
+
+    def refuses(_action: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    refused = Reconciler(world.driver, world.store, driver_id=world.driver_id, start=refuses)
+    world.look()
+    assert refused.run_once().began == 0
+    assert (refused.is_at_work, world.row(one).operation) == (False, "STARTING")
+    world.time_passes(seconds=61)
+    world.converges(one, Phase.RUNNING)
 
 
 @pytest.mark.contract("WSP-09")
@@ -196,9 +284,9 @@ def test_wsp_05_a_loser_of_a_claim_does_nothing_more(world: World) -> None:
     claim = transitions.begin_operation(seen, Operation.RESTORING)
     assert claim is not None
     assert transitions.begin_operation(seen, Operation.RESTORING) is None
-    assert transitions.take_operations(world.driver_id, limit=9) == []  # its lease is held
+    assert transitions.take_operations(world.driver_id, only=[one]) == []  # its lease is held
     world.time_passes(seconds=61)
-    (successor,) = transitions.take_operations(world.driver_id, limit=9)
+    (successor,) = transitions.take_operations(world.driver_id, only=[one])
     assert successor.attempt == claim.attempt + 1
     before = Workspace.objects.filter(pk=one).values().get()
     with pytest.raises(transitions.ClaimLost):
@@ -271,10 +359,10 @@ def test_wsp_05_a_clock_an_hour_off_takes_nothing_over_and_ends_no_pause(world: 
     claim = transitions.begin_operation(world.row(one), Operation.STOPPING)
     assert claim is not None
     with clock.use_clock(FixedClock(clock.now().replace(year=2030))):
-        assert transitions.take_operations(world.driver_id, limit=9) == []
+        assert transitions.take_operations(world.driver_id, only=[one]) == []
     with writing_as(Writer.RECONCILER):  # as a database's clock that ran an hour ahead has left it
         connection.cursor().execute("UPDATE workspaces SET op_lease_until = op_lease_until + interval '1 hour'")
-    assert len(transitions.take_operations(world.driver_id, limit=9)) == 1
+    assert len(transitions.take_operations(world.driver_id, only=[one])) == 1
 
 
 @pytest.mark.contract("WSP-07")

@@ -12,6 +12,7 @@ MONITOR: Final = "ops/workspaces/host/monitor.py"
 LOOKING: Final = "ops/workspaces/host/looking.py"
 RECOVERING: Final = "ops/workspaces/host/recovering.py"
 RECONCILER: Final = "ops/workspaces/host/reconciler.py"
+PLACES: Final = "ops/workspaces/host/places.py"
 SWEEPING: Final = "ops/workspaces/host/sweeping.py"
 ARCHIVING: Final = "ops/workspaces/operations/archiving.py"
 FILLING: Final = "ops/workspaces/operations/filling.py"
@@ -304,16 +305,30 @@ MUTANTS: Final = (
     Mutant(
         "a recovery is read on the loop of all",
         RECONCILER,
-        "        self._start(partial(self._recover, row))\n",
+        "        self._run_on_a_thread(row.pk, partial(self._recover, row))\n",
         "        self._recover(row)\n",
         operations("test_wsp_09_a_recovery_that_reads_an_archive_keeps_no_pass_waiting"),
     ),
     Mutant(
         "one tenant's operations take all threads of a host",
-        RECONCILER,
-        "        return _has_place(tenant_id, taken, of=THREADS)\n",
-        "        return True\n",
+        PLACES,
+        "            return _leaves_as_many(tenant_id, list(self._taken.values()), of=THREADS)\n",
+        "            return True\n",
         operations("test_wsp_14_one_tenant_s_starts_take_not_all_threads_of_a_host"),
+    ),
+    Mutant(
+        "operations that were put off ask a bucket that is away on every thread",
+        RECONCILER,
+        "places.room > 0 and places.has_bucket_place(occupant)",
+        "places.room > 0",
+        operations("test_wsp_14_a_bucket_that_is_away_takes_not_all_threads_of_a_host"),
+    ),
+    Mutant(
+        "workspaces that wait for a place hide those behind them",
+        RECONCILER,
+        "        rows = list(due.filter(behind)[:BATCH]) if len(rows) == BATCH else []\n",
+        "        rows = []\n",
+        operations("test_wsp_14_rows_that_have_to_wait_hide_none_behind_them"),
     ),
     Mutant(
         "what only a person can decide is tried ten times",
