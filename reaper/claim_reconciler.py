@@ -41,6 +41,7 @@ def reconcile_claims(*, now: datetime, limit: int) -> PassReport:
         partial(_taken_over, tally),
         for_recovery.claimed_without_result(),
         for_recovery.claimed_with_result(),
+        without_s3=1,
     )
     return tally.report()
 

@@ -28,25 +28,27 @@ from runs.reads.for_recovery import Row
 FAILED_AGAIN_MAX: Final = 100
 
 
-def rows_left_behind(tally: Tally, *dues: QuerySet[Row]) -> Iterator[Row]:
+def rows_left_behind(tally: Tally, *dues: QuerySet[Row], without_s3: int = 0) -> Iterator[Row]:
     """Of each of `dues` in turn what has not failed before, and only then what has.
 
-    Where S3 is away, the rows of the due that needs it are left, and failed rows of those before it tried all the same.
+    The first `without_s3` of `dues` need no S3. Where it is away, the rows of the others are left, also those that
+    failed before: each would take as long as its timeouts.
     """
     failed = tally.failed_before()
-    failed_of: list[tuple[QuerySet[Row], list[Hashable]]] = []
-    for due in dues:
-        met = yield from _not_failed_before(tally, due, frozenset(failed))
+    failed_of: list[tuple[QuerySet[Row], list[Hashable], bool]] = []
+    for at, due in enumerate(dues):
+        needs_s3 = at >= without_s3
+        met = yield from _not_failed_before(tally, due, frozenset(failed), needs_s3=needs_s3)
         if met is not None:
-            failed_of.append((due, [key for key in failed if key in met]))
+            failed_of.append((due, [key for key in failed if key in met], needs_s3))
         elif not tally.s3_is_away:
             return
-    for due, keys in failed_of:
-        yield from _tried_again(tally, due, keys)
+    for due, keys, needs_s3 in failed_of:
+        yield from _tried_again(tally, due, keys, needs_s3=needs_s3)
 
 
 def _not_failed_before(
-    tally: Tally, due: QuerySet[Row], failed: Collection[Hashable]
+    tally: Tally, due: QuerySet[Row], failed: Collection[Hashable], *, needs_s3: bool
 ) -> Generator[Row, None, set[Hashable] | None]:
     """Answers the failed rows it met on the way; None where it could not go through to the end."""
     met: set[Hashable] = set()
@@ -54,31 +56,35 @@ def _not_failed_before(
         for row in batch:
             if row.pk in failed:
                 met.add(row.pk)
-            elif tally.s3_is_away or not tally.goes_on():
+            elif (needs_s3 and tally.s3_is_away) or not tally.goes_on():
                 return None
             else:
                 yield row
-    return None if tally.s3_is_away else met
+    return None if needs_s3 and tally.s3_is_away else met
 
 
-def _tried_again(tally: Tally, due: QuerySet[Row], keys: Sequence[Hashable]) -> Iterator[Row]:
-    errors, away = tally.errors, tally.s3_is_away
+def _tried_again(tally: Tally, due: QuerySet[Row], keys: Sequence[Hashable], *, needs_s3: bool) -> Iterator[Row]:
+    errors = tally.errors
     for start in range(0, len(keys), for_recovery.BATCH):
         some = keys[start : start + for_recovery.BATCH]
         found: dict[Hashable, Row] = {row.pk: row for row in due.filter(pk__in=map(str, some))}
         for key in some:
-            if tally.s3_is_away != away or not tally.goes_on() or tally.errors - errors >= FAILED_AGAIN_MAX:
+            if needs_s3 and tally.s3_is_away:
+                return
+            if not tally.goes_on() or tally.errors - errors >= FAILED_AGAIN_MAX:
                 return
             if key in found:
                 yield found[key]
 
 
-def finish_each(tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: QuerySet[Run]) -> None:
-    """`claim` answers LOST where a rival was faster. Rows that need S3 are the last of `dues`."""
+def finish_each(
+    tally: Tally, claim: Callable[[Run], Claimed | Lost], *dues: QuerySet[Run], without_s3: int = 0
+) -> None:
+    """`claim` answers LOST where a rival was faster."""
     if money_is_closed():
         tally.wait_for("money")
         return
-    for run in rows_left_behind(tally, *dues):
+    for run in rows_left_behind(tally, *dues, without_s3=without_s3):
         with tally.each(run.run_id):
             claimed = claim(run)
             if claimed is LOST:

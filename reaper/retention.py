@@ -65,7 +65,7 @@ def expire_runs(*, now: datetime, limit: int) -> PassReport:
         uploads.uploads_past_retention(),
         uploads.unseen_uploads(),
     )
-    for row in driver.rows_left_behind(tally, *dues):
+    for row in driver.rows_left_behind(tally, *dues, without_s3=1):
         with tally.each(row.pk):
             match row:
                 case UploadRoom() if row.created_at < old:

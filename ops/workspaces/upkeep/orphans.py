@@ -184,7 +184,7 @@ def _look_again(tally: Tally, objects: list[ListedArchive], found: _Found) -> No
     missed = Workspace.objects.filter(purged_at__isnull=True, archive_key__isnull=False, operation=Operation.NONE)
     missed = missed.filter(conditions__contains={ARCHIVE_READY: {"status": False}})
     sizes = {one.key: one.object_bytes for one in objects}
-    for workspace in driver.rows_left_behind(tally, missed.order_by("pk")):
+    for workspace in driver.rows_left_behind(tally, missed.order_by("pk"), without_s3=1):
         with tally.each(workspace.pk):
             row = WorkspaceArchive.objects.filter(pk=workspace.archive_key, state__in=archives.READABLE).first()
             if row is not None and sizes.get(row.pk) == row.object_bytes and transitions.doubt_workspace(workspace.pk):

@@ -117,6 +117,25 @@ def test_dpp_23_s3_in_a_black_hole_is_asked_once_in_a_pass(tenant: Tenant, s3_th
     assert found(recovery.run_loop(retention.expire_runs)) == (5, 5, 0)
 
 
+@pytest.mark.contract("DPP-23")
+def test_dpp_23_rows_that_failed_before_ask_an_s3_in_a_black_hole_no_second_time(
+    tenant: Tenant, s3_through_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of five, with an upload before them: what is silent would otherwise take each of them its own timeouts."""
+    for _ in range(5):
+        recovery.past_retention(tenant)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.RunStorage, "delete_prefix", _fails)
+        assert found(recovery.run_loop(retention.expire_runs)) == (5, 0, 5)
+    an_old_upload(tenant)
+    connections = s3_through_proxy.connections
+    with s3_through_proxy.outage(Mode.BLACK_HOLE):
+        report = recovery.run_loop(retention.expire_runs)
+    assert (*found(report), report.detail) == (1, 0, 0, {"waiting": 1, "waits_for": "S3"})
+    assert s3_through_proxy.connections - connections <= 2
+    assert found(recovery.run_loop(retention.expire_runs)) == (6, 6, 0)
+
+
 def an_old_upload(tenant: Tenant) -> UploadRoom:
     room = UploadRoom.objects.create(
         upload_id=uuid4(), tenant=tenant, key=f"uploads/{tenant.tenant_id}/{uuid4()}/a.png", size_bytes=1
@@ -138,7 +157,7 @@ def test_hrd_20_a_run_or_an_upload_that_s3_never_answers_for_keeps_no_other_uplo
     assert UploadRoom.objects.count() == 0
     rooms = [an_old_upload(tenant) for _ in range(3)]
     with scripted_s3.answering(503, only="GET", holding=rooms[0].key.split("/")[2].encode()):
-        for changed in (1, 2):  # the run first
+        for changed in (0, 3):  # with the run that failed before, now that S3 answers for what comes before it
             report = recovery.run_loop(retention.expire_runs)
             assert (report.changed, report.errors, report.detail["waits_for"]) == (changed, 0, "S3")
     assert UploadRoom.objects.get() == rooms[0]
@@ -284,6 +303,10 @@ def test_dpp_23_tombstones_that_stay_keep_no_run_from_expiring(tenant: Tenant, m
             assert found(recovery.run_loop(retention.expire_runs)) == (3, 1, 2)
     assert gear.row(due.run_id).status == "EXPIRED"
     assert found(recovery.run_loop(retention.expire_runs)) == (3, 3, 0)
+
+
+def _fails(*_: object) -> Any:
+    raise ValueError("this object is bad")
 
 
 def _away(*_: object) -> Any:
