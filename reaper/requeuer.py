@@ -8,8 +8,9 @@ The row is the truth and the message a wake-up, so a message too many does nothi
 row due again 5, 10, then every 20 minutes later.
 
 Late is not lost: as long as a queue holds at least as many messages as rows of its lane are due, workers are merely
-busy, and only rows more than 15 minutes late are sent again. What the dead-letter consumer has marked is its own, until
-it was kept back and woken: then it stands in the line like all others, and has no other message.
+busy, and only rows more than 15 minutes late are sent again. A queue that refuses, or is gone, keeps its own lane
+waiting and not the other. What the dead-letter consumer has marked is its own, until it was kept back and woken: then
+it stands in the line like all others, and has no other message.
 
 Before that, runs are woken that are kept back though their key, or their tenant, has room: the process that made the
 room died first, or an operator raised a tenant's limit.
@@ -24,6 +25,7 @@ from time import monotonic
 from typing import Final
 
 import structlog
+from botocore.exceptions import ClientError
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -55,23 +57,28 @@ def requeue_runs(*, now: datetime, limit: int) -> PassReport:
     tally = Tally(LOOP, limit=limit)
     if woken := _woken(until=monotonic() + WAKING_SECONDS):
         tally.noted["woken"] = woken
-    due = driver.rows_left_behind(tally, *_to_send())
+    due = driver.rows_left_behind(tally, *_to_send(tally))
+    refusing: set[str] = set()
     while some := list(islice(due, tally.room(BATCH))):
         lanes = _lanes(some)
-        wakeups = [Wakeup.of(run, lane=lanes[run.tenant_id]) for run in some if _postponed(tally, run)]
+        sent_to = [(run, lane) for run in some if (lane := lanes[run.tenant_id]).url not in refusing]
+        wakeups = [Wakeup.of(run, lane=lane) for run, lane in sent_to if _postponed(tally, run)]
         failed = wake_worker.send_wakeups(wakeups)
         tally.changed += len(wakeups) - len(failed)
         for run_id, error in failed.items():
             tally.skip(run_id, why=type(error).__name__)
-        if wakeups and len(failed) == len(wakeups):
-            log.warning("the queue takes no messages, the rest stays due", failed=len(failed))
+        asked, took = ({one.lane.url for one in of} for of in (wakeups, [w for w in wakeups if w.run_id not in failed]))
+        if asked - took:
+            log.warning("a queue takes no messages, the rest of its runs stays due", failed=len(failed))
+            refusing |= asked - took
+        if refusing >= {lane.url for lane in Lane}:
             tally.wait_for("SQS")
     return tally.report()
 
 
 def preview_requeuing_runs(*, now: datetime, limit: int) -> PassReport:
     del now
-    due = sum(due[:limit].count() for due in _to_send())
+    due = sum(due[:limit].count() for due in _to_send(Tally(LOOP)))
     return PassReport(seen=min(due, limit), changed=min(due, limit))
 
 
@@ -92,17 +99,17 @@ def _woken(*, until: float) -> int:
     return woken
 
 
-def _to_send() -> Sequence[QuerySet[Run]]:
+def _to_send(tally: Tally) -> Sequence[QuerySet[Run]]:
     """Of each lane by its own queue: what the flood has waiting says nothing of an express run's message.
 
     An SQS that does not answer ends the pass here, with every row as it was.
     """
     due = for_recovery.send_due()
-    woken = _unless_waiting(_woken_letters(), Lane.RUNS)
+    woken = _unless_waiting(tally, _woken_letters(), Lane.RUNS)
     if Lane.EXPRESS.url == Lane.RUNS.url:
-        return [_unless_waiting(due, Lane.RUNS), woken]
+        return [_unless_waiting(tally, due, Lane.RUNS), woken]
     in_line, express = for_recovery.by_lane(due)
-    return [_unless_waiting(express, Lane.EXPRESS), _unless_waiting(in_line, Lane.RUNS), woken]
+    return [_unless_waiting(tally, express, Lane.EXPRESS), _unless_waiting(tally, in_line, Lane.RUNS), woken]
 
 
 def _woken_letters() -> QuerySet[Run]:
@@ -112,12 +119,19 @@ def _woken_letters() -> QuerySet[Run]:
     return for_recovery.woken_letters(letters.order_by().values_list("of_run", flat=True))
 
 
-def _unless_waiting(due: QuerySet[Run], lane: Lane) -> QuerySet[Run]:
+def _unless_waiting(tally: Tally, due: QuerySet[Run], lane: Lane) -> QuerySet[Run]:
+    """A queue whose depth is refused, or that is gone, is this lane's alone: it may be full, so the late ones go."""
     if not (count := due.count()):
         return due
-    visible, _ = queue_depth.queue_depth_of(lane.url)
-    if visible < count:
-        return due
+    try:
+        visible, _ = queue_depth.queue_depth_of(lane.url)
+    except ClientError as error:
+        log.warning("the depth of a queue cannot be read", queue=lane.value, error=str(error))
+        tally.noted[f"depth of {lane.value} refused"] += 1
+        tally.errors += 1
+    else:
+        if visible < count:
+            return due
     return due.filter(next_send_at__lt=Now() - timedelta(seconds=LATE_SECONDS))
 
 

@@ -22,6 +22,7 @@ from tenants import authentication
 from tests.gear import migrated
 from tests.gear.builders.box import results_fit
 from tests.gear.builders.console import console
+from tests.gear.builders.queues import express
 from tests.gear.builders.recovery import tenant
 from tests.gear.builders.shop import shop
 from tests.gear.builders.work import products_box_ends, session_box, worker_here
@@ -31,6 +32,7 @@ from tests.gear.truncation import empty_tables
 __all__ = [
     "children_die",
     "console",
+    "express",
     "products_box_ends",
     "results_fit",
     "session_box",

@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
+
 from dpp_project import constants
 from dpp_project.aws import clients
+from dpp_project.settings import ENV
+from runs.submit import wake_worker
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -66,3 +70,14 @@ def queues(*, receives: int = constants.QUEUE_MAX_RECEIVES) -> Iterator[Queues]:
         for url in (runs_url, express_url, dlq_url):
             with contextlib.suppress(sqs.exceptions.QueueDoesNotExist):
                 sqs.delete_queue(QueueUrl=url)
+
+
+@pytest.fixture
+def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
+    """An express queue, beside this process's queue of runs."""
+    del aws
+    with queues() as made:
+        monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
+        yield made
+        if (sender := wake_worker.express_sender.forget()) is not None:
+            sender.close()

@@ -22,6 +22,7 @@ from runs.submit import wake_worker
 from tenants.models import Tenant
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
+from tests.gear.builders.queues import Queues
 from tests.gear.builders.turns import KEY, in_line, stands, start
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("DPP-43")]
@@ -176,6 +177,47 @@ def test_dpp_43_one_message_that_is_refused_keeps_no_other_waiting(
     assert (report.seen, report.changed, report.errors) == (13, 12, 1)
     assert "waits_for" not in report.detail
     assert {gear.row(run.run_id).send_count for run in runs} == {1}
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_one_lanes_queue_that_is_gone_keeps_no_run_of_the_other_waiting(tenant: Tenant, express: Queues) -> None:
+    """Its own are sent once they are so late that no backlog explains it, and are skipped while it is gone."""
+    held = [in_line(tenant, reserved_micros=1_000) for _ in range(6)]
+    for run in held:
+        gear.aged(run, next_send_at=1)
+    late, due = (recovery.unsent(recovery.funded()) for _ in range(2))
+    gear.aged(late, next_send_at=901)
+    recovery.empty_queues()
+    express.sqs.delete_queue(QueueUrl=express.express_url)
+    report = recovery.run_loop(requeuer.requeue_runs)
+    sent = [gear.row(run.run_id).send_count for run in held]
+    assert (sent, gear.row(late.run_id).send_count, gear.row(due.run_id).send_count) == ([1] * 6, 1, 0)
+    assert (report.changed, report.errors, "waits_for" in report.detail) == (6, 2, False)
+    assert report.detail["depth of runs-express refused"] == 1
+    assert len(messages()) == 6
+
+
+@pytest.mark.contract("DPP-46")
+def test_dpp_46_a_queue_that_takes_nothing_postpones_ten_of_its_runs_and_the_other_lane_is_sent(
+    tenant: Tenant, express: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del express
+    quiet = [recovery.unsent(recovery.funded()) for _ in range(13)]
+    held = [in_line(tenant, reserved_micros=1_000) for _ in range(6)]
+    for run in held:
+        gear.aged(run, next_send_at=1)
+    recovery.empty_queues()
+    send = wake_worker.send_wakeups
+
+    def refuse_express(wakeups: list[wake_worker.Wakeup]) -> dict[Any, Any]:
+        refused = {one.run_id: Unreachable("no") for one in wakeups if one.lane is wake_worker.Lane.EXPRESS}
+        return refused | send([one for one in wakeups if one.run_id not in refused])
+
+    monkeypatch.setattr(wake_worker, "send_wakeups", refuse_express)
+    report = recovery.run_loop(requeuer.requeue_runs)
+    assert [gear.row(run.run_id).send_count for run in held] == [1] * 6
+    assert sorted(gear.row(run.run_id).send_count for run in quiet) == [0] * 3 + [1] * 10
+    assert (report.changed, report.errors, "waits_for" in report.detail) == (6, 10, False)
 
 
 def test_dpp_43_a_death_before_the_sending_leaves_the_run_due_again(

@@ -1,7 +1,6 @@
 """Which queue a run waits in: beside a flood, the few runs of another tenant have one of their own (DPP-87)."""
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,21 +16,10 @@ from runs.worker import execution
 from runs.worker.leases import WakingMessage
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
-from tests.gear.builders.queues import Queues, queues
+from tests.gear.builders.queues import Queues
 from tests.gear.builders.shop import Shop
 
 pytestmark = pytest.mark.contract("DPP-87")
-
-
-@pytest.fixture
-def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
-    """An express queue, beside this process's queue of runs."""
-    del aws
-    with queues() as made:
-        monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
-        yield made
-        if (sender := wake_worker.express_sender.forget()) is not None:
-            sender.close()
 
 
 def waiting(express: Queues) -> tuple[int, int]:

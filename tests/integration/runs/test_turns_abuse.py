@@ -1,7 +1,6 @@
 """What one tenant's priorities, keys and cancels may not do to the line, nor a death or a rival (DPP-87, DPP-98)."""
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from runs.worker import leases, starting
 from tenants.models import Tenant
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
-from tests.gear.builders.queues import Queues, queues
+from tests.gear.builders.queues import Queues
 from tests.gear.builders.shop import messages
 from tests.gear.builders.turns import KEY, in_line, stands, start, starts
 from tests.gear.faults.rivals import OnAnotherConnection
@@ -193,16 +192,6 @@ def test_dpp_98_a_run_that_is_parked_while_the_room_is_made_is_woken_by_it(
     assert start(second.run_id) is None
     assert isinstance(enders[0].answer(), cancellation.Canceled)
     assert (stands(second), [one["run_id"] for one in messages()]) == ("WAITING", [str(second.run_id)])
-
-
-@pytest.fixture
-def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
-    del aws
-    with queues() as made:
-        monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
-        yield made
-        if (sender := wake_worker.express_sender.forget()) is not None:
-            sender.close()
 
 
 @pytest.mark.contract("DPP-43", "DPP-87")

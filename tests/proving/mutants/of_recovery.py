@@ -216,6 +216,20 @@ MUTANTS: Final = (
         loops("test_dpp_46_rows_that_failed_come_after_the_others_and_are_tried_again"),
     ),
     Mutant(
+        "rows that failed ask an S3 that is away once more",
+        DRIVER,
+        "            if needs_s3 and tally.s3_is_away:\n                return\n",
+        "",
+        backlogs("test_dpp_23_rows_that_failed_before_ask_an_s3_in_a_black_hole_no_second_time"),
+    ),
+    Mutant(
+        "a queue that refuses keeps the other lane's runs waiting",
+        REQUEUER,
+        "        if refusing >= {lane.url for lane in Lane}:\n",
+        "        if refusing:\n",
+        sends("test_dpp_46_a_queue_that_takes_nothing_postpones_ten_of_its_runs_and_the_other_lane_is_sent"),
+    ),
+    Mutant(
         "a row that failed is never tried again",
         DRIVER,
         "    yield from _tried_again(",
