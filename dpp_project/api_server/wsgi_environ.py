@@ -21,7 +21,9 @@ _FIXED: Final[Environ] = {
 
 
 def environ_of(scope: AsgiScope) -> Environ:
-    """All but the body."""
+    """All but the body, and headers with a `_` in their names: `X_Forwarded_For` would be X-Forwarded-For, which only a
+    trusted proxy is to write, and many pass what they do not know.
+    """
     version = scope["http_version"]
     environ = _FIXED | {
         "SERVER_PROTOCOL": f"HTTP/{version}",
@@ -34,6 +36,8 @@ def environ_of(scope: AsgiScope) -> Environ:
         "wsgi.url_scheme": scope["scheme"],
     }
     for raw_name, raw_value in scope["headers"]:
+        if b"_" in raw_name:
+            continue
         name = _environ_name_of_header(raw_name)
         value = raw_value.decode("ascii") if raw_value.isascii() else ""
         if name not in environ:

@@ -60,8 +60,12 @@ def test_an_environ_says_what_the_request_said() -> None:
             (b"content-type", b"text/plain"),
             (b"content-type", b"application/json"),
             (b"x-trace-id", "é".encode()),
+            (b"x-forwarded-for", b"203.0.113.1"),
+            (b"x_forwarded_for", b"9.9.9.9"),
+            (b"x_own", b"1"),
         )
     )
+    assert "HTTP_X_OWN" not in environ
     wanted = {
         "REQUEST_METHOD": "POST",
         "PATH_INFO": "/v1/한%zz/".encode().decode("latin-1"),
@@ -75,6 +79,7 @@ def test_an_environ_says_what_the_request_said() -> None:
         "HTTP_COOKIE": "a=1;b=2",
         "CONTENT_TYPE": "text/plain",
         "HTTP_X_TRACE_ID": "",
+        "HTTP_X_FORWARDED_FOR": "203.0.113.1",
     }
     assert {name: environ[name] for name in wanted} == wanted
 

@@ -134,6 +134,14 @@ def test_hrd_10_the_client_behind_a_proxy_of_ours_is_whom_it_names(api: Api) -> 
     assert asked(api, PROXY, a_request("/v1/whoami", "X-Forwarded-For: 203.0.113.2"))[0].status == 401
 
 
+def test_hrd_10_a_client_behind_a_proxy_of_ours_names_itself_by_no_spelling(api: Api) -> None:
+    """A proxy adds to the header that it knows, and many pass on one with `_`, which WSGI calls the same."""
+    for number in range(BURST + 1):
+        sent = ("X-Forwarded-For: 203.0.113.9", f"X_Forwarded_For: 9.9.9.{number}")
+        answer = asked(api, PROXY, a_request("/v1/whoami", *sent))[0]
+        assert answer.status == (401 if number < BURST else 429)
+
+
 def test_hrd_10_a_header_of_a_stranger_names_nobody(api: Api) -> None:
     for number in range(BURST):
         assert asked(api, "127.1.0.4", a_request("/v1/whoami", f"X-Forwarded-For: 9.9.9.{number}"))[0].status == 401
