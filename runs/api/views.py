@@ -238,7 +238,9 @@ def _accepted(request: Request, answer: Submitted, derived: str | None) -> HttpR
 
 
 def _with_the_run(request: Request, answer: Submitted, accepted: HttpResponse, asked: AskedToWait) -> HttpResponse:
-    """The receipt with the run, should it end in time. Whatever fails from here on, the receipt is answered."""
+    """The receipt with the run, should it end in time and the key read runs. Whatever fails from here on, the receipt
+    is answered.
+    """
     tenant_id, run_id = principal_of(request).tenant_id, answer.receipt.run_id
 
     def read() -> Run | None:
@@ -257,6 +259,8 @@ def _with_the_run(request: Request, answer: Submitted, accepted: HttpResponse, a
             response.headers.setdefault(name, value)
         return response
 
+    if Scope.RUNS_READ not in principal_of(request).scopes:
+        return asked.tell(accepted, heeded=False)
     run = read()
     if run is None or not waiting.may_poll(request):
         return asked.tell(accepted, heeded=False)

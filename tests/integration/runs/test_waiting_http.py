@@ -5,13 +5,16 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from django.db.models.functions import Now
 
 from runs.models import Run
+from tenants.scopes import Scope
 from tests.gear.builders.shop import RUNS, Shop, a_body, a_request_key, a_shop
+from tests.gear.builders.tenants import a_key
 from tests.gear.builders.waiting import (
     a_get,
     begun,
@@ -212,6 +215,19 @@ def test_dpp_80_a_submit_that_waits_has_the_run_beside_the_receipt(api: Api, sho
         "wait_href": f"{RUNS}/{run.run_id}?wait=55",
         "recommended_interval_ms": 1500,
     }
+    assert len(shop.runs()) == 1
+
+
+@pytest.mark.contract("DPP-11")
+def test_dpp_80_a_submit_that_waits_shows_the_run_to_a_key_that_reads_runs(api: Api, shop: Shop) -> None:
+    """One that only buys has the receipt: it may have another key's purchase answered once more."""
+    key = a_request_key()
+    assert api.ask(a_submit(shop, "", key)).status == 202
+    failed(shop.runs()[0])
+    assert api.ask(a_submit(shop, "?wait=1", key)).status == 200
+    buys = replace(shop, issued=a_key(shop.tenant, scopes=[Scope.RUNS_WRITE]))
+    answer = api.ask(a_submit(buys, "?wait=1", key))
+    assert (answer.status, "run" in read(answer)) == (202, False)
     assert len(shop.runs()) == 1
 
 
