@@ -5,12 +5,14 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from unfold.forms import AuthenticationForm
-from unfold.widgets import UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextInputWidget
 
 from dpp_project.signin import devices, sign_in
 from dpp_project.signin.sign_in import SignInRefused
 
 WRONG = "Name, password or code is wrong. Each is case-sensitive, and a code is good once."
+WRONG_CODE = "It is not the code of this moment, or it was used already."
+WRONG_SET_UP = "The password is wrong, or it is not the code of this moment."
 THROTTLED = "Too many failed attempts. Nothing was checked; try again in 15 minutes, or from a browser you used before."
 
 
@@ -49,4 +51,14 @@ class CodeForm(forms.Form):
         max_length=16,
         help_text="The six digits that the app shows now.",
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
+    )
+
+
+class SetUpForm(CodeForm):
+    """The code is of a secret that the page shows: it is the password that a stolen session lacks."""
+
+    password = forms.CharField(
+        strip=False,
+        help_text="The one that you sign in with.",
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "current-password"}),
     )

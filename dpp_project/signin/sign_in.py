@@ -50,21 +50,33 @@ class SignInRefused(enum.Enum):
 def sign_in(*, name: str, password: str, code: str, device: str | None) -> User | SignInRefused:
     """The operator, her attempt written down; or why not. The same answer for a wrong name, password and code."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in name[:NAME_LENGTH_MAX])
-    if _throttled(shown, device):
-        SIGN_INS.labels(SignInRefused.THROTTLED.value).inc()
-        log.warning("sign-in throttled", name=shown, place=origins.current_origin().place)
+    if is_throttled(shown, device=device):
         return SignInRefused.THROTTLED
     user = authenticate(None, username=name, password=password)
     if not isinstance(user, User) or not user.is_staff or not _second_factor_holds(user, code):
-        SIGN_INS.labels(SignInRefused.WRONG.value).inc()
-        _record_operator_sign_in(FAILED, NOBODY, shown, device)
+        record_wrong(shown, device=device)
         return SignInRefused.WRONG
     SIGN_INS.labels("signed_in").inc()
     _record_operator_sign_in(SIGNED_IN, actors.person_actor(user), shown, device)
     return user
 
 
-def _throttled(name: str, device: str | None) -> bool:
+def is_throttled(name: str, *, device: str | None) -> bool:
+    """Nothing more is to be judged for now."""
+    if not _failed_too_often(name, device):
+        return False
+    SIGN_INS.labels(SignInRefused.THROTTLED.value).inc()
+    log.warning("sign-in throttled", name=name, place=origins.current_origin().place)
+    return True
+
+
+def record_wrong(name: str, *, device: str | None) -> None:
+    """Also of one who is signed in, and is asked once more: a stolen session is to guess no longer than a stranger."""
+    SIGN_INS.labels(SignInRefused.WRONG.value).inc()
+    _record_operator_sign_in(FAILED, NOBODY, name, device)
+
+
+def _failed_too_often(name: str, device: str | None) -> bool:
     failed = failed_lately()
     if device is not None:
         return attempts_reach(failed.filter(after__device=device), DEVICE_FAILURES_MAX)

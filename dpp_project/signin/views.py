@@ -13,8 +13,8 @@ from django.views.decorators.cache import never_cache
 
 from dpp_project import actors, clock
 from dpp_project.audit import trail
-from dpp_project.signin import devices, totp
-from dpp_project.signin.forms import CodeForm
+from dpp_project.signin import devices, sign_in, totp
+from dpp_project.signin.forms import THROTTLED, WRONG_CODE, WRONG_SET_UP, CodeForm, SetUpForm
 from dpp_project.signin.models import SecondFactor
 
 OFFERED = "second_factor_offered"
@@ -41,24 +41,31 @@ def password_change(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 def second_factor(request: HttpRequest) -> HttpResponse:
-    """Set up one's own second factor, or take it away; either takes a code, so that a stolen session does neither."""
+    """Set up one's own second factor, which takes the password, or take it away, which takes a code: a stolen session
+    does neither. What is wrong counts as a sign-in that failed.
+    """
     user = request.user
     assert isinstance(user, User)  # noqa: S101  admin_view lets nobody else in
     factor = SecondFactor.objects.filter(user=user).first()
-    form = CodeForm(request.POST if request.method == "POST" else None)
+    form = (SetUpForm if factor is None else CodeForm)(request.POST if request.method == "POST" else None)
     secret = factor.secret if factor is not None else request.session.setdefault(OFFERED, totp.new_secret())
     if request.method == "POST" and form.is_valid():
-        step = totp.matching_step(
-            secret,
-            form.cleaned_data["code"],
-            seconds=clock.now().timestamp(),
-            after=0 if factor is None else factor.last_step,
-        )
-        if step is not None:
+        name, device = user.get_username(), devices.known_device(request, user.get_username())
+        if sign_in.is_throttled(name, device=device):
+            form.add_error("code", THROTTLED)
+        elif (step := _proven_step(user, factor, secret, form.cleaned_data)) is None:
+            sign_in.record_wrong(name, device=device)
+            form.add_error("code", WRONG_SET_UP if factor is None else WRONG_CODE)
+        else:
             _turn(request, user, factor, secret=secret, step=step)
             return HttpResponseRedirect(reverse("second-factor"))
-        form.add_error("code", "It is not the code of this moment, or it was used already.")
     return TemplateResponse(request, "admin/second_factor.html", _context(request, user, factor, secret, form))
+
+
+def _proven_step(user: User, factor: SecondFactor | None, secret: str, given: dict[str, Any]) -> int | None:
+    after = 0 if factor is None else factor.last_step
+    step = totp.matching_step(secret, given["code"], seconds=clock.now().timestamp(), after=after)
+    return None if factor is None and not user.check_password(given["password"]) else step
 
 
 def _turn(request: HttpRequest, user: User, factor: SecondFactor | None, *, secret: str, step: int) -> None:

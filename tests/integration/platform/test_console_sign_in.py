@@ -183,9 +183,10 @@ def set_up(client: Client) -> SecondFactor:
     shown = client.get("/admin/second-factor/").content.decode()
     secret = client.session["second_factor_offered"]
     assert secret[:4] in shown
-    assert client.post("/admin/second-factor/", {"code": "000000"}).status_code == 200
-    assert not SecondFactor.objects.exists()
-    sent = {"code": totp.totp_code(secret, totp.step_at(clock.now().timestamp()) - 1)}
+    sent = {"code": totp.totp_code(secret, totp.step_at(clock.now().timestamp()) - 1), "password": PASSWORD}
+    for wrong in ({"code": "000000"}, {"password": "wrong"}, {"password": ""}):
+        assert client.post("/admin/second-factor/", sent | wrong).status_code == 200
+        assert not SecondFactor.objects.exists()
     assert client.post("/admin/second-factor/", sent).status_code == 302
     return SecondFactor.objects.get()
 
@@ -217,6 +218,19 @@ def test_hrd_13_a_second_factor_is_taken_away_by_a_code_or_by_another_operator(c
     assert console.post(f"{path}remove_second_factor/").status_code == 302
     assert not SecondFactor.objects.exists()
     assert f"{path}remove_second_factor/" not in page(console, f"{path}change/")
+
+
+def test_hrd_13_a_session_guesses_the_code_no_longer_than_a_stranger(client: Client) -> None:
+    """Three codes of a million are right at any moment, and a session lasts for twelve hours."""
+    assert try_in(client) == "in"
+    factor = set_up(client)
+    wrong = sign_in.DEVICE_FAILURES_MAX - len(failures())
+    for _ in range(wrong):
+        assert client.post("/admin/second-factor/", {"code": "000000"}).status_code == 200
+    answer = client.post("/admin/second-factor/", {"code": code_of(factor)})
+    assert (answer.status_code, SecondFactor.objects.exists()) == (200, True)
+    assert "Too many failed attempts" in answer.content.decode()
+    assert len(failures()) == sign_in.DEVICE_FAILURES_MAX, "what is refused is not counted"
 
 
 def test_hrd_13_ones_own_password_change_is_written_down(client: Client) -> None:
