@@ -219,6 +219,27 @@ def test_hrd_04_a_run_that_was_held_is_refunded_once(side: Side) -> None:
     assert refused(side, lambda: refund(side, was_held=True)) == ["OK", "250000", "1000000", "0", "again"]
 
 
+# A hold that somebody else wrote over
+
+
+@pytest.mark.contract("HRD-04")
+@pytest.mark.parametrize(
+    "wrong",
+    ["abc", "", "-250000", "1.5", "1e3", "0x10", " 1", "1\n", "nan", "9007199254740992", "0" * 17, "9" * 400, None],
+    ids=repr,
+)
+def test_hrd_04_a_hold_that_is_no_amount_is_lost_to_every_script(side: Side, wrong: str | None) -> None:
+    """None: the whole key is no hash. Nobody is told an amount, and no tombstone ends what may have been held."""
+    held_run(side)
+    side.put(keys.holds_key(TENANT), "x" if wrong is None else {RUN: wrong})
+    assert refused(side, lambda: reserve(side, 250_000)) == ["ERR_ALREADY_RESERVED", "0"]
+    side.drop(keys.reserve_key(RUN))
+    assert refused(side, lambda: reserve(side, 250_000)) == ["ERR_ALREADY_RESERVED", "0"]
+    assert refused(side, lambda: settle(side, 50_000)) == ["ERR_NO_RESERVE"]
+    assert refused(side, lambda: refund(side)) == ["ERR_NO_RESERVE"]
+    assert refused(side, lambda: refund(side, was_held=True)) == ["ERR_NO_RESERVE"]
+
+
 # Evidence
 
 

@@ -11,7 +11,8 @@
 -- OK <refund> <new_balance> <charge> first|tombstone|again
 --                                         tombstone: no hold was there, and a late reserve will be refused
 --                                         again: the first settle's or refund's answer, nothing changed
--- ERR_NO_RESERVE                          the reserve key, or the row, says that there was a hold: it was lost
+-- ERR_NO_RESERVE                          the reserve key, or the row, says that there was a hold: it was lost; or what
+--                                         stands as the hold is no amount
 -- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
 -- ERR_ARGUMENT <name>
@@ -48,12 +49,12 @@ if receipt then
   return {'OK', refunded, left_then, charged, 'again'}
 end
 
-local held = redis.call('HGET', KEYS[3], run)
+-- include run_hold.lua
 local outcome = 'first'
-if not held then
+if not is_amount then
   local owner = redis.call('HGET', KEYS[2], 'tenant_id')
   if owner and owner ~= tenant then return {'ERR_TENANT_MISMATCH'} end
-  if owner or was_held then return {'ERR_NO_RESERVE'} end
+  if held or owner or was_held then return {'ERR_NO_RESERVE'} end
   held, outcome = '0', 'tombstone'
 end
 

@@ -14,7 +14,8 @@
 -- ERR_CAP tenant|key total|month|week|day <limit> <counted> <used> <date>
 --                                         the run's window has no room: <counted> is <used> and what is held
 -- ERR_DATE <date>                         a window after the run's has begun, in which nothing of it is held: a later date
--- ERR_ALREADY_RESERVED <held>             <held> is 0 when the reserve key stands without a hold: the holds were lost
+-- ERR_ALREADY_RESERVED <held>             <held> is 0 when the reserve key stands without a hold, or what stands as the hold
+--                                         is no amount: the holds were lost
 -- ERR_CLOSED <charge>                     the run was settled or refunded, or a refund came first
 -- ERR_UNAVAILABLE epoch|gate|balance|caps the money is being rebuilt, this tenant's is, or its balance or a scope is lost
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
@@ -63,8 +64,8 @@ local stands = known_of_all > 0 or known_of_one > 0
   or redis.call('EXISTS', KEYS[2], KEYS[8] or KEYS[2], KEYS[9] or KEYS[2]) > 0
 local owner = stands and redis.call('HGET', KEYS[2], 'tenant_id')
 if owner and owner ~= tenant then return {'ERR_TENANT_MISMATCH'} end
-local held = redis.call('HGET', KEYS[3], run)
-if held or owner then return {'ERR_ALREADY_RESERVED', held or '0'} end
+-- include run_hold.lua
+if held or owner then return {'ERR_ALREADY_RESERVED', is_amount and held or '0'} end
 
 -- A balance beyond 2^53 is compared inexactly, and is above every valid amount all the same.
 if tonumber(balance) < tonumber(amount) then return {'ERR_INSUFFICIENT', balance} end

@@ -8,7 +8,7 @@
 --       2 tenant_id   3 run_id   4 the epoch the caller knows   5 the date it was held for, as in reserve.lua
 --
 -- OK <charge> <refund> <new_balance> first|again   again: the first settle's or refund's answer, nothing changed
--- ERR_NO_RESERVE                          neither hold nor receipt
+-- ERR_NO_RESERVE                          neither hold nor receipt; or what stands as the hold is no amount
 -- ERR_UNAVAILABLE epoch|gate|balance      the money is being rebuilt, this tenant's is, or its balance is lost
 -- ERR_TENANT_MISMATCH                     the run's money is another tenant's
 -- ERR_ARGUMENT <name>
@@ -49,8 +49,8 @@ if receipt then
   return {'OK', charged, refunded, left_then, 'again'}
 end
 
-local held = redis.call('HGET', KEYS[3], run)
-if not held then
+-- include run_hold.lua
+if not is_amount then
   local owner = redis.call('HGET', KEYS[2], 'tenant_id')
   if owner and owner ~= tenant then return {'ERR_TENANT_MISMATCH'} end
   return {'ERR_NO_RESERVE'}

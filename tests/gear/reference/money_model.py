@@ -105,7 +105,7 @@ class Model:
         if receipt:
             return _settled(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
         held = self._held(tenant, run)
-        if held is None:
+        if not held:
             reserve = self.hashes.get(keys.reserve_key(run))
             return _MISMATCH if reserve and reserve["tenant_id"] != tenant else ["ERR_NO_RESERVE"]
         taken = min(int(charge), int(held))
@@ -132,9 +132,9 @@ class Model:
             return _refunded(receipt, "again") if receipt.tenant_id == tenant else _MISMATCH
         held = self._held(tenant, run)
         reserve = self.hashes.get(keys.reserve_key(run))
-        if held is None and reserve and reserve["tenant_id"] != tenant:
+        if not held and reserve and reserve["tenant_id"] != tenant:
             return _MISMATCH
-        if held is None and (reserve or was_held == "held"):
+        if held == _NO_AMOUNT or (held is None and (reserve or was_held == "held")):
             return ["ERR_NO_RESERVE"]
         if was_held == "held":
             self._tell(f"end:{run}")
@@ -304,7 +304,11 @@ class Model:
         return None
 
     def _held(self, tenant: str, run: str) -> str | None:
-        return self.hashes.get(keys.holds_key(tenant), {}).get(run)
+        """None where nothing stands as the hold."""
+        if keys.holds_key(tenant) in self.strings or keys.holds_key(tenant) in self.lists:
+            return _NO_AMOUNT
+        held = self.hashes.get(keys.holds_key(tenant), {}).get(run)
+        return held if held is None or _is_size(held) else _NO_AMOUNT
 
     def _end(self, tenant: str, run: str, *, charge: int, refund: int) -> Receipt:
         self._raise_seq(tenant)
@@ -377,6 +381,8 @@ class Model:
 
 
 _MISMATCH: Final = ["ERR_TENANT_MISMATCH"]
+_NO_AMOUNT: Final = ""
+"""Stands as a hold, and is none: lost, as one that is gone."""
 
 
 def _words(arguments: Sequence[str], count: int) -> list[str]:
