@@ -11,9 +11,9 @@ of what it lacks: a top-up that was lost stays credited, a charge of a run that 
                 more, that is missed too. Dying after it leaves the rebuild to the gate's watch
     rebuild     all money from the ledger there is: holds of lost runs go back, and money opens
 
-Two things Redis cannot tell, and both are named: a tenant whose balance it does not have stays as the ledger says; and
-a run that had ended longer ago than its receipt lives is open again, so that what it is charged at its second end is to
-be given back by hand.
+Two things Redis cannot tell, and both are named: a tenant whose balance it does not have, or one of whose holds cannot
+be read, stays as the ledger says; and a run that had ended longer ago than its receipt lives is open again, so that
+what it is charged at its second end is to be given back by hand.
 """
 
 import hashlib
@@ -45,7 +45,8 @@ REFERENCE_PREFIX: Final = "ledger-loss:"
 
 @dataclass(frozen=True, slots=True)
 class TenantLoss:
-    """`adjust_micros` is what the ledger lacks; None where Redis does not have the balance either."""
+    """`adjust_micros` is what the ledger lacks; None where Redis does not have the balance either, or does not say what
+    is held beside it: what was on hold would be taken for a loss."""
 
     tenant_id: str
     adjust_micros: int | None
@@ -134,7 +135,7 @@ def _compared(client: redis.Redis, tenant_id: str) -> TenantLoss | None:
     """As `verify` does it, on money that stands still because it is closed."""
     seen = view.look_at_money(client, tenant_id)
     stands: Any = client.get(keys.balance_key(tenant_id))  # `look` answers none while all money is closed
-    money = SeenMoney(seen.mark, stored_micros(stands), seen.holds)
+    money = SeenMoney(seen.mark, None if seen.unreadable else stored_micros(stands), seen.holds)
     books = verify.read_books(tenant_id)
     without_hold = [run_id for run_id in books.open_runs if run_id not in money.holds]
     applied = view.applied_credits(client, [credit.entry_id for credit in books.pending])

@@ -14,8 +14,9 @@ from budget.caps.reading import CapsStanding
 from budget.ledger import Position, StatementPeriod
 from budget.models import LedgerEntry, PendingCredit
 from budget.outcomes import Closed, Unavailable
+from budget.rebuild import rebuild
 from budget.redis import scripts, view
-from budget.redis.view import ScopeId, SeenCaps
+from budget.redis.view import ScopeId, SeenCaps, SeenMoney
 
 TRIES: Final = 20
 
@@ -38,7 +39,8 @@ class Overview:
 def money_overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Overview | Unavailable:
     """Redis and the ledger as of one moment: between two looks at the same sequence.
 
-    A tenant that was only just made has no balance yet: the first look brings it there. With `capped`, what is counted
+    A tenant that was only just made has no balance yet: the first look brings it there. Holds that cannot be read are
+    brought back by a rebuild before anything is shown. With `capped`, what is counted
     under those caps is of the same moment; a scope that Redis has lost is brought back first.
     """
     client = scripts.shared_scripts().client
@@ -52,9 +54,10 @@ def money_overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Ove
                 if isinstance(brought, Unavailable):
                     return brought
                 continue
-            if capped is not None and (lost := reading.missing_caps(capped, seen.caps)):
-                if not reading.brought_back(tenant_id, lost):
-                    return Unavailable(Closed.CAPS)
+            mended = _mended(tenant_id, seen, capped)
+            if isinstance(mended, Unavailable):
+                return mended
+            if mended:
                 continue
             coming = _coming(client, tenant_id)
             credited = ledger.sums_of(tenant_id).credited_micros - coming
@@ -63,6 +66,15 @@ def money_overview(tenant_id: str, *, capped: CapsStanding | None = None) -> Ove
     except redis.RedisError:
         return Unavailable(Closed.REDIS)
     return Unavailable(Closed.GATE)
+
+
+def _mended(tenant_id: str, seen: SeenMoney, capped: CapsStanding | None) -> bool | Unavailable:
+    """Whether holds or scopes were lost and stand again; False where none were."""
+    if seen.unreadable:
+        return rebuild.try_rebuild_tenant(tenant_id) or Unavailable(Closed.BALANCE)
+    if capped is not None and (lost := reading.missing_caps(capped, seen.caps)):
+        return reading.brought_back(tenant_id, lost) or Unavailable(Closed.CAPS)
+    return False
 
 
 def _figures(

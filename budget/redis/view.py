@@ -52,6 +52,8 @@ class SeenMoney(SeenBalance):
     holds: Mapping[str, int]
     caps: Mapping[ScopeId, "SeenCaps | None"] = field(default_factory=dict)
     """Of the scopes that were asked for."""
+    unreadable: tuple[str | None, ...] = ()
+    """Runs whose hold is no amount, and so not among `holds`; None: the key is no hash, and every hold is lost."""
 
     @property
     def held_micros(self) -> int:
@@ -84,6 +86,7 @@ SeenScopes = Mapping[ScopeId, SeenCaps | None]
 
 _CAPS_FIELDS: Final = ("revision", "date", "limits", "counted", "used")
 _FOUR: Final = re.compile(r"(-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18})", re.ASCII)
+_HOLD: Final = re.compile(r"[0-9]{1,16}", re.ASCII)
 _LIMITS: Final = re.compile(r"([0-9]+|-) ([0-9]+|-) ([0-9]+|-) ([0-9]+|-)", re.ASCII)
 
 
@@ -140,14 +143,21 @@ def look_at_money(client: redis.Redis, tenant_id: str, scopes: Sequence[ScopeId]
         pipe.hgetall(keys.holds_key(tenant_id))
         for lineage_id in scopes:
             queue_caps(pipe, tenant_id, lineage_id)
-        found, holds, *counted = pipe.execute()
-    seen = seen_balance(found)
-    return SeenMoney(
-        seen.mark,
-        seen.balance_micros,
-        {run_id: int(micros) for run_id, micros in holds.items()},
-        {scope: seen_caps(answer) for scope, answer in zip(scopes, counted, strict=True)},
-    )
+        found, held, *counted = pipe.execute(raise_on_error=False)
+    for answer in (found, *counted):
+        if isinstance(answer, redis.RedisError):
+            raise answer
+    seen, (holds, unreadable) = seen_balance(found), _seen_holds(held)
+    caps = {scope: seen_caps(answer) for scope, answer in zip(scopes, counted, strict=True)}
+    return SeenMoney(seen.mark, seen.balance_micros, holds, caps, unreadable)
+
+
+def _seen_holds(answer: Mapping[str, str] | redis.RedisError) -> tuple[dict[str, int], tuple[str | None, ...]]:
+    """The holds, and what stands there and is none, as the scripts take it (lua/run_hold.lua)."""
+    if isinstance(answer, redis.RedisError):
+        return {}, (None,)
+    holds = {run_id: int(text) for run_id, text in answer.items() if _HOLD.fullmatch(text)}
+    return holds, tuple(run_id for run_id in answer if run_id not in holds)
 
 
 def look_at_scopes(

@@ -35,6 +35,7 @@ class DifferenceKind(StrEnum):
     BALANCE_LOST = "BALANCE_LOST"
     HOLD_WITHOUT_RUN = "HOLD_WITHOUT_RUN"
     HOLD_OF_ANOTHER_AMOUNT = "HOLD_OF_ANOTHER_AMOUNT"
+    HOLD_UNREADABLE = "HOLD_UNREADABLE"  # it is no amount; without a run, the key is no hash. It counts as no hold
     RUN_WITHOUT_HOLD = "RUN_WITHOUT_HOLD"
     CAP_COUNTED = "CAP_COUNTED"
     CAP_USED = "CAP_USED"
@@ -208,6 +209,7 @@ def money_differences(books: Books, seen: Sighting) -> Iterable[Difference]:
             yield Difference(DifferenceKind.HOLD_WITHOUT_RUN, 0, held, run_id)
         elif run.reserved_micros != held:
             yield Difference(DifferenceKind.HOLD_OF_ANOTHER_AMOUNT, run.reserved_micros, held, run_id)
+    yield from (Difference(DifferenceKind.HOLD_UNREADABLE, 0, 0, run_id) for run_id in money.unreadable)
     for run_id, run in books.open_runs.items():
         if run.reserved and run_id not in money.holds and run_id not in seen.receipts:
             yield Difference(DifferenceKind.RUN_WITHOUT_HOLD, run.reserved_micros, 0, run_id)

@@ -143,6 +143,19 @@ def test_dpp_55_a_lost_balance_is_made_again_by_whoever_looks(
     )
 
 
+@pytest.mark.contract("HRD-04")
+@pytest.mark.parametrize("whole", [False, True], ids=["a word", "no hash"])
+def test_hrd_04_holds_that_cannot_be_read_are_made_again_by_whoever_looks(
+    runs: RunsTable, tenant_id: str, owner: Caller, valkey: redis.Redis, *, whole: bool
+) -> None:
+    top_up(tenant_id, 1_000_000)
+    run_id, name = held_run(runs, tenant_id, 250_000), keys.holds_key(tenant_id)
+    assert valkey.set(name, "x") if whole else valkey.hset(name, run_id, "abc") == 0
+    body = owner.get(BUDGET).json()
+    assert (body["balance_usd_micros"], body["held_usd_micros"], body["charged_usd_micros"]) == (750_000, 250_000, 0)
+    assert valkey.hgetall(name) == {run_id: "250000"}
+
+
 def test_dpp_55_a_closed_budget_is_no_budget_of_zero(owner: Caller, valkey: redis.Redis) -> None:
     valkey.flushall()
     answer = owner.get(BUDGET, status=503)

@@ -118,6 +118,17 @@ def test_budget_rebuild_does_it_by_hand(valkey: redis.Redis) -> None:
     assert run("budget_rebuild", "--tenant", "t_nobody")[2] == 1
 
 
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_budget_rebuild_mends_holds_that_cannot_be_read(valkey: redis.Redis) -> None:
+    tenant_id, other = funded(), funded()
+    valkey.hset(keys.holds_key(tenant_id), "nobody", "abc")
+    valkey.set(keys.holds_key(other), "x")
+    assert run_json("budget_rebuild", "--tenant", tenant_id)["outcome"] == "rebuilt"
+    assert valkey.exists(keys.holds_key(tenant_id)) == 0
+    assert run_json("budget_rebuild")["outcome"] == "rebuilt"
+    assert valkey.exists(keys.holds_key(other)) == 0
+
+
 def test_budget_rebuild_leaves_another_alone() -> None:
     with another_at_work():
         assert run_json("budget_rebuild", code=75) == {"outcome": "busy", "dry_run": False}

@@ -484,6 +484,19 @@ def test_hrd_06_a_tenant_whose_balance_redis_lacks_too_stays_as_its_ledger_says(
     assert (tenant.adjust_micros, adjustments(), standing_balance(tenant_id)) == (None, [], FUNDS)
 
 
+@pytest.mark.contract("HRD-04")
+def test_hrd_06_a_tenant_whose_holds_cannot_be_read_stays_as_its_ledger_says(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis
+) -> None:
+    """What is on hold would be taken for a loss, and entered against the tenant."""
+    lose_run(runs, tenant_id)
+    run_id = held_run(runs, tenant_id)
+    valkey.hset(keys.holds_key(tenant_id), run_id, "abc")
+    (tenant,) = accepted().tenants
+    assert (tenant.adjust_micros, adjustments(), standing_balance(tenant_id)) == (None, [], FUNDS - 250_000)
+    assert valkey.hgetall(keys.holds_key(tenant_id)) == {run_id: "250000"}
+
+
 def test_hrd_06_a_run_that_is_open_again_without_its_receipt_is_named(
     runs: RunsTable, tenant_id: str, valkey: redis.Redis
 ) -> None:

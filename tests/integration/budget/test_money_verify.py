@@ -123,6 +123,27 @@ def test_dpp_56_a_hold_of_another_amount_is_found(runs: RunsTable, tenant_id: st
     ]
 
 
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_a_hold_that_is_no_amount_is_found_and_counts_as_none(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis
+) -> None:
+    run_id = held_run(runs, tenant_id)
+    valkey.hset(keys.holds_key(tenant_id), run_id, "abc")
+    assert differences(tenant_id) == [
+        Difference(DifferenceKind.BALANCE, 1_000_000, 750_000),
+        Difference(DifferenceKind.HOLD_UNREADABLE, 0, 0, run_id),
+        Difference(DifferenceKind.RUN_WITHOUT_HOLD, 250_000, 0, run_id),
+    ]
+
+
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_holds_that_are_no_hash_are_found_beside_a_balance_that_is_right(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis
+) -> None:
+    valkey.set(keys.holds_key(tenant_id), "x")
+    assert differences(tenant_id) == [Difference(DifferenceKind.HOLD_UNREADABLE, 0, 0)]
+
+
 def test_a_lost_balance_is_not_a_drift(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:
     valkey.delete(keys.balance_key(tenant_id))
     assert differences(tenant_id) == [Difference(DifferenceKind.BALANCE_LOST, 1_000_000, 0)]

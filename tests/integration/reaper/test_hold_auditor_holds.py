@@ -132,9 +132,31 @@ def hold_of_another_amount(tenant: Tenant) -> None:
     scripts.shared_scripts().client.hincrby(keys.holds_key(tenant.tenant_id), str(run.run_id), -1)
 
 
-@pytest.mark.parametrize(
-    "fault", [hold_of_no_run, hold_of_an_ended_run, hold_gone, hold_of_another_amount], ids=lambda fault: fault.__name__
+def hold_that_is_a_word(tenant: Tenant) -> None:
+    run = recovery.queued(tenant)
+    scripts.shared_scripts().client.hset(keys.holds_key(tenant.tenant_id), str(run.run_id), "abc")
+
+
+def word_without_a_run(tenant: Tenant) -> None:
+    scripts.shared_scripts().client.hset(keys.holds_key(tenant.tenant_id), str(uuid.uuid4()), "abc")
+
+
+def holds_that_are_no_hash(tenant: Tenant) -> None:
+    scripts.shared_scripts().client.set(keys.holds_key(tenant.tenant_id), "x")
+
+
+FAULTS = (
+    hold_of_no_run,
+    hold_of_an_ended_run,
+    hold_gone,
+    hold_of_another_amount,
+    hold_that_is_a_word,
+    word_without_a_run,
+    holds_that_are_no_hash,
 )
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Tenant], None], tenant: Tenant) -> None:
     fine = recovery.queued(tenant)
     fault(tenant)
@@ -150,6 +172,29 @@ def test_dpp_44_what_does_not_fit_is_made_right_to_the_micro(fault: Callable[[Te
     assert str(fine.run_id) in recovery.held_micros(tenant)
     assert metrics.HOLDS_MENDED._value.get() == mended + 1
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
+
+
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_holds_that_cannot_be_read_keep_no_tenant_from_being_compared(tenant: Tenant) -> None:
+    of_another_type, drifted = recovery.funded(), recovery.funded()
+    hold_that_is_a_word(tenant)
+    recovery.queued(of_another_type)
+    holds_that_are_no_hash(of_another_type)
+    hold_gone(drifted)
+    report = recovery.run_loop(hold_auditor.audit_holds)
+    assert (report.changed, report.errors, report.detail["tenants compared"]) == (3, 0, 3)
+    for each in (tenant, of_another_type, drifted):
+        recovery.law_holds(each)
+        assert list(recovery.held_micros(each).values()) == [gear.RESERVED_MICROS]
+        assert recovery.balance_micros(each) == recovery.FUNDS_MICROS - gear.RESERVED_MICROS
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 0
+
+
+@pytest.mark.contract("HRD-04")
+def test_hrd_04_holds_of_a_tenant_at_rest_that_are_no_hash_are_dropped(tenant: Tenant) -> None:
+    holds_that_are_no_hash(tenant)
+    assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
+    assert (recovery.held_micros(tenant), recovery.balance_micros(tenant)) == ({}, recovery.FUNDS_MICROS)
 
 
 def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) -> None:

@@ -177,6 +177,20 @@ MUTANTS: Final = (
         "    found = sorted({*with_runs, *_with_holds()})\n",
         auditor("test_hrd_04_a_tenant_without_runs_and_holds_is_repaired_when_the_proof_named_it"),
     ),
+    Mutant(
+        "one tenant's holds that are no hash keep all from being compared",
+        "reaper/hold_auditor.py",
+        "pipe.execute(raise_on_error=False)",
+        "pipe.execute()",
+        auditor("test_hrd_04_holds_that_cannot_be_read_keep_no_tenant_from_being_compared"),
+    ),
+    Mutant(
+        "what stands as a hold and is none is no difference",
+        "budget/verification/verify.py",
+        " for run_id in money.unreadable)\n",
+        " for run_id in ())\n",
+        auditor("test_hrd_04_holds_of_a_tenant_at_rest_that_are_no_hash_are_dropped"),
+    ),
     # Credit.
     Mutant(
         "a credit of an older epoch is applied",
