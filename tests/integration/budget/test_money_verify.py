@@ -14,10 +14,12 @@ from budget import entries, jobs, ledger, services
 from budget.models import PendingCredit
 from budget.outcomes import Closed, Held, Settled, Unavailable
 from budget.rebuild import rebuild
-from budget.redis import keys, scripts
+from budget.redis import keys, scripts, view
 from budget.verification import verify
 from budget.verification.verify import Difference, DifferenceKind, Verdict
 from dpp_project import clock
+from dpp_project.jobs import deadline
+from dpp_project.jobs.deadline import Pass
 from tests.gear.builders.open_runs import Claimed, RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
 from tests.gear.faults.rivals import OnAnotherConnection
@@ -231,6 +233,37 @@ def test_dpp_56_a_tenant_that_never_stands_still_is_closed_for_a_moment(
     assert len(moves) == 21
     assert len(valkey.hgetall(keys.holds_key(tenant_id))) == 20, "the last one met the gate"
     assert valkey.exists(keys.gate_key(tenant_id)) == 0
+
+
+def test_dpp_56_a_tenant_that_moves_is_counted_once_in_a_pass_whose_time_is_over(
+    runs: RunsTable, tenant_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt reads all its open runs and holds, and the pass is late already."""
+    moves = moved_while_read(monkeypatch, tenant_id, runs, times=25)
+    with deadline.within_deadline(Pass(seconds=0)):
+        proof = verify.verify_tenant_money(tenant_id)
+    assert (proof.verdict, proof.gated, len(moves)) == (Verdict.UNSETTLED, False, 1)
+
+
+def test_dpp_56_what_moved_before_the_books_are_read_spares_their_reading(
+    runs: RunsTable, tenant_id: str, monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis
+) -> None:
+    looked, real = [], view.look_at_money
+
+    def look(*asked: Any) -> Any:
+        seen = real(*asked)
+        looked.append(valkey.incr(keys.seq_key(tenant_id)))
+        return seen
+
+    def read(*asked: Any) -> Any:
+        raise AssertionError(asked)
+
+    with monkeypatch.context() as patch, deadline.within_deadline(Pass(seconds=0)):
+        patch.setattr(view, "look_at_money", look)
+        patch.setattr(verify, "read_books", read)
+        proof = verify.verify_tenant_money(tenant_id)
+    assert (proof.verdict, len(looked)) == (Verdict.UNSETTLED, 1)
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
 
 
 def test_the_moments_gate_opens_by_itself(runs: RunsTable, tenant_id: str, valkey: redis.Redis) -> None:

@@ -52,6 +52,13 @@ MUTANTS: Final = (
         audits("test_a_tenant_that_never_stands_still_has_no_drift_of_zero"),
     ),
     Mutant(
+        "a busy tenant is counted on when the time of the pass is over",
+        VERIFY,
+        "        if deadline.is_over():\n            return Proof(tenant_id, Verdict.UNSETTLED)\n",
+        "",
+        proofs("test_dpp_56_a_tenant_that_moves_is_counted_once_in_a_pass_whose_time_is_over"),
+    ),
+    Mutant(
         "a pass that failed is told as no drift",
         "budget/metrics.py",
         "    if drift is None or (drift == 0",
