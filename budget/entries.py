@@ -3,9 +3,13 @@
 Each use case names its idempotency key, and what is true if it dies.
 """
 
-from dataclasses import dataclass
+from bisect import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from typing import Final
+from uuid import UUID
 
 import redis
 import structlog
@@ -15,14 +19,15 @@ from django.db.models.functions import Now
 from budget import ledger, solo_limit
 from budget.models import LedgerEntry, PendingCredit
 from budget.money import MAX_MICROS, AmountInvalid, checked_credit_micros, checked_micros
-from budget.outcomes import Credited
+from budget.outcomes import Closed, Credited, LimitPassed, Unavailable
 from budget.rebuild import rebuild
 from budget.redis import scripts
 from budget.redis.gate import GateClosed
 from budget.redis.windows import Counted
-from budget.services import BALANCE_LOST, Available, balance
+from budget.services import BALANCE_LOST, Available, asked_while_gated, balance
 from dpp_project.audit import trail
-from dpp_project.jobs.skipped_rows import SkippedRows
+from dpp_project.jobs import deadline
+from dpp_project.jobs.skipped_rows import SHOWN_MAX, SkippedRows
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 from tenants.models import Tenant
@@ -247,21 +252,38 @@ def bring_to_balance(pending: PendingCredit, *, epoch: str | None) -> int | None
     counted by a rebuild of its tenant, which cannot come twice, whatever became of the receipt.
     Safe to repeat, beside itself and late.
     """
-    if PendingCredit.objects.filter(pk=pending.pk, created_at__lt=Now() - REPLAY_AGE_MAX).exists():
-        return _count_by_rebuild(pending)
+    arrived = _counted_by_rebuild([pending]) if _old_among([pending]) else _credited(pending, epoch=epoch)
+    return arrived.balance_micros if isinstance(arrived, _Arrived) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """At the balance, which is None where it cannot be read just now."""
+
+    balance_micros: int | None
+
+
+def _old_among(rows: Sequence[PendingCredit]) -> set[UUID]:
+    found = PendingCredit.objects.filter(pk__in=[row.pk for row in rows], created_at__lt=Now() - REPLAY_AGE_MAX)
+    return set(found.values_list("pk", flat=True))
+
+
+def _credited(pending: PendingCredit, *, epoch: str | None) -> _Arrived | LimitPassed | Unavailable:
     if epoch is None:
-        return None
-    outcome = scripts.shared_scripts().credit(
-        tenant_id=pending.tenant_id,
-        entry_id=str(pending.entry_id),
-        amount_micros=pending.amount_usd_micros,
-        epoch=epoch,
-        counted=_where_ledger_entry_counts(pending.entry),
+        return Unavailable(Closed.EPOCH)
+    outcome = asked_while_gated(
+        lambda: scripts.shared_scripts().credit(
+            tenant_id=pending.tenant_id,
+            entry_id=str(pending.entry_id),
+            amount_micros=pending.amount_usd_micros,
+            epoch=epoch,
+            counted=_where_ledger_entry_counts(pending.entry),
+        )
     )
     if isinstance(outcome, Credited):
-        _has_arrived(pending)
-        return outcome.balance_micros
-    return _count_by_rebuild(pending) if outcome == BALANCE_LOST else None
+        _have_arrived([pending])
+        return _Arrived(outcome.balance_micros)
+    return _counted_by_rebuild([pending]) if outcome == BALANCE_LOST else outcome
 
 
 def _where_ledger_entry_counts(entry: LedgerEntry) -> Counted:
@@ -269,41 +291,98 @@ def _where_ledger_entry_counts(entry: LedgerEntry) -> Counted:
     return Counted(None if entry.lineage_id is None else str(entry.lineage_id), entry.spend_day)
 
 
-def _count_by_rebuild(pending: PendingCredit) -> int | None:
-    """Its entry stands in the ledger, so a rebuild that begins now brings it to the balance."""
-    if not rebuild.try_rebuild_tenant(pending.tenant_id):
-        return None
-    scripts.shared_scripts().tell(f"entry:{pending.entry_id}")
-    _has_arrived(pending)
-    now = balance(tenant_id=pending.tenant_id)
-    return now.balance_micros if isinstance(now, Available) else None
+def _counted_by_rebuild(rows: Sequence[PendingCredit]) -> _Arrived | Unavailable:
+    """Of one tenant. Their entries stand in the ledger, so one rebuild that begins now brings all to the balance."""
+    tenant_id = rows[0].tenant_id
+    if not rebuild.try_rebuild_tenant(tenant_id):
+        return BALANCE_LOST
+    scripts.shared_scripts().tell(*(f"entry:{row.entry_id}" for row in rows))
+    _have_arrived(rows)
+    now = balance(tenant_id=tenant_id)
+    return _Arrived(now.balance_micros if isinstance(now, Available) else None)
 
 
-def _has_arrived(pending: PendingCredit) -> None:
-    """First the row goes, then its receipt may."""
-    entry_id = str(pending.entry_id)
-    PendingCredit.objects.filter(pk=pending.pk).delete()
-    scripts.shared_scripts().let_credit_expire(entry_id)
+def _have_arrived(rows: Sequence[PendingCredit]) -> None:
+    """First the rows go, then their receipts may."""
+    PendingCredit.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    scripts.shared_scripts().let_credits_expire([str(row.entry_id) for row in rows])
 
 
-@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The last tenant that this process came to; empty when a pass has come to all of them."""
+
+    after = ""
+
+
+@dataclass(slots=True)
 class Replayed:
-    seen: int
-    applied: int
+    """What one pass did, and what it left."""
+
     skipped: SkippedRows
+    seen: int = 0
+    applied: int = 0
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Tenant → why its credits are left to a later pass."""
+    is_closed: bool = False
+    """Nobody's money moves: the pass ended there."""
+
+    @property
+    def detail(self) -> dict[str, object]:
+        told: dict[str, object] = {"waits_for": "money"} if self.is_closed else {}
+        if self.waiting:
+            told |= {"tenants_waiting": len(self.waiting), "waiting": dict(islice(self.waiting.items(), SHOWN_MAX))}
+        return told | self.skipped.detail
 
 
 def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
     """Bring to the balance what a crash left behind, by the database's clock. Younger rows have a process at them.
 
-    A credit that cannot be brought there keeps no other tenant's from its balance. Redis away keeps all of them.
+    Tenant by tenant, in turn. One whose money cannot move now (its gate is closed, or it cannot be rebuilt) is asked
+    once and left; a credit that fails is its row's alone; and behind a pass that its limit or its deadline ends the
+    next one goes on with the other tenants: so nobody's credits hide another's. Where all money is closed, or Redis is
+    away, nobody is asked any more.
     """
-    epoch = open_epoch()
+    done = Replayed(SkippedRows("pending_credits", but=(redis.RedisError,)))
     ripe = PendingCredit.objects.filter(created_at__lt=Now() - older_than)
-    found = list(ripe.select_related("entry").order_by("created_at")[:limit])
-    skipped = SkippedRows("pending_credits", but=(redis.RedisError,))
-    for pending in found:
-        with skipped.each(pending.pk):
-            bring_to_balance(pending, epoch=epoch)
-    left = PendingCredit.objects.filter(pk__in=[pending.pk for pending in found]).count()
-    return Replayed(seen=len(found), applied=len(found) - left, skipped=skipped)
+    tenant_ids = sorted(ripe.order_by().values_list("tenant_id", flat=True).distinct())
+    if not tenant_ids:
+        return done
+    epoch = open_epoch()  # before any row is read that it is asked for
+    if epoch is None:
+        done.is_closed = True
+        return done
+    first = bisect(tenant_ids, _Turn.after)
+    for tenant_id in tenant_ids[first:] + tenant_ids[:first]:
+        if done.seen >= limit or (done.seen and deadline.is_over()):
+            return done
+        _Turn.after = tenant_id
+        oldest = ripe.filter(tenant_id=tenant_id).select_related("entry").order_by("created_at")
+        closed = _replay_tenant(done, list(oldest[: limit - done.seen]), epoch=epoch)
+        if closed is not None:
+            done.waiting[tenant_id] = closed.value
+            if open_epoch() != epoch:
+                done.is_closed = True
+                return done
+    _Turn.after = ""
+    return done
+
+
+def _replay_tenant(done: Replayed, rows: Sequence[PendingCredit], *, epoch: str) -> Closed | None:
+    """Why this tenant's money does not move now; None where its rows were tried, as many as there was time for."""
+    old = _old_among(rows)
+    counted = [row for row in rows if row.pk in old]
+    steps = [counted] if counted else []
+    for some in [*steps, *([row] for row in rows if row.pk not in old)]:
+        if done.seen and deadline.is_over():
+            return None
+        done.seen += len(some)
+        outcome: _Arrived | LimitPassed | Unavailable | None = None
+        with done.skipped.each(some[0].pk):
+            outcome = _counted_by_rebuild(some) if some is counted else _credited(some[0], epoch=epoch)
+        if isinstance(outcome, _Arrived):
+            done.applied += len(some)
+        elif isinstance(outcome, LimitPassed):
+            done.waiting[some[0].tenant_id] = "limit"
+        elif isinstance(outcome, Unavailable):
+            return outcome.closed
+    return None

@@ -22,9 +22,8 @@ def watch_gate(*, now: datetime, limit: int) -> PassReport:
 def apply_pending(*, now: datetime, limit: int) -> PassReport:
     """Brings to the balance what a crash between ledger and balance left behind."""
     del now
-    replayed = entries.replay_pending(limit=limit, older_than=PENDING_IS_LATE_AFTER)
-    skipped = replayed.skipped
-    return PassReport(seen=replayed.seen, changed=replayed.applied, errors=skipped.errors, detail=skipped.detail)
+    done = entries.replay_pending(limit=limit, older_than=PENDING_IS_LATE_AFTER)
+    return PassReport(seen=done.seen, changed=done.applied, errors=done.skipped.errors, detail=done.detail)
 
 
 def verify_all(*, now: datetime, limit: int) -> PassReport:

@@ -134,25 +134,28 @@ class Scripts:
             lambda answer: outcomes.caps_answer(answer, revision=revision),
         )
 
-    def let_credit_expire(self, entry_id: str) -> None:
-        """Its pending row is gone: the receipt is kept for a late double of its credit, and then no longer.
+    def let_credits_expire(self, entry_ids: Sequence[str]) -> None:
+        """Their pending rows are gone: a receipt is kept for a late double of its credit, and then no longer.
 
-        Dying before this, or without Redis, a receipt of some hundred bytes stays, and does no harm.
+        Dying before this, or without Redis, receipts of some hundred bytes stay, and do no harm.
         """
         try:
-            self.client.expire(keys.credit_key(entry_id), keys.RECEIPT_TTL_SECONDS)
+            with self.client.pipeline(transaction=False) as pipe:
+                for entry_id in entry_ids:
+                    pipe.expire(keys.credit_key(entry_id), keys.RECEIPT_TTL_SECONDS)
+                pipe.execute()
         except redis.RedisError as error:
-            log.warning("the receipt of a credit stays", entry_id=entry_id, exc_info=error)
+            log.warning("the receipts of credits stay", credits=len(entry_ids), exc_info=error)
 
-    def tell(self, commit: str) -> None:
+    def tell(self, *commits: str) -> None:
         """Leave evidence of what Postgres has committed where no script did; what Redis misses is not asked for."""
         try:
             with self.client.pipeline(transaction=False) as pipe:
-                pipe.lpush(keys.EVIDENCE, commit)
+                pipe.lpush(keys.EVIDENCE, *commits)
                 pipe.ltrim(keys.EVIDENCE, 0, keys.EVIDENCE_MAX - 1)
                 pipe.execute()
         except redis.RedisError as error:
-            log.warning("no evidence was left", commit=commit, exc_info=error)
+            log.warning("no evidence was left", commits=len(commits), exc_info=error)
 
     def write(self, *, client: redis.Redis, token: str, batches: Sequence[Batch]) -> WriteAnswer:
         """Batches of a rebuild in one trip, over the rebuild's own connection. A RedisError is the caller's.

@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
@@ -22,12 +23,16 @@ from budget.verification import verify
 from budget.verification.verify import Verdict
 from dpp_project import clock
 from dpp_project.clock import FixedClock
+from dpp_project.jobs import deadline
+from dpp_project.jobs.deadline import Pass
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal
 from tenants.scopes import OPERATOR_TENANT_ID
+from tests.gear.builders import recovery
 from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
 from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.proxy import Mode
 
 __all__ = ["runs_table"]
 pytestmark = pytest.mark.contract("DPP-57")
@@ -298,6 +303,144 @@ def test_dpp_57_a_rebuild_between_ledger_and_balance_counts_once(monkeypatch: py
     assert standing_balance(tenant_id) == 500_001
     assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 1
     assert standing_balance(tenant_id) == 500_001
+
+
+# A pass over what was left, in which nobody's credits hide another's.
+
+
+def left_on_its_way(tenant_id: str, *references: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", dying(outcome_lost=False))
+        for reference in references:
+            assert entered(top_up(tenant_id, 5, reference=reference)).balance_micros is None
+
+
+def two_tenants() -> list[str]:
+    """In the order of their turns, each with a balance of 1."""
+    found = sorted(a_tenant().tenant_id for _ in range(2))
+    for tenant_id in found:
+        entered(top_up(tenant_id, 1, reference="first"))
+    return found
+
+
+def gate_is_closed(tenant_id: str) -> str:
+    money = scripts.shared_scripts()
+    money.gate.close_tenant(money.client, tenant_id)
+    return "gate"
+
+
+def sequence_is_a_word(tenant_id: str) -> str:
+    """Redis answers this tenant's scripts with an error, and everybody else's as ever."""
+    scripts.shared_scripts().client.set(keys.seq_key(tenant_id), "x")
+    return "redis"
+
+
+@pytest.mark.parametrize("fault", [gate_is_closed, sequence_is_a_word], ids=lambda fault: fault.__name__)
+def test_dpp_57_credits_of_a_tenant_whose_money_cannot_move_hide_no_others(
+    fault: Callable[[str], str], valkey: redis.Redis
+) -> None:
+    stuck, other = two_tenants()
+    left_on_its_way(stuck, "second", "third", "fourth")
+    left_on_its_way(other, "second")
+    PendingCredit.objects.update(created_at=F("created_at") - timedelta(minutes=1))
+    why = fault(stuck)
+    report = jobs.apply_pending(now=clock.now(), limit=3)
+    assert (standing_balance(other), valkey.get(keys.balance_key(stuck))) == (6, "1")
+    assert (report.seen, report.changed, report.errors) == (2, 1, 0)
+    assert report.detail == {"tenants_waiting": 1, "waiting": {stuck: why}}
+    valkey.delete(keys.gate_key(stuck), keys.seq_key(stuck))
+    assert jobs.apply_pending(now=clock.now(), limit=3).changed == 3
+    assert (standing_balance(stuck), PendingCredit.objects.count()) == (16, 0)
+
+
+def test_dpp_57_the_next_pass_goes_on_behind_credits_that_filled_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, other = two_tenants()
+    left_on_its_way(bad, "second", "third", "fourth")
+    left_on_its_way(other, "second")
+    real = scripts.Scripts.credit
+
+    def fails(self: scripts.Scripts, *, tenant_id: str, **more: Any) -> CreditAnswer:
+        if tenant_id == bad:
+            raise ValueError(tenant_id)
+        return real(self, tenant_id=tenant_id, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scripts.Scripts, "credit", fails)
+        passes = [entries.replay_pending(limit=3, older_than=timedelta(0)) for _ in range(2)]
+    assert (standing_balance(other), standing_balance(bad)) == (6, 1)
+    assert [(done.seen, done.applied, done.skipped.errors) for done in passes] == [(3, 0, 3), (3, 1, 2)]
+    assert entries.replay_pending(limit=3, older_than=timedelta(0)).applied == 3
+
+
+def test_dpp_57_a_pass_whose_time_is_over_leaves_the_rest_to_the_next() -> None:
+    for tenant_id in two_tenants():
+        left_on_its_way(tenant_id, "second", "third")
+    with deadline.within_deadline(Pass(seconds=0)):
+        passes = [entries.replay_pending(limit=10, older_than=timedelta(0)) for _ in range(2)]
+    assert [(done.seen, done.applied) for done in passes] == [(1, 1), (1, 1)]
+    assert PendingCredit.objects.values("tenant_id").distinct().count() == 2, "the second pass was the other's"
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 2
+
+
+def test_dpp_57_a_redis_that_goes_away_is_asked_for_one_credit_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tenant_id in two_tenants():
+        left_on_its_way(tenant_id, *(f"invoice {number}" for number in range(10)))
+    with recovery.redis_through_proxy(monkeypatch) as proxy:
+        real = entries.open_epoch
+
+        def goes_away() -> str | None:
+            epoch = real()
+            proxy.set(Mode.RESET)
+            return epoch
+
+        with monkeypatch.context() as patch:
+            patch.setattr(entries, "open_epoch", goes_away)
+            before = proxy.connections
+            done = entries.replay_pending(limit=100, older_than=timedelta(0))
+        assert proxy.connections - before <= 4
+        assert (done.seen, done.applied, done.detail["waits_for"]) == (1, 0, "money")
+        before = proxy.connections
+        assert entries.replay_pending(limit=100, older_than=timedelta(0)).detail == {"waits_for": "money"}
+        assert proxy.connections - before <= 1
+    assert entries.replay_pending(limit=100, older_than=timedelta(0)).applied == 20
+
+
+def test_dpp_57_old_credits_of_a_tenant_are_counted_by_one_rebuild(
+    monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis
+) -> None:
+    tenant_id, other = two_tenants()
+    left_on_its_way(tenant_id, "second", "third", "fourth")
+    PendingCredit.objects.update(created_at=F("created_at") - timedelta(hours=13))
+    left_on_its_way(tenant_id, "young")
+    rebuilt, real = [], rebuild.rebuild_tenant
+
+    def counted(which: str) -> rebuild.Rebuilt | rebuild.Busy:
+        rebuilt.append(which)
+        return real(which)
+
+    monkeypatch.setattr(rebuild, "rebuild_tenant", counted)
+    done = entries.replay_pending(limit=10, older_than=timedelta(0))
+    assert rebuilt == [tenant_id]
+    assert (done.seen, done.applied, PendingCredit.objects.count()) == (4, 4, 0)
+    assert (standing_balance(tenant_id), standing_balance(other)) == (21, 1)
+    told = valkey.lrange(keys.EVIDENCE, 0, -1)
+    old = LedgerEntry.objects.filter(tenant_id=tenant_id, reference__in=["second", "third", "fourth"])
+    for entry_id in old.values_list("entry_id", flat=True):
+        assert f"entry:{entry_id}" in told
+        assert 86_390 <= int(str(valkey.ttl(keys.credit_key(str(entry_id))))) <= 86_400
+    assert verify.verify_tenant_money(tenant_id).verdict is Verdict.PROVED
+
+
+def test_dpp_57_a_credit_that_would_pass_the_limit_is_named_and_left(valkey: redis.Redis) -> None:
+    tenant_id, other = two_tenants()
+    left_on_its_way(tenant_id, "second", "third")
+    left_on_its_way(other, "second")
+    valkey.set(keys.balance_key(tenant_id), str(MAX_MICROS))
+    done = entries.replay_pending(limit=10, older_than=timedelta(0))
+    assert (done.seen, done.applied, done.detail) == (3, 1, {"tenants_waiting": 1, "waiting": {tenant_id: "limit"}})
+    rebuild.rebuild_tenant(tenant_id)
+    assert entries.replay_pending(limit=10, older_than=timedelta(0)).applied == 2
+    assert (standing_balance(tenant_id), standing_balance(other)) == (11, 6)
 
 
 # Clocks and receipts (HRD-05).

@@ -57,7 +57,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "caps: a credit of a run moves the balance alone",
         "budget/entries.py",
-        "        counted=_where_ledger_entry_counts(pending.entry),\n",
+        "            counted=_where_ledger_entry_counts(pending.entry),\n",
         "",
         ends("test_cap_08_a_dispute_that_is_refunded_returns_to_the_windows_of_its_run"),
     ),

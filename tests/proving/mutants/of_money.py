@@ -445,6 +445,20 @@ MUTANTS: Final = (
         entries("test_dpp_57_a_credit_that_cannot_be_applied_keeps_no_other_from_its_balance"),
     ),
     Mutant(
+        "credits of a tenant whose gate is closed hide all others",
+        "budget/entries.py",
+        "            return outcome.closed\n",
+        "            pass\n",
+        entries("test_dpp_57_credits_of_a_tenant_whose_money_cannot_move_hide_no_others"),
+    ),
+    Mutant(
+        "credits that fail fill every pass",
+        "budget/entries.py",
+        "    first = bisect(tenant_ids, _Turn.after)\n",
+        "    first = 0\n",
+        entries("test_dpp_57_the_next_pass_goes_on_behind_credits_that_filled_one"),
+    ),
+    Mutant(
         "a used reference is entered again",
         "budget/entries.py",
         "    if written is not None:\n",
@@ -454,15 +468,16 @@ MUTANTS: Final = (
     Mutant(
         "an old pending credit is tried again",
         "budget/entries.py",
-        "created_at__lt=Now() - REPLAY_AGE_MAX).exists():",
-        "created_at__lt=Now() - 99 * REPLAY_AGE_MAX).exists():",
+        "created_at__lt=Now() - REPLAY_AGE_MAX)",
+        "created_at__lt=Now() - 99 * REPLAY_AGE_MAX)",
         entries("test_dpp_57_a_credit_left_for_half_a_day_is_counted_not_replayed"),
     ),
     Mutant(
         "a pending credit is old by this machine's clock",
         "budget/entries.py",
-        "    if PendingCredit.objects.filter(pk=pending.pk, created_at__lt=Now() - REPLAY_AGE_MAX).exists():\n",
-        "    from dpp_project import clock\n\n    if pending.created_at < clock.now() - REPLAY_AGE_MAX:\n",
+        "    found = PendingCredit.objects.filter(pk__in=[row.pk for row in rows], created_at__lt=Now() ",
+        "    from dpp_project import clock\n\n"
+        "    found = PendingCredit.objects.filter(pk__in=[row.pk for row in rows], created_at__lt=clock.now() ",
         entries("test_hrd_05_no_clock_of_a_process_applies_a_top_up_twice"),
     ),
     Mutant(
@@ -482,8 +497,8 @@ MUTANTS: Final = (
     Mutant(
         "a pending credit is forgotten when its tenant could not be rebuilt",
         "budget/entries.py",
-        "    if not rebuild.try_rebuild_tenant(pending.tenant_id):\n        return None\n",
-        "    rebuild.try_rebuild_tenant(pending.tenant_id)\n",
+        "    if not rebuild.try_rebuild_tenant(tenant_id):\n        return BALANCE_LOST\n",
+        "    rebuild.try_rebuild_tenant(tenant_id)\n",
         entries("test_hrd_05_a_pending_credit_is_not_forgotten_where_its_tenant_cannot_be_rebuilt"),
     ),
     # A ledger from the past.
