@@ -6,20 +6,25 @@ message comes. Dates that no pass saw are not made up for.
 
 An alarm of the platform is said when it is found and when it is over, by its row; one that came and went between two
 passes is not. Where the place for what is said is not set, nothing is noted: what stands is said once it is set.
+
+A pass says so many at most, and asks only for what has no notice: what was said and still stands takes no place from
+what was not. Notices go after 30 days, so that what stands a month longer is said again.
 """
 
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Avg, Count, F, Q, Sum
-from django.db.models.functions import Now
+from django.db.models import Avg, Count, Exists, F, OuterRef, Q, Sum, TextField, Value
+from django.db.models.functions import Cast, Concat, Now
 
 from budget.money import format_exact_usd
 from dpp_project.jobs.registry import PassReport
+from dpp_project.jobs.skipped_rows import SkippedRows
 from dpp_project.lifecycle.models import Alarm
 from dpp_project.outbox.models import EventDeadLetter
 from ops.automations.models import (
@@ -38,18 +43,26 @@ log = structlog.get_logger("dpp.automations")
 
 REPORT_AT: Final = time(9)
 STALE_DAYS: Final = 7
-ALARMS_AT_ONCE: Final = 100
+SAID_AT_ONCE: Final = 100
+"""Of each kind in a pass. The rest is said by the next ones, a minute later each."""
 ALARM_OVER_FOR: Final = timedelta(days=1)
 _FOR_EVER: Final = timedelta(days=36_500)
 
 
 def report_automations(*, now: datetime, limit: int) -> PassReport:
+    """Each part is on its own: an alarm is said though the report cannot be made."""
     del limit
-    made = report_due(now=now)
-    stale = warn_of_stale(now=now)
-    alarms = tell_of_alarms()
-    said = made + stale + alarms
-    return PassReport(seen=said, changed=said, detail={"reports": made, "stale": stale, "alarms": alarms})
+    parts = {
+        "reports": partial(report_due, now=now),
+        "stale": partial(warn_of_stale, now=now),
+        "alarms": partial(tell_of_alarms),
+    }
+    skipped, said = SkippedRows("automations_report"), dict.fromkeys(parts, 0)
+    for part, say in parts.items():
+        with skipped.each(part):
+            said[part] = say()
+    count = sum(said.values())
+    return PassReport(seen=count, changed=count, errors=skipped.errors, detail={**said, **skipped.detail})
 
 
 def report_due(*, now: datetime) -> int:
@@ -110,7 +123,8 @@ def warn_of_stale(*, now: datetime) -> int:
         ("thread mapping", ThreadMapping.objects.filter(created_at__lt=before)),
         ("awaited answer", AwaitedAnswer.objects.filter(created_at__lt=before)),
     ):
-        for row in rows.select_related("task").order_by("created_at")[:100]:
+        unsaid = rows.filter(~_has_notice(f"stale:{what}:"))
+        for row in unsaid.select_related("task").order_by("created_at")[:SAID_AT_ONCE]:
             with transaction.atomic():
                 if not telling.is_first(f"stale:{what}:{row.pk}", within=_FOR_EVER):
                     continue
@@ -125,21 +139,22 @@ def tell_of_alarms() -> int:
     """Of the platform, to its place: once when one is found, once when one that was said is over."""
     if telling.platform_place() is None:
         return 0
-    standing = list(Alarm.objects.filter(ended_at__isnull=True).order_by("pk")[:ALARMS_AT_ONCE])
-    over = list(Alarm.objects.filter(ended_at__gt=Now() - ALARM_OVER_FOR).order_by("pk")[:ALARMS_AT_ONCE])
-    noted = _noted([f"alarm:{alarm.pk}" for alarm in (*standing, *over)])
+    found = Alarm.objects.filter(~_has_notice("alarm:"), ended_at__isnull=True)
+    over = Alarm.objects.filter(_has_notice("alarm:"), ~_has_notice("alarm-over:"), ended_at__gt=Now() - ALARM_OVER_FOR)
     told = 0
-    for alarm in standing:
-        if (key := f"alarm:{alarm.pk}") not in noted:
-            told += _tell_alarm(key, f"Alarm {alarm.name}, {alarm.subject}: {alarm.said}")
-    for alarm in over:
-        if f"alarm:{alarm.pk}" in noted:
-            told += _tell_alarm(f"alarm-over:{alarm.pk}", f"Alarm {alarm.name} is over, {alarm.subject}")
+    for alarm in found.order_by("pk")[:SAID_AT_ONCE]:
+        told += _tell_alarm(f"alarm:{alarm.pk}", f"Alarm {alarm.name}, {alarm.subject}: {alarm.said}")
+    for alarm in over.order_by("pk")[:SAID_AT_ONCE]:
+        told += _tell_alarm(f"alarm-over:{alarm.pk}", f"Alarm {alarm.name} is over, {alarm.subject}")
     return told
 
 
-def _noted(keys: list[str]) -> set[str]:
-    return set(AutomationNotice.objects.filter(key__in=keys).values_list("key", flat=True))
+def _has_notice(prefix: str) -> Exists:
+    """Of a row whose notice's key is the prefix and its own key. Looked for before a limit: one that was said is none
+    of those that a pass takes.
+    """
+    key = Concat(Value(prefix), Cast(OuterRef("pk"), TextField()), output_field=TextField())
+    return Exists(AutomationNotice.objects.filter(key=key))
 
 
 def _tell_alarm(key: str, body: str) -> int:

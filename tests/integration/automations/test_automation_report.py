@@ -7,10 +7,17 @@ from django.db.models.functions import Now
 
 from dpp_project import clock, uuid7
 from dpp_project.clock import FixedClock
+from dpp_project.lifecycle import cleaning
 from dpp_project.lifecycle.models import Alarm
 from dpp_project.process_env import ENV
 from ops.automations import numbers, reporting
-from ops.automations.models import AutomationMessage, AutomationTask, AwaitedAnswer, ThreadMapping
+from ops.automations.models import (
+    AutomationMessage,
+    AutomationNotice,
+    AutomationTask,
+    AwaitedAnswer,
+    ThreadMapping,
+)
 from ops.automations.notify import telling
 from reaper.models import DeadLetter
 from tests.gear.builders import automations as gear
@@ -93,6 +100,67 @@ def test_lif_08_a_mapping_or_an_answer_over_seven_days_old_is_said_once() -> Non
         "awaited answer of task-20260301-001 (PENDING) is older than 7 days",
         "thread mapping of task-20260301-001 (PENDING) is older than 7 days",
     ]
+
+
+def test_lif_08_what_was_said_and_still_stands_keeps_nothing_younger_from_being_said() -> None:
+    """An answer that nobody gives stands for ever, and a pass says a hundred."""
+    source = gear.source()
+    task_id = gear.bare_task(gear.event(source), gear.bare_rule(source))
+    AwaitedAnswer.objects.bulk_create(
+        AwaitedAnswer(task_id=task_id, channel="slack", target="C01", thread=str(number)) for number in range(101)
+    )
+    AwaitedAnswer.objects.update(created_at=Now() - timedelta(days=8))
+    assert [reporting.warn_of_stale(now=clock.now()) for _ in range(3)] == [100, 1, 0]
+    said = {f"stale:awaited answer:{pk}" for pk in AwaitedAnswer.objects.values_list("pk", flat=True)}
+    assert set(AutomationMessage.objects.values_list("key", flat=True)) == said
+
+
+def test_lif_08_what_stands_is_said_again_when_its_notice_has_gone() -> None:
+    Alarm.objects.create(name="disk_filling", subject="/ at host", said="full in 3 days")
+    assert [reporting.tell_of_alarms() for _ in range(2)] == [1, 0]
+    AutomationNotice.objects.update(told_at=Now() - timedelta(days=31))
+    AutomationMessage.objects.all().delete()
+    assert cleaning.clean_now(now=clock.now(), limit=10, only="automation_notices").changed == 1
+    assert [reporting.tell_of_alarms() for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.contract("LIF-08", "LIF-10")
+def test_lif_10_alarms_that_were_said_keep_no_other_from_being_said() -> None:
+    """One that comes and goes each minute leaves as many rows as a day has minutes."""
+    Alarm.objects.bulk_create(
+        Alarm(name="disk_filling", subject=f"disk {number}", said="it fills") for number in range(101)
+    )
+    assert [reporting.tell_of_alarms() for _ in range(3)] == [100, 1, 0]
+    Alarm.objects.update(ended_at=Now())
+    assert [reporting.tell_of_alarms() for _ in range(3)] == [100, 1, 0]
+    bodies = set(AutomationMessage.objects.values_list("body", flat=True))
+    assert bodies == {
+        said
+        for number in range(101)
+        for said in (f"Alarm disk_filling, disk {number}: it fills", f"Alarm disk_filling is over, disk {number}")
+    }
+
+
+@pytest.mark.parametrize("part", ["report_due", "warn_of_stale", "tell_of_alarms"])
+def test_lif_08_a_part_that_fails_keeps_no_other_from_being_said(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = gear.source()
+    task_id = gear.bare_task(gear.event(source), gear.bare_rule(source))
+    AwaitedAnswer.objects.create(task_id=task_id, channel="slack", target="C01", thread="2")
+    AwaitedAnswer.objects.update(created_at=NINE_IN_SEOUL - timedelta(days=8))
+    Alarm.objects.create(name="disk_filling", subject="/ at host", said="full in 3 days")
+
+    def fails(**_: object) -> int:
+        raise ValueError(part)
+
+    name = {"report_due": "reports", "warn_of_stale": "stale", "tell_of_alarms": "alarms"}[part]
+    with monkeypatch.context() as patched:
+        patched.setattr(reporting, part, fails)
+        report = reporting.report_automations(now=NINE_IN_SEOUL, limit=10)
+    others = dict.fromkeys(("reports", "stale", "alarms"), 1) | {name: 0}
+    assert (report.changed, report.errors) == (2, 1)
+    assert report.detail == {**others, "skipped": {name: "ValueError"}}
+    again = reporting.report_automations(now=NINE_IN_SEOUL, limit=10)
+    assert (again.changed, again.errors, again.detail[name]) == (1, 0, 1)
 
 
 @pytest.mark.contract("LIF-02")
