@@ -20,6 +20,7 @@ from django.db.models import QuerySet
 from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.jobs.registry import PassReport
+from dpp_project.lifecycle import cleaning
 from dpp_project.retention import DataKind
 from dpp_project.stores.postgres import database_now
 from reaper import driver
@@ -51,7 +52,7 @@ KINDS = (
 
 
 def expire_runs(*, now: datetime, limit: int) -> PassReport:
-    """`now` ages dead letters; runs are past their retention when the database's clock says so.
+    """Dead letters go by the earlier of the database's clock and this process's, runs by the database's alone.
 
     What needs no S3 comes first, so that it goes while S3 is away.
     """
@@ -85,7 +86,7 @@ def preview_expiring_runs(*, now: datetime, limit: int) -> PassReport:
         for rows in (
             for_recovery.past_retention()[:limit],
             for_recovery.old_tombstones()[:limit],
-            _old_letters(now=now)[:limit],
+            _old_letters(now=cleaning.cleanup_moment(now))[:limit],
             uploads.uploads_past_retention()[:limit],
             uploads.unseen_uploads()[:limit],
         )
@@ -94,8 +95,9 @@ def preview_expiring_runs(*, now: datetime, limit: int) -> PassReport:
 
 
 def _forget_letters(tally: Tally, *, now: datetime) -> None:
+    old = _old_letters(now=cleaning.cleanup_moment(now)).values_list("pk", flat=True)
     while tally.goes_on():
-        letters = list(_old_letters(now=now).values_list("pk", flat=True)[: tally.room(LETTERS_AT_ONCE)])
+        letters = list(old[: tally.room(LETTERS_AT_ONCE)])
         if not letters:
             return
         deleted, _ = DeadLetter.objects.filter(pk__in=letters).delete()

@@ -3,6 +3,7 @@
 In batches, each a transaction of its own: errors by the order of their ids, which is the order of recording; then days
 of the trend; then clusters that were last seen before the period, that no rule names, and that no alias binds to one
 which stays. An error whose event is still on its way goes too: the event then finds none and becomes a dead letter.
+Ages go by the earlier of the database's clock and this process's.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from django.db import connection, transaction
 from dpp_project import retention, uuid7
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
+from dpp_project.lifecycle import cleaning
 from dpp_project.retention import DataKind
 
 KIND: Final = "auth_errors"
@@ -76,7 +78,7 @@ _DELETE_CLUSTERS: Final = (
 
 
 def delete_old_auth_errors(*, now: datetime, limit: int) -> PassReport:
-    oldest = retention.retention_cutoff(KIND, now=now)
+    oldest = retention.retention_cutoff(KIND, now=cleaning.cleanup_moment(now))
     errors = clusters = 0
     while errors < limit and not deadline.is_over():
         count = _forget_auth_error_batch(
@@ -95,7 +97,7 @@ def delete_old_auth_errors(*, now: datetime, limit: int) -> PassReport:
 
 
 def preview_deleting_auth_errors(*, now: datetime, limit: int) -> PassReport:
-    oldest = retention.retention_cutoff(KIND, now=now)
+    oldest = retention.retention_cutoff(KIND, now=cleaning.cleanup_moment(now))
     with connection.cursor() as cursor:
         cursor.execute(_ERRORS, [uuid7.first_at(oldest), oldest, limit])
         seen = len(cursor.fetchall())

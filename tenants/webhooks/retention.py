@@ -2,7 +2,7 @@
 
 A message stays as long as it is held, and 30 days at most. One that was recovered on its last day is still sent: what
 is PENDING has the days of a whole schedule beyond them. In batches, each a transaction of its own: a death between two
-leaves the rest to the next pass.
+leaves the rest to the next pass. Ages go by the earlier of the database's clock and this process's.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from dpp_project import retention
 from dpp_project.constants import RETENTION_DAYS
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import PassReport
+from dpp_project.lifecycle import cleaning
 from dpp_project.retention import DataKind
 from tenants.webhooks.models import (
     DeliveryStatus,
@@ -60,15 +61,16 @@ KINDS = (
 
 
 def forget_old_webhooks(*, now: datetime, limit: int) -> PassReport:
-    left, detail = limit, {}
+    left, detail, at = limit, {}, cleaning.cleanup_moment(now)
     for kind, delete in _STEPS.items():
-        detail[kind] = _webhook_rows_deleted(delete, now=now, limit=left)
+        detail[kind] = _webhook_rows_deleted(delete, now=at, limit=left)
         left -= detail[kind]
     return PassReport(seen=limit - left, changed=limit - left, detail=detail)
 
 
 def preview_forgetting_webhooks(*, now: datetime, limit: int) -> PassReport:
-    old = (_ended_secrets(now), _old_deliveries(now), _old_messages(now), _old_endpoints(now))
+    at = cleaning.cleanup_moment(now)
+    old = (_ended_secrets(at), _old_deliveries(at), _old_messages(at), _old_endpoints(at))
     seen = min(limit, sum(rows.order_by()[:limit].count() for rows in old))
     return PassReport(seen=seen, changed=seen)
 

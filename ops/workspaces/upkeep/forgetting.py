@@ -1,7 +1,8 @@
 """Deletes the timelines of workspaces that were purged 30 days ago.
 
 It goes through them by their ids, so that those which have none left are passed by. Each batch is a statement of its
-own: a death in between leaves the rest to the next pass.
+own: a death in between leaves the rest to the next pass. Ages go by the earlier of the database's clock and this
+process's.
 """
 
 import uuid
@@ -13,6 +14,7 @@ from django.db import connection
 
 from dpp_project import retention
 from dpp_project.jobs.registry import PassReport
+from dpp_project.lifecycle import cleaning
 from ops.workspaces.models import Workspace, WorkspaceEvent
 from ops.workspaces.retention import TIMELINES
 from reaper.tally import Tally
@@ -51,7 +53,8 @@ def _forget_workspace_timelines(tally: Tally, batch: list[uuid.UUID]) -> None:
 
 
 def _purged(now: datetime) -> Iterator[list[uuid.UUID]]:
-    cutoff, last = retention.retention_cutoff(TIMELINES, now=now), uuid.UUID(int=0)
+    cutoff = retention.retention_cutoff(TIMELINES, now=cleaning.cleanup_moment(now))
+    last = uuid.UUID(int=0)
     rows = Workspace.objects.filter(purged_at__lt=cutoff).order_by("workspace_id").values_list("pk", flat=True)
     while batch := list(rows.filter(workspace_id__gt=last)[:WORKSPACES_AT_ONCE]):
         yield batch

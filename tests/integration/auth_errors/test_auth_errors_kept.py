@@ -75,6 +75,14 @@ def test_aut_11_an_error_that_a_process_with_a_wrong_clock_recorded_is_kept(cloc
     assert AuthError.objects.get().pk == error.pk
 
 
+def test_aut_11_a_host_whose_clock_is_ahead_deletes_nothing_young() -> None:
+    kept = gear.analyzed()
+    ahead = clock.now() + timedelta(days=400)
+    assert retention.preview_deleting_auth_errors(now=ahead, limit=100).changed == 0
+    assert retention.delete_old_auth_errors(now=ahead, limit=100).changed == 0
+    assert (AuthError.objects.get().pk, Cluster.objects.get().pk) == (kept.pk, kept.cluster_id)
+
+
 def test_aut_11_a_scrape_tells_how_many_wait_and_how_long(clock: FixedClock) -> None:
     gear.recorded()
     gear.requested()

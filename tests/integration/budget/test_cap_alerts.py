@@ -414,7 +414,8 @@ def test_cap_11_messages_that_are_deleted_by_retention_are_not_told_again(spende
     spender.spend(500)
     spender.tell(spender.refused(501))
     assert look().changed == 1
-    retention.forget_old_webhooks(now=clock.now() + timedelta(days=31), limit=100)
+    WebhookMessage.objects.update(at=clock.now() - timedelta(days=31))
+    retention.forget_old_webhooks(now=clock.now(), limit=100)
     assert told() == []
     alerts.told_lately.forget()
     spender.tell(spender.refused(501))

@@ -188,6 +188,15 @@ def test_dpp_45_letters_are_kept_for_their_period(tenant: Tenant) -> None:
     assert list(DeadLetter.objects.values_list("pk", flat=True)) == [kept.pk]
 
 
+@pytest.mark.contract("DPP-45")
+def test_dpp_45_a_host_whose_clock_is_ahead_deletes_no_young_letter(tenant: Tenant) -> None:
+    kept = old_letter(days=29)
+    ahead = clock.now() + timedelta(days=40)
+    assert retention.preview_expiring_runs(now=ahead, limit=100).changed == 0
+    assert retention.expire_runs(now=ahead, limit=100).changed == 0
+    assert DeadLetter.objects.get().pk == kept.pk
+
+
 def test_dpp_23_the_machines_own_clock_expires_no_run(clock: FixedClock, tenant: Tenant) -> None:
     run = within_retention(tenant)
     clock.advance(seconds=YEAR_SECONDS)

@@ -292,6 +292,24 @@ def test_hook_07_deleted_webhooks_and_ended_secrets_go_and_live_ones_stay(clock:
     assert list(WebhookEndpoint.objects.values_list("pk", flat=True)) == [lives.endpoint.pk]
 
 
+@pytest.mark.contract("HOOK-05")
+def test_hook_05_a_host_whose_clock_is_ahead_deletes_nothing_young() -> None:
+    """Of a webhook's secret, its deliveries and what was said there is no other copy."""
+    tenant = a_tenant()
+    lives, gone = registered(tenant), registered(tenant)
+    ids: dict[str, Any] = {"tenant_id": tenant.tenant_id, "actor": "test"}
+    assert isinstance(services.rotate_endpoint_secret(**ids, endpoint_id=lives.endpoint.pk), services.Registered)
+    services.delete_endpoint(**ids, endpoint_id=gone.endpoint.pk)
+    for status in (HELD, DeliveryStatus.PENDING):
+        a_delivery(lives.endpoint, status)
+    a_message(tenant.tenant_id)
+    with clock_module.use_clock(FixedClock(clock_module.now() + 40 * DAY)) as ahead:
+        assert webhook_retention.preview_forgetting_webhooks(now=ahead.now(), limit=1_000).changed == 0
+        assert webhook_retention.forget_old_webhooks(now=ahead.now(), limit=1_000).changed == 0
+    found = (WebhookSecret, WebhookDelivery, WebhookMessage, WebhookEndpoint)
+    assert [table.objects.count() for table in found] == [2, 2, 3, 2]
+
+
 def test_hook_07_retention_goes_no_further_than_it_may(clock: FixedClock) -> None:
     endpoint = an_endpoint()
     for _ in range(5):

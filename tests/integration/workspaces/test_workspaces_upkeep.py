@@ -390,6 +390,18 @@ def test_wsp_10_a_timeline_is_kept_as_long_as_its_workspace_and_thirty_days(
     assert Workspace.objects.count() == 4, "rows stay for the books"
 
 
+@pytest.mark.contract("WSP-10")
+def test_wsp_10_a_host_whose_clock_is_ahead_deletes_no_timeline_early(tenant: Tenant) -> None:
+    workspace = a_workspace(tenant)
+    services.delete_workspace(workspace_id=workspace.pk, actor="owner:dpp_test")
+    worked_on(workspace, deleted_at=clock.now(), purged_at=clock.now())
+    lines = WorkspaceEvent.objects.count()
+    assert lines == 2
+    for run_once in (forgetting.preview_forgetting_timelines, forgetting.forget_timelines):
+        assert passed(run_once, hours=40 * 24).changed == 0
+    assert WorkspaceEvent.objects.count() == lines
+
+
 @pytest.mark.contract("WSP-14")
 def test_wsp_14_homes_are_measured_those_at_work_more_often(tenant: Tenant) -> None:
     driver = MemoryDriver()
