@@ -3,9 +3,10 @@
     store    the letter, and in the same transaction the ledger row DEAD, where its last consumer left it PROCESSING
     delete   from the queue
 
-A death in between brings the message back, which finds its letter. A handler that kills its process each time ends
-here. An event that waits, or that nobody has begun, comes here by its copies or by an outage (a full disk: Postgres
-answers, and no row can be claimed), which is none of its own fault: it goes on by the resend.
+A death in between brings the message back, which finds its letter. One that fails is skipped, and comes back too, when
+its minute of invisibility is over: no other waits behind it. A handler that kills its process each time ends here. An
+event that waits, or that nobody has begun, comes here by its copies or by an outage (a full disk: Postgres answers, and
+no row can be claimed), which is none of its own fault: it goes on by the resend.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from dpp_project import uuid7
 from dpp_project.aws import clients, receipt_handles
 from dpp_project.jobs import deadline
+from dpp_project.jobs.skipped_rows import SkippedRows
 from dpp_project.outbox import ledger, letters, messages
 from dpp_project.outbox.ledger import Standing
 from dpp_project.outbox.messages import LetterReason, Received
@@ -30,16 +32,19 @@ VISIBILITY_SECONDS: Final = 60
 DETAIL: Final = "a hundred receives did not finish it"
 
 
-def drain_dead_queue(url: str, *, limit: int) -> tuple[int, int]:
-    """How many were seen, and how many of their events were given up by it."""
+def drain_dead_queue(url: str, *, limit: int, skipped: SkippedRows) -> tuple[int, int]:
+    """How many were seen, and how many of their events were given up by it. What is skipped stays in the queue."""
     seen = ended = 0
     while seen < limit and not (seen and deadline.is_over()):
         found = _messages_of_dead_queue(url, min(BATCH, limit - seen), wait_seconds=0 if seen else WAIT_SECONDS)
         if not found:
             break
+        done = []
         for message in found:
-            ended += _see_to(messages.received_message(message))
-        receipt_handles.delete_receipts(url, [message["ReceiptHandle"] for message in found])
+            with skipped.each(message["MessageId"]):
+                ended += _see_to(messages.received_message(message))
+                done.append(message["ReceiptHandle"])
+        receipt_handles.delete_receipts(url, done)
         seen += len(found)
     return seen, ended
 

@@ -7,6 +7,7 @@ from typing import Final
 from dpp_project.aws import queue_depth
 from dpp_project.jobs import deadline
 from dpp_project.jobs.registry import Job, PassReport
+from dpp_project.jobs.skipped_rows import SkippedRows
 from dpp_project.outbox import dead_queue, metrics, queue, resending
 
 AT_ONCE: Final = 1_000
@@ -33,8 +34,14 @@ def dead_letters(*, now: datetime, limit: int) -> PassReport:
     del now
     if queue.DEAD_LETTERS_URL is None:
         return PassReport()
-    seen, ended = dead_queue.drain_dead_queue(queue.DEAD_LETTERS_URL, limit=limit)
-    return PassReport(seen=seen, changed=seen, detail={"events given up": ended})
+    skipped = SkippedRows("events_dead_letters")
+    seen, ended = dead_queue.drain_dead_queue(queue.DEAD_LETTERS_URL, limit=limit, skipped=skipped)
+    return PassReport(
+        seen=seen,
+        changed=seen - skipped.errors,
+        errors=skipped.errors,
+        detail={"events given up": ended, **skipped.detail},
+    )
 
 
 def preview_dead_letters(*, now: datetime, limit: int) -> PassReport:

@@ -1,7 +1,7 @@
 """What deaths leave is made up for; what is past its period goes; dead letters are kept and sent again."""
 
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -13,8 +13,9 @@ from dpp_project import clock
 from dpp_project.audit.models import AuditEntry
 from dpp_project.aws.sqs_sender import ContentRefused, QueueMessage, Sender, SendFailed
 from dpp_project.jobs import registry
+from dpp_project.jobs.skipped_rows import SkippedRows
 from dpp_project.lifecycle import cleaning
-from dpp_project.outbox import dead_queue, ledger, messages, queue, redrive, resending
+from dpp_project.outbox import dead_queue, ledger, letters, messages, queue, redrive, resending
 from dpp_project.outbox.events import Event, NotRetryable
 from dpp_project.outbox.models import EventDeadLetter, OutboxMessage, ProcessedMessage
 from dpp_project.outbox.publisher import Publisher
@@ -201,6 +202,13 @@ def given_up(world: EventWorld, message: QueueMessage) -> None:
     world.queues.sqs.send_message(QueueUrl=world.queues.dlq_url, **message.fields())
 
 
+def drained(world: EventWorld) -> tuple[int, int]:
+    skipped = SkippedRows("events_dead_letters")
+    found = dead_queue.drain_dead_queue(world.queues.dlq_url, limit=10, skipped=skipped)
+    assert skipped.errors == 0
+    return found
+
+
 @pytest.mark.contract("AUT-07")
 def test_aut_07_what_the_queue_gave_up_ends_its_event(world: EventWorld) -> None:
     """A handler that kills its process leaves a row PROCESSING each time."""
@@ -220,6 +228,27 @@ def test_aut_07_what_the_queue_gave_up_ends_its_event(world: EventWorld) -> None
 
 
 @pytest.mark.contract("AUT-07")
+def test_aut_07_a_letter_that_fails_keeps_no_other_in_the_dead_queue(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for body in ("one", "poison", "two"):
+        given_up(world, QueueMessage(body))
+    give_up = letters.give_up
+
+    def fails(message: messages.Received, **why: Any) -> None:
+        if message.body == "poison":
+            raise ValueError(message.body)
+        give_up(message, **why)
+
+    monkeypatch.setattr(letters, "give_up", fails)
+    report = registry.job_named("events_dead_letters").run_once(now=clock.now(), limit=100)
+    assert (report.seen, report.changed, report.errors) == (3, 2, 1)
+    assert [*cast("dict[str, str]", report.detail["skipped"]).values()] == ["ValueError"]
+    assert {bytes(letter.body) for letter in EventDeadLetter.objects.all()} == {b"one", b"two"}
+    assert world.queues.counts(world.queues.dlq_url) == (0, 1)  # a later pass meets it again
+
+
+@pytest.mark.contract("AUT-07")
 def test_aut_07_a_copy_in_the_dead_queue_ends_no_event_that_is_well(world: EventWorld) -> None:
     done, busy, waiting = (gear.written(gear.an_event(thing)) for thing in "abc")
     for event in (done, busy, waiting):
@@ -230,7 +259,7 @@ def test_aut_07_a_copy_in_the_dead_queue_ends_no_event_that_is_well(world: Event
             ledger.wait(event.outbox_id, token=token, retry_count=1, delay_seconds=600, error="x")
         given_up(world, messages.queue_message_of(event))
     before = list(ProcessedMessage.objects.values())
-    assert dead_queue.drain_dead_queue(world.queues.dlq_url, limit=10) == (3, 0)
+    assert drained(world) == (3, 0)
     assert list(ProcessedMessage.objects.values()) == before
     assert sorted(gear.letters()) == sorted(("RECEIVED_TOO_OFTEN", event.outbox_id) for event in (busy, waiting))
 
@@ -244,7 +273,7 @@ def test_aut_07_an_outage_that_outlasts_a_hundred_receives_ends_no_event(world: 
     world.empty()
     for event in (unknown, due):
         given_up(world, messages.queue_message_of(event))
-    assert dead_queue.drain_dead_queue(world.queues.dlq_url, limit=10) == (2, 0)
+    assert drained(world) == (2, 0)
     for event in (unknown, due):
         gear.aged(event, seconds=601)
     assert run("events_overdue") == (2, 2)
