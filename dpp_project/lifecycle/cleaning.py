@@ -164,9 +164,7 @@ def _left(cleanup: DataCleanup) -> bool:
 
 
 def _run_cleanup_step(running: _Pass, cleanup: DataCleanup, kind: DataKind, at: datetime) -> None:
-    step, _ = CleanupStep.objects.get_or_create(
-        cleanup=cleanup, kind=kind.name, defaults={"table_bytes_before": table_bytes(kind)}
-    )
+    step, _ = CleanupStep.objects.get_or_create(cleanup=cleanup, kind=kind.name)
     if step.ended_at is not None:
         return
     mine = CleanupStep.objects.filter(pk=step.pk)
@@ -180,6 +178,8 @@ def _run_cleanup_step(running: _Pass, cleanup: DataCleanup, kind: DataKind, at: 
             )
 
     with _data_kind_failing_alone(kind, running):
+        if not step.table_bytes_before:  # by the first pass that can: it may wait for a lock in vain
+            mine.update(table_bytes_before=table_bytes(kind))
         for batch in _batches(running, kind, at=at, after=step.watermark, noted=note):
             if batch.watermark is None:
                 skipped = len(running.skipped.get(kind.name, ()))

@@ -12,6 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, OperationalError, connection
 from django.test import Client
+from psycopg import errors
 
 from dpp_project import clock as time_source
 from dpp_project import retention
@@ -23,7 +24,7 @@ from dpp_project.lifecycle.clearing import ClearedBatch
 from dpp_project.lifecycle.metrics import collect_alarms, collect_cleanup
 from dpp_project.lifecycle.models import Alarm, CleanupStep, DataCleanup
 from dpp_project.outbox.models import OutboxMessage, ProcessedMessage
-from dpp_project.retention import Clearing
+from dpp_project.retention import Clearing, DataKind
 from tests.gear.builders import recovery
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.contract("LIF-04")]
@@ -52,6 +53,14 @@ def tick(limit: int = 10**6) -> Any:
 def one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {"job_reports": retention.data_kinds()["job_reports"]}
     monkeypatch.setattr(cleaning, "cleanup_clearings", lambda: kinds)
+
+
+@pytest.fixture
+def two_kinds(monkeypatch: pytest.MonkeyPatch) -> dict[str, DataKind]:
+    """Alarms come first."""
+    kinds = {name: retention.data_kinds()[name] for name in ("alarms", "job_reports")}
+    monkeypatch.setattr(cleaning, "cleanup_clearings", lambda: kinds)
+    return kinds
 
 
 @pytest.fixture
@@ -334,6 +343,36 @@ def test_lif_04_a_kind_that_fails_hinders_no_other_and_twice_in_a_row_is_an_alar
     clock.advance(seconds=3_600)
     assert tick().errors == 0
     assert (failing(), Alarm.objects.get(name="cleanup_failing").ended_at is None) == ([], False)
+
+
+def test_lif_04_a_table_that_cannot_be_measured_hinders_no_other_kind(
+    clock: FixedClock, two_kinds: dict[str, DataKind], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VACUUM FULL keeps it from every other session, also from one that asks for its size."""
+    old_reports(2)
+    asked: list[str] = []
+    real = cleaning.table_bytes
+
+    def measured(kind: DataKind) -> int:
+        asked.append(kind.name)
+        if kind.name == "alarms":
+            raise OperationalError("lock timeout") from errors.LockNotAvailable()
+        return real(kind)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cleaning, "table_bytes", measured)
+        report = tick()
+        assert (report.changed, report.errors, left()) == (2, 1, 0)
+        assert report.detail["failed"] == {"alarms": "OperationalError"}
+        clock.advance(seconds=120)
+        assert tick().errors == 1
+    assert asked == ["alarms", "job_reports", "job_reports", "alarms"], "once before and once after"
+    assert failing() == ["failed 2 times in a row: alarms (OperationalError)"]
+    clock.advance(seconds=240)
+    assert tick().errors == 0
+    step = CleanupStep.objects.get(kind="alarms")
+    assert min(step.table_bytes_before, step.table_bytes_after or 0) > 0
+    assert (DataCleanup.objects.get().ended_at is None, failing()) == (False, [])
 
 
 def failing() -> list[str]:
