@@ -44,15 +44,18 @@ def _deliveries_moved_in_turns(
     now: datetime,
     limit: int,
 ) -> int:
-    """One step of each in turn, until none has more: a webhook with a million does not keep the others waiting."""
-    changed = 0
-    waiting = list(endpoints.order_by("pk").values_list("pk", flat=True))
+    """One step of each in turn, until none has more: a webhook with a million does not keep the others waiting.
+
+    In any order: those that fail may use up a pass's time, and would keep the same ones waiting in each.
+    """
+    changed = tried = 0
+    waiting = list(endpoints.order_by("?").values_list("pk", flat=True))
     while waiting and changed < limit:
         left = []
         for endpoint_id in waiting:
-            if changed and deadline.is_over():
+            if tried and deadline.is_over():
                 return changed
-            moved = 0
+            moved, tried = 0, tried + 1
             with skipped.each(endpoint_id):
                 moved = step(endpoint_id, now)
             changed += moved

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from dpp_project.clock import FixedClock
+from dpp_project.jobs import deadline
 from tenants.webhooks import releasing, services, transitions
 from tenants.webhooks.models import DeliveryStatus, EndpointStatus, WebhookDelivery, WebhookEndpoint
 from tests.gear.builders.webhooks import a_delivery, an_endpoint
@@ -138,6 +139,23 @@ def test_hook_05_a_webhook_whose_release_fails_keeps_no_other_waiting(
     assert report.detail["skipped"] == {str(poison.pk): "ValueError"}
     assert (states(other), is_releasing(poison)) == ({"PENDING": 3}, True)
     assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == 1
+
+
+def test_hook_05_a_pass_in_which_each_release_fails_ends_in_time(
+    clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may wait ten seconds for a lock."""
+    for endpoint in (paused(3), paused(3), paused(3)):
+        services.change_endpoint(**of(endpoint), status=EndpointStatus.ENABLED)
+
+    def fails(endpoint_id: UUID, *, now: datetime) -> int:
+        raise ValueError(endpoint_id)
+
+    with monkeypatch.context() as patched, deadline.within_deadline(deadline.Pass(seconds=0)):
+        patched.setattr(transitions, "release_some", fails)
+        report = releasing.release_held_webhooks(now=clock.now(), limit=1_000)
+    assert (report.changed, report.errors) == (0, 1)
+    assert releasing.release_held_webhooks(now=clock.now(), limit=1_000).changed == 3
 
 
 def test_hook_07_what_a_deletion_left_is_ended(clock: FixedClock) -> None:
