@@ -4,7 +4,8 @@
     once     a row for each date; one whose date was missed, for a day or a week, is not made up for: the next clears
              the same and more
     resumed  each batch writes what it deleted and how far it came in its own transaction: a death loses nothing of it
-    failed   a kind that fails hinders no other; the date stays open and is tried again, after 2 min, 4 … an hour
+    failed   a kind that fails hinders no other, and comes last from then on; the date stays open and is tried again,
+             after 2 min, 4 … an hour. A pass that is over when a batch fails says so of its kind
     skipped  a row that cannot be deleted is passed by, counted and shown, and met again on the next date; more than
              SKIPPED_MAX in a pass are no bad rows but a kind that fails
 
@@ -65,6 +66,8 @@ def cleanup_moment(now: datetime) -> datetime:
 @dataclass(slots=True)
 class _Pass:
     limit: int
+    batches: int = 0
+    """Tried, whatever came of them."""
     changed: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -73,8 +76,10 @@ class _Pass:
     bytes_deleted: int = 0
 
     def goes_on(self) -> bool:
-        """A pass that begins late still does some of its work."""
-        return self.changed < self.limit and not (self.changed and deadline.is_over())
+        """A pass that begins late still does some of its work. One in which nothing succeeds ends in time all the same:
+        each statement may wait ten seconds for a lock.
+        """
+        return self.changed < self.limit and not ((self.batches or self.failed) and deadline.is_over())
 
     def count(self, kind: str, batch: ClearedBatch) -> None:
         self.changed += batch.rows
@@ -104,7 +109,7 @@ def clean_due_data(*, now: datetime, limit: int) -> PassReport:
     if cleanup is None or cleanup.ended_at is not None or (cleanup.next_try_at or at) > at:
         return PassReport()
     running = _Pass(limit)
-    for kind in cleanup_clearings().values():
+    for kind in _in_their_order(cleanup):
         if not running.goes_on():
             break
         _run_cleanup_step(running, cleanup, kind, at)
@@ -158,6 +163,13 @@ def _cleanup_of(day: date, due_at: datetime) -> DataCleanup | None:
     return DataCleanup.objects.get(pk=day)
 
 
+def _in_their_order(cleanup: DataCleanup) -> list[DataKind]:
+    """Those that failed before come last: one that uses up a pass's time would keep the others waiting in each."""
+    unended = cleanup.steps.filter(ended_at__isnull=True)
+    failed = set(unended.exclude(error="").values_list("kind", flat=True))
+    return sorted(cleanup_clearings().values(), key=lambda kind: kind.name in failed)
+
+
 def _left(cleanup: DataCleanup) -> bool:
     ended = set(cleanup.steps.filter(ended_at__isnull=False).values_list("kind", flat=True))
     return bool(cleanup_clearings().keys() - ended)
@@ -200,10 +212,11 @@ def _batches(
     while running.goes_on():
         began = time.monotonic()
         size = min(size, running.limit - running.changed)
+        running.batches += 1
         try:
             batch = clearing.clear_batch(kind.clearing, cutoff=cutoff, after=after, size=size, noted=noted)
         except Exception as error:
-            if is_away(error):
+            if is_away(error) or not running.goes_on():
                 raise
             if size > 1:
                 size //= 2  # until the row that cannot be deleted is alone

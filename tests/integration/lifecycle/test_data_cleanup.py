@@ -345,6 +345,33 @@ def test_lif_04_a_kind_that_fails_hinders_no_other_and_twice_in_a_row_is_an_alar
     assert (failing(), Alarm.objects.get(name="cleanup_failing").ended_at is None) == ([], False)
 
 
+def test_lif_04_a_kind_of_which_no_batch_goes_uses_up_one_pass_alone(
+    clock: FixedClock, two_kinds: dict[str, DataKind], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that another session keeps costs ten seconds a batch, and nothing changes by it."""
+    old_reports(2)
+    tried: list[str] = []
+    real = clearing.clear_batch
+
+    def locked(given: Clearing, **asked: Any) -> ClearedBatch:
+        tried.append(next(name for name, kind in two_kinds.items() if kind.clearing is given))
+        if tried[-1] == "alarms":
+            raise ValueError
+        return real(given, **asked)
+
+    monkeypatch.setattr(clearing, "clear_batch", locked)
+    with deadline.within_deadline(deadline.Pass(seconds=0)):
+        report = tick()
+    assert (tried, report.changed, report.errors) == (["alarms"], 0, 1)
+    assert (report.detail["failed"], left()) == ({"alarms": "ValueError"}, 2)
+    clock.advance(seconds=120)
+    with deadline.within_deadline(deadline.Pass(seconds=0)):
+        report = tick()
+    assert (tried, report.changed, report.errors, left()) == (["alarms", "job_reports"], 2, 0, 0)
+    assert [tick().errors for _ in range(2)] == [1, 0]  # put off again
+    assert failing() == ["failed 2 times in a row: alarms (ValueError)"]
+
+
 def test_lif_04_a_table_that_cannot_be_measured_hinders_no_other_kind(
     clock: FixedClock, two_kinds: dict[str, DataKind], monkeypatch: pytest.MonkeyPatch
 ) -> None:
