@@ -81,7 +81,7 @@ class EventConsumer:
                 try:
                     self.consume_once(stop)
                 except Exception as error:  # the loop must go on: without it no event is handled
-                    pause = pauses.next_seconds()
+                    pause = pauses.next_seconds(error)
                     log.warning("events wait, the queue or the database is away", pause_seconds=pause, exc_info=error)
                     connections.close_all()
                     stop.wait(pause)

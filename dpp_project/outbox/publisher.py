@@ -116,7 +116,7 @@ class Publisher:
             try:
                 claimed = self.publish_once(stop)
             except Exception as error:  # the loop must go on: without it no event is sent
-                pause = pauses.next_seconds()
+                pause = pauses.next_seconds(error)
                 log.warning("events wait, the queue or the database is away", pause_seconds=pause, exc_info=error)
                 connections.close_all()
                 stop.wait(pause)

@@ -1,7 +1,9 @@
 """One policy of retries for publisher and consumers."""
 
 import pytest
+from django.db import OperationalError
 
+from dpp_project.aws.sqs_sender import SendFailed
 from dpp_project.outbox.pauses import Pauses
 from dpp_project.outbox.policy import POLICY, Retry, RetryPolicy
 
@@ -26,7 +28,12 @@ def test_aut_08_without_retries_the_first_failure_is_the_last() -> None:
 
 
 def test_aut_05_pauses_double_from_a_quarter_to_thirty_seconds_and_begin_anew() -> None:
-    pauses = Pauses()
-    assert [pauses.next_seconds() for _ in range(9)] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    pauses, queue_is_away = Pauses(), SendFailed("the queue is away")
+    assert [pauses.next_seconds(queue_is_away) for _ in range(9)] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     pauses.over()
-    assert pauses.next_seconds() == 0.25
+    assert pauses.next_seconds(queue_is_away) == 0.25
+
+
+def test_a_postgres_that_is_away_is_asked_again_within_five_seconds_however_long_it_was() -> None:
+    pauses, database_is_away = Pauses(), OperationalError("the database is away")
+    assert [pauses.next_seconds(database_is_away) for _ in range(7)] == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]

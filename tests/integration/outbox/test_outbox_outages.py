@@ -32,7 +32,7 @@ class Paused:
     def __init__(self) -> None:
         self.count = 0
 
-    def next_seconds(self) -> float:
+    def next_seconds(self, error: BaseException) -> float:
         self.count += 1
         return 0.01
 
@@ -144,6 +144,6 @@ def test_aut_05_thirty_seconds_of_outage_are_seven_pauses() -> None:
     waits, spent = pauses.Pauses(), 0.0
     count = 0
     while spent < 30:
-        spent += waits.next_seconds()
+        spent += waits.next_seconds(ConnectionError())
         count += 1
     assert (count, spent) == (7, 31.75)
