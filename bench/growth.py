@@ -48,8 +48,8 @@ def fill(rows: int) -> None:
     began = time.perf_counter()
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")
-        cursor.execute("TRUNCATE runs, ledger_entries, tenants CASCADE")
         with bulk.without_triggers(cursor):
+            cursor.execute("TRUNCATE runs, ledger_entries, tenants CASCADE")
             cursor.execute("INSERT INTO tenants (tenant_id, display_name) VALUES ('t_operator', 'Operator')")
             bulk.tenants(cursor, names)
             cursor.execute("UPDATE tenants SET poll_rate_per_minute = %s, submit_rate_per_minute = %s", [RATE, RATE])

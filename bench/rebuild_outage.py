@@ -73,8 +73,8 @@ def fill(size: int, *, claimed: bool) -> None:
             "reason": "'PACK_FAILED'",
         }
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE runs, ledger_entries CASCADE")
         with without_triggers(cursor):
+            cursor.execute("TRUNCATE runs, ledger_entries CASCADE")
             cursor.execute(_RUNS.format(size=size, tenants=TENANTS, **state))
             if not claimed:
                 cursor.execute(_CHARGES)

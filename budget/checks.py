@@ -6,6 +6,7 @@ from dpp_project.checks import require_trigger
 
 TRIGGERS: Final = (
     ("ledger_entries", "ledger_entries_append_only"),
+    ("ledger_entries", "ledger_entries_never_emptied"),
     ("ledger_entries", "ledger_entries_after_the_snapshot"),
     ("balance_snapshots", "balance_snapshots_never_change"),
     ("balance_snapshots", "balance_snapshots_stay"),

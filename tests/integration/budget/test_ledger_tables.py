@@ -51,6 +51,16 @@ def test_dpp_54_an_entry_is_never_changed_and_never_deleted(statement: str) -> N
     assert LedgerEntry.objects.get(pk=written.pk).amount_usd_micros == 1_000_000
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("statement", ["TRUNCATE ledger_entries CASCADE", "TRUNCATE tenants CASCADE"])
+def test_dpp_54_the_ledger_is_never_emptied(statement: str) -> None:
+    written = entry(a_tenant().tenant_id)
+    refusal = "ledger_entries is append-only: TRUNCATE refused"
+    with pytest.raises(IntegrityError, match=refusal), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
+    assert LedgerEntry.objects.get(pk=written.pk).amount_usd_micros == 1_000_000
+
+
 def test_dpp_54_a_run_is_charged_once() -> None:
     tenant_id, run_id = a_tenant().tenant_id, uuid.uuid4()
     charge(tenant_id, 5, run_id=run_id)

@@ -26,8 +26,8 @@ def fill(tenant: Tenant) -> uuid.UUID:
     Into tables as new, which are planned by their size.
     """
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE runs, ledger_entries CASCADE")
         with bulk.without_triggers(cursor):
+            cursor.execute("TRUNCATE runs, ledger_entries CASCADE")
             bulk.ended(cursor, owners=[tenant.tenant_id], count=ENTRIES)
             bulk.charges(cursor)
             bulk.credits(cursor, [f"t_{number}" for number in range(2_000)])
