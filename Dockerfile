@@ -1,4 +1,4 @@
-# One image for every part: `docker run IMAGE api|worker|beat|events`. Configuration is environment variables only.
+# One image for every part: `docker run IMAGE api|worker|beat|events|workspaces`. Configuration is environment variables only.
 FROM python:3.12-slim-bookworm
 
 ENV PYTHONUNBUFFERED=1 \

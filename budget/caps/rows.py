@@ -1,4 +1,4 @@
-"""The rows of caps as they stand. They are written by setting.py and new_keys.py alone."""
+"""The rows of caps as they stand. They are written by setting.py alone."""
 
 import uuid
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""A worker whose jobs attack it: runs the table of tests/gear/faults/attacks.py and says what came of each.
+"""A worker whose jobs attack it: runs the table of tests/gear/faults/attacks/ and says what came of each.
 
     python -m tests.gear.faults.attacked_worker FOLDER [open]
 
