@@ -1,6 +1,7 @@
 """House rules that no linter knows, each a function from source text to complaints."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
@@ -47,6 +48,17 @@ def crowded_folders(modules: Iterable[PurePath]) -> Iterator[str]:
     for folder, count in sorted(Counter(path.parent for path in modules).items()):
         if count > MAX_FOLDER_MODULES:
             yield f"{folder} holds {count} modules; cut it along its seams"
+
+
+NAMES_THAT_SAY_NOTHING = re.compile(r"(?:^|_)(?:utils?|helpers?|common)(?:_|$)")
+
+
+def modules_that_say_nothing(modules: Iterable[PurePath]) -> Iterator[str]:
+    """Everything fits into a module or folder of such a name, so nobody looks for anything there."""
+    for path in modules:
+        for part in path.with_suffix("").parts:
+            if NAMES_THAT_SAY_NOTHING.search(part):
+                yield f"{path}: {part} says nothing of what it holds"
 
 
 def asserts_nothing(tree: ast.Module) -> Iterator[str]:

@@ -64,6 +64,20 @@ def test_a_folder_of_too_many_modules_is_found() -> None:
     ]
 
 
+def test_a_module_is_named_for_what_it_holds() -> None:
+    assert list(house_rules.modules_that_say_nothing(modules())) == []
+
+
+def test_a_module_whose_name_says_nothing_is_found() -> None:
+    good = [Path("app/utility_bills.py"), Path("app/commons_of_a_village.py"), Path("app/helped.py")]
+    bad = [Path("app/common/one.py"), Path("app/utils.py"), Path("app/redis_helpers.py")]
+    assert list(house_rules.modules_that_say_nothing([*good, *bad])) == [
+        "app/common/one.py: common says nothing of what it holds",
+        "app/utils.py: utils says nothing of what it holds",
+        "app/redis_helpers.py: redis_helpers says nothing of what it holds",
+    ]
+
+
 def test_nothing_points_outside_the_repository() -> None:
     forbidden = re.compile(r"\.\./shared|(?<!\w)/(?:work|farm|home/\w+)/")
     kinds = {".py", ".md", ".toml", ".yaml", ".yml", ".sh", ".html", ".lua", ".js"}
