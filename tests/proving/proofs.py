@@ -1,7 +1,7 @@
 """`make prove`: every slow proof, two at a time, each telling its cases, seed and seconds, failing on a short count.
 
 A proof is a command that calls `report` once or more. A proof that ran less than it promises has failed, whatever its
-exit code says: a check that quietly checked nothing is worse than none.
+exit code says: a check that quietly checked nothing is worse than none. So has one that cannot run here, by name.
 
 Most proofs wait more than they compute, so two share the machine, each with services of its own; what measures one
 thing against another runs alone, at the end. The longest start first.
@@ -28,7 +28,8 @@ LANES = 2
 LIMIT_PERCENT = 130
 """Of what was measured. A proof that has grown by a third is looked at; what is still to come needs the rest."""
 SKIPPED = 77
-"""What a proof exits with that cannot run here and has said why: it has not failed, and has shown nothing."""
+"""What a proof exits with that cannot run here and has said why."""
+NOT_SHOWN = "skipped: shown is nothing, and the reason stands above"
 WITH_SERVICES = (sys.executable, "-m", "dpp_project.devstack", "with-services", "--")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "slow")
 JOURNEYS = tuple(f"tests/acceptance/test_journeys_{whose}.py" for whose in ("account", "console", "docs"))
@@ -48,6 +49,8 @@ class Proof:
     """What it took in a whole `make prove` on two quiet cores."""
     alone: bool = False
     """It compares times within its run, and a neighbour would be measured too."""
+    setup: str = ""
+    """What installs what it is skipped without."""
 
     @property
     def limit_seconds(self) -> int:
@@ -111,10 +114,11 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         name="model",
-        shows="the protocol, in every order of steps and with every fault, holds; without any of its points it fails",
+        shows="the protocol, in every order of steps with bounded faults, holds; without any of its points it fails",
         command=(sys.executable, "-m", "models.check", "--install"),
         least_cases=200_000_000,
         measured_seconds=790,
+        setup="make setup-model",
     ),
     Proof(
         name="homes",
@@ -307,6 +311,8 @@ def read_report(path: Path) -> Told:
 
 def verdict(proof: Proof, *, exit_code: int, told: Told, seconds: float) -> str | None:
     """Why the proof failed, or None."""
+    if exit_code == SKIPPED:
+        return NOT_SHOWN
     if exit_code != 0:
         return f"exit code {exit_code}"
     if told.cases < proof.least_cases:
@@ -327,13 +333,10 @@ def run(proof: Proof) -> str | None:
         told = read_report(Path(told_file.name))
         said_file.seek(0)
         output = said_file.read()
-    if ran.returncode == SKIPPED:
-        failed, ending = None, "SKIPPED, shown is nothing; the reason stands above"
-    else:
-        failed = verdict(proof, exit_code=ran.returncode, told=told, seconds=seconds)
-        said = f"cases={told.cases} seed={','.join(told.seeds) or 'none'} seconds={seconds:.0f}"
-        said += "".join(f" {what}={count}" for what, count in sorted(told.met.items()))
-        ending = f"{said} {'FAILED: ' + failed if failed else 'holds'}"
+    failed = verdict(proof, exit_code=ran.returncode, told=told, seconds=seconds)
+    said = f"cases={told.cases} seed={','.join(told.seeds) or 'none'} seconds={seconds:.0f}"
+    said += "".join(f" {what}={count}" for what, count in sorted(told.met.items()))
+    ending = f"{said} {'FAILED: ' + failed if failed else 'holds'}"
     print(f"== {proof.name}: {proof.shows}\n{output}== {proof.name}: {ending}", flush=True)  # noqa: T201
     return failed
 
@@ -358,6 +361,17 @@ def most_seconds(chosen: Iterable[Proof]) -> int:
     return total
 
 
+def last_words(*, held: int, failed: Sequence[str], skipped: Sequence[Proof], seconds: float) -> str:
+    if not failed and not skipped:
+        return f"all hold, in {seconds:.0f} s"
+    names = ", ".join(proof.name for proof in skipped)
+    said = [f"FAILED: {', '.join(failed)}"] if failed else [f"all but {names} hold"] if held else []
+    if skipped:
+        said.append(f"skipped, and shown nothing: {names}")
+        said += [f"`{proof.setup}` installs what {proof.name} needs" for proof in skipped if proof.setup]
+    return "; ".join(said)
+
+
 def main() -> int:
     names = [proof.name for proof in PROOFS]
     parser = argparse.ArgumentParser(prog="make prove", description=__doc__)
@@ -365,16 +379,19 @@ def main() -> int:
     chosen = parser.parse_args().only or names
     if unknown := set(chosen) - set(names):
         parser.error(f"no proof is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    started, failed = time.monotonic(), []
+    started, ended = time.monotonic(), list[tuple[Proof, str | None]]()
     for turn in in_turns(proof for proof in PROOFS if proof.name in chosen):
         with ThreadPoolExecutor(LANES) as lanes:
-            ends = {lanes.submit(run, proof): proof.name for proof in turn}
-            failed += [ends[end] for end in as_completed(ends) if end.result() is not None]
+            ends = {lanes.submit(run, proof): proof for proof in turn}
+            ended += [(ends[end], end.result()) for end in as_completed(ends)]
     seconds = time.monotonic() - started
+    skipped = [proof for proof, why in ended if why == NOT_SHOWN]
+    failed = [proof.name for proof, why in ended if why not in {None, NOT_SHOWN}]
+    held = len(ended) - len(skipped) - len(failed)
     if seconds > BUDGET_SECONDS:
         failed.append(f"all proofs together took {seconds:.0f} s, allowed are {BUDGET_SECONDS}")
-    print(f"prove: {'FAILED: ' + ', '.join(failed) if failed else f'all hold, in {seconds:.0f} s'}")  # noqa: T201
-    return 1 if failed else 0
+    print(f"prove: {last_words(held=held, failed=failed, skipped=skipped, seconds=seconds)}")  # noqa: T201
+    return 1 if failed or skipped else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The runner behind `make prove` fails a proof that ran too little, took too long, or failed."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,30 @@ def test_a_proof_is_judged_by_what_it_ran(
     said = capfd.readouterr().out
     assert "== sample: cases=" in said
     assert ("holds" in said) is (failed is None)
+
+
+def test_a_proof_that_cannot_run_here_fails_them_all_and_is_named_with_its_cure(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds = replace(proof("report(cases=2)"), name="one")
+    skipped = replace(proof("print('no spin'); raise SystemExit(77)"), name="two", setup="make setup-two")
+    monkeypatch.setattr(proofs, "WITH_SERVICES", ())
+    monkeypatch.setattr(proofs, "PROOFS", (holds, skipped))
+    cured = "skipped, and shown nothing: two; `make setup-two` installs what two needs"
+    for chosen, code, last in (
+        (["one", "two"], 1, f"prove: all but two hold; {cured}"),
+        (["two"], 1, f"prove: {cured}"),
+        (["one"], 0, "prove: all hold, in 0 s"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["proofs", *chosen])
+        assert proofs.main() == code
+        assert re.sub(r"in \d+ s", "in 0 s", capfd.readouterr().out.splitlines()[-1]) == last
+
+
+def test_what_failed_stands_before_what_was_skipped() -> None:
+    skipped = [replace(proof("pass"), name="two")]
+    said = proofs.last_words(held=0, failed=["one"], skipped=skipped, seconds=1)
+    assert said == "FAILED: one; skipped, and shown nothing: two"
 
 
 def test_a_proof_that_takes_too_long_has_failed() -> None:
