@@ -1,8 +1,11 @@
-"""The pages name files, headings and modules that exist."""
+"""The pages name files, headings, modules and tests that exist."""
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
+
+from tests.gear import source
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
@@ -31,6 +34,29 @@ def faults(page: Path, text: str) -> Iterator[str]:
 
 def test_every_file_and_heading_that_a_page_names_exists() -> None:
     assert [fault for page in PAGES for fault in faults(page, page.read_text(encoding="utf-8"))] == []
+
+
+TEST = re.compile(r"\btest_[a-z0-9_]+\*?")
+"""A module, several with a star, or a function."""
+
+
+def absent_tests(text: str) -> Iterator[str]:
+    ours = [path for path in source.modules() if path.parts[0] == "tests"]
+    functions = {name for path in ours for name in re.findall(r"def (test_\w+)", source.text(path))}
+    known = {path.stem for path in ours} | functions
+    for named in sorted(set(TEST.findall(text))):
+        if named not in known and not any(fnmatchcase(name, named) for name in known):
+            yield named
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    """A crash window whose test was renamed says that something is shown which nobody finds."""
+    said = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+    gone = {page: missing for page, text in said.items() if (missing := list(absent_tests(text)))}
+    assert set(gone) == {"docs/testing.md"}  # its sample
+    assert len(TEST.findall(said["docs/concurrency.md"])) > 100
+    wrong = "test_docs_links, test_docs_*, test_every_table_has_its_head, test_of_none, test_of_none_*"
+    assert list(absent_tests(wrong)) == ["test_of_none", "test_of_none_*"]
 
 
 def cut_tables(text: str) -> Iterator[str]:
