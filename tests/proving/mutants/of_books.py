@@ -147,6 +147,13 @@ MUTANTS: Final = (
         audits("test_a_sum_that_a_clock_ahead_had_written_stops_no_entry"),
     ),
     Mutant(
+        "the ledger can be emptied",
+        "budget/migrations/0010_ledger_never_emptied.py",
+        "migrations.RunSQL([NEVER_EMPTIED],",
+        "migrations.RunSQL([],",
+        tables("test_dpp_54_the_ledger_is_never_emptied"),
+    ),
+    Mutant(
         "a charge whose run's data were deleted early is a difference",
         "runs/reads/for_audit.py",
         "timedelta(days=timing.TOMBSTONE_DAYS - 1)",

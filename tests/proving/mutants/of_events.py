@@ -12,6 +12,7 @@ RESENDING: Final = "dpp_project/outbox/resending.py"
 WRITING: Final = "dpp_project/outbox/writing.py"
 LETTERS: Final = "dpp_project/outbox/letters.py"
 
+policy = In("unit/test_outbox_policy")
 publisher = In("integration/outbox/test_outbox_publisher")
 consumer = In("integration/outbox/test_outbox_consumer")
 recovery = In("integration/outbox/test_outbox_recovery")
@@ -41,6 +42,13 @@ MUTANTS: Final = (
         "                claim.queue_is_away = error\n"
         "                claim.failed.extend((row, error) for row in some)\n",
         publisher("test_aut_05_the_queue_away_counts_no_attempt_and_hands_everything_back"),
+    ),
+    Mutant(
+        "a Postgres that was away is asked again as late as a queue",
+        "dpp_project/outbox/pauses.py",
+        "postgres.AWAY_PAUSE_MAX_SECONDS if postgres.is_away(error) else MAX_SECONDS",
+        "MAX_SECONDS",
+        policy("test_a_postgres_that_is_away_is_asked_again_within_five_seconds_however_long_it_was"),
     ),
     Mutant(
         "every failed entry is dead at once",
