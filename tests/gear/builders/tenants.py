@@ -6,12 +6,13 @@ Nearly every test begins with them. `tests/integration/runs/test_ready_rows.py` 
 import json
 import secrets
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from django.db import connection, models
+from django.db.models.functions import Now
 
 from budget.models import LedgerEntry
 from budget.rebuild.plan import Credit
@@ -51,6 +52,21 @@ def an_operator_key(*, scopes: Iterable[Scope] = OPERATOR_SCOPES) -> IssuedKey:
 def bearer(issued: IssuedKey) -> dict[str, str]:
     """The headers of a request made with this key."""
     return {"Authorization": f"Bearer {issued.plaintext}"}
+
+
+def revoke(key: ApiKey) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(status=ApiKey.Status.REVOKED, revoked_at=Now())
+
+
+def expire(key: ApiKey) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=Now() - timedelta(seconds=1))
+
+
+def suspend(key: ApiKey) -> None:
+    Tenant.objects.filter(pk=key.tenant_id).update(status=Tenant.Status.SUSPENDED)
+
+
+KEY_ENDS: Final[tuple[Callable[[ApiKey], None], ...]] = (revoke, expire, suspend)
 
 
 @dataclass

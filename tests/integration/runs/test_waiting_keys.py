@@ -2,36 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import timedelta
 
 import pytest
-from django.db.models.functions import Now
 
 from dpp_project.waiting.until import WaitEnd
 from tenants import key_watch
-from tenants.models import ApiKey, Tenant
+from tenants.models import ApiKey
 from tenants.services import IssuedKey
 from tests.gear.builders.shop import RUNS, Shop, a_shop
+from tests.gear.builders.tenants import KEY_ENDS, revoke
 from tests.gear.builders.waiting import a_get, documents, failed, following, queued, started, waiting
 from tests.gear.servers.live_api import Api, an_api
 from tests.gear.waiting import wait_until
 
 pytestmark = [pytest.mark.contract("DPP-80", "DPP-81"), pytest.mark.django_db(transaction=True)]
 
-
-def revoke(key: ApiKey) -> None:
-    ApiKey.objects.filter(pk=key.pk).update(status=ApiKey.Status.REVOKED, revoked_at=Now())
-
-
-def expire(key: ApiKey) -> None:
-    ApiKey.objects.filter(pk=key.pk).update(expires_at=Now() - timedelta(seconds=1))
-
-
-def suspend(key: ApiKey) -> None:
-    Tenant.objects.filter(pk=key.tenant_id).update(status=Tenant.Status.SUSPENDED)
-
-
-ENDS = pytest.mark.parametrize("ends", [revoke, expire, suspend], ids=lambda ends: ends.__name__)
+ENDS = pytest.mark.parametrize("ends", KEY_ENDS, ids=lambda ends: ends.__name__)
 
 
 @pytest.fixture(scope="module")
