@@ -32,8 +32,9 @@ PASS_SECONDS: Final = 2.0
 """What has an operation is looked at and gone on with so often; what is due less often waits in its query."""
 
 SWEEP_SECONDS: Final = 300.0
-OTHERS: Final = 16
-"""Connections of this process beside those of operations: its loops, its pulse, what comes over its ports."""
+OTHERS: Final = 17
+"""Connections of this process beside those of operations: its loops, its pulse, what comes over its ports, the watch of
+keys."""
 
 
 def watch_loop(stop: threading.Event) -> None:

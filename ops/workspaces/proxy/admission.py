@@ -22,6 +22,7 @@ from ops.workspaces.proxy import links
 from ops.workspaces.proxy.answers import NotPassedOn, ProxyAnswer, proxy_refusal
 from ops.workspaces.proxy.heads import Head
 from ops.workspaces.proxy.links import LinkPass
+from ops.workspaces.proxy.staying import Admitted, unproven_refusal
 from tenants import authentication
 from tenants.models import ApiKey, Tenant
 from tenants.scopes import Scope
@@ -33,43 +34,42 @@ _NO_CALLER: Final = (
 _NOT_FOUND: Final = "There is no such workspace of yours."
 
 
-def admit_request(head: Head, peer: str, *, driver_id: str) -> str:
-    """The workspace runs, and its owner, the answer, calls. Raises NotPassedOn."""
+def admit_request(head: Head, peer: str, *, driver_id: str) -> Admitted:
+    """The workspace runs, and its owner calls. Raises NotPassedOn."""
     try:
         with _database_freed_by_admission(), origins.use_origin(origins.API, peer):
-            tenant_id, prefix = _caller(head)
-            workspace = selectors.workspace_of(tenant_id, head.door.workspace_id)
+            admitted, prefix = _caller(head)
+            workspace = selectors.workspace_of(admitted.tenant_id, head.door.workspace_id)
             if workspace is None:
                 raise proxy_refusal(404, _NOT_FOUND)
             _refuse_unreachable(workspace, head, driver_id)
             _wake(workspace, actors.owner_actor(prefix))
-            return tenant_id
+            return admitted
     except Problem as problem:
         raise _proxy_refusal_of_problem(problem) from None
     except DATABASE_AWAY:
         raise proxy_refusal(503, "The platform's database does not answer.", retry_seconds=AWAY_SECONDS) from None
 
 
-def _caller(head: Head) -> tuple[str, str]:
-    """Tenant, and prefix of the key. A page's own Authorization header is no reason to turn its cookie away."""
+def _caller(head: Head) -> tuple[Admitted, str]:
+    """Who it is, and the prefix of the key. A page's own Authorization header is no reason to turn its cookie away."""
     if links.is_at_home(head.door.workspace_id, head.host):
         for token in head.tokens:
             granted = links.of_cookie(head.door, token)
-            tenant_id = None if granted is None else _tenant_of(granted)
-            if granted is not None and tenant_id is not None:
+            admitted = None if granted is None else _admitted_by(granted)
+            if granted is not None and admitted is not None:
                 if head.is_from_elsewhere:
                     raise proxy_refusal(403, "Another site's page asks for this in your name; that is not passed on.")
-                return tenant_id, granted.key_prefix
+                return admitted, granted.key_prefix
     if head.authorization is None:
-        challenge = (b"www-authenticate", authentication.CHALLENGE.encode("ascii"))
-        raise NotPassedOn(ProxyAnswer(401, _NO_CALLER, headers=[challenge]))
+        raise unproven_refusal(_NO_CALLER)
     principal = authentication.authenticate_header(head.authorization)
     if Scope.WORKSPACES_WRITE not in principal.scopes:
         raise proxy_refusal(403, f"This needs the scope `workspaces:write`, which key dpp_{principal.prefix} lacks.")
-    return principal.tenant_id, principal.prefix
+    return Admitted(principal.tenant_id, principal.key_id), principal.prefix
 
 
-def _tenant_of(granted: LinkPass) -> str | None:
+def _admitted_by(granted: LinkPass) -> Admitted | None:
     """None: the key that made the link has ended, its tenant is suspended, or its scope is gone."""
     found = ApiKey.objects.filter(
         Q(expires_at__isnull=True) | Q(expires_at__gt=Now()),
@@ -78,7 +78,8 @@ def _tenant_of(granted: LinkPass) -> str | None:
         tenant__status=Tenant.Status.ACTIVE,
         scopes__contains=[Scope.WORKSPACES_WRITE.value],
     )
-    return found.values_list("tenant_id", flat=True).first()
+    key = found.values_list("tenant_id", "key_id").first()
+    return None if key is None else Admitted(*key, until=granted.expires)
 
 
 def _refuse_unreachable(workspace: Workspace, head: Head, driver_id: str) -> None:

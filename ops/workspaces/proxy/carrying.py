@@ -4,7 +4,6 @@ The answer may begin before the request has ended. A caller that leaves ends bot
 still answer.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +13,7 @@ from ops.workspaces.proxy import heads
 from ops.workspaces.proxy.answers import NotPassedOn, proxy_refusal
 from ops.workspaces.proxy.heads import BODY_BYTES_MAX
 from ops.workspaces.proxy.links import Door
+from ops.workspaces.proxy.racing import finish_unless
 from ops.workspaces.proxy.side import IDLE, BrokenOff, Side
 
 ANSWER_BYTES_MAX: Final = 1_073_741_824
@@ -28,21 +28,13 @@ async def carry_exchange(
         await workspace.send(request)
     except BrokenOff:
         raise proxy_refusal(502, "The server in the workspace closed the connection.") from None
-    up = asyncio.ensure_future(_up(caller, workspace, moved))
-    down = asyncio.ensure_future(_down(caller, workspace, door, moved))
-    try:
-        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-        if not down.done():
-            up.result()  # its caller left, or is refused
-        await down
-    finally:
-        for side in (up, down):
-            side.cancel()
-        await asyncio.gather(up, down, return_exceptions=True)
+    await finish_unless(_down(caller, workspace, door, moved), broken_by=_up(caller, workspace, moved))
 
 
 async def _up(caller: Side, workspace: Side, moved: Callable[[], None]) -> None:
-    """Ends where the workspace reads no more. Otherwise it waits for the caller to leave."""
+    """Ends where the workspace reads no more. Otherwise it waits for the caller to leave. Raises for one that left, or
+    is refused.
+    """
     if caller.http.they_are_waiting_for_100_continue:
         await caller.send(h11.InformationalResponse(status_code=100, headers=[]))
     size = 0

@@ -24,10 +24,11 @@ from dpp_project import clock
 from dpp_project.http.client_address import ClientAddresses
 from ops.workspaces import metrics, using
 from ops.workspaces.drivers.base import Driver, DriverError, DriverRefused
-from ops.workspaces.proxy import answers, carrying, heads, links
+from ops.workspaces.proxy import answers, carrying, heads, links, staying
 from ops.workspaces.proxy.answers import NotPassedOn, ProxyAnswer, proxy_refusal
 from ops.workspaces.proxy.heads import Head
 from ops.workspaces.proxy.side import CHUNK, BrokenOff, Side
+from ops.workspaces.proxy.staying import Admitted
 from ops.workspaces.remote import finding
 
 log = structlog.get_logger("dpp.workspaces")
@@ -61,8 +62,8 @@ class Bounds:
 
 
 class ProxyServer:
-    """In threads: `admit` answers whose the workspace is, or raises NotPassedOn; `used` is called every few seconds of
-    what passes.
+    """In threads: `admit` answers who was let in, or raises NotPassedOn; `used` is called every few seconds of what
+    passes.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class ProxyServer:
         *,
         host: str,
         port: int,
-        admit: Callable[[Head, str], str],
+        admit: Callable[[Head, str], Admitted],
         used: Callable[[uuid.UUID], None],
         addresses: ClientAddresses,
         scheme: str = "http",
@@ -165,23 +166,26 @@ class ProxyServer:
             raise NotPassedOn(answers.proxy_redirect(308, f"{head.door.path}/{head.rest.decode('ascii')}"))
         if (token := head.sign_in_token) is not None:
             raise NotPassedOn(_signed_in(head, token))
-        tenant_id = await self._in_thread(self._threads, lambda: self._admit(head, peer))
+        admitted = await self._in_thread(self._threads, lambda: self._admit(head, peer))
         self._strangers.pop(caller, None)
         workspace_id = head.door.workspace_id
         if self._of_workspace[workspace_id] >= self.bounds.of_one:
             raise proxy_refusal(429, "Too many requests to this workspace are under way.", retry_seconds=1)
         self._of_workspace[workspace_id] += 1
         try:
-            workspace = await self._reached(head, tenant_id)
-            try:
-                inner = heads.to_workspace(request, head, peer=peer, scheme=self._scheme)
-                await carrying.carry_exchange(
-                    caller, workspace, inner, head.door, moved=lambda: self._moved(workspace_id)
-                )
-            finally:
-                workspace.close()
+            inner = heads.to_workspace(request, head, peer=peer, scheme=self._scheme)
+            await staying.while_admitted(admitted, self._exchanged(caller, inner, head, admitted.tenant_id))
         finally:
             self._of_workspace -= Counter([workspace_id])
+
+    async def _exchanged(self, caller: Side, inner: h11.Request, head: Head, tenant_id: str) -> None:
+        workspace = await self._reached(head, tenant_id)
+        try:
+            await carrying.carry_exchange(
+                caller, workspace, inner, head.door, moved=lambda: self._moved(head.door.workspace_id)
+            )
+        finally:
+            workspace.close()
 
     async def _reached(self, head: Head, tenant_id: str) -> Side:
         share = self._share.get(tenant_id) or self._share.setdefault(tenant_id, asyncio.Semaphore(OPENERS_OF_ONE))

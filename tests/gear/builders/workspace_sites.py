@@ -68,7 +68,9 @@ class Handler(socketserver.StreamRequestHandler):
         path = target.split("?")[0]
         if path in ANSWERS:
             self.wfile.write(ANSWERS[path])
-        elif path == "/silent":
+        elif path in ("/silent", "/endless"):
+            if path == "/endless":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nbegun\r\n")
             self.rfile.read()
             written["left"] += 1
         elif path == "/flood":

@@ -78,8 +78,8 @@ def opened(site: WorkspaceSite, url: str, **headers: str) -> Answered:
     return site.ask("", place=f"/{path}", **({"Host": host} | headers))
 
 
-def cookie_of(site: WorkspaceSite, shop: Shop, workspace: Workspace) -> dict[str, str]:
-    answer = opened(site, a_link(shop, workspace).json()["url"])
+def cookie_of(site: WorkspaceSite, shop: Shop, workspace: Workspace, **body: Any) -> dict[str, str]:
+    answer = opened(site, a_link(shop, workspace, **body).json()["url"])
     assert answer.status == 303
     return {"Host": own_host(workspace), "Cookie": answer.headers["set-cookie"].split(";")[0]}
 

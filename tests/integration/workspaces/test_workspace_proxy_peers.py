@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from ops.workspaces.proxy import carrying, heads
 from ops.workspaces.proxy import side as sides
 from ops.workspaces.proxy.heads import Head
 from ops.workspaces.proxy.server import OPENERS_OF_ONE
+from ops.workspaces.proxy.staying import Admitted
 from tests.gear.builders.shop import Shop, a_shop
 from tests.gear.builders.tenants import bearer
 from tests.gear.builders.workspace_sites import WorkspaceSite, heard
@@ -30,6 +32,11 @@ def head(site: WorkspaceSite, shop: Shop, path: str, method: str = "GET", *more:
     return "\r\n".join(
         [f"{method} {site.place}{path} HTTP/1.1", "Host: x", f"Authorization: {key}", *more, "", ""]
     ).encode()
+
+
+def admitted_as_another(shop: Shop, asked: Head, _peer: str) -> Admitted:
+    """Each key as one of a tenant of its own, which this workspace has not."""
+    return Admitted(str(asked.authorization), shop.issued.key.key_id)
 
 
 def status_of(answer: bytes) -> int:
@@ -163,7 +170,7 @@ def test_an_init_that_does_not_answer_keeps_no_other_tenant_waiting(
         return plain(asked)
 
     monkeypatch.setattr(site.server, "_connection", opened)
-    monkeypatch.setattr(site.server, "_admit", lambda asked, _peer: str(asked.authorization))
+    monkeypatch.setattr(site.server, "_admit", partial(admitted_as_another, shop))
     with contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(site.connected(head(site, shop, "/"))) for _ in range(12)]
         for _ in range(OPENERS_OF_ONE):

@@ -11,9 +11,11 @@ LINKS: Final = "ops/workspaces/proxy/links.py"
 SERVER: Final = "ops/workspaces/proxy/server.py"
 ANSWERS: Final = "ops/workspaces/proxy/answers.py"
 SIDE: Final = "ops/workspaces/proxy/side.py"
+STAYING: Final = "ops/workspaces/proxy/staying.py"
 
 proxy = In("integration/workspaces/test_workspace_proxy")
 peers = In("integration/workspaces/test_workspace_proxy_peers")
+keys = In("integration/workspaces/test_workspace_proxy_keys")
 
 MUTANTS: Final = (
     Mutant(
@@ -89,7 +91,7 @@ MUTANTS: Final = (
     Mutant(
         "another tenant's workspace is reached",
         ADMISSION,
-        "selectors.workspace_of(tenant_id, head.door.workspace_id)",
+        "selectors.workspace_of(admitted.tenant_id, head.door.workspace_id)",
         "selectors.workspace_of(None, head.door.workspace_id)",
         proxy("test_who_is_not_let_in_wakes_nothing"),
     ),
@@ -136,5 +138,19 @@ MUTANTS: Final = (
         "asyncio.Semaphore(OPENERS_OF_ONE)",
         "asyncio.Semaphore(OPENERS)",
         peers("test_an_init_that_does_not_answer_keeps_no_other_tenant_waiting"),
+    ),
+    Mutant(
+        "an exchange outlives the key that let it in",
+        STAYING,
+        "key_has_ended(came) or ",
+        "",
+        keys("test_an_exchange_is_cut_when_the_key_that_let_it_in_ends"),
+    ),
+    Mutant(
+        "an exchange outlives its link",
+        ADMISSION,
+        "Admitted(*key, until=granted.expires)",
+        "Admitted(*key)",
+        keys("test_an_exchange_is_cut_when_the_time_of_its_link_ends"),
     ),
 )
