@@ -92,7 +92,9 @@ class ProxyServer:
         self._of_workspace: Counter[uuid.UUID] = Counter()
         self._used_at: dict[uuid.UUID, float] = {}
         self._strangers: dict[Side, None] = {}
-        """Connections whose caller is not known yet, the oldest first."""
+        """Connections whose caller has no place yet, the oldest first."""
+        self._let_in: dict[Side, str] = {}
+        """The others, each with its tenant."""
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="workspace-proxy")
         self._openers = ThreadPoolExecutor(OPENERS, thread_name_prefix="workspace-proxy-open")
         self._share: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -130,6 +132,7 @@ class ProxyServer:
             finally:
                 self._connections -= 1
                 self._strangers.pop(caller, None)
+                self._let_in.pop(caller, None)
         except (BrokenOff, OSError):
             pass  # it left, was too slow, or its answer is not whole, as the end of its connection says
         finally:
@@ -167,16 +170,26 @@ class ProxyServer:
         if (token := head.sign_in_token) is not None:
             raise NotPassedOn(_signed_in(head, token))
         admitted = await self._in_thread(self._threads, lambda: self._admit(head, peer))
-        self._strangers.pop(caller, None)
         workspace_id = head.door.workspace_id
         if self._of_workspace[workspace_id] >= self.bounds.of_one:
             raise proxy_refusal(429, "Too many requests to this workspace are under way.", retry_seconds=1)
+        self._take_place(caller, admitted.tenant_id)
         self._of_workspace[workspace_id] += 1
         try:
             inner = heads.to_workspace(request, head, peer=peer, scheme=self._scheme)
             await staying.while_admitted(admitted, self._exchanged(caller, inner, head, admitted.tenant_id))
         finally:
             self._of_workspace -= Counter([workspace_id])
+
+    def _take_place(self, caller: Side, tenant_id: str) -> None:
+        """To the end of its connection, which may outlast the exchange: its caller takes the answer at its own pace. A
+        tenant has no more of them than are left for others. One without gives way like a stranger.
+        """
+        its_own = sum(1 for one in self._let_in.values() if one == tenant_id)
+        if its_own >= self.bounds.connections - len(self._let_in):
+            raise proxy_refusal(429, "Too many requests to workspaces of this account are under way.", retry_seconds=1)
+        self._strangers.pop(caller, None)
+        self._let_in[caller] = tenant_id
 
     async def _exchanged(self, caller: Side, inner: h11.Request, head: Head, tenant_id: str) -> None:
         workspace = await self._reached(head, tenant_id)

@@ -155,6 +155,35 @@ def test_who_fills_the_port_without_a_key_shuts_out_nobody(site: WorkspaceSite, 
     wait_until(lambda: site.server._connections == 0, what="all to be let go")
 
 
+def test_one_tenant_leaves_as_many_connections_as_it_has(
+    site: WorkspaceSite, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.server.bounds = replace(site.server.bounds, connections=4, idle_seconds=600.0)
+    monkeypatch.setattr(site.server, "_admit", partial(admitted_as_another, shop))
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(site.connected(head(site, shop, "/silent")))
+        wait_until(lambda: site.server._of_workspace.total() == 2, what="both to be let in")
+        refused = site.ask(**bearer(shop.issued))
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert site.ask(**bearer(a_shop().issued)).status == 200
+    wait_until(lambda: site.server._connections == 0, what="all to be let go")
+    assert site.ask(**bearer(shop.issued)).status == 200
+
+
+def test_who_does_not_take_its_answer_keeps_its_place(
+    site: WorkspaceSite, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.server.bounds = replace(site.server.bounds, connections=2)
+    monkeypatch.setattr(sides, "LINGER_SECONDS", 60.0)
+    with site.connected(head(site, shop, "/")) as connection:
+        assert status_of(heard(connection)) == 200
+        assert site.server._of_workspace.total() == 0, "its exchange is over"
+        assert site.ask(**bearer(shop.issued)).status == 429
+    wait_until(lambda: site.server._connections == 0, what="both to be let go")
+    assert site.ask(**bearer(shop.issued)).status == 200
+
+
 def test_an_init_that_does_not_answer_keeps_no_other_tenant_waiting(
     site: WorkspaceSite, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,20 @@ MUTANTS: Final = (
         peers("test_an_init_that_does_not_answer_keeps_no_other_tenant_waiting"),
     ),
     Mutant(
+        "a few tenants take all connections",
+        SERVER,
+        "        if its_own >= self.bounds.connections - len(self._let_in):\n",
+        "        if False:\n",
+        peers("test_one_tenant_leaves_as_many_connections_as_it_has"),
+    ),
+    Mutant(
+        "a place is given back before the answer is taken",
+        SERVER,
+        "            self._of_workspace -= Counter([workspace_id])\n",
+        "            self._of_workspace -= Counter([workspace_id])\n            del self._let_in[caller]\n",
+        peers("test_who_does_not_take_its_answer_keeps_its_place"),
+    ),
+    Mutant(
         "an exchange outlives the key that let it in",
         STAYING,
         "key_has_ended(came) or ",
