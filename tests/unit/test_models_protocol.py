@@ -23,7 +23,7 @@ AFTER_THE_END = {"dispute", "resolve", "expire", "forget", "clear_inputs", "end_
 SPLIT_IN_TWO = {"retake_own": "retake", "redate": "resume"}
 PARTS_OF_EDGES = {"moved", "claimed"}
 STEPS_OF_THE_REBUILD = {"gate_check", "gate_close", "rebuild", "gate_open", "tenant_open", "rebuild_lease"}
-PARTS_OF_SCRIPTS = {"counters", "plain_hold", "plain_move"}
+PARTS_OF_SCRIPTS = {"counters", "plain_hold", "plain_move", "run_hold"}
 
 needs_spin = pytest.mark.skipif(
     check.why_skipped() is not None, reason=f"the model is not checked: {check.why_skipped()}"

@@ -38,7 +38,7 @@ def occupant_of(tenant_id: str, operation: Operation, step: OperationStep) -> Oc
     return Occupant(tenant_id, reads_home or step is OperationStep.SURVEY, reads_home)
 
 
-class Places:
+class HostThreads:
     def __init__(self, taken: dict[Hashable, Occupant] | None = None) -> None:
         self._taken = taken or {}
         self._lock = threading.Lock()

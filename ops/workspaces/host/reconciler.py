@@ -26,7 +26,7 @@ from ops.workspaces.archive_port import ArchivePort
 from ops.workspaces.conditions import LEFT_OVER_CONTAINERS, ConditionReason, Conditions, container_key
 from ops.workspaces.drivers.base import Driver
 from ops.workspaces.host import recovering
-from ops.workspaces.host.places import THREADS, Occupant, Places, occupant_of
+from ops.workspaces.host.places import THREADS, HostThreads, Occupant, occupant_of
 from ops.workspaces.models import Workspace
 from ops.workspaces.operations import running
 from ops.workspaces.operations.work import OperationWork
@@ -67,7 +67,7 @@ class Reconciler:
         self._driver_id = driver_id
         self._to_look_at = to_look_at
         self._start = start
-        self._places = Places()
+        self._places = HostThreads()
 
     @property
     def is_at_work(self) -> bool:

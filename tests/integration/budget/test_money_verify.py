@@ -284,8 +284,8 @@ def counted_to_the_end(ask: Callable[[], Any]) -> Any:
 
 
 def test_dpp_56_no_false_alarm_under_load(runs: RunsTable, tenant_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that stands still for 50 ms five times at the wrong moment leaves a tenant unproved, and raises no alarm:
-    so here one is closed for as long as it takes.
+    """A machine that stands still for 50 ms five times at the wrong moment leaves a tenant unproved, and that is no
+    alarm: so here one is closed for as long as it takes.
     """
     monkeypatch.setattr(keys, "VERIFY_GATE_MS", 5_000)
     stop, failed = threading.Event(), []

@@ -25,8 +25,8 @@ MUTANTS: Final = (
     Mutant(
         "a refused attempt is judged",
         SIGN_IN,
-        "        return SignInRefused.THROTTLED\n    user",
-        "    user",
+        "    if is_throttled(shown, device=device):\n        return SignInRefused.THROTTLED\n",
+        "",
         signing_in("test_hrd_13_five_failures_of_a_name_refuse_it_to_strangers_wherever_they_come_from"),
     ),
     Mutant(
@@ -41,6 +41,20 @@ MUTANTS: Final = (
         SIGN_IN,
         " or not _second_factor_holds(user, code)",
         "",
+        signing_in("test_hrd_13_an_operator_sets_up_a_second_factor_and_is_asked_for_it"),
+    ),
+    Mutant(
+        "a stolen session guesses the code of the second factor without end",
+        "dpp_project/signin/views.py",
+        "            sign_in.record_wrong(name, device=device)\n",
+        "",
+        signing_in("test_hrd_13_a_session_guesses_the_code_no_longer_than_a_stranger"),
+    ),
+    Mutant(
+        "a stolen session sets up a second factor of its own",
+        "dpp_project/signin/views.py",
+        'None if factor is None and not user.check_password(given["password"]) else step',
+        "step",
         signing_in("test_hrd_13_an_operator_sets_up_a_second_factor_and_is_asked_for_it"),
     ),
     Mutant(

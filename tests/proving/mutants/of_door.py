@@ -25,6 +25,13 @@ strict_json = In("unit/test_strict_json")
 
 MUTANTS: Final = (
     Mutant(
+        "a client behind a proxy names itself by another spelling",
+        "dpp_project/api_server/wsgi_environ.py",
+        '        if b"_" in raw_name:\n            continue\n',
+        "",
+        strangers("test_hrd_10_a_client_behind_a_proxy_of_ours_names_itself_by_no_spelling"),
+    ),
+    Mutant(
         "a valid key asks for pages as often as it likes",
         HOST,
         ' or self._strangers.take(environ["REMOTE_ADDR"])\n',

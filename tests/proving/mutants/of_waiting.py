@@ -22,6 +22,13 @@ frames = In("unit/test_progress_frames")
 
 MUTANTS: Final = (
     Mutant(
+        "a key that only buys is shown the run it waited for",
+        "runs/api/views.py",
+        "    if Scope.RUNS_READ not in principal_of(request).scopes:\n",
+        "    if not principal_of(request).scopes:\n",
+        waits("test_dpp_80_a_submit_that_waits_shows_the_run_to_a_key_that_reads_runs"),
+    ),
+    Mutant(
         "a waiter that came during a look is given it with its gap",
         WATCHER,
         "                if seen >= since and new:\n",
