@@ -81,7 +81,7 @@ WITH made AS (
     VALUES (%(run_id)s, %(tenant_id)s, %(pack_type)s, %(profile_version)s, 'QUEUED', 'NONE', %(idempotency_key)s,
             %(payload_hash)s, %(reserved)s, %(minimum_fee)s, now() + make_interval(days => %(retention_days)s),
             %(trace_id)s, %(actor)s, %(lineage_id)s, %(price_version)s,
-            (SELECT greatest((now() AT TIME ZONE zone)::date, %(not_before)s::date)
+            (SELECT greatest((now() AT TIME ZONE known_zone(zone))::date, %(not_before)s::date)
                FROM tenants WHERE tenant_id = %(tenant_id)s))
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING run_id, created_at, spend_day

@@ -71,7 +71,7 @@ class Tenant(models.Model):
         db_default=ZONE_DEFAULT,
         help_text="Its midnight ends a day, a week and a month of spending: UTC, or a name such as Europe/Berlin.",
     )
-    """Postgres and zoneinfo both know it."""
+    """Postgres and zoneinfo both knew it when it was set; see `known_zone`."""
     share_weight = models.SmallIntegerField(
         blank=True,
         default=1,

@@ -23,8 +23,8 @@ from budget.redis.windows import PERIODS, CapPeriod, cap_window, date_number
 TRIES: Final = 3
 
 _STANDING: Final = """
-SELECT tenants.zone, tenants.low_balance_usd_micros, (now() AT TIME ZONE tenants.zone)::date, caps.lineage_id,
-       caps.revision
+SELECT known_zone(tenants.zone), tenants.low_balance_usd_micros, (now() AT TIME ZONE known_zone(tenants.zone))::date,
+       caps.lineage_id, caps.revision
   FROM tenants
   LEFT JOIN spend_caps caps
          ON caps.tenant_id = tenants.tenant_id

@@ -22,7 +22,7 @@ from tenants.models import SpendCap
 
 AT_ONCE: Final = 1_000
 _TODAY: Final = """
-SELECT tenant_id, (now() AT TIME ZONE zone)::date FROM tenants WHERE tenant_id = ANY(%s)
+SELECT tenant_id, (now() AT TIME ZONE known_zone(zone))::date FROM tenants WHERE tenant_id = ANY(%s)
 """
 
 ScopeOfRow = tuple[str, uuid.UUID | None]

@@ -6,10 +6,10 @@ YYYYMMDD of the date, then YYYYMMDD of its Monday. They compare such words and t
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from types import MappingProxyType
 from typing import Final, Literal
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 CapPeriod = Literal["day", "week", "month", "total"]
 
@@ -87,6 +87,16 @@ def window_start(day: date, period: CapPeriod) -> date | None:
     return starts[period]
 
 
+def clock_of(zone: str) -> tzinfo:
+    """A zone as it is shown. UTC where this machine knows none of that name, as Postgres dates runs that knows none:
+    a name is checked when it is set, and forgotten by later machines.
+    """
+    try:
+        return ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: it names a folder of zones, such as Europe
+        return UTC
+
+
 def resets_at(day: date, period: CapPeriod, zone: str) -> datetime | None:
     """When the window of this date ends: at local midnight. Shown, and nothing is decided by it; None for all time.
 
@@ -99,9 +109,9 @@ def resets_at(day: date, period: CapPeriod, zone: str) -> datetime | None:
         "total": None,
     }
     ends = next_start[period]
-    return None if ends is None else _midnight(ends, ZoneInfo(zone))
+    return None if ends is None else _midnight(ends, clock_of(zone))
 
 
-def _midnight(day: date, zone: ZoneInfo) -> datetime:
+def _midnight(day: date, zone: tzinfo) -> datetime:
     """The first moment of this date there. A midnight that the clocks skip is read as the moment they do."""
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC).astimezone(zone)

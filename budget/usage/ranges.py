@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from django.db import connection
 
+from budget.redis.windows import clock_of
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
 
 DAYS_MAX: Final = 400
 FIRST_YEAR: Final = 2000
 LAST_YEAR: Final = 2999
+_ZONE_AND_TODAY: Final = """
+SELECT known_zone(zone), (now() AT TIME ZONE known_zone(zone))::date FROM tenants WHERE tenant_id = %s
+"""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -52,7 +55,7 @@ class UsageRange:
 
     def instant(self, day: date) -> datetime:
         """Its first moment, in UTC."""
-        return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+        return datetime(day.year, day.month, day.day, tzinfo=clock_of(self.zone)).astimezone(UTC)
 
 
 def next_month(day: date) -> date:
@@ -73,7 +76,7 @@ def read_date(text: str) -> date:
 def zone_and_today(tenant_id: str) -> tuple[str, date] | None:
     """By the database's clock, which dates the runs as well."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT zone, (now() AT TIME ZONE zone)::date FROM tenants WHERE tenant_id = %s", [tenant_id])
+        cursor.execute(_ZONE_AND_TODAY, [tenant_id])
         found: tuple[str, date] | None = cursor.fetchone()
     return found
 

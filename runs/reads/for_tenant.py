@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import Final
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import F, Func, QuerySet
 from django.db.models.expressions import RawSQL
 
 from dpp_project import clock
@@ -70,14 +70,14 @@ def tombstones_of_trace(tenant_id: str, trace_id: str, *, lineage_id: uuid.UUID,
 
 
 _TODAY: Final = """
-SELECT (now() AT TIME ZONE zone)::date, zone,
+SELECT (now() AT TIME ZONE known_zone(zone))::date, known_zone(zone),
        (SELECT run_id FROM runs WHERE runs.tenant_id = tenants.tenant_id AND idempotency_key = %s)
   FROM tenants WHERE tenant_id = %s
 """
 
 
 def today_and_run_of_key(tenant_id: str, idempotency_key: str) -> tuple[date, str, uuid.UUID | None]:
-    """The database's date in the tenant's zone, the zone, and the run that the key stands for."""
+    """The database's date in the tenant's zone, that zone, and the run that the key stands for."""
     with connection.cursor() as cursor:
         cursor.execute(_TODAY, [idempotency_key, tenant_id])
         today, zone, run_id = cursor.fetchone()
@@ -85,4 +85,6 @@ def today_and_run_of_key(tenant_id: str, idempotency_key: str) -> tuple[date, st
 
 
 def zone_of(tenant_id: str) -> str:
-    return Tenant.objects.values_list("zone", flat=True).get(tenant_id=tenant_id)
+    """The one that its runs are dated in."""
+    zone: str = Tenant.objects.values_list(Func(F("zone"), function="known_zone"), flat=True).get(tenant_id=tenant_id)
+    return zone

@@ -89,9 +89,10 @@ def scope_with_caps(*, tenant_id: str, lineage_id: str | None) -> CappedScope | 
 
 
 def _capped_scopes_for_webhooks(rows: QuerySet[SpendCap], limit: int) -> list[CappedScope]:
-    today = Func(F("tenant__zone"), template="(now() AT TIME ZONE %(expressions)s)::date", output_field=DateField())
-    columns = ("cap_id", "tenant_id", "lineage_id", "revision", "told", "tenant__zone", "today", *_LIMITS)
-    found = rows.annotate(today=today).values_list(*columns)[:limit]
+    zone = Func(F("tenant__zone"), function="known_zone")
+    today = Func(zone, template="(now() AT TIME ZONE %(expressions)s)::date", output_field=DateField())
+    columns = ("cap_id", "tenant_id", "lineage_id", "revision", "told", "zone", "today", *_LIMITS)
+    found = rows.annotate(zone=zone, today=today).values_list(*columns)[:limit]
     return [
         CappedScope(
             str(cap_id),

@@ -78,6 +78,11 @@ def test_a_day_ends_at_local_midnight(day: date, zone: str, hours: int, offset: 
     assert ends.date() == day + timedelta(days=1)
 
 
+@pytest.mark.parametrize("zone", ["Mars/Base", "Europe", "../UTC"])
+def test_where_a_zone_is_unknown_a_day_ends_at_midnight_in_utc(zone: str) -> None:
+    assert resets_at(date(2026, 6, 1), "day", zone) == datetime(2026, 6, 2, tzinfo=UTC)
+
+
 def test_each_window_ends_where_its_successor_begins() -> None:
     def at(year: int, month: int, day: int) -> datetime:
         return datetime(year, month, day, tzinfo=UTC)

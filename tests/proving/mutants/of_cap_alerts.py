@@ -93,8 +93,8 @@ MUTANTS: Final = (
     Mutant(
         "what is told already waits for the row",
         TOLD,
-        "found = rows.annotate(today=today)",
-        "found = rows.select_for_update(of=('self',)).annotate(today=today)",
+        "found = rows.annotate(",
+        "found = rows.select_for_update(of=('self',)).annotate(",
         alerts("test_cap_11_two_at_once_tell_once_and_one_that_is_told_takes_no_lock"),
     ),
     Mutant(

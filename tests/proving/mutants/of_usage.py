@@ -131,7 +131,7 @@ MUTANTS: Final = (
     Mutant(
         "the running month is that of Greenwich",
         "budget/usage/ranges.py",
-        "(now() AT TIME ZONE zone)::date",
+        "(now() AT TIME ZONE known_zone(zone))::date",
         "(now() AT TIME ZONE 'UTC')::date",
         usage("test_without_dates_it_is_the_running_month_of_the_tenants_zone"),
     ),
@@ -145,7 +145,7 @@ MUTANTS: Final = (
     Mutant(
         "a FOCUS period begins at midnight in Greenwich",
         "budget/usage/ranges.py",
-        "tzinfo=ZoneInfo(self.zone)).astimezone(UTC)",
+        "tzinfo=clock_of(self.zone)).astimezone(UTC)",
         "tzinfo=UTC)",
         usage("test_focus_periods_are_the_zones_and_end_with_the_range"),
     ),
