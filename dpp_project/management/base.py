@@ -30,6 +30,8 @@ Made = TypeVar("Made")
 EXIT_REFUSED: Final = 1
 EXIT_UNAVAILABLE: Final = 3
 LIMIT_MAX: Final = 1_000_000
+_NOT_MIGRATED: Final = (errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction)
+"""What a statement of ours lacks where a migration has not run."""
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """But tab and line end; and what turns the direction of writing."""
 
@@ -102,7 +104,7 @@ class OpsCommand(BaseCommand):
                 )
             raise CommandError(f"{refusal.field}: {refusal.detail}", returncode=EXIT_REFUSED) from None
         except ProgrammingError as error:
-            if not isinstance(error.__cause__, (errors.UndefinedTable, errors.UndefinedColumn)):
+            if not isinstance(error.__cause__, _NOT_MIGRATED):
                 raise
             raise CommandError(
                 "the database is not migrated; run `manage.py migrate`", returncode=EXIT_UNAVAILABLE

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.contrib.staticfiles import finders
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
@@ -23,6 +24,7 @@ from dpp_project.aws import clients
 from dpp_project.observe import metrics
 from dpp_project.pages import health, metrics_page
 from dpp_project.reasons import REASONS
+from tests.gear.builders.tenants import a_tenant
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -124,6 +126,16 @@ def test_dpp_72_an_empty_database_is_not_ready_and_a_command_says_so_in_one_line
     assert probed.stdout.strip() == "run `manage.py migrate`: the database is empty"
     assert (told.returncode, told.stdout) == (3, "")
     assert told.stderr.strip() == "CommandError: the database is not migrated; run `manage.py migrate`"
+
+
+@pytest.mark.django_db
+def test_dpp_72_a_command_that_lacks_a_function_says_so_in_one_line_too() -> None:
+    tenant_id = a_tenant().tenant_id
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION known_zone(text)")  # until the test's transaction is rolled back
+    with pytest.raises(CommandError, match=r"^the database is not migrated; run `manage\.py migrate`$") as told:
+        call_command("caps", "show", tenant_id)
+    assert told.value.returncode == 3
 
 
 _PROBING = """
