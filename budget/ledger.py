@@ -15,6 +15,8 @@ from django.db.models import BigIntegerField, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from budget.models import BalanceSnapshot, LedgerEntry, PendingCredit
+from budget.money import MAX_MICROS
+from tenants.models import Tenant
 
 CHUNK: Final = 2_000
 
@@ -163,6 +165,16 @@ def refund_of(tenant_id: str, run_id: uuid.UUID) -> int:
     """What a run gave back because it failed on our side."""
     entry = entry_by_reference(tenant_id, f"refund:{run_id}")
     return 0 if entry is None else entry.amount_usd_micros
+
+
+def has_room(tenant_id: str, amount_micros: int) -> bool:
+    """Whether the tenant's entries and one more come to no more than Redis counts exactly.
+
+    To be called inside the transaction that appends it: the tenant's row is locked to its end, as for a top-up, so that
+    two just under the limit take turns.
+    """
+    Tenant.objects.select_for_update(no_key=True).only("pk").get(tenant_id=tenant_id)
+    return sums_of(tenant_id).total_micros + amount_micros <= MAX_MICROS
 
 
 def append_credit(

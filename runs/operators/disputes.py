@@ -9,6 +9,7 @@ from django.db import transaction
 
 from budget import entries, ledger, solo_limit
 from budget.models import LedgerEntry, PendingCredit
+from budget.money import MAX_MICROS
 from dpp_project.audit import trail
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
@@ -63,7 +64,8 @@ def refund_dispute(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: s
     Key: the run; its ADJUST carries the reference `dispute:{run_id}`, which the ledger takes once. Order: read the
     epoch; one transaction moves the row and writes entry and pending credit; then the credit is brought to the
     balance. Dying after the transaction leaves the pending credit to the replay, which brings it within two minutes.
-    Above the solo limit it takes `approved_by`, the second person of a ticket.
+    Above the solo limit it takes `approved_by`, the second person of a ticket. What the tenant's money has no room for
+    is refused: Redis could not count it, and no rebuild could bring the tenant back.
     """
     run = _run_to_dispute_or_refusal(run_id, reason, disputed=True)
     if isinstance(run, Refusal):
@@ -82,6 +84,9 @@ def refund_dispute(*, run_id: uuid.UUID, reason: str, actor: str, approved_by: s
         if moved is LOST:
             return _dispute_race_refusal(run)
         if charge_micros:
+            if not ledger.has_room(run.tenant_id, charge_micros):
+                transaction.set_rollback(True)
+                return _no_room_refusal(run)
             lineage_id, spend_day = ledger.counted_charge_of(run_id)
             ledger.append_credit(
                 tenant_id=run.tenant_id,
@@ -113,6 +118,11 @@ def _run_to_dispute_or_refusal(run_id: uuid.UUID, reason: str, *, disputed: bool
 
 def _dispute_race_refusal(run: Run) -> Refusal:
     return Refusal(ReasonCode.CONFLICT, f"run {run.run_id} changed meanwhile; look at it and decide again", "run_id")
+
+
+def _no_room_refusal(run: Run) -> Refusal:
+    said = f"with its charge back the money of {run.tenant_id} would pass {MAX_MICROS} micros; adjust it down first"
+    return Refusal(ReasonCode.CONFLICT, said, "run_id")
 
 
 def _record_dispute_step(run: Run, moved: Moved, step: RunDispute.Step, reason: str, actor: str) -> None:

@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from budget import entries, services
 from budget.entries import Entered
 from budget.models import LedgerEntry, PendingCredit
+from budget.money import MAX_MICROS
 from budget.rebuild import rebuild
 from budget.verification import ledger_audit
 from budget.verification.verify import Difference
@@ -114,6 +115,34 @@ def test_dpp_58_a_refund_reaches_ledger_and_balance(tenant_id: str) -> None:
     assert standing_balance(tenant_id) == FUNDS
     assert not PendingCredit.objects.exists()
     assert RunDispute.objects.order_by("version").values_list("step", flat=True).last() == "REFUNDED"
+
+
+def test_dpp_58_a_refund_that_the_tenants_money_has_no_room_for_changes_nothing(tenant_id: str) -> None:
+    """Redis counts exactly up to 2^53 - 1; a ledger beyond it could not be rebuilt."""
+    run = opened(tenant_id)
+    room = MAX_MICROS - (FUNDS - gear.ACTUAL_MICROS)
+    entries.top_up(
+        tenant_id=tenant_id,
+        amount_micros=room,
+        reference="to the brim",
+        reason="",
+        actor="operator:kim",
+        approved_by="operator:lee",
+    )
+    for _ in range(2):
+        refusal = disputes.refund_dispute(run_id=run.run_id, reason="our mistake", actor="operator:lee")
+        assert isinstance(refusal, Refusal)
+        assert (refusal.reason, refusal.field) == (ReasonCode.CONFLICT, "run_id")
+        assert (gear.row(run.run_id).money_state, gear.row(run.run_id).version) == ("DISPUTED", run.version)
+        assert RunDispute.objects.get().step == "OPENED"
+        assert not LedgerEntry.objects.filter(kind="ADJUST").exists()
+        assert standing_balance(tenant_id) == MAX_MICROS
+    entries.adjust_balance(
+        tenant_id=tenant_id, amount_micros=-gear.ACTUAL_MICROS, reference="room", reason="room", actor="operator:kim"
+    )
+    answer = disputes.refund_dispute(run_id=run.run_id, reason="our mistake", actor="operator:lee")
+    assert isinstance(answer, Run)
+    assert (answer.money_state, standing_balance(tenant_id)) == ("REFUNDED", MAX_MICROS)
 
 
 def test_dpp_58_a_refund_while_redis_is_closed_waits_in_the_ledger(tenant_id: str, valkey: redis_library.Redis) -> None:
