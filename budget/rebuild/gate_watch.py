@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import redis
 import structlog
-from django.db import Error
 
 from budget.rebuild import evidence, rebuild
 from budget.rebuild.evidence import LedgerBehind
-from budget.rebuild.rebuild import Busy, RebuildFailed, Rebuilt
+from budget.rebuild.rebuild import Busy, Rebuilt
 from budget.redis import keys, scripts
 from budget.redis.gate import GateClosed
 from tenants.models import Tenant
@@ -28,13 +26,18 @@ class Watched:
     tenants: list[str] = field(default_factory=list)
 
     def count(self, attempt: Callable[[], Rebuilt | Busy]) -> None:
-        """A rebuild that fails is tried again at the next look; money stays closed until then."""
+        """A rebuild that fails, for whatever reason, is tried again at the next look; money stays closed until then."""
         self.found += 1
         try:
-            self.rebuilt += isinstance(attempt(), Rebuilt)
-        except (redis.RedisError, Error, RebuildFailed, LedgerBehind) as error:
+            made = attempt()
+        except Exception as error:  # one tenant's rows may make anything fail, and the others wait behind it
             log.warning("money could not be rebuilt", exc_info=error)
             self.failed += 1
+            return
+        if isinstance(made, Rebuilt):
+            self.rebuilt += 1
+            self.failed += len(made.left_closed)
+            self.tenants += made.left_closed
 
 
 def watch_gates(*, limit: int) -> Watched:

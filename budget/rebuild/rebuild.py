@@ -5,12 +5,18 @@ What dies where:
     after `close`                      money stays closed; the gate watch starts again from the beginning
     in the middle of `fence`           as above; runs that were fenced are met again only where an actor moved them
     in the middle of `snapshot, write` as above; what was written is behind the gate
-    after `open`                       done
+    after `open`                       done; a tenant whose part failed has a gate of its own, for the watch
 A flush or restart in between changes the epoch or the server, and `write` or `open` answer that they are superseded.
 
 The fence goes in batches of a transaction each. Behind the closed gate no run begins to move money, so what was fenced
 needs no other fence before the snapshot, and what comes after the fence needs none. The snapshot is one view
 (REPEATABLE READ), written as it is read: its length is that of the open runs, and never of yesterday's.
+
+What fails for one tenant must not keep all money closed. Where the one view fails, and no store is away, each tenant is
+written from a view of its own. Behind the closed gate no money moves, and tenants share none, so their views need not
+be of one moment; and each is what a rebuild of that tenant alone reads, whose fence came before. One that fails again
+gets a gate of its own before all money opens. That is where a rebuild of it alone leaves it that died: every script
+refuses it, and the gate's watch rebuilds it until that succeeds.
 
 A lease keeps a second rebuild from working in vain (lease.py). Nothing rests on it, since its holder may be frozen and
 wake up late: of two that cross, `write` takes only the one that closed last, and its snapshot is the newer one. A
@@ -33,7 +39,7 @@ from psycopg import errors
 
 from budget import ledger, metrics, ports
 from budget.models import LedgerEntry
-from budget.outcomes import Superseded
+from budget.outcomes import ScriptRefused, Superseded
 from budget.rebuild import evidence, lease
 from budget.rebuild.evidence import LedgerBehind
 from budget.rebuild.lease import RebuildLease
@@ -43,6 +49,8 @@ from budget.redis import keys, scripts
 from budget.redis.connection import one_connection
 from budget.redis.gate import GateClosed
 from dpp_project.jobs import deadline
+from dpp_project.stores import postgres
+from tenants.models import Tenant
 
 log = structlog.get_logger("dpp.budget")
 
@@ -57,6 +65,8 @@ class Rebuilt:
     tenants: int
     holds: int
     balance_micros: int
+    left_closed: tuple[str, ...] = ()
+    """Tenants who could not be rebuilt with the others: each is closed by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +78,13 @@ class Busy:
 
 
 class RebuildFailed(RuntimeError):  # noqa: N818  named for what happened
-    """Superseded again and again: something empties or restarts Redis faster than it is rebuilt."""
+    """Superseded again and again: something empties or restarts Redis faster than it is rebuilt. Or a script has
+    refused what Postgres says.
+    """
 
 
 def rebuild_all() -> Rebuilt | Busy:
-    """Every tenant's money anew, under a new epoch.
+    """Every tenant's money anew, under a new epoch. Where that fails for some of them, they alone stay closed.
 
     Raises RedisError, Django's database Error, RebuildFailed or LedgerBehind; money is closed then.
     """
@@ -131,11 +143,14 @@ def _rebuild_all(mine: RebuildLease) -> Rebuilt | None:
         token = money.gate.close(client)
         log.warning("money closed for rebuilding")
         evidence.require_commits(client)  # behind the gate, so that nothing more is left, and before the ledger is read
-        rebuilt = _fenced_and_written(client, None, token, mine)
+        if not fence_open_runs(None, mine):
+            return None
+        rebuilt = _written_or_left_closed(client, token, mine)
         if rebuilt is None or (epoch := money.gate.open(client, token)) is None:
             return None
     metrics.REBUILDS.labels("all").inc()
-    log.warning("money rebuilt", epoch=epoch, tenants=rebuilt.tenants, holds=rebuilt.holds)
+    left_closed = len(rebuilt.left_closed)
+    log.warning("money rebuilt", epoch=epoch, tenants=rebuilt.tenants, holds=rebuilt.holds, left_closed=left_closed)
     return rebuilt
 
 
@@ -144,7 +159,9 @@ def _rebuild_tenant(tenant_id: str, mine: RebuildLease) -> Rebuilt | None:
     with closing(one_connection(money.client)) as client:
         evidence.require_commits(client)
         token = money.gate.close_tenant(client, tenant_id)
-        rebuilt = _fenced_and_written(client, tenant_id, token, mine)
+        if not fence_open_runs(tenant_id, mine):
+            return None
+        rebuilt = _written_from_one_view(client, tenant_id, token, mine)
         if rebuilt is None or not money.gate.open_tenant(client, tenant_id, token):
             return None
     metrics.REBUILDS.labels("tenant").inc()
@@ -152,10 +169,52 @@ def _rebuild_tenant(tenant_id: str, mine: RebuildLease) -> Rebuilt | None:
     return rebuilt
 
 
-def _fenced_and_written(client: redis.Redis, tenant_id: str | None, token: str, mine: RebuildLease) -> Rebuilt | None:
-    """None where another has closed since, or the lease is another's: it would be refused, and need not try."""
-    if not fence_open_runs(tenant_id, mine):
-        return None
+def _written_or_left_closed(client: redis.Redis, token: str, mine: RebuildLease) -> Rebuilt | None:
+    """All tenants, or all but those whose part fails; None as below."""
+    try:
+        return _written_from_one_view(client, None, token, mine)
+    except Exception as error:
+        if _is_of_a_store(error):
+            raise
+        log.warning("money could not be rebuilt from one view: tenant by tenant now", exc_info=error)
+    return _written_tenant_by_tenant(client, token, mine)
+
+
+def _written_tenant_by_tenant(client: redis.Redis, token: str, mine: RebuildLease) -> Rebuilt | None:
+    """One that fails is gated by itself. What fails for every tenant is no tenant's, and leaves all money closed."""
+    written: list[Rebuilt] = []
+    failed: dict[str, Exception] = {}
+    for tenant_id in Tenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True):
+        try:
+            one = _written_from_one_view(client, tenant_id, token, mine)
+        except Exception as error:
+            if _is_of_a_store(error):
+                raise
+            log.exception("a tenant's money could not be rebuilt, it stays closed", tenant_id=tenant_id)
+            scripts.shared_scripts().gate.close_tenant(client, tenant_id)
+            failed[tenant_id] = error
+            continue
+        if one is None:
+            return None
+        written.append(one)
+    if failed and not written:
+        raise next(iter(failed.values()))
+    return Rebuilt(
+        len(written), sum(one.holds for one in written), sum(one.balance_micros for one in written), tuple(failed)
+    )
+
+
+def _is_of_a_store(error: Exception) -> bool:
+    """Postgres or Redis is away: it says nothing about a tenant."""
+    return postgres.is_away(error) or isinstance(error, redis.ConnectionError | redis.TimeoutError)
+
+
+def _written_from_one_view(
+    client: redis.Redis, tenant_id: str | None, token: str, mine: RebuildLease
+) -> Rebuilt | None:
+    """To be called behind the fence. None where another has closed since, or the lease is another's: it would be
+    refused, and need not try.
+    """
     with _one_view():
         counted = _counted_rebuild_balances(tenant_id)
         if not (mine.renewed() and _wrote_whole_rebuild(client, tenant_id, counted, token, mine)):
@@ -210,7 +269,10 @@ def _wrote_whole_rebuild(
     )
     left = rebuild_batches(counted.balances, chain(beside, scope_items(tenant_id)))
     while some := list(islice(left, BATCHES_AT_ONCE)):
-        outcome = scripts.shared_scripts().write(client=client, token=token, batches=some)
+        try:
+            outcome = scripts.shared_scripts().write(client=client, token=token, batches=some)
+        except ScriptRefused as refused:
+            raise RebuildFailed(f"a script has refused what Postgres says: {refused}") from refused
         deadline.pass_progressed()
         if isinstance(outcome, Superseded) or not mine.renewed():
             log.warning("rebuild superseded", tenant_id=tenant_id)

@@ -41,4 +41,7 @@ class Command(OpsCommand):
             why = "another rebuild is at work, or all money waits for one: try again, or without --tenant"
             return CommandAnswer({"outcome": "busy"}, [why], exit_code=EXIT_BUSY)
         lines = [f"{made.tenants} tenants, {made.holds} holds, balances of {made.balance_micros} micros in all"]
-        return CommandAnswer({"outcome": "rebuilt", **asdict(made)}, lines)
+        if made.left_closed:
+            lines.append(f"still closed, and tried again every few seconds: {', '.join(made.left_closed)}")
+        exit_code = EXIT_BUSY if made.left_closed else 0
+        return CommandAnswer({"outcome": "rebuilt", **asdict(made)}, lines, exit_code=exit_code)

@@ -245,7 +245,7 @@ MUTANTS: Final = (
     Mutant(
         "a rebuild leaves finishers unfenced",
         "budget/rebuild/rebuild.py",
-        "    if not fence_open_runs(tenant_id, mine):\n        return None\n",
+        "        if not fence_open_runs(None, mine):\n            return None\n",
         "",
         rebuilds("test_dpp_55_a_finisher_that_a_rebuild_overtook_commits_nothing"),
     ),
