@@ -13,7 +13,8 @@ a rollback loses is the end of the order of commits; of that end the thousand ne
 each other. Redis lagging behind, or older, is no fault: what it forgot is not asked for.
 
 Asked is each new connection of a pool, before anything runs on it, unless it leads to the very server process that
-knew all of it (a running Postgres cannot go back); each rebuild, before it reads the ledger; and the gate's watch.
+knew all of it (a running Postgres cannot go back), and where Redis did not answer then, before this process moves money
+again; each rebuild, before it reads the ledger; and the gate's watch.
 Where anything is missing all money is closed, and stays closed: nothing is rebuilt from such a ledger until an operator
 has brought the right Postgres back, or accepted the loss (budget/ledger_loss.py).
 """
@@ -21,12 +22,13 @@ has brought the right Postgres back, or accepted the loss (budget/ledger_loss.py
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 import redis
 import structlog
-from django.db import connection
+from django.db import Error, connection
 from psycopg import errors
 
 from budget import ports
@@ -121,8 +123,8 @@ def replace_evidence(client: redis.Redis, missing: Sequence[str], by: Sequence[s
 def ask_new_connection(new: psycopg.Connection[Any]) -> None:
     """The first thing asked of each connection of a pool. It closes the money, and refuses no connection.
 
-    Where Redis does not answer it cannot be asked, and no money moves either; the gate's watch asks within seconds of
-    its return.
+    Where Redis does not answer it cannot be asked. No money moves until it does, and then this process asks before any
+    that it moves.
     """
 
     def ask(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -139,6 +141,15 @@ def ask_new_connection(new: psycopg.Connection[Any]) -> None:
             client.set(keys.POSTGRES, server)
     except redis.RedisError as error:
         log.warning("a new connection could not be asked what Postgres knows", exc_info=error)
+        scripts.shared_scripts().gate.ask_first(partial(_ask_late))
+
+
+def _ask_late() -> None:
+    """By a connection that the caller's thread has by now: those from before Postgres went are broken."""
+    try:
+        lost_commits(scripts.shared_scripts().client)
+    except (Error, psycopg.Error) as error:
+        raise GateClosed("what Postgres knows could not be asked") from error
 
 
 def _ask_django(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -150,7 +161,7 @@ def _ask_django(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
 def _close(client: redis.Redis, gone: Sequence[str]) -> None:
     gate = scripts.shared_scripts().gate
     try:
-        gate.renewed()
+        gate.looked_up()
     except GateClosed as closed:
         if closed.ledger_is_behind:
             return

@@ -48,7 +48,7 @@ def watch_gates(*, limit: int) -> Watched:
     """
     seen = Watched()
     try:
-        scripts.shared_scripts().gate.renewed()
+        scripts.shared_scripts().gate.looked_up()
     except GateClosed:
         seen.count(rebuild.rebuild_all)
         return seen

@@ -130,7 +130,7 @@ def preview_rebuild(tenant_id: str | None) -> Rebuilt:
 
 def _all_is_closed() -> bool:
     try:
-        scripts.shared_scripts().gate.renewed()
+        scripts.shared_scripts().gate.looked_up()
     except GateClosed:
         return True
     return False

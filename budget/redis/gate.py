@@ -6,6 +6,7 @@ A tenant has a gate of its own, `budget:{tenant}:gate`, for the moment only its 
 """
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -39,14 +40,32 @@ class Gate:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._known: str | None = None
+        self._unasked: Callable[[], object] | None = None
+
+    def ask_first(self, question: Callable[[], object]) -> None:
+        """What could not be asked in its time is asked before money moves again: no caller gets an epoch before.
+
+        `question` closes the gate where it must, and raises where it cannot be answered now; then it is asked again.
+        Each call brings another object, so that an answer to the last question is none to the next.
+        """
+        self._unasked = question
 
     def epoch(self) -> str:
         """The epoch as last seen. May be out of date: the scripts find out."""
         known = self._known
-        return self.renewed() if known is None else known
+        return self.renewed() if known is None or self._unasked is not None else known
 
     def renewed(self) -> str:
         """The epoch as it stands, asked from the server. Raises GateClosed."""
+        question = self._unasked
+        if question is not None:
+            question()
+            if self._unasked is question:
+                self._unasked = None
+        return self.looked_up()
+
+    def looked_up(self) -> str:
+        """As `renewed`, for callers that put the open question themselves: a rebuild and the watch."""
         state, value = CHECK(self._client, keys=[keys.EPOCH])
         if state != "OPEN":
             self._known = None

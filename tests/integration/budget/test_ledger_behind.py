@@ -15,7 +15,7 @@ import redis
 import structlog
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from budget import dashboard, entries, ledger, ledger_loss, metrics, services
 from budget.caps import setting
@@ -28,6 +28,7 @@ from budget.rebuild.gate_watch import watch_gates
 from budget.rebuild.rebuild import Rebuilt
 from budget.redis import keys, scripts, view
 from budget.redis.gate import GateClosed
+from budget.services import Available
 from budget.verification import verify
 from budget.verification.verify import Verdict
 from dpp_project.pages import health
@@ -36,7 +37,9 @@ from dpp_project.refusals import Refusal
 from tenants.models import SpendCap
 from tests.gear.builders.money import standing_balance
 from tests.gear.builders.open_runs import RunsTable, runs_table
+from tests.gear.builders.recovery import redis_through_proxy
 from tests.gear.builders.tenants import a_tenant
+from tests.gear.faults.proxy import Mode
 from tests.gear.servers.live_processes import database_url
 
 __all__ = ["runs_table"]
@@ -296,6 +299,80 @@ def test_hrd_06_without_redis_a_connection_is_not_refused(
     monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", away)
     a_new_connection()
     assert connection.is_usable()
+
+
+@pytest.mark.parametrize("first", ["hold", "settle", "refund", "top up", "balance"])
+def test_hrd_06_a_connection_opened_while_redis_was_away_is_asked_before_money_moves(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """Postgres went back and Redis was cut off, both at once; the watch has not looked yet."""
+    with redis_through_proxy(monkeypatch) as proxy:
+        stands = held_run(runs, tenant_id)
+        lose_run(runs, tenant_id)
+        valkey.set(keys.POSTGRES, "another")
+        with proxy.outage(Mode.REFUSE):
+            a_new_connection()
+        before = money_in(valkey)
+        late = runs.accept(tenant_id, 5)
+        asked: dict[str, Callable[[], object]] = {
+            "hold": lambda: services.hold(tenant_id=tenant_id, run_id=late, reserved_micros=5, created_at_ms=1),
+            "settle": lambda: services.settle(tenant_id=tenant_id, run_id=stands, charge_micros=5),
+            "refund": lambda: services.refund(tenant_id=tenant_id, run_id=stands),
+            "top up": lambda: top_up(tenant_id, 5, "late"),
+            "balance": lambda: services.balance(tenant_id=tenant_id),
+        }
+        answer = asked[first]()
+        assert is_behind()
+        assert money_in(valkey) == before
+        assert first == "top up" or answer == Unavailable(Closed.EPOCH)
+
+
+def test_hrd_06_a_late_question_is_asked_until_it_is_answered_and_then_no_more(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis_through_proxy(monkeypatch) as proxy:
+        asks: list[str] = []
+        real = evidence.lost_commits
+
+        def lost_commits(client: redis.Redis) -> list[str]:
+            asks.append("asked")
+            if len(asks) == 2:
+                raise OperationalError("Postgres is away")
+            return real(client)
+
+        monkeypatch.setattr(evidence, "lost_commits", lost_commits)
+        valkey.set(keys.POSTGRES, "another")
+        with proxy.outage(Mode.REFUSE):
+            a_new_connection()
+            assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.REDIS)
+        assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
+        answers = [services.balance(tenant_id=tenant_id) for _ in range(3)]
+    assert answers == [Available(FUNDS)] * 3
+    assert len(asks) == 3
+    assert not is_behind()
+
+
+def test_hrd_06_a_question_that_cannot_be_answered_closes_the_money_to_its_process_alone(
+    runs: RunsTable, tenant_id: str, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch in such a process puts it itself, and rebuilds nothing for it."""
+
+    def away(_client: redis.Redis) -> list[str]:
+        raise OperationalError("Postgres is away")
+
+    with redis_through_proxy(monkeypatch) as proxy:
+        epoch = valkey.get(keys.EPOCH)
+        valkey.set(keys.POSTGRES, "another")
+        with proxy.outage(Mode.REFUSE):
+            a_new_connection()
+        with monkeypatch.context() as patch:
+            patch.setattr(evidence, "lost_commits", away)
+            assert services.balance(tenant_id=tenant_id) == Unavailable(Closed.EPOCH)
+            with pytest.raises(OperationalError):
+                watch_gates(limit=10)
+        assert watch_gates(limit=10).found == 0
+        assert services.balance(tenant_id=tenant_id) == Available(FUNDS)
+        assert valkey.get(keys.EPOCH) == epoch
 
 
 # What is said.
