@@ -88,6 +88,9 @@ class OpenRuns(Protocol):
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         """Every run COMMITTED so lately, by the database's clock."""
 
+    def still_open(self, *, run_ids: Collection[str]) -> Collection[str]:
+        """Of these, the runs not COMMITTED whose row stands, at any money. What is no run's id is none of them."""
+
     def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
         """Of these runs, those whose row has come to money RESERVED; True for one that has come to its claim.
 
@@ -117,6 +120,10 @@ class NoRuns:
     def ended(self, *, tenant_id: str | None, within: timedelta) -> Iterator[EndedRun]:
         del tenant_id, within
         return iter(())
+
+    def still_open(self, *, run_ids: Collection[str]) -> Collection[str]:
+        del run_ids
+        return ()
 
     def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
         del ask, run_ids

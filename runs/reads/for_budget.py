@@ -1,5 +1,6 @@
 """What the money's rebuild and audit must know of runs: the port that budget declares, filled."""
 
+import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ CHUNK: Final = 2_000
 FENCED_AT_ONCE: Final = 2_000
 """Well under a second, where Postgres is given up after 20."""
 _UUID_BYTES: Final = 16
+_RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _STANDING: Final = """
 SELECT run_id::text, finalize_stage IS NOT NULL FROM runs WHERE run_id = ANY(%s::uuid[]) AND money_state <> 'NONE'
 """
@@ -89,6 +91,11 @@ class OpenRunsOfTheTable:
                 charge_micros=charge_micros,
                 refund_micros=reserved_micros - charge_micros,
             )
+
+    def still_open(self, *, run_ids: Collection[str]) -> Collection[str]:
+        asked = [run_id for run_id in run_ids if _RUN_ID.fullmatch(run_id)]
+        found = Run.objects.filter(run_id__in=asked).exclude(finalize_stage=Stage.COMMITTED)
+        return {str(run_id) for run_id in found.values_list("run_id", flat=True)}
 
     def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
         """A run made more than a year ago stands unasked: its row may have been forgotten, and none is lost so late."""

@@ -148,6 +148,10 @@ class RunsTable:
         ):
             yield EndedRun(owner, run_id, charge, reserved - charge)
 
+    def still_open(self, *, run_ids: Collection[str]) -> Collection[str]:
+        statement = "SELECT run_id::text FROM money_test_runs WHERE run_id::text = ANY(%s)"
+        return {row[0] for row in self._all(f"{statement} AND stage IS DISTINCT FROM 'COMMITTED'", list(run_ids))}
+
     def standing(self, ask: Ask, run_ids: Collection[str]) -> Mapping[str, bool]:
         statement = "SELECT run_id::text, stage IS NOT NULL FROM money_test_runs WHERE run_id::text = ANY(%s)"
         return dict(ask(f"{statement} AND money <> 'NONE'", [list(run_ids)]))

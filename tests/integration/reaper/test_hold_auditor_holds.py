@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from budget import services
 from budget.outcomes import Held, RunClosed
 from budget.rebuild import rebuild
 from budget.redis import keys, scripts
-from budget.verification import verify
+from budget.verification import stray_holds, verify
 from budget.verification.verify import Verdict
 from dpp_project.jobs import runner
 from dpp_project.jobs.runner import PassOutcome
@@ -25,7 +25,7 @@ from runs import transitions
 from runs.claims import LOST, Claim, Lost, Won
 from runs.finish import finalization
 from runs.models import Run
-from runs.reads.for_budget import created_at_ms
+from runs.reads.for_budget import OpenRunsOfTheTable, created_at_ms
 from tenants.models import Tenant
 from tests.gear.builders import beat, recovery
 from tests.gear.builders import runs as gear
@@ -195,6 +195,73 @@ def test_hrd_04_holds_of_a_tenant_at_rest_that_are_no_hash_are_dropped(tenant: T
     holds_that_are_no_hash(tenant)
     assert recovery.run_loop(hold_auditor.audit_holds).changed == 1
     assert (recovery.held_micros(tenant), recovery.balance_micros(tenant)) == ({}, recovery.FUNDS_MICROS)
+
+
+def never_still(monkeypatch: pytest.MonkeyPatch, tenant: Tenant) -> None:
+    """Its money moves whenever its books are read, which takes longer than it may be closed for."""
+    client, real = scripts.shared_scripts().client, verify.read_books
+
+    def read(*asked: Any) -> Any:
+        client.delete(keys.gate_key(tenant.tenant_id))  # as its expiry does
+        client.incr(keys.seq_key(tenant.tenant_id))  # as every script does
+        return real(*asked)
+
+    monkeypatch.setattr(verify, "read_books", read)
+
+
+@pytest.mark.contract("HRD-04")
+@pytest.mark.parametrize("fault", [hold_of_no_run, hold_of_an_ended_run], ids=lambda fault: fault.__name__)
+def test_hrd_04_a_stray_hold_of_a_tenant_that_never_stands_still_goes_back(
+    fault: Callable[[Tenant], None], tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fine = recovery.queued(tenant)
+    fault(tenant)
+    mended = metrics.HOLDS_MENDED._value.get()
+    with monkeypatch.context() as patch:
+        never_still(patch, tenant)
+        assert verify.verify_tenant_money(tenant.tenant_id).verdict is Verdict.UNSETTLED
+        assert recovery.run_loop(hold_auditor.preview_auditing_holds).changed == 1
+        report = recovery.run_loop(hold_auditor.audit_holds)
+    assert (report.changed, report.detail["tenants rebuilt"]) == (1, 1)
+    assert metrics.HOLDS_MENDED._value.get() == mended + 1
+    assert recovery.held_micros(tenant) == {str(fine.run_id): gear.RESERVED_MICROS}
+    recovery.law_holds(tenant)
+
+
+def test_hrd_04_of_a_tenant_that_never_stands_still_what_fits_is_not_touched(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs at every step of their life, and one that ends between the looks at its hold and at its row."""
+    kept = [recovery.unmarked(tenant), recovery.queued(tenant), recovery.at_work(tenant), recovery.left_claimed(tenant)]
+    ends = recovery.at_work(tenant)
+    real = OpenRunsOfTheTable.still_open
+
+    def one_ends_first(runs: OpenRunsOfTheTable, *, run_ids: Collection[str]) -> Collection[str]:
+        claim = gear.won(
+            transitions.claim_worked(
+                run=gear.row(ends.run_id),
+                lease_token=gear.LEASE_TOKEN,
+                token="t",
+                intent=recovery.completed(ends),
+                actor="worker",
+            )
+        ).claim
+        assert isinstance(finalization.finish_claim(claim), finalization.Committed)
+        return real(runs, run_ids=run_ids)
+
+    monkeypatch.setattr(OpenRunsOfTheTable, "still_open", one_ends_first)
+    seen = stray_holds.proof_of_single_holds(tenant.tenant_id)
+    assert (seen.verdict, seen.differences) == (Verdict.UNSETTLED, ())
+    assert {str(run.run_id) for run in kept} <= recovery.held_micros(tenant).keys()
+
+
+def test_hrd_04_a_tenant_that_is_being_rebuilt_is_not_looked_at(tenant: Tenant) -> None:
+    hold_of_no_run(tenant)
+    money = scripts.shared_scripts()
+    assert stray_holds.proof_of_single_holds(tenant.tenant_id).verdict is Verdict.DIFFERS
+    token = money.gate.close_tenant(money.client, tenant.tenant_id)
+    assert stray_holds.proof_of_single_holds(tenant.tenant_id).verdict is Verdict.UNSETTLED
+    assert money.gate.open_tenant(money.client, tenant.tenant_id, token)
 
 
 def test_dpp_44_one_tenants_fault_leaves_the_others_money_alone(tenant: Tenant) -> None:
