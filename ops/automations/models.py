@@ -327,6 +327,7 @@ class AutomationAttempt(models.Model):
             models.Index(fields=["next_try_at"], name="idx_automation_attempt_open", condition=Q(status="OPEN")),
             models.Index(fields=["run_id"], name="idx_automation_attempt_running", condition=Q(status="RUNNING")),
             models.Index(fields=["rule_id", "-began_at"], name="idx_automation_attempt_rule"),
+            models.Index(fields=["rule_id", "-accepted_at"], name="idx_automation_attempt_bought"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["task", "attempt"], name="automation_attempt_unique"),

@@ -177,7 +177,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'automation_attempt',
                 'ordering': ['task_id', 'attempt'],
-                'indexes': [models.Index(condition=models.Q(('status', 'OPEN')), fields=['next_try_at'], name='idx_automation_attempt_open'), models.Index(condition=models.Q(('status', 'RUNNING')), fields=['run_id'], name='idx_automation_attempt_running'), models.Index(fields=['rule_id', '-began_at'], name='idx_automation_attempt_rule')],
+                'indexes': [models.Index(condition=models.Q(('status', 'OPEN')), fields=['next_try_at'], name='idx_automation_attempt_open'), models.Index(condition=models.Q(('status', 'RUNNING')), fields=['run_id'], name='idx_automation_attempt_running'), models.Index(fields=['rule_id', '-began_at'], name='idx_automation_attempt_rule'), models.Index(fields=['rule_id', '-accepted_at'], name='idx_automation_attempt_bought')],
                 'constraints': [models.UniqueConstraint(fields=('task', 'attempt'), name='automation_attempt_unique'), models.UniqueConstraint(fields=('run_id',), name='automation_attempt_one_run_each'), models.UniqueConstraint(condition=models.Q(('status__in', ['OPEN', 'RUNNING'])), fields=('task',), name='automation_attempt_one_at_a_time'), models.CheckConstraint(condition=models.Q(('status__in', ['FAILED', 'OPEN', 'REFUSED', 'RUNNING', 'SUCCEEDED'])), name='automation_attempt_status_known'), models.CheckConstraint(condition=models.Q(models.Q(('run_id__isnull', True), ('status__in', ['OPEN', 'REFUSED'])), models.Q(('run_id__isnull', False), ('status__in', ['RUNNING', 'SUCCEEDED', 'FAILED'])), _connector='OR'), name='automation_attempt_run_agrees')],
             },
         ),

@@ -47,7 +47,7 @@ _REFUSED: Final = AttemptStatus.REFUSED
 _WAITS: Final = {
     ReasonCode.SPEND_CAP_REACHED: bounds.MONEY,
     ReasonCode.BUDGET_DRAINED: bounds.MONEY,
-    ReasonCode.EXECUTION_DISABLED: "execution_disabled",
+    ReasonCode.EXECUTION_DISABLED: bounds.SUBMITS_STOPPED,
 }
 """Until a person does something: the rule's `notify` hears of it, once an hour."""
 _PASSES: Final = frozenset(

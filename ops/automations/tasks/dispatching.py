@@ -28,7 +28,6 @@ from ops.automations.rules import filtering, templates
 from ops.automations.states import EventOutcome, EventStatus
 from ops.automations.tasks import bounds, faults
 from ops.automations.transitions import CasOutcome
-from tenants.models import Tenant
 
 log = structlog.get_logger("dpp.automations")
 
@@ -37,6 +36,10 @@ HELD_AT_ONCE: Final = 10
 """Of one rule's events that wait."""
 EARLIER_MAX: Final = 5
 REASON_LENGTH_MAX: Final = 1_000
+_STOPPED: Final = {
+    bounds.DISABLED: "automations are not enabled",
+    bounds.SUBMITS_STOPPED: "new runs are turned off by an operator",
+}
 
 # The oldest of each rule first. What failed waits for no rule, and has a share of its own. Both are ordered by rule and
 # event, though of one rule: without the rule `IS NULL` finds no index in that order but the primary key, of all events.
@@ -163,8 +166,9 @@ def rule_for(event: AutomationEvent) -> AutomationRule | None:
 def _decided(
     event: AutomationEvent, rule: AutomationRule, rendered: templates.Rendered, *, money: str | None
 ) -> Waits | Dropped | None:
-    if not Tenant.objects.filter(pk=rule.tenant_id, automations_enabled=True).exists():
-        return Waits(bounds.DISABLED, f"automations are not enabled for {rule.tenant_id}; events wait")
+    stop = bounds.stop_of_tenant(rule.tenant_id)
+    if stop is not None:
+        return Waits(stop, f"{_STOPPED[stop]} for {rule.tenant_id}; events wait")
     if not rendered.is_whole:
         why = "its inputs become too large" if rendered.too_large else f"it lacks {', '.join(rendered.missing)}"
         return Dropped(EventOutcome.FAILED, f"the template does not fit the event: {why}", "template")

@@ -1,8 +1,13 @@
-"""A tenant with money whose automations are enabled, a source, rules, and turns of the loops by hand."""
+"""A tenant with money whose automations are enabled, a source, rules; turns of the loops, and time, by hand."""
 
 import secrets
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
+
+from django.db import connection
+from django.db.models import F
+from django.db.models.functions import Now
 
 from ops.automations import transitions
 from ops.automations.models import (
@@ -90,6 +95,23 @@ class AutomationShop:
 
     def charged_micros(self) -> int:
         return recovery.FUNDS_MICROS - recovery.balance_micros(self.tenant)
+
+
+def due_again() -> None:
+    """What was put off is due."""
+    for table in (AutomationEvent, AutomationTask):
+        table.objects.exclude(status="COMPLETED").update(next_try_at=gear.AT, version=F("version") + 1)
+    AutomationAttempt.objects.update(next_try_at=gear.AT)
+
+
+def begun_ago(minutes: int) -> None:
+    """All attempts, and their runs as far as they were accepted. The guard lets nobody change when one began."""
+    then = Now() - timedelta(minutes=minutes)
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        AutomationAttempt.objects.update(began_at=then)
+        AutomationAttempt.objects.filter(accepted_at__isnull=False).update(accepted_at=then)
+        cursor.execute("SET session_replication_role = DEFAULT")
 
 
 def things_for(tenant: Tenant, path: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """From an event to its message: one task, one run for each attempt, one charge, one message."""
 
 import json
-from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -32,7 +31,7 @@ from tenants import services
 from tenants.models import Tenant
 from tests.gear.builders import automations as gear
 from tests.gear.builders import recovery
-from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop
+from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop, begun_ago, due_again
 from tests.gear.builders.recovery import tenant  # noqa: F401  a fixture
 from tests.gear.builders.work import session_box, worker_here  # noqa: F401  fixtures
 
@@ -45,13 +44,6 @@ DEEP: Final = "[" * 2_000 + "]" * 2_000
 @pytest.fixture
 def shop(tenant: Tenant, worker_here: Box) -> AutomationShop:  # noqa: F811
     return an_automation_shop(tenant)
-
-
-def due_again() -> None:
-    """What was put off is due."""
-    for table in (AutomationEvent, AutomationTask):
-        table.objects.exclude(status="COMPLETED").update(next_try_at=gear.AT, version=F("version") + 1)
-    AutomationAttempt.objects.update(next_try_at=gear.AT)
 
 
 @pytest.mark.contract("LIF-02")
@@ -180,14 +172,6 @@ def test_lif_12_runs_an_hour_make_events_wait_and_are_said_once(shop: Automation
     AutomationAttempt.objects.all().delete()
     shop.turn()
     assert Run.objects.count() == 4
-
-
-def begun_ago(minutes: int) -> None:
-    """The guard against changes stands aside for the clock alone."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET session_replication_role = replica")
-        AutomationAttempt.objects.update(began_at=Now() - timedelta(minutes=minutes))
-        cursor.execute("SET session_replication_role = DEFAULT")
 
 
 @pytest.mark.contract("LIF-12")

@@ -14,7 +14,7 @@ from budget.caps import setting
 from budget.outcomes import Held
 from dpp_project import clock
 from ops.automations import transitions
-from ops.automations.models import AutomationAttempt, AutomationEvent, AutomationTask
+from ops.automations.models import AutomationAttempt, AutomationTask
 from ops.automations.states import TaskOutcome
 from ops.automations.tasks import buying, dispatching, ending, submitting
 from reaper import hold_auditor, retention
@@ -31,7 +31,7 @@ from tenants.models import Tenant
 from tests.gear.builders import automations as gear
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as runs_gear
-from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop
+from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop, due_again
 from tests.gear.builders.recovery import tenant
 from tests.gear.builders.work import session_box, worker_here
 
@@ -42,13 +42,6 @@ __all__ = ["session_box", "tenant", "worker_here"]
 @pytest.fixture
 def shop(tenant: Tenant, worker_here: Box) -> AutomationShop:
     return an_automation_shop(tenant)
-
-
-def due_again() -> None:
-    """What was put off is due."""
-    for table in (AutomationEvent, AutomationTask):
-        table.objects.exclude(status="COMPLETED").update(next_try_at=gear.AT, version=F("version") + 1)
-    AutomationAttempt.objects.update(next_try_at=gear.AT)
 
 
 def test_lif_02_a_run_that_the_tenant_made_under_an_attempts_name_is_not_the_attempts(shop: AutomationShop) -> None:

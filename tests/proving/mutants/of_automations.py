@@ -7,6 +7,7 @@ from tests.proving.mutants.mutant import In, Mutant
 TRANSITIONS: Final = "ops/automations/transitions.py"
 RETENTION: Final = "ops/automations/retention.py"
 
+bounds = In("integration/automations/test_automation_bounds")
 chain = In("integration/automations/test_automation_chain")
 edges = In("integration/automations/test_automation_edges")
 deleted = In("integration/automations/test_deleted_runs")
@@ -71,6 +72,27 @@ MUTANTS: Final = (
         "AutomationRule.objects.select_for_update(no_key=True).get(pk=rule_id)",
         "AutomationRule.objects.get(pk=rule_id)",
         rivals("test_lif_12_of_one_rule_one_counts_at_a_time"),
+    ),
+    Mutant(
+        "an attempt that waits takes no room of its rule's hour",
+        "ops/automations/tasks/bounds.py",
+        "    counts = Q(status=AttemptStatus.OPEN) | ",
+        "    counts = ",
+        bounds("test_lif_12_attempts_that_waited_for_hours_are_no_more_runs_than_an_hour_has"),
+    ),
+    Mutant(
+        "a run counts from its attempt's beginning alone",
+        "ops/automations/tasks/bounds.py",
+        " | Q(accepted_at__gt=since)",
+        "",
+        bounds("test_lif_12_attempts_that_waited_for_hours_are_no_more_runs_than_an_hour_has"),
+    ),
+    Mutant(
+        "events become tasks while all submits are stopped",
+        "ops/automations/tasks/bounds.py",
+        "pk__in=(tenant_id, OPERATOR_TENANT_ID), submits_enabled=False",
+        "pk=tenant_id, submits_enabled=False",
+        bounds("test_lif_12_events_wait_where_a_person_has_stopped_the_submits"),
     ),
     Mutant(
         "a rule's day cap is not looked at",
