@@ -1,7 +1,8 @@
 """Events become tasks: the first rule that matches makes one, and what bounds the rule makes the event wait.
 
 One event at a time: looked at without a transaction (filter, money), then decided in one, under the rule's row lock:
-task, number and the event's step together, or none of them. Dying before the commit leaves the event PENDING, and the
+task, number and the event's step together, or none of them. A rule that a person has changed in between decides
+nothing by what it was: the event stays due. Dying before the commit leaves the event PENDING, and the
 next turn finds it; after it, the task stands. Of two processes at one event the second finds its version moved.
 """
 
@@ -119,14 +120,22 @@ def dispatch_event(event_pk: uuid.UUID) -> AutomationTask | Waits | None:
     if event.actor and event.actor in event.source.settings.get("own_actors", ()):
         _dropped(event, None, Dropped(EventOutcome.OWN_ACTOR, f"{event.actor} is one of our own"))
         return None
-    rule = rule_for(event)
-    if rule is None:
+    chosen = rule_for(event)
+    if chosen is None:
         reason = "no rule" if event.resumes_id is None else "the task that was answered is gone"
         _dropped(event, None, Dropped(EventOutcome.NO_RULE, reason))
         return None
-    money = bounds.money_fault(rule)
+    return _dispatched_by(event, chosen, money=bounds.money_fault(chosen))
+
+
+def _dispatched_by(
+    event: AutomationEvent, chosen: AutomationRule, *, money: str | None
+) -> AutomationTask | Waits | None:
+    """Under the rule's lock."""
     with transaction.atomic():
-        rule = bounds.locked_rule(rule.pk)
+        rule = bounds.locked_rule(chosen.pk)
+        if rule.version != chosen.version:
+            return None  # changed, disabled or ended since its filter was asked: the event is judged anew
         rendered = templates.render_template(rule.inputs, roots_of(event, rule))
         match _decided(event, rule, rendered, money=money):
             case Waits(bound, body) as waits:

@@ -1,13 +1,17 @@
 """What bounds a rule, however long something waits, and what a person stops or changes meanwhile."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 from django.db import connection, transaction
 
 from dpp_project import uuid7
-from ops.automations.models import AutomationEvent, AutomationTask
-from ops.automations.tasks import bounds
+from ops.automations.models import AutomationEvent, AutomationRule, AutomationTask
+from ops.automations.rules import rules
+from ops.automations.rules.rule_values import RuleChange
+from ops.automations.tasks import bounds, dispatching
 from runs.models import Run
 from runs.packs import registry
 from tenants import services
@@ -89,3 +93,49 @@ def test_lif_12_an_hour_is_counted_without_the_days_before_it() -> None:
         assert bounds.attempts_that_count(rule_id).count() == 60
     for index in ("rule", "bought", "open"):
         assert f"Bitmap Index Scan on idx_automation_attempt_{index} " in plan
+
+
+OTHERWISE: Final = RuleChange(filter='event.action == "closed"', max_cost_usd="0.5000")
+MEANWHILE: Final[dict[str, Callable[[AutomationRule], object]]] = {
+    "disabled": lambda rule: rules.enable_rule(rule_id=rule.pk, enabled=False, actor="ada"),
+    "changed": lambda rule: rules.change_rule(rule_id=rule.pk, asked=OTHERWISE, actor="ada"),
+    "ended": lambda rule: rules.end_automation_rule(rule_id=rule.pk, actor="ada"),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_lif_12_a_rule_that_is_no_more_what_its_filter_was_buys_nothing_by_it(
+    shop: AutomationShop, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """An operator was told that it is disabled: what is decided afterwards buys nothing, however long it was judged."""
+    shop.rule(filter='event.action == "opened"')
+    event = shop.event()
+
+    def acts(rule: AutomationRule) -> None:
+        monkeypatch.undo()
+        assert isinstance(MEANWHILE[what](rule), AutomationRule)
+
+    monkeypatch.setattr(bounds, "money_fault", acts)
+    dispatching.dispatch_due(limit=10)
+    event.refresh_from_db()
+    assert (event.status, event.waits_for, AutomationTask.objects.count()) == ("PENDING", "", 0)
+    dispatching.dispatch_due(limit=10)
+    event.refresh_from_db()
+    assert (event.outcome, AutomationTask.objects.count()) == ("NO_RULE", 0)
+
+
+def test_lif_12_where_a_rule_ends_meanwhile_the_next_that_matches_has_the_event(
+    shop: AutomationShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.rule(name="first", position=1)
+    shop.rule(name="second", position=2)
+    shop.event()
+
+    def ends(rule: AutomationRule) -> None:
+        monkeypatch.undo()
+        MEANWHILE["ended"](rule)
+
+    monkeypatch.setattr(bounds, "money_fault", ends)
+    for _ in range(2):
+        dispatching.dispatch_due(limit=10)
+    assert shop.only_task().rule.name == "second"

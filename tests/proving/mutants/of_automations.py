@@ -95,6 +95,13 @@ MUTANTS: Final = (
         bounds("test_lif_12_events_wait_where_a_person_has_stopped_the_submits"),
     ),
     Mutant(
+        "a rule that was disabled meanwhile buys",
+        "ops/automations/tasks/dispatching.py",
+        "        if rule.version != chosen.version:\n",
+        "        if rule.version < chosen.version:\n",
+        bounds("test_lif_12_a_rule_that_is_no_more_what_its_filter_was_buys_nothing_by_it"),
+    ),
+    Mutant(
         "a rule's day cap is not looked at",
         "ops/automations/tasks/bounds.py",
         "    if full is None:\n",
