@@ -18,6 +18,8 @@ from ops.automations.sources import hooks
 from ops.automations.sources.hooks import HookOutcome
 
 UNPROVEN_DETAIL: Final = "The signature is not one that this address takes."
+UNDER_WAY_DETAIL: Final = "It may answer a question that is still being sent; send it again."
+UNDER_WAY_SECONDS: Final = 30
 _STATUS: Final = {
     HookOutcome.NEW: 202,
     HookOutcome.SEEN: 202,
@@ -43,21 +45,28 @@ def _hook_response(request: HttpRequest, source: str) -> HttpResponse:
         )
     headers = {name.lower(): value for name, value in request.headers.items()}
     taken = hooks.receive_hook(name=source, headers=headers, body=_body(request))
-    match taken.outcome:
+    problem = _problem_of_hook(taken.outcome)
+    if problem is not None:
+        return _hook_problem_response(request, problem)
+    if taken.outcome is HookOutcome.CHALLENGED:
+        return JsonResponse({"challenge": taken.challenge})
+    # A repetition is answered as the first was: what it is one of is no sender's business.
+    status = _STATUS[taken.outcome]
+    return JsonResponse({"outcome": "taken" if status == 202 else "ignored"}, status=status)
+
+
+def _problem_of_hook(outcome: HookOutcome) -> Problem | None:
+    match outcome:
         case HookOutcome.UNPROVEN:
-            return _hook_problem_response(request, Problem(ReasonCode.AUTH_INVALID, UNPROVEN_DETAIL))
+            return Problem(ReasonCode.AUTH_INVALID, UNPROVEN_DETAIL)
         case HookOutcome.PAUSED:
-            return _hook_problem_response(request, Problem(ReasonCode.CONFLICT, "This source is paused."))
+            return Problem(ReasonCode.CONFLICT, "This source is paused.")
         case HookOutcome.TOO_LARGE:
-            return _hook_problem_response(
-                request, Problem(ReasonCode.PAYLOAD_TOO_LARGE, "The event is too large to be kept.")
-            )
-        case HookOutcome.CHALLENGED:
-            return JsonResponse({"challenge": taken.challenge})
-        case outcome:
-            # A repetition is answered as the first was: what it is one of is no sender's business.
-            said = "taken" if _STATUS[outcome] == 202 else "ignored"
-            return JsonResponse({"outcome": said}, status=_STATUS[outcome])
+            return Problem(ReasonCode.PAYLOAD_TOO_LARGE, "The event is too large to be kept.")
+        case HookOutcome.UNDER_WAY:
+            later = {"Retry-After": str(UNDER_WAY_SECONDS)}
+            return Problem(ReasonCode.SERVICE_UNAVAILABLE, UNDER_WAY_DETAIL, headers=later)
+    return None
 
 
 def _body(request: HttpRequest) -> bytes:

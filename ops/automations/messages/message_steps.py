@@ -7,6 +7,9 @@
     doubt_message              PENDING, unclear: it may have arrived, and is looked up before it is sent again
     fail_message               PENDING -> FAILED
 
+A question to a webhook awaits its answer from the first claim on: its thread is known, and who receives it may answer
+before its post is. Slack names the thread with its answer to the post, so there it is noted with SENT.
+
 Sending itself happens outside any transaction. A message whose sender died with its lease is taken over
 by elapsed time alone, and `claim_automation_messages` marks it unclear: it may have gone out.
 """
@@ -22,7 +25,8 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from ops.automations.models import AutomationMessage, AutomationTask, AwaitedAnswer, ThreadMapping
-from ops.automations.states import MessageStatus, TaskStatus
+from ops.automations.notify.messaging import thread_at_webhook
+from ops.automations.states import MessageChannel, MessageStatus, TaskStatus
 from ops.automations.transitions import CasOutcome
 
 LEASE_SECONDS: Final = 60.0
@@ -59,12 +63,15 @@ def claim_automation_messages(
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_CLAIM, [owner, LEASE_SECONDS, list(channels), [" ".join(one) for one in but], limit])
         ids = [row[0] for row in cursor.fetchall()]
-    found = AutomationMessage.objects.filter(pk__in=ids).order_by("next_attempt_at", "message_id")
+        found = list(AutomationMessage.objects.filter(pk__in=ids).order_by("next_attempt_at", "message_id"))
+        for message in found:
+            if _is_webhook_question(message) and not message.attempts and not message.unclear:
+                _await_answer(message, thread_at_webhook(message))  # once: sent again, it may have been answered
     return [MessageClaim(message, owner) for message in found]
 
 
 def mark_message_sent(held: MessageClaim, *, external_id: str, thread: str = "") -> CasOutcome:
-    """`thread` is the one that it stands in, or begins. Its mapping, and the answer it waits for, are noted with it."""
+    """`thread` is the one that it stands in, or begins. Noted with it: its mapping, and at Slack its answer."""
     message = held.message
     with transaction.atomic():
         changed = _leased_automation_message(held).update(
@@ -92,7 +99,18 @@ def _note_thread(message: AutomationMessage, thread: str) -> None:
     place: dict[str, Any] = {"channel": message.channel, "target": message.target}
     if task.status != TaskStatus.COMPLETED:
         ThreadMapping.objects.get_or_create(task=task, **place, defaults={"thread": thread})
-    if message.awaits_answer:
+    if message.awaits_answer and not _is_webhook_question(message):
+        _await_answer(message, thread)
+
+
+def _is_webhook_question(message: AutomationMessage) -> bool:
+    return message.awaits_answer and message.channel == MessageChannel.WEBHOOK
+
+
+def _await_answer(message: AutomationMessage, thread: str) -> None:
+    task = None if message.task_id is None else AutomationTask.objects.filter(pk=message.task_id).first()
+    if task is not None:
+        place: dict[str, Any] = {"channel": message.channel, "target": message.target}
         AwaitedAnswer.objects.update_or_create(**place, thread=thread, defaults={"task": task})
 
 
@@ -123,13 +141,20 @@ def give_back(held: MessageClaim) -> CasOutcome:
 
 
 def fail_message(held: MessageClaim, *, error: str) -> CasOutcome:
-    changed = _leased_automation_message(held).update(
-        status=MessageStatus.FAILED,
-        ended_at=Now(),
-        attempts=F("attempts") + 1,
-        last_error=error,
-        **_message_lease_given_back(),
-    )
+    """No answer to it is awaited any more."""
+    message = held.message
+    with transaction.atomic():
+        changed = _leased_automation_message(held).update(
+            status=MessageStatus.FAILED,
+            ended_at=Now(),
+            attempts=F("attempts") + 1,
+            last_error=error,
+            **_message_lease_given_back(),
+        )
+        if changed and _is_webhook_question(message):
+            AwaitedAnswer.objects.filter(
+                channel=message.channel, target=message.target, task_id=message.task_id
+            ).delete()
     return CasOutcome.WON if changed else CasOutcome.LOST
 
 

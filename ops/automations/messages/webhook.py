@@ -11,7 +11,7 @@ from typing import Any
 
 from ops.automations.messages.outcomes import Arrived, NotSent, RefusedForGood, SendOutcome, Unclear
 from ops.automations.models import AutomationMessage
-from ops.automations.notify.messaging import SAID
+from ops.automations.notify.messaging import SAID, thread_at_webhook
 from ops.automations.reach import Outside
 from tenants.webhooks.dispatch import delivery
 from tenants.webhooks.dispatch.delivery import SealedLetter
@@ -23,18 +23,13 @@ def webhook_id(message: AutomationMessage) -> str:
     return f"msg_{message.pk.hex}"
 
 
-def thread_of(message: AutomationMessage) -> str:
-    """What an answer names: all messages of a task stand in one thread. The same at every attempt."""
-    return message.thread or (message.pk if message.task_id is None else message.task_id).hex
-
-
 def body_of(message: AutomationMessage) -> bytes:
     """The same bytes at every attempt."""
     data: dict[str, Any] = {
         "message": message.number,
         "kind": message.kind,
         "task": None if message.task_id is None else str(message.task_id),
-        "thread": thread_of(message),
+        "thread": thread_at_webhook(message),
         "text": message.body,
         "awaits_answer": message.awaits_answer,
     }
@@ -59,7 +54,7 @@ def send_webhook_message(
     attempt = delivery.attempt_delivery(letter, rules=outside.rules, network=outside.network, tls=outside.tls)
     made = asyncio.run(attempt)
     if made.is_success:
-        return Arrived(letter.webhook_id, thread_of(message))
+        return Arrived(letter.webhook_id, thread_at_webhook(message))
     if made.status_code == GONE:
         return RefusedForGood(str(GONE))
     if made.status_code is None:

@@ -55,5 +55,10 @@ def queue_message(
         return AutomationMessage.objects.get_or_create(key=key, defaults=values)[0]
 
 
+def thread_at_webhook(message: AutomationMessage) -> str:
+    """What an answer names: all messages of a task stand in one thread. The same at every attempt."""
+    return message.thread or (message.pk if message.task_id is None else message.task_id).hex
+
+
 def _spoken_of(task: AutomationTask) -> list[uuid.UUID]:
     return [task.pk] if task.resumes_id is None else [task.pk, task.resumes_id]

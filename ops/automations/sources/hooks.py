@@ -48,6 +48,7 @@ class HookOutcome(enum.Enum):
     SEEN = "seen"
     ANSWERED = "answered"
     NOT_AWAITED = "not_awaited"
+    UNDER_WAY = "under_way"
     IGNORED = "ignored"
     CHALLENGED = "challenged"
     TOO_LARGE = "too_large"
@@ -218,6 +219,7 @@ def _offer_hook_answer_to_targets(
 ) -> HookAnswer:
     if is_duplicate(source=source, event_id=event_id):
         return HookAnswer(HookOutcome.SEEN)  # the one that was taken waits no more
+    left = HookOutcome.NOT_AWAITED
     for target in named:
         came = record_message_answer(
             source=source,
@@ -236,7 +238,9 @@ def _offer_hook_answer_to_targets(
             return HookAnswer(HookOutcome.ANSWERED)
         if came.outcome is AnswerOutcome.DUPLICATE:
             return HookAnswer(HookOutcome.SEEN)
-    return HookAnswer(HookOutcome.NOT_AWAITED)
+        if came.outcome is AnswerOutcome.UNDER_WAY:
+            left = HookOutcome.UNDER_WAY
+    return HookAnswer(left)
 
 
 def _printable_hook_text(text: str) -> str:

@@ -1,5 +1,6 @@
 """A person answers, in Slack or through a signed hook: once, and the former task is resumed."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -8,7 +9,8 @@ from django.test import Client
 from standardwebhooks import Webhook
 
 from dpp_project import clock
-from ops.automations.models import AutomationEvent, AutomationTask, AwaitedAnswer
+from ops.automations.messages import message_steps
+from ops.automations.models import AutomationEvent, AutomationMessage, AutomationTask, AwaitedAnswer
 from ops.automations.states import MessageChannel
 from ops.automations.tasks import dispatching
 from runs.box.box import Box
@@ -23,9 +25,12 @@ from tests.gear.builders.automation_world import (
     a_slack,
     message,
     send,
+    waits,
     world,
 )
+from tests.gear.faults.rivals import OnAnotherConnection
 from tests.gear.servers.services import slack
+from tests.gear.servers.services.hosting import LOST, Asked, Mishap, Reply
 from tests.gear.servers.services.slack import CHANNEL
 
 __all__ = ["_hosting", "world"]
@@ -40,11 +45,13 @@ def shop(tenant: Tenant, worker_here: Box) -> AutomationShop:
     return an_automation_shop(tenant)
 
 
-def by_slack(body: bytes) -> Any:
+def posted_by_slack(body: bytes) -> Any:
     signed = slack.signed(body, at=clock.now())
-    return (
-        Client().post("/api/automations/hooks/team", data=body, content_type="application/json", headers=signed).json()
-    )
+    return Client().post("/api/automations/hooks/team", data=body, content_type="application/json", headers=signed)
+
+
+def by_slack(body: bytes) -> Any:
+    return posted_by_slack(body).json()
 
 
 def asked_in_slack(world: World, shop: AutomationShop, target: str = CHANNEL) -> str:
@@ -83,6 +90,38 @@ def test_lif_11_of_two_answers_the_first_is_taken(world: World, shop: Automation
     assert by_slack(slack.an_answer("No.", thread=thread, event_id="Ev2")) == {"outcome": "ignored"}
     answers = [event.payload["answer"]["text"] for event in AutomationEvent.objects.filter(resumes_id__isnull=False)]
     assert answers == ["Yes."]
+
+
+def dies(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_lif_11_an_answer_that_comes_before_its_questions_mark_is_heard_when_it_is_repeated(
+    world: World, shop: AutomationShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sender died behind its post: the question stands in Slack, and which thread is its is not known yet."""
+    shop.rule(name="chat", source="team")
+    shop.rule(notify={"channel": "slack", "target": CHANNEL}, awaits_answers=True)
+    shop.event(thread="issue-7")
+    shop.turn()
+    with monkeypatch.context() as patch:
+        patch.setattr(message_steps, "mark_message_sent", dies)
+        with pytest.raises(KeyboardInterrupt):
+            send(world)
+    heard = AutomationEvent.objects.filter(source__name="team").order_by("event_pk")
+    (posted,) = world.slack.messages[CHANNEL]
+    answer = slack.an_answer("Yes.", thread=posted["ts"])
+    refused = posted_by_slack(answer)
+    assert (refused.status_code, refused.headers["Retry-After"], heard.count()) == (503, "30", 0)
+    assert by_slack(slack.an_answer("Hello.", thread="1531420618.000100", event_id="Ev0")) == {"outcome": "taken"}
+    waits(70)
+    send(world)
+    for _ in range(2):
+        assert by_slack(answer) == {"outcome": "taken"}
+    former = shop.only_task()
+    assert list(heard.values_list("event_id", "resumes_id")) == [("Ev0", None), ("Ev1", former.pk)]
+    dispatching.dispatch_due(limit=10)
+    assert AutomationTask.objects.get(resumes=former).rule_id == former.rule_id
 
 
 @pytest.mark.parametrize("more", [{"bot_id": "BBOT"}, {"subtype": "message_changed"}, {"channel": "C0OTHER"}])
@@ -126,6 +165,39 @@ def test_lif_11_an_answer_through_a_signed_hook_resumes_the_task_once(world: Wor
     answer = {"type": "answer", "data": {"thread": thread, "text": "Yes.", "actor": "ann"}}
     assert by_hook(made.secret, answer) == {"outcome": "taken"}
     assert by_hook(made.secret, answer) == {"outcome": "taken"}
+    assert by_hook(made.secret, answer, "msg_a2") == {"outcome": "ignored"}
+    dispatching.dispatch_due(limit=10)
+    assert AutomationTask.objects.filter(resumes__isnull=False).count() == 1
+
+
+@pytest.mark.parametrize("mishap", [None, LOST, Mishap(Reply(503).written(), is_done=True), "killed"])
+def test_lif_11_who_answers_before_its_own_2xx_is_heard_once(
+    world: World, shop: AutomationShop, monkeypatch: pytest.MonkeyPatch, mishap: Mishap | str | None
+) -> None:
+    """Also where that never comes, or nobody is left to hear it, so that the question is sent, and answered, again."""
+    made, said = a_crm(), list[Any]()
+    shop.rule(notify={"channel": "webhook", "target": "crm"}, awaits_answers=True)
+    shop.event()
+    shop.turn()
+    thread = shop.only_task().pk.hex
+    answer = {"type": "answer", "data": {"thread": thread, "text": "Yes.", "actor": "ann"}}
+
+    def answers(asked: Asked) -> Reply:
+        assert asked.said["data"]["thread"] == thread
+        said.append(OnAnotherConnection(lambda: by_hook(made.secret, answer)).answer())
+        return Reply(204)
+
+    monkeypatch.setattr(world.crm, "answer", answers)
+    if isinstance(mishap, Mishap):
+        world.crm.befalls(mishap)
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        if mishap == "killed":
+            patch.setattr(message_steps, "mark_message_sent", dies)
+        send(world)
+    waits(120)
+    send(world)
+    assert said == [{"outcome": "taken"}] * (1 if mishap is None else 2)
+    assert AutomationMessage.objects.get().status == "SENT"
     assert by_hook(made.secret, answer, "msg_a2") == {"outcome": "ignored"}
     dispatching.dispatch_due(limit=10)
     assert AutomationTask.objects.filter(resumes__isnull=False).count() == 1

@@ -356,10 +356,11 @@ def test_lif_11_a_webhook_comes_again_under_the_same_id(
 
 def test_lif_11_a_webhook_that_is_gone_ends(world: World) -> None:
     a_crm()
-    one = a_message("crm", channel=MessageChannel.WEBHOOK)
+    one = a_message("crm", channel=MessageChannel.WEBHOOK, awaits_answer=True, task=a_task_of())
     world.crm.befalls(refuses(410))
     send(world)
     assert (message(one).status, message(one).last_error) == (MessageStatus.FAILED, "410")
+    assert not AwaitedAnswer.objects.exists()
 
 
 # The loop.

@@ -16,6 +16,7 @@ SLACK: Final = "ops/automations/messages/slack.py"
 SENDING: Final = "ops/automations/messages/sending.py"
 STEPS: Final = "ops/automations/messages/message_steps.py"
 
+answers = In("integration/automations/test_answers_come_in")
 signatures = In("unit/test_automation_signatures")
 schedule = In("unit/test_automation_schedule")
 github = In("integration/automations/test_source_github")
@@ -226,6 +227,27 @@ MUTANTS: Final = (
         "pk=held.message.pk, lease_owner=held.owner, status",
         "pk=held.message.pk, status",
         edges("test_lif_02_a_message_is_marked_by_the_holder_of_its_lease_alone"),
+    ),
+    Mutant(
+        "a question that is sent again awaits a second answer",
+        STEPS,
+        " and not message.attempts and not message.unclear:\n",
+        ":\n",
+        answers("test_lif_11_who_answers_before_its_own_2xx_is_heard_once"),
+    ),
+    Mutant(
+        "a question that failed is awaited for ever",
+        STEPS,
+        "        if changed and _is_webhook_question(message):\n",
+        "        if not changed and _is_webhook_question(message):\n",
+        sending("test_lif_11_a_webhook_that_is_gone_ends"),
+    ),
+    Mutant(
+        "an answer in Slack before its question's mark is no answer",
+        "ops/automations/answering.py",
+        "    return asked.filter(Q(lease_until__isnull=False) | soon).exists()\n",
+        "    return asked.filter(soon).exists()\n",
+        answers("test_lif_11_an_answer_that_comes_before_its_questions_mark_is_heard_when_it_is_repeated"),
     ),
     Mutant(
         "a target that hangs has all claims",
