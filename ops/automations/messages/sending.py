@@ -6,7 +6,7 @@
 
 Killed between send and mark, the message comes back unclear. At Slack it is looked up by our id before anything is
 posted; at a webhook it goes again under its own webhook-id. What has not arrived after 24 h is FAILED: the
-log, a metric and the console say so. A thread that is gone makes one alarm at the channel's root.
+log, a metric, the console and an alarm say so. A thread that is gone makes one alarm at the channel's root.
 """
 
 import random
@@ -170,26 +170,35 @@ def _thread_now(message: AutomationMessage) -> str:
 
 
 def mark_send_outcome(held: MessageClaim, outcome: SendOutcome) -> CasOutcome:
-    """What came of it, as a row. LOST: another has taken the message over meanwhile, and looks it up."""
-    message = held.message
-    left = (message.created_at + GIVEN_UP_AFTER - database_now()).total_seconds()
+    """What came of it, as a row; that a message has failed is said by the transaction in which it has.
+
+    LOST: another has taken the message over meanwhile, and looks it up.
+    """
+    left = (held.message.created_at + GIVEN_UP_AFTER - database_now()).total_seconds()
+    with transaction.atomic():
+        marked = _mark(held, outcome, left=left)
+        _report_send_outcome(held, outcome, marked, is_over=left <= 0)
+    return marked
+
+
+def _mark(held: MessageClaim, outcome: SendOutcome, *, left: float) -> CasOutcome:
+    """`left`: the seconds of its day."""
+    attempts = held.message.attempts
     match outcome:
         case Arrived(external_id, thread):
-            marked = message_steps.mark_message_sent(held, external_id=external_id, thread=thread)
+            return message_steps.mark_message_sent(held, external_id=external_id, thread=thread)
         case ThreadGone(left_as):
-            marked = _tell_thread_gone(held, left_as)
+            return _tell_thread_gone(held, left_as)
         case RefusedForGood(why):
-            marked = message_steps.fail_message(held, error=why)
+            return message_steps.fail_message(held, error=why)
         case NotSent(why) | Unclear(why) if left <= 0:
-            marked = message_steps.fail_message(held, error=f"not sent within 24 hours: {why}")
+            return message_steps.fail_message(held, error=f"not sent within 24 hours: {why}")
         case NotSent(why, after_seconds):
-            wait = max(after_seconds, _message_retry_seconds(message.attempts))
-            marked = message_steps.put_off_message(held, seconds=min(wait, left), error=why)
+            wait = max(after_seconds, _message_retry_seconds(attempts))
+            return message_steps.put_off_message(held, seconds=min(wait, left), error=why)
         case Unclear(why, after_seconds):
-            wait = max(DOUBT_SECONDS, after_seconds, _message_retry_seconds(message.attempts))
-            marked = message_steps.doubt_message(held, seconds=min(wait, left), error=why)
-    _report_send_outcome(held, outcome, marked, is_over=left <= 0)
-    return marked
+            wait = max(DOUBT_SECONDS, after_seconds, _message_retry_seconds(attempts))
+            return message_steps.doubt_message(held, seconds=min(wait, left), error=why)
 
 
 def _tell_thread_gone(held: MessageClaim, left_as: str) -> CasOutcome:

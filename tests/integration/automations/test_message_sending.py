@@ -303,6 +303,30 @@ def test_lif_02_a_message_has_24_hours_and_its_end_is_said_to_the_platform(
     assert said.body.startswith(f"{one.number} to slack {one.target} was not sent: ")
 
 
+@pytest.mark.contract("LIF-02")
+def test_lif_02_a_death_at_the_alarm_leaves_no_message_that_failed_unsaid(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "ENV", ENV.model_copy(update={"DPP_AUTOMATIONS_NOTIFY": "webhook:crm"}))
+    a_slack()
+    one = a_message()
+    world.slack.refusal = "account_inactive"
+    waits(86_400)
+
+    def dies(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(telling, "tell_platform", dies)
+        with pytest.raises(KeyboardInterrupt):
+            send(world)
+    assert message(one).status == MessageStatus.PENDING
+    waits(70)
+    send(world)
+    assert message(one).status == MessageStatus.FAILED
+    assert AutomationMessage.objects.get(kind="ALARM").key == f"not-sent:{one.pk}"
+
+
 def test_lif_11_a_target_that_names_no_source_waits_for_a_person(world: World) -> None:
     one = a_message()
     send(world)

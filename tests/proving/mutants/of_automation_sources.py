@@ -222,6 +222,15 @@ MUTANTS: Final = (
         sending("test_lif_02_a_message_has_24_hours_and_its_end_is_said_to_the_platform"),
     ),
     Mutant(
+        "a message has failed before it is said",
+        SENDING,
+        "    with transaction.atomic():\n        marked = _mark(held, outcome, left=left)\n"
+        "        _report_send_outcome(",
+        "    with transaction.atomic():\n        marked = _mark(held, outcome, left=left)\n"
+        "    if marked:\n        _report_send_outcome(",
+        sending("test_lif_02_a_death_at_the_alarm_leaves_no_message_that_failed_unsaid"),
+    ),
+    Mutant(
         "a message is marked by a sender that lost it",
         STEPS,
         "pk=held.message.pk, lease_owner=held.owner, status",
