@@ -203,7 +203,7 @@ def submit_attempt(attempt_pk: int) -> None:
         _ended_unless_bought(attempt, _for_a_day(attempt.reason))
         return
     if task.workspace_id is not None:
-        written = workspace_files.write_workspace_files(task)
+        written = workspace_files.write_workspace_files(task, waited=_waited(attempt))
         if isinstance(written, FilesLater):
             _put_off_unavailable_attempt(attempt, seconds=written.seconds, reason=written.reason)
             return

@@ -1,6 +1,7 @@
 """The asking side, for a loop: API and workers. Where a workspace's process listens is given to it.
 
-DriverUnavailable    the process does not answer, or not in its form: nothing is known of what was asked
+HostSilent           the process does not answer, or not in its form: nothing is known of what was asked
+DriverUnavailable    the same, or it answered that its driver, or this workspace, does not
 DriverRefused        it answered, and the reason is its own ("NotRunning", "ExecRepeated", "TooManyExecs", …)
 """
 
@@ -19,6 +20,10 @@ CONNECT_SECONDS: Final = 2.0
 BEYOND_SECONDS: Final = 5.0
 """How much longer than its command an exec may take to be told."""
 SHORT_SECONDS: Final = 5.0
+
+
+class HostSilent(DriverUnavailable):
+    """Of whatever workspace it was asked."""
 
 
 async def run_remote_exec(address: str, workspace_id: str, request: ExecRequest, *, tenant_id: str) -> ExecResult:
@@ -55,9 +60,9 @@ async def _remote_host_answer(
         async with asyncio.timeout(seconds):
             said = await _unchecked_host_answer(address, path, body)
     except TimeoutError:
-        raise DriverUnavailable("The host of this workspace did not answer in time.") from None
+        raise HostSilent("The host of this workspace did not answer in time.") from None
     except (OSError, ProtocolBroken, ValueError) as error:
-        raise DriverUnavailable("The host of this workspace does not answer.") from error
+        raise HostSilent("The host of this workspace does not answer.") from error
     if "error" in said:
         raise messages.error_of(said)
     return said

@@ -403,6 +403,13 @@ MUTANTS: Final = (
         retention("test_lif_03_forty_days_leave_what_the_table_says"),
     ),
     Mutant(
+        "each workspace of a host that hangs asks it",
+        "ops/automations/tasks/workspace_files.py",
+        "    if (left := silent_hosts.pause_left(place.address)) > 0:\n",
+        "    if (left := silent_hosts.pause_left(place.address)) < 0:\n",
+        workspace("test_lif_09_a_host_that_hangs_is_asked_once_for_all_its_workspaces"),
+    ),
+    Mutant(
         "an attempt finds in its workspace what the one before left",
         "ops/automations/tasks/buying.py",
         "    if task.workspace_id is not None:\n        written",
