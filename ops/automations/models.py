@@ -189,7 +189,7 @@ class AutomationEvent(models.Model):
                 fields=["next_try_at", "event_pk"], name="idx_automation_event_due", condition=Q(status="PENDING")
             ),
             models.Index(
-                fields=["next_try_at", "event_pk"],
+                fields=["source", "next_try_at", "event_pk"],
                 name="idx_automation_event_new",
                 condition=Q(status="PENDING", waits_for=""),
             ),

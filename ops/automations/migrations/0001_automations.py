@@ -385,7 +385,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='automationevent',
-            index=models.Index(condition=models.Q(('status', 'PENDING'), ('waits_for', '')), fields=['next_try_at', 'event_pk'], name='idx_automation_event_new'),
+            index=models.Index(condition=models.Q(('status', 'PENDING'), ('waits_for', '')), fields=['source', 'next_try_at', 'event_pk'], name='idx_automation_event_new'),
         ),
         migrations.AddIndex(
             model_name='automationevent',

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import structlog
 from django.db import connection, transaction
-from django.db.models.functions import Now
 
 from dpp_project import uuid7
 from ops.automations import metrics, numbers, transitions
@@ -42,6 +41,17 @@ _STOPPED: Final = {
     bounds.SUBMITS_STOPPED: "new runs are turned off by an operator",
 }
 
+# The oldest of each source first. BETWEEN: by an equality the order by source would be none, and any index of what is
+# due could serve: a source without a new event would read the flood of another.
+_NEW: Final = """
+SELECT event_pk
+  FROM automation_source source CROSS JOIN LATERAL (
+        SELECT event_pk, row_number() OVER (ORDER BY source_id, next_try_at, event_pk) AS place FROM automation_event
+         WHERE status = 'PENDING' AND waits_for = '' AND next_try_at <= statement_timestamp()
+           AND source_id BETWEEN source.source_id AND source.source_id
+         ORDER BY source_id, next_try_at, event_pk LIMIT %s) one
+ ORDER BY place, random() LIMIT %s
+"""
 # The oldest of each rule first. What failed waits for no rule, and has a share of its own. Both are ordered by rule and
 # event, though of one rule: without the rule `IS NULL` finds no index in that order but the primary key, of all events.
 _HELD: Final = """
@@ -80,13 +90,12 @@ class Dropped:
 
 
 def dispatch_due(*, limit: int) -> int:
-    """How many events were looked at: new ones, and of each rule some that wait for it.
+    """How many events were looked at: new ones, which take turns by source, and of each rule some that wait for it.
 
     One that still waits ends its rule's turn. So a rule whose bound is reached costs a turn one look, however many of
     its events wait, and holds up neither what is new nor what waits for other rules.
     """
-    new = AutomationEvent.objects.filter(status=EventStatus.PENDING, waits_for="", next_try_at__lte=Now())
-    found = list(new.order_by("next_try_at", "event_pk").values_list("pk", flat=True)[:limit])
+    found = _new_events(limit)
     for event_pk in found:
         _looked_at(event_pk)
     looked, full = len(found), set[uuid.UUID | None]()
@@ -96,6 +105,12 @@ def dispatch_due(*, limit: int) -> int:
             if isinstance(_looked_at(event_pk), Waits):
                 full.add(rule_id)
     return looked
+
+
+def _new_events(limit: int) -> list[uuid.UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(_NEW, [limit, limit])
+        return [event_pk for (event_pk,) in cursor.fetchall()]
 
 
 def _held_events_due_again(limit: int) -> list[tuple[uuid.UUID, uuid.UUID | None]]:

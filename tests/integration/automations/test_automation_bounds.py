@@ -16,6 +16,7 @@ from runs.models import Run
 from runs.packs import registry
 from tenants import services
 from tenants.models import Tenant
+from tests.gear.builders import automations as gear
 from tests.gear.builders.automation_shop import AutomationShop, an_automation_shop, begun_ago, due_again
 from tests.gear.builders.recovery import tenant
 from tests.gear.builders.tenants import an_operator_key
@@ -139,3 +140,33 @@ def test_lif_12_where_a_rule_ends_meanwhile_the_next_that_matches_has_the_event(
     for _ in range(2):
         dispatching.dispatch_due(limit=10)
     assert shop.only_task().rule.name == "second"
+
+
+def test_lif_12_new_events_take_turns_by_source(shop: AutomationShop) -> None:
+    for number in range(200):
+        shop.event(f"e-{number}")
+    late = gear.event(gear.source("quiet"), "late")
+    assert dispatching.dispatch_due(limit=50) == 50
+    late.refresh_from_db()
+    assert late.outcome == "NO_RULE"
+    looked_at = AutomationEvent.objects.filter(source=shop.source, outcome="NO_RULE").order_by("event_pk")
+    assert list(looked_at.values_list("event_id", flat=True)) == [f"e-{number}" for number in range(49)]
+
+
+def test_lif_12_new_events_are_found_by_their_index_however_many_there_are() -> None:
+    """Of a hundred thousand that one source brought at once a turn reads as many as it takes."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for name in ("flooded", "quiet"):
+            gear.source(name)
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute(
+            "INSERT INTO automation_event (event_pk, source_id, event_id, payload, occurred_at, next_try_at)"
+            " SELECT gen_random_uuid(), source_id, number::text, '{}', now(), now() - interval '1 hour'"
+            " FROM automation_source, generate_series(1, 20000) AS number WHERE name = 'flooded'"
+        )
+        cursor.execute("ANALYZE automation_source, automation_event")
+        cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF) {dispatching._NEW}", [50, 50])
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        transaction.set_rollback(True)
+    assert "using idx_automation_event_new on automation_event" in plan, plan
+    assert "Rows Removed" not in plan, plan

@@ -214,6 +214,13 @@ MUTANTS: Final = (
         chain("test_lif_12_a_flood_that_waits_delays_no_new_event_and_no_other_rules"),
     ),
     Mutant(
+        "new events are looked at as they come, whatever source floods",
+        "ops/automations/tasks/dispatching.py",
+        ' ORDER BY place, random() LIMIT %s\n"""\n# The oldest of each rule first.',
+        ' ORDER BY event_pk LIMIT %s\n"""\n# The oldest of each rule first.',
+        bounds("test_lif_12_new_events_take_turns_by_source"),
+    ),
+    Mutant(
         "what a rule says may go to a place that there is not",
         "ops/automations/rules/rules.py",
         "    return found if isinstance(found, Refusal) else None\n",
