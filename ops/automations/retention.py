@@ -8,7 +8,7 @@
     numbers of a date, notices        30 days
 
 What is in use stays, however old: an event whose task stands, a task that is not ended, that a message still has to
-tell of or that an answer is awaited for, with its result; the seen row of an event that is not ended.
+tell of or that an answer is awaited for, with its result; the seen row of an event that is kept.
 """
 
 from collections.abc import Sequence
@@ -68,8 +68,9 @@ def _expired_taskless_events(cutoff: datetime) -> QuerySet[AutomationEvent]:
 
 
 def _expired_seen_events(cutoff: datetime) -> QuerySet[SeenEvent]:
+    """None whose event is kept, ended or not: its source would bring it again, and one id has no two events."""
     events = AutomationEvent.objects.filter(source_id=OuterRef("source_id"), event_id=OuterRef("event_id"))
-    return SeenEvent.objects.filter(~Exists(events.exclude(status=EventStatus.COMPLETED)), at__lt=cutoff)
+    return SeenEvent.objects.filter(~Exists(events), at__lt=cutoff)
 
 
 def _untold() -> Exists:

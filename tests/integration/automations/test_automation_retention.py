@@ -12,6 +12,7 @@ from dpp_project.env import Environment
 from dpp_project.lifecycle import cleaning
 from dpp_project.process_env import ENV
 from ops.automations import transitions
+from ops.automations.emitting import Emission
 from ops.automations.models import (
     AutomationAttempt,
     AutomationEvent,
@@ -185,12 +186,14 @@ def test_lif_04_what_is_in_use_stays_however_old() -> None:
     assert set(AutomationResult.objects.values_list("pk", flat=True)) == {told.pk, asked.pk}
     assert AutomationMessage.objects.get().pk == message.pk
     assert AutomationTask.objects.get(pk=opened.pk).inputs == {"text": "x"}
-    assert set(SeenEvent.objects.values_list("event_id", flat=True)) == {"waits", "open"}
+    assert set(SeenEvent.objects.values_list("event_id", flat=True)) == {"waits", "open", "told", "asked"}
+    assert gear.emit(court.source, "asked").emission is Emission.DUPLICATE  # its source brings it again
     AwaitedAnswer.objects.all().delete()
     AutomationMessage.objects.update(status="SENT", ended_at=gear.AT, version=1)
     clear()
     assert set(AutomationTask.objects.values_list("pk", flat=True)) == {opened.pk}
     assert set(AutomationEvent.objects.values_list("pk", flat=True)) == {waiting.pk, opened.event_id}
+    assert set(SeenEvent.objects.values_list("event_id", flat=True)) == {"waits", "open"}
 
 
 @pytest.mark.contract("LIF-04")
@@ -208,7 +211,7 @@ def test_lif_04_days_count_from_the_end_and_not_from_the_begin() -> None:
     clear()
     found = left()
     kept = {name for name in found if found[name]}
-    assert kept == {"events", "tasks", "results", "messages", "prompts", "session logs"}
+    assert kept == {"events", "tasks", "results", "messages", "prompts", "session logs", "seen"}
     assert found["events"] == {"slow": 1, "waited": 1}
     age(7)
     clear()

@@ -403,6 +403,13 @@ MUTANTS: Final = (
         retention("test_lif_04_days_count_from_the_end_and_not_from_the_begin"),
     ),
     Mutant(
+        "that an event was seen is forgotten before the event is",
+        RETENTION,
+        "SeenEvent.objects.filter(~Exists(events), at__lt=cutoff)",
+        "SeenEvent.objects.filter(~Exists(events.exclude(status=EventStatus.COMPLETED)), at__lt=cutoff)",
+        retention("test_lif_04_what_is_in_use_stays_however_old"),
+    ),
+    Mutant(
         "a message that failed stays for ever",
         RETENTION,
         "AutomationMessage.objects.exclude(status=MessageStatus.PENDING)",
