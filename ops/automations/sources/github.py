@@ -6,8 +6,9 @@
     sweep   `all=true&since=` the begin of the last whole sweep less an hour, without validators, page by page, the
             newest first; one that is longer than a look goes on where it stopped (`before`).
 
-So neither keeps a repetition away: an event's id is its thread and `updated_at`, and what was seen decides. Who did it
-says the comment behind `latest_comment_url`, as far as it was written when the thread was moved.
+So neither keeps a repetition away: an event's id is its thread and `updated_at`, and what was seen decides. Nothing
+marks a notification as read, so GitHub lists it for good: what is older than what was seen is remembered is dropped.
+Who did it says the comment behind `latest_comment_url`, as far as it was written when the thread was moved.
 
 X-Poll-Interval is obeyed, as are Retry-After and the reset of a rate limit. Only classic personal access tokens read
 notifications; GET /user tells them from others by X-OAuth-Scopes.
@@ -125,8 +126,8 @@ def _swept(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
 
 def _since(about: AboutLook, state: Mapping[str, Any]) -> str:
     if "cursor" not in state:
-        return about.made_at.isoformat()
-    return max(moment_of_service(state["cursor"]) - OVERLAP, about.made_at).isoformat()
+        return about.oldest.isoformat()
+    return max(moment_of_service(state["cursor"]) - OVERLAP, about.oldest).isoformat()
 
 
 def _rest_after(page: Sequence[Mapping[str, Any]], sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +161,7 @@ def _unseen_github_events(
         thread, updated = text_of(one, "id"), text_of(one, "updated_at")
         if not thread or len(thread) > NAME_LENGTH_MAX:
             raise AskFailed(AskFailureKind.GARBAGE, "a notification without an id")
-        if moment_of_service(updated) >= about.made_at.replace(microsecond=0):
+        if moment_of_service(updated) >= about.oldest.replace(microsecond=0):
             by_id[f"{thread}:{moment_of_service(updated).isoformat()}"] = one
     unseen = about.unseen(list(by_id))
     found = [

@@ -30,8 +30,6 @@ from ops.automations.sources.looking import (
 SEARCH: Final = "/rest/api/3/search/jql"
 POLL_SECONDS: Final = 60.0
 LAG_MINUTES: Final = 15
-MINUTES_MAX: Final = 30 * 24 * 60
-"""A source that was away for longer asks for a month: what it saw before is remembered for no longer."""
 PAGE: Final = 50
 PAGES_OF_LOOK: Final = 4
 SECONDS_FOR_A_PAGE: Final = 22.0
@@ -83,7 +81,7 @@ def _own_account(asker: Asker) -> str:
 
 
 def _new_search(about: AboutLook, state: Mapping[str, Any]) -> dict[str, Any]:
-    since = moment_of_service(state["cursor"]) if "cursor" in state else about.made_at
+    since = max(moment_of_service(state["cursor"]), about.oldest) if "cursor" in state else about.oldest
     return {"began": about.now.isoformat(), "jql": jira_query(about.settings, since, about.now), "token": ""}
 
 
@@ -91,7 +89,7 @@ def jira_query(settings: Mapping[str, Any], since: datetime, now: datetime) -> s
     """Relative, so that no account's time zone matters. A clock that was set back asks for the lag alone."""
     minutes = math.ceil(max((now - since).total_seconds(), 0.0) / 60) + LAG_MINUTES
     wanted = str(settings.get("jql", "")).strip()
-    bound = f"updated >= -{min(minutes, MINUTES_MAX)}m"
+    bound = f"updated >= -{minutes}m"
     return (f"({wanted}) AND {bound}" if wanted else bound) + " ORDER BY updated ASC"
 
 
@@ -113,7 +111,7 @@ def _unseen_jira_events(
         issue, updated = text_of(one, "id"), moment_of_service(text_of(one, "fields", "updated"))
         if not issue or len(issue) > NAME_LENGTH_MAX:
             raise AskFailed(AskFailureKind.GARBAGE, "an issue without an id")
-        if updated >= about.made_at:
+        if updated >= about.oldest:
             by_id[f"{issue}:{updated.isoformat()}"] = one
     unseen = about.unseen(list(by_id))
     return [_jira_issue_event(state, event_id, one) for event_id, one in by_id.items() if event_id in unseen]

@@ -43,7 +43,9 @@ class AboutLook:
     settings: Mapping[str, Any]
     state: Mapping[str, Any]
     made_at: datetime
-    """When the source was made: what is older is none of its events."""
+    """When the source was made."""
+    oldest: datetime
+    """What is older is none of its events: the source was made later, or that it was seen may be forgotten."""
     now: datetime
     unseen: Callable[[Sequence[str]], set[str]] = field(repr=False)
     """Those of these ids that were not seen yet."""

@@ -12,7 +12,7 @@ quarter of an hour: no other source waits for it.
 import random
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from datetime import time as time_of_day
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import structlog
 from django.db import connections, transaction
 
-from dpp_project import clock
+from dpp_project import clock, retention
 from dpp_project.refusals import Refusal
 from dpp_project.stores.postgres import DATABASE_AWAY, database_now
 from ops.automations import metrics, transitions
@@ -48,6 +48,9 @@ SCHEDULE_SECONDS_MAX: Final = 300.0
 """A clock that is set, or a time that is changed, is noticed so soon."""
 KINDS: Final = (SourceKind.GITHUB, SourceKind.JIRA, SourceKind.SCHEDULE)
 OWN_DOING: Final = "our own doing"
+SEEN: Final = "seen_events"
+FORGOTTEN_SOON: Final = timedelta(hours=1)
+"""A service's clock may be ahead of ours, and the cleanup may come while a look goes on."""
 
 
 def look_at(look: SourceLook, outside: Outside) -> None:
@@ -70,11 +73,13 @@ def look_at(look: SourceLook, outside: Outside) -> None:
 
 def ask_source(source: AutomationSource, outside: Outside) -> Looked:
     """Raises AskFailed and NoCredentials."""
+    now = database_now()
     about = AboutLook(
         settings=source.settings,
         state=source.state | {"etag": source.etag} | ({"cursor": source.cursor} if source.cursor else {}),
         made_at=source.created_at,
-        now=database_now(),
+        oldest=max(source.created_at, _remembered_since(now)),
+        now=now,
         unseen=lambda ids: _unseen(source, ids),
     )
     if source.kind == SourceKind.SCHEDULE:
@@ -101,7 +106,7 @@ def _scheduled(about: AboutLook) -> Looked:
     due = daily.latest_daily_due(about.now, at=at, zone=zone)
     since = datetime.fromisoformat(about.state.get("since") or about.made_at.isoformat())
     found = []
-    if due.at >= since:
+    if due.at >= max(since, about.oldest):
         payload = {"type": "schedule", "date": due.date.isoformat(), "due_at": due.at.isoformat()}
         found.append(
             FoundEvent(
@@ -114,6 +119,11 @@ def _scheduled(about: AboutLook) -> Looked:
         )
     left = (daily.following_daily_due(about.now, at=at, zone=zone).at - about.now).total_seconds()
     return Looked(events=found, state=about.state, next_look_seconds=min(max(left, 0.0), SCHEDULE_SECONDS_MAX))
+
+
+def _remembered_since(now: datetime) -> datetime:
+    """What happened before may have been seen, and be forgotten: where it is listed still, it would be bought again."""
+    return retention.retention_cutoff(SEEN, now=now) + FORGOTTEN_SOON
 
 
 def _unseen(source: AutomationSource, ids: Sequence[str]) -> set[str]:

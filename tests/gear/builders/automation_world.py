@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from ops.automations.messages import message_steps
 from ops.automations.messages.sending import CHANNELS, SENT_WITHIN_SECONDS, MessageSender
-from ops.automations.models import AutomationEvent, AutomationMessage, AutomationSource
+from ops.automations.models import AutomationEvent, AutomationMessage, AutomationSource, SeenEvent
 from ops.automations.notify.messaging import queue_message
 from ops.automations.reach import Outside
 from ops.automations.sources import acts, looks, source_marks
@@ -140,9 +140,40 @@ def passes(source: AutomationSource, **time_that: float) -> AutomationSource:
     return row(source)
 
 
+def days_pass(world: World, source: AutomationSource, days: int) -> None:
+    """For GitHub's notifications and Jira's issues too, for what was seen of them, and for their events that ended.
+
+    A service goes on listing them. Their ids hold their moment.
+    """
+    passes(source, days=days)
+    ago = timedelta(days=days)
+    world.github.threads = _earlier(world.github.threads, ago)
+    world.github.comments = _earlier(world.github.comments, ago)
+    world.jira.issues = _earlier(world.jira.issues, ago)
+    world.jira.indexed = _earlier(world.jira.indexed, ago)
+    for seen in SeenEvent.objects.filter(source=source):
+        SeenEvent.objects.filter(pk=seen.pk).update(event_id=_id_earlier(seen.event_id, ago), at=seen.at - ago)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # its guards let nobody change what it was
+        for event in events(source):
+            AutomationEvent.objects.filter(pk=event.pk).update(
+                event_id=_id_earlier(event.event_id, ago),
+                occurred_at=event.occurred_at - ago,
+                seen_at=event.seen_at - ago,
+                completed_at=None if event.completed_at is None else event.completed_at - ago,
+            )
+
+
+def _id_earlier(event_id: str, ago: timedelta) -> str:
+    thing, _, at = event_id.partition(":")
+    return f"{thing}:{_earlier(at, ago)}"
+
+
 def _earlier(value: Any, ago: timedelta) -> Any:
     if isinstance(value, dict):
         return {name: _earlier(one, ago) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_earlier(one, ago) for one in value]
     try:
         return (datetime.fromisoformat(value) - ago).isoformat()
     except (TypeError, ValueError):

@@ -5,20 +5,25 @@ from itertools import pairwise
 
 import pytest
 
-from dpp_project import clock
+from dpp_project import clock, retention
+from dpp_project.lifecycle import cleaning
+from dpp_project.process_env import ENV
 from ops.automations import emitting
 from ops.automations.models import AutomationEvent, AutomationMessage, AutomationSource, SeenEvent
 from ops.automations.sources import acts, asking, github, looks, source_marks
 from ops.automations.states import EventOutcome, EventStatus, MessageKind
+from ops.automations.tasks import dispatching
 from runs.box.box import Box
 from runs.models import Run
 from tenants.models import Tenant
+from tests.gear.builders import automations as gear
 from tests.gear.builders.automation_shop import an_automation_shop
 from tests.gear.builders.automation_world import (
     World,
     _hosting,
     a_github,
     actors,
+    days_pass,
     events,
     look,
     passes,
@@ -160,6 +165,42 @@ def test_lif_06_what_is_older_than_the_source_is_none_of_its_events(world: World
     look(world, source)
     look(world, source)
     assert events(source) == []
+
+
+@pytest.mark.contract("LIF-05")
+@pytest.mark.parametrize("asked_by", ["hint", "sweep"])
+@pytest.mark.parametrize(("seen_days", "passed_days"), [(30, 31), (1, 2)])
+@pytest.mark.parametrize("is_kept", [False, True], ids=["event cleared", "event kept"])
+def test_lif_05_a_notification_left_unread_is_no_event_again_once_it_is_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch, asked_by: str, seen_days: int, passed_days: int, *, is_kept: bool
+) -> None:
+    """GitHub lists it as long as nobody reads it."""
+    monkeypatch.setattr(retention, "ENV", ENV.model_copy(update={"DPP_SEEN_DAYS": seen_days, "DPP_QUEUE_DAYS": 1}))
+    source = passes(a_github(), days=60)
+    world.github.happens("12")
+    look(world, source)
+    dispatching.dispatch_due(limit=10)  # no rule wants it: it has ended
+    if is_kept:  # as long as its task is, such as one whose question nobody answers
+        gear.bare_task(events(source)[0], gear.bare_rule(source))
+    days_pass(world, source, passed_days)
+    if asked_by == "hint":
+        swept = row(source).state | {"swept_at": clock.now().isoformat()}
+        AutomationSource.objects.filter(pk=source.pk).update(state=swept)
+    cleaning.clean_now(now=clock.now(), limit=1_000)
+    assert SeenEvent.objects.filter(source=source).exists() is is_kept
+    world.github.happens("13")
+    after = look(world, source)
+    assert (after.failures, after.last_error) == (0, "")
+    assert [event.thread for event in events(source) if event.status == EventStatus.PENDING] == ["13"]
+    assert ("all" in notifications(world)[-1]) == (asked_by == "sweep")
+
+
+def test_lif_06_a_source_that_was_away_finds_what_happened_as_far_back_as_is_remembered(world: World) -> None:
+    source = passes(a_github(), days=60)
+    for days in (29, 31):
+        world.github.happens(str(days), at=clock.now() - timedelta(days=days))
+    look(world, source)
+    assert [event.thread for event in events(source)] == ["29"]
 
 
 def test_lif_06_a_sweep_longer_than_a_look_goes_on_where_it_stopped(world: World) -> None:

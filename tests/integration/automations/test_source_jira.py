@@ -5,17 +5,20 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dpp_project import clock
+from dpp_project import clock, retention
+from dpp_project.lifecycle import cleaning
 from dpp_project.process_env import ENV
-from ops.automations.models import AutomationMessage
+from ops.automations.models import AutomationMessage, SeenEvent
 from ops.automations.notify import telling
 from ops.automations.sources import jira
 from ops.automations.states import EventOutcome, EventStatus
+from ops.automations.tasks import dispatching
 from tests.gear.builders.automation_world import (
     World,
     _hosting,
     a_jira,
     actors,
+    days_pass,
     events,
     look,
     passes,
@@ -72,7 +75,7 @@ def test_lif_06_the_minutes_are_those_since_the_last_whole_search_and_a_quarter_
     look(world, source)
     first, later, longest = minutes(world)
     assert (first, later) == (16, 56)
-    assert longest == jira.MINUTES_MAX
+    assert longest == (30 * 24 - 1) * 60 + jira.LAG_MINUTES  # as long as what was seen is remembered
 
 
 def test_lif_06_a_clock_that_was_set_back_asks_for_the_lag_alone(world: World) -> None:
@@ -93,6 +96,22 @@ def test_lif_06_an_issue_that_the_index_finds_late_is_found(world: World) -> Non
     assert len(events(source)) == 1
     look(world, source)
     assert len(events(source)) == 1  # found again for a quarter of an hour, and told once
+
+
+@pytest.mark.contract("LIF-05")
+def test_lif_05_an_issue_is_no_event_again_once_it_is_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that was away asks for the quarter of an hour before it went, too."""
+    monkeypatch.setattr(retention, "ENV", ENV.model_copy(update={"DPP_SEEN_DAYS": 1, "DPP_QUEUE_DAYS": 1}))
+    source = a_jira()
+    world.jira.updates("10001")
+    look(world, source)
+    dispatching.dispatch_due(limit=10)  # no rule wants it: it has ended
+    days_pass(world, source, 3)
+    cleaning.clean_now(now=clock.now(), limit=1_000)
+    assert not SeenEvent.objects.exists()
+    world.jira.updates("10002")
+    look(world, source)
+    assert [event.thread for event in events(source)] == ["SHOP-2"]
 
 
 def test_lif_06_an_issue_that_is_updated_again_is_a_new_event(world: World) -> None:

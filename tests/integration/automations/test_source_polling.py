@@ -8,8 +8,10 @@ import pytest
 from django.db import connections
 from django.db.models.functions import Now
 
+from dpp_project import retention
+from dpp_project.process_env import ENV
 from dpp_project.stores.postgres import database_now
-from ops.automations.models import AutomationSource
+from ops.automations.models import AutomationEvent, AutomationSource, SeenEvent
 from ops.automations.reach import Outside
 from ops.automations.sources import acts, asking, github, looks, source_marks
 from ops.automations.sources.polling import SourcePoller
@@ -172,6 +174,19 @@ def test_lif_06_a_schedule_fires_once_a_day(
     world: World, monkeypatch: pytest.MonkeyPatch, local: str, moments: list[str], dates: list[str]
 ) -> None:
     assert scheduled(a_schedule(at=local), moments, monkeypatch, world) == dates
+
+
+@pytest.mark.contract("LIF-05")
+def test_lif_05_a_schedule_fires_once_on_a_day_longer_than_what_was_seen_is_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "ENV", ENV.model_copy(update={"DPP_SEEN_DAYS": 1}))
+    source = a_schedule()
+    assert scheduled(source, ["2026-10-24T07:00"], monkeypatch, world) == ["2026-10-24"]
+    AutomationEvent.objects.all().delete()
+    SeenEvent.objects.all().delete()
+    assert scheduled(source, ["2026-10-25T07:30"], monkeypatch, world) == []  # half an hour before the next
+    assert scheduled(source, ["2026-10-25T08:00"], monkeypatch, world) == ["2026-10-25"]
 
 
 def test_lif_06_a_new_schedule_is_not_due_for_the_past(world: World) -> None:

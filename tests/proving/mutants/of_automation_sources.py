@@ -49,6 +49,13 @@ MUTANTS: Final = (
         github("test_lif_06_a_304_that_sticks_hides_nothing_for_longer_than_a_sweep"),
     ),
     Mutant(
+        "what was seen and forgotten is new",
+        LOOKS,
+        "        oldest=max(source.created_at, _remembered_since(now)),\n",
+        "        oldest=source.created_at,\n",
+        github("test_lif_05_a_notification_left_unread_is_no_event_again_once_it_is_forgotten"),
+    ),
+    Mutant(
         "an old comment of ours hides who moved its thread",
         GITHUB,
         "    return abs(at - written) <= OF_THE_COMMENT\n",
@@ -86,7 +93,7 @@ MUTANTS: Final = (
     Mutant(
         "a new schedule is due for the past",
         LOOKS,
-        "    if due.at >= since:\n",
+        "    if due.at >= max(since, about.oldest):\n",
         "    if due.at:\n",
         polling("test_lif_06_a_new_schedule_is_not_due_for_the_past"),
     ),
