@@ -8,7 +8,9 @@
 
 So neither keeps a repetition away: an event's id is its thread and `updated_at`, and what was seen decides. Nothing
 marks a notification as read, so GitHub lists it for good: what is older than what was seen is remembered is dropped.
-Who did it says the comment behind `latest_comment_url`, as far as it was written when the thread was moved.
+Who did it says the comment behind `latest_comment_url`, as far as it was written when the thread was moved. One whose
+comment cannot be read now is no event yet: the hint keeps no validators then, and the sweep no mark, so that the next
+look finds it again.
 
 X-Poll-Interval is obeyed, as are Retry-After and the reset of a rate limit. Only classic personal access tokens read
 notifications; GET /user tells them from others by X-OAuth-Scopes.
@@ -16,12 +18,15 @@ notifications; GET /user tells them from others by X-OAuth-Scopes.
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from ops.automations.sources.asking import NOT_MODIFIED, Asker, ServiceAnswer
+import structlog
+
+from ops.automations.sources.asking import ANSWER_SECONDS, NOT_MODIFIED, Asker, ServiceAnswer
 from ops.automations.sources.failures import AskFailed, AskFailureKind
 from ops.automations.sources.looking import (
     NAME_LENGTH_MAX,
@@ -32,6 +37,8 @@ from ops.automations.sources.looking import (
     moment_of_service,
     text_of,
 )
+
+log = structlog.get_logger("dpp.automations")
 
 BASE_URL: Final = "https://api.github.com"
 ACCEPT: Final = (("x-github-api-version", "2022-11-28"),)
@@ -45,6 +52,16 @@ SECONDS_FOR_A_PAGE: Final = 25.0
 """What must be left of a look's time before it begins another page, with its comments."""
 OF_THE_COMMENT: Final = timedelta(minutes=2)
 """A comment moves its thread within seconds; one that is older did not."""
+COMMENT_ASKED_FOR: Final = timedelta(hours=1)
+"""A comment that GitHub cannot show for so long counts as none, or it would hold up every sweep for good."""
+_NO_COMMENT: Final = frozenset(
+    {
+        *(AskFailureKind.NOT_FOUND, AskFailureKind.GONE, AskFailureKind.FORBIDDEN),
+        *(AskFailureKind.QUESTION_REFUSED, AskFailureKind.GARBAGE),
+    }
+)
+"""Asked again, GitHub would answer the same."""
+_PASSES_BY: Final = frozenset({AskFailureKind.UNREACHABLE, AskFailureKind.SERVER_ERROR})
 
 
 def look_at_github(asker: Asker, about: AboutLook) -> Looked:
@@ -82,13 +99,14 @@ def _hinted(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
     wait = _poll_seconds(answer)
     if answer.status == NOT_MODIFIED:
         return _finished_github_look([], state, about, wait)
-    found = _unseen_github_events(asker, about, state, listed_objects(answer.json(), "notifications"))
+    read = _unseen_github_events(asker, about, state, listed_objects(answer.json(), "notifications"))
     if text_of_link(answer.header("link"), "next"):
         # More than a page of unread ones: the sweep's business, which can be resumed.
         state.pop("swept_at", None)
-        return _finished_github_look(found, state, about, wait)
-    state |= {"etag": answer.header("etag"), "last_modified": answer.header("last-modified")}
-    return _finished_github_look(found, state, about, wait)
+    elif read.is_whole:
+        state |= {"etag": answer.header("etag"), "last_modified": answer.header("last-modified")}
+        state.pop("missed_since", None)
+    return _finished_github_look(read.events, state, about, wait)
 
 
 # The sweep.
@@ -102,7 +120,8 @@ def _is_sweep_due(state: Mapping[str, Any], now: datetime) -> bool:
 
 
 def _swept(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
-    sweep = dict(state.get("sweep") or {"since": _since(about, state), "began": None, "before": None, "page": 1})
+    sweep: dict[str, Any] = {"since": _since(about, state), "began": None, "before": None, "page": 1, "is_whole": True}
+    sweep |= state.get("sweep") or {}
     found: list[FoundEvent] = []
     wait = POLL_SECONDS
     for _ in range(PAGES_OF_LOOK):
@@ -113,10 +132,16 @@ def _swept(asker: Asker, about: AboutLook, state: dict[str, Any]) -> Looked:
         wait = _poll_seconds(answer)
         sweep["began"] = sweep["began"] or _their_time(answer, about.now).isoformat()
         page = listed_objects(answer.json(), "notifications")
-        found += _unseen_github_events(asker, about, state, page)
+        read = _unseen_github_events(asker, about, state, page)
+        found += read.events
+        if read.is_cut:
+            break  # the next look goes on with this page, from what was not read of it
+        sweep["is_whole"] = sweep["is_whole"] and read.is_whole
         if not page or not text_of_link(answer.header("link"), "next"):
-            state |= {"cursor": sweep["began"], "swept_at": about.now.isoformat()}
             state.pop("sweep", None)
+            if sweep["is_whole"]:  # or the next look begins it anew, from the same cursor
+                state |= {"cursor": sweep["began"], "swept_at": about.now.isoformat()}
+                state.pop("missed_since", None)
             return _finished_github_look(found, state, about, wait)
         sweep |= _rest_after(page, sweep)
         if asker.until - time.monotonic() < SECONDS_FOR_A_PAGE:
@@ -152,10 +177,25 @@ def _their_time(answer: ServiceAnswer, now: datetime) -> datetime:
 # What stands in an answer.
 
 
+@dataclass
+class _PageRead:
+    """What of a page is complete. The rest stays unseen, so that a later look finds it."""
+
+    events: list[FoundEvent] = field(default_factory=list)
+    is_cut: bool = False
+    """The look's time was over before the page was read."""
+    is_missed: bool = False
+    """A comment could not be read, and may be readable later."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.is_cut or self.is_missed)
+
+
 def _unseen_github_events(
-    asker: Asker, about: AboutLook, state: Mapping[str, Any], page: Sequence[Mapping[str, Any]]
-) -> list[FoundEvent]:
-    """Of those that were not seen, the oldest first."""
+    asker: Asker, about: AboutLook, state: dict[str, Any], page: Sequence[Mapping[str, Any]]
+) -> _PageRead:
+    """Of those that were not seen, the oldest first. Notes in `state` since when a comment is missing."""
     by_id: dict[str, Mapping[str, Any]] = {}
     for one in page:
         thread, updated = text_of(one, "id"), text_of(one, "updated_at")
@@ -164,16 +204,42 @@ def _unseen_github_events(
         if moment_of_service(updated) >= about.oldest.replace(microsecond=0):
             by_id[f"{thread}:{moment_of_service(updated).isoformat()}"] = one
     unseen = about.unseen(list(by_id))
-    found = [
-        _github_notification_event(asker, state, event_id, one) for event_id, one in by_id.items() if event_id in unseen
-    ]
-    return sorted(found, key=lambda event: event.occurred_at)
+    read = _PageRead()
+    for event_id, one in by_id.items():
+        if event_id not in unseen:
+            continue
+        seconds = asker.until - time.monotonic()
+        try:
+            comment = _latest_comment(asker, one)
+        except AskFailed as failed:
+            if failed.kind not in _PASSES_BY:
+                raise
+            if failed.kind is AskFailureKind.UNREACHABLE and seconds < ANSWER_SECONDS:
+                read.is_cut = True  # by our own haste, perhaps
+                break
+            if not _is_given_up(about, state, one):
+                log.warning("a comment is not read yet", source=asker.caller, event_id=event_id, why=str(failed))
+                state.setdefault("missed_since", about.now.isoformat())
+                read.is_missed = True
+                continue
+            log.warning("a comment is given up", source=asker.caller, event_id=event_id, why=str(failed))
+            comment = {}
+        read.events.append(_github_notification_event(state, event_id, one, comment))
+    read.events.sort(key=lambda event: event.occurred_at)
+    return read
+
+
+def _is_given_up(about: AboutLook, state: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+    """Not by its age alone: after an outage all are old, and a single failure would lose each."""
+    if "missed_since" not in state:
+        return False
+    asked_since = max(moment_of_service(state["missed_since"]), moment_of_service(one["updated_at"]))
+    return about.now - asked_since >= COMMENT_ASKED_FOR
 
 
 def _github_notification_event(
-    asker: Asker, state: Mapping[str, Any], event_id: str, one: Mapping[str, Any]
+    state: Mapping[str, Any], event_id: str, one: Mapping[str, Any], comment: Mapping[str, Any]
 ) -> FoundEvent:
-    comment = _latest_comment(asker, one)
     at = moment_of_service(one["updated_at"])
     actor = text_of(comment, "user", "login") if _moved_by(comment, at) else ""
     subject = {name: text_of(one, "subject", name) for name in ("title", "type", "url", "latest_comment_url")}
@@ -196,16 +262,19 @@ def _github_notification_event(
 
 
 def _latest_comment(asker: Asker, one: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The comment, or the issue where it has none. Empty where it cannot be read: it was deleted, or never was."""
+    """The comment, or the issue where it has none. Empty where there is none to be read: it was deleted, or never was.
+
+    Raises AskFailed.
+    """
     url = text_of(one, "subject", "latest_comment_url") or text_of(one, "subject", "url")
     if not url:
         return {}
     try:
         read = asker.ask(url, headers=ACCEPT).json()
     except AskFailed as failed:
-        if failed.kind in {AskFailureKind.RATE_LIMITED, AskFailureKind.TOKEN_REFUSED}:
-            raise
-        return {}
+        if failed.kind in _NO_COMMENT:
+            return {}
+        raise
     return read if isinstance(read, Mapping) else {}
 
 

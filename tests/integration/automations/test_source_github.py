@@ -159,6 +159,104 @@ def test_lif_06_a_comment_that_cannot_be_read_leaves_the_actor_unknown(world: Wo
     assert actors(source) == [""]
 
 
+COMMENTS = "/repos/acme/shop/issues/comments"
+
+
+def who(source: AutomationSource) -> dict[str, str]:
+    """The actor of each thread's event."""
+    return {event.thread: event.actor for event in events(source)}
+
+
+def three_comment(world: World, *, ago: timedelta = timedelta(0)) -> dict[str, str]:
+    """The newest in thread 1."""
+    for number, by in enumerate(("ann", "bob", "cleo")):
+        world.github.happens(str(number + 1), by=by, at=clock.now() - ago - timedelta(seconds=5 * number))
+    return {"1": "ann", "2": "bob", "3": "cleo"}
+
+
+@pytest.mark.parametrize("asked_by", ["hint", "sweep"])
+def test_lif_06_a_comment_that_fails_once_is_asked_for_again(world: World, asked_by: str) -> None:
+    source = passes(a_github(), hours=2)
+    before = look(world, source) if asked_by == "hint" else row(source)
+    people = three_comment(world)
+    world.github.befalls(refuses(502), at=f"{COMMENTS}/2")
+    after = look(world, source)
+    assert who(source) == {"1": "ann", "3": "cleo"}
+    assert (after.failures, after.etag, after.cursor) == (0, before.etag, before.cursor)
+    assert after.state.get("swept_at") == before.state.get("swept_at")
+    assert after.looked_at is not None
+    assert (after.next_look_at - after.looked_at).total_seconds() <= 61
+    again = look(world, source)
+    assert who(source) == people
+    assert ("missed_since" in after.state, "missed_since" in again.state) == (True, False)
+    assert (bool(again.etag), bool(again.cursor)) == (asked_by == "hint", True)
+
+
+def test_lif_06_a_look_that_runs_out_of_time_leaves_the_rest_to_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = passes(a_github(), hours=3)
+    people = three_comment(world, ago=timedelta(hours=2))
+    world.github.befalls(HANGS, at=f"{COMMENTS}/2")
+    with monkeypatch.context() as patch:
+        patch.setattr(looks, "LOOK_SECONDS", 3.0)
+        after = look(world, source)
+    assert who(source) == {"1": "ann"}
+    assert (after.failures, after.cursor, "missed_since" in after.state) == (0, "", False)
+    look(world, source)
+    assert who(source) == people
+
+
+def test_lif_06_our_own_comment_is_known_as_ours_when_it_is_read_at_last(world: World) -> None:
+    source = a_github()
+    world.github.happens("12", by=OWN_LOGIN)
+    world.github.befalls(refuses(503), at=COMMENTS)
+    look(world, source)
+    assert events(source) == []
+    look(world, source)
+    assert [event.outcome for event in events(source)] == [EventOutcome.OWN_ACTOR]
+
+
+def test_lif_06_a_comment_that_fails_for_an_hour_counts_as_none(world: World) -> None:
+    source = passes(a_github(), hours=9)
+    three_comment(world, ago=timedelta(hours=4))
+    world.github.befalls(*[refuses(500)] * 3, at=f"{COMMENTS}/2")
+    look(world, source)
+    source = passes(source, minutes=59)
+    look(world, source)
+    assert who(source) == {"1": "ann", "3": "cleo"}  # it is old, and was asked for twice within an hour
+    source = passes(source, minutes=2)
+    after = look(world, source)
+    assert who(source) == {"1": "ann", "2": "", "3": "cleo"}
+    assert (bool(after.cursor), "missed_since" in after.state) == (True, False)
+
+
+def test_lif_06_a_comment_that_fails_beside_one_that_always_did_is_not_given_up_with_it(world: World) -> None:
+    source = passes(a_github(), hours=9)
+    world.github.happens("1", at=clock.now() - timedelta(hours=4))
+    world.github.befalls(*[refuses(500)] * 2, at=f"{COMMENTS}/1")
+    look(world, source)
+    source = passes(source, minutes=61)
+    world.github.happens("2", by="bob")
+    world.github.befalls(refuses(502), at=f"{COMMENTS}/2")
+    look(world, source)
+    assert who(source) == {"1": ""}
+    look(world, source)
+    assert who(source) == {"1": "", "2": "bob"}
+
+
+def test_lif_06_a_long_sweep_with_a_comment_missing_goes_to_its_end_and_begins_anew(world: World) -> None:
+    source = passes(a_github(), hours=2)
+    for number in range(70):
+        world.github.happens(str(number), at=clock.now() - timedelta(seconds=number * 3))
+    world.github.befalls(refuses(502), at=f"{COMMENTS}/7")
+    after = look(world, source)
+    assert (len(events(source)), after.cursor, "sweep" in after.state) == (69, "", False)
+    look(world, source)
+    assert len(events(source)) == 70
+    assert row(source).cursor
+
+
 def test_lif_06_what_is_older_than_the_source_is_none_of_its_events(world: World) -> None:
     source = a_github()
     world.github.happens("12", at=clock.now() - timedelta(days=300))

@@ -56,6 +56,27 @@ MUTANTS: Final = (
         github("test_lif_05_a_notification_left_unread_is_no_event_again_once_it_is_forgotten"),
     ),
     Mutant(
+        "a comment that could not be read is none",
+        GITHUB,
+        "        if failed.kind in _NO_COMMENT:\n",
+        "        if failed.kind is not AskFailureKind.RATE_LIMITED:\n",
+        github("test_lif_06_a_comment_that_fails_once_is_asked_for_again"),
+    ),
+    Mutant(
+        "a comment is blamed for a look that ran out of time",
+        GITHUB,
+        "failed.kind is AskFailureKind.UNREACHABLE and seconds < ANSWER_SECONDS:\n",
+        "failed.kind is AskFailureKind.UNREACHABLE and seconds < -1:\n",
+        github("test_lif_06_a_look_that_runs_out_of_time_leaves_the_rest_to_the_next_one"),
+    ),
+    Mutant(
+        "a sweep that missed a comment is whole",
+        GITHUB,
+        '        sweep["is_whole"] = sweep["is_whole"] and read.is_whole\n',
+        "",
+        github("test_lif_06_a_long_sweep_with_a_comment_missing_goes_to_its_end_and_begins_anew"),
+    ),
+    Mutant(
         "an old comment of ours hides who moved its thread",
         GITHUB,
         "    return abs(at - written) <= OF_THE_COMMENT\n",
