@@ -197,9 +197,10 @@ def _note_failed_source_look(
     metrics.LOOKS.labels(look.source.kind, kind.value.lower()).inc()
     log.warning("source not looked at", source=look.source.name, error=error, failures=look.source.failures + 1)
     try:
-        source_marks.mark_look_failed(look, next_in_seconds=max(step, retry_after_seconds), error=error)
-        if look.source.failures + 1 == FAILURES_TOLD:
-            _tell_of_failing_source(look.source)
+        with transaction.atomic():  # this failure is the fifth once: a death between the two must undo it
+            marked = source_marks.mark_look_failed(look, next_in_seconds=max(step, retry_after_seconds), error=error)
+            if marked is transitions.CasOutcome.WON and look.source.failures + 1 == FAILURES_TOLD:
+                _tell_of_failing_source(look.source)
     except DATABASE_AWAY as away:
         log.warning("Postgres is away, a failed look is not noted", source=look.source.name, exc_info=away)
 

@@ -8,9 +8,9 @@ import pytest
 from dpp_project import clock, retention
 from dpp_project.lifecycle import cleaning
 from dpp_project.process_env import ENV
-from ops.automations.models import AutomationMessage, SeenEvent
+from ops.automations.models import AutomationMessage, AutomationSource, SeenEvent
 from ops.automations.notify import telling
-from ops.automations.sources import jira
+from ops.automations.sources import jira, looks
 from ops.automations.states import EventOutcome, EventStatus
 from ops.automations.tasks import dispatching
 from tests.gear.builders.automation_world import (
@@ -195,6 +195,30 @@ def test_lif_06_a_source_that_goes_on_failing_is_said_once(world: World, monkeyp
         said.append(AutomationMessage.objects.count())
     assert said == [0, 0, 0, 0, 1, 1, 1]
     assert AutomationMessage.objects.get().body.startswith("The source jira fails: SERVER_ERROR 503, not looked at")
+
+
+def test_lif_06_a_death_between_a_failures_mark_and_its_alarm_loses_no_alarm(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "ENV", ENV.model_copy(update={"DPP_AUTOMATIONS_NOTIFY": "slack:C09"}))
+    source = a_jira()
+    world.jira.befalls(*[refuses(503)] * (looks.FAILURES_TOLD + 2))
+    for _ in range(looks.FAILURES_TOLD - 1):
+        look(world, source)
+
+    def dies(**_said: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(telling, "tell_platform", dies)
+        with pytest.raises(KeyboardInterrupt):
+            look(world, source)
+    AutomationSource.objects.update(lease_owner=None, lease_until=None)  # it runs out
+    assert not AutomationMessage.objects.exists()
+    assert look(world, source).failures == looks.FAILURES_TOLD
+    assert AutomationMessage.objects.count() == 1
+    look(world, source)
+    assert AutomationMessage.objects.count() == 1
 
 
 def test_lif_06_an_issue_too_large_to_be_kept_is_kept_by_its_name(world: World) -> None:

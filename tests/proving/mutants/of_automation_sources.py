@@ -128,6 +128,13 @@ MUTANTS: Final = (
         github("test_lif_05_a_death_before_the_marks_finds_the_same_again"),
     ),
     Mutant(
+        "a failure is marked apart from its alarm",
+        LOOKS,
+        "        with transaction.atomic():  # this failure is the fifth once: a death between the two must undo it\n",
+        "        if look:\n",
+        jira("test_lif_06_a_death_between_a_failures_mark_and_its_alarm_loses_no_alarm"),
+    ),
+    Mutant(
         "our own doing starts something",
         LOOKS,
         "    if not event.is_own:\n",
