@@ -1,7 +1,7 @@
 """What people do with sources: make one, change it, rotate its secret, pause and resume it, have it looked at now.
 
-Each is audited with what changed, and never with a secret. A generated secret is in the answer that made it, and in no
-other.
+Each is audited with what changed, of an address with its origin alone, and never with a secret. A generated secret is
+in the answer that made it, and in no other.
 """
 
 from collections.abc import Mapping
@@ -24,6 +24,7 @@ from ops.automations.sources import credentials, settings_of
 from ops.automations.sources.credentials import Credentials
 from ops.automations.sources.looking import moment_of_service
 from ops.automations.states import SourceKind
+from tenants.webhooks import registration
 
 log = structlog.get_logger("dpp.automations")
 
@@ -33,6 +34,8 @@ _FORGOTTEN: Final = ("login", "account_id")
 """Of a look's state, what belongs to a token."""
 _BEGUN: Final = ("sweep", "search")
 """And what belongs to settings."""
+_ADDRESSES: Final = frozenset({"url", "base_url"})
+"""Of the settings. An incoming webhook has its secret in its path or query."""
 _UNLEASED: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
 """A look under way keeps its events, and not its marks: it would bring back what an act has changed."""
 
@@ -229,5 +232,19 @@ def _record_source_act(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any],
 ) -> None:
-    trail.record_in_trail(act, actor=actor, subject=f"automation source {source.name}", before=before, after=after)
+    trail.record_in_trail(
+        act,
+        actor=actor,
+        subject=f"automation source {source.name}",
+        before=None if before is None else _without_paths(before),
+        after=_without_paths(after),
+    )
     transaction.on_commit(partial(log.info, act, actor=actor, source=source.name))
+
+
+def _without_paths(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """One whose path alone was changed stands in both facts, with the same origin."""
+    return {
+        name: registration.endpoint_origin(value) if name in _ADDRESSES and value else value
+        for name, value in facts.items()
+    }

@@ -119,6 +119,25 @@ def test_lif_06_secrets_lie_encrypted_and_show_nowhere(caplog: pytest.LogCapture
     assert acts_done == {"automation source made", "automation source's token replaced", "automation source rotated"}
 
 
+@pytest.mark.contract("DPP-97")
+def test_dpp_97_a_token_in_an_address_is_in_no_audit_entry() -> None:
+    """The trail is never changed: what it holds it holds for good."""
+    source = a_hook(form="standard", url="https://x.example/hook/T0KEN?k=S3CRET").source
+    for url in ("https://x.example/hook/T0KEN2?k=S3CRET", "https://y.example/T0KEN", None):
+        changed = acts.change_source(source=row(source), settings={"form": "standard", "url": url}, actor=ACTOR)
+        assert not isinstance(changed, Refusal)
+    a_github(settings={"base_url": "https://ghe.example/api/v3?k=S3CRET"})
+    entries = list(AuditEntry.objects.order_by("pk").values_list("before", "after"))
+    assert not any(secret in str(entry) for entry in entries for secret in ("T0KEN", "S3CRET", "hook/"))
+    assert entries == [
+        (None, {"kind": "HOOK", "form": "standard", "url": "https://x.example/"}),
+        ({"url": "https://x.example/"}, {"url": "https://x.example/"}),  # something behind the host was changed
+        ({"url": "https://x.example/"}, {"url": "https://y.example/"}),
+        ({"url": "https://y.example/"}, {"url": None}),
+        (None, {"kind": "GITHUB", "base_url": "https://ghe.example/"}),
+    ]
+
+
 def test_lif_06_a_third_secret_waits_for_the_second_to_end() -> None:
     source = a_hook().source
     acts.rotate_source_secret(source=source, actor=ACTOR)

@@ -91,6 +91,13 @@ MUTANTS: Final = (
         github("test_lif_06_the_poll_interval_is_obeyed_whoever_asks_for_a_look"),
     ),
     Mutant(
+        "a token in an address is in the audit trail",
+        "ops/automations/sources/acts.py",
+        "        name: registration.endpoint_origin(value) if name in _ADDRESSES and value else value\n",
+        "        name: value\n",
+        ("tests/integration/automations/test_source_acts.py::test_dpp_97_a_token_in_an_address_is_in_no_audit_entry",),
+    ),
+    Mutant(
         "a source's token goes wherever a link leads",
         ASKING,
         "        if (here.scheme, here.netloc) != (there.scheme, there.netloc):\n",
