@@ -77,12 +77,11 @@ class Reconciler:
         adopted = transitions.adopt_workspace(self._driver_id, kind=self._driver.kind, limit=BATCH)
         for workspace_id in adopted:
             self._to_look_at(workspace_id)
-        report = ReconcilePass(adopted=len(adopted))
-        chosen = self._operations_with_place()
+        report, skipped = ReconcilePass(adopted=len(adopted)), SkippedRows("workspaces")
+        chosen = self._operations_with_place(skipped)
         for claim in transitions.take_operations(self._driver_id, only=chosen):
             self._set_to_work(claim, chosen[claim.workspace_id])
             report.went_on += 1
-        skipped = SkippedRows("workspaces")
         for row in all_unsettled(self._driver_id, kind=self._driver.kind):
             if self._places.room <= 0:
                 break
@@ -92,12 +91,14 @@ class Reconciler:
                     report.began += 1
         return report
 
-    def _operations_with_place(self) -> dict[UUID, Occupant]:
+    def _operations_with_place(self, skipped: SkippedRows) -> dict[UUID, Occupant]:
         """Of those that may go on. What asks the bucket comes last: while it is away, each try of those that were put
         off takes a thread for as long as its timeouts."""
-        places, chosen = self._places.copy(), dict[UUID, Occupant]()
+        places, chosen, found = self._places.copy(), dict[UUID, Occupant](), list[tuple[UUID, Occupant]]()
         waiting = transitions.operations_to_take(self._driver_id).values_list("pk", "tenant_id", "operation", "op_step")
-        found = [(pk, occupant_of(tenant, Operation(what), OperationStep(step))) for pk, tenant, what, step in waiting]
+        for pk, tenant_id, operation, step in waiting:
+            with skipped.each(pk):  # a step may be of a later release
+                found.append((pk, occupant_of(tenant_id, Operation(operation), OperationStep(step))))
         for pk, occupant in sorted(found, key=lambda one: one[1].asks_bucket):
             if places.room > 0 and places.has_bucket_place(occupant):
                 places.take(pk, occupant)

@@ -144,6 +144,23 @@ def test_wsp_14_a_row_that_cannot_be_considered_is_that_row_s_alone(
 
 
 @pytest.mark.contract("WSP-14")
+def test_wsp_14_a_step_of_a_later_release_is_that_row_s_alone(world: World) -> None:
+    """It was rolled back: the row waits for the next one, and is not given up."""
+    unknown, beside = world.standing(2)
+    for one in (unknown, beside):
+        world.wish(one, DesiredState.RUNNING)
+        world.look()
+        assert transitions.begin_operation(world.row(one), Operation.STARTING) is not None
+    with writing_as(Writer.RECONCILER):
+        Workspace.objects.filter(pk=unknown).update(op_step="of a later release")
+    world.time_passes(seconds=61)
+    world.look()
+    assert world.reconciler.run_once().went_on == 1
+    assert (world.row(unknown).op_step, world.row(unknown).op_attempt) == ("of a later release", 1)
+    world.converges(beside, Phase.RUNNING)
+
+
+@pytest.mark.contract("WSP-14")
 def test_wsp_14_a_thread_that_cannot_be_started_keeps_no_place(world: World) -> None:
     (one,) = world.standing(1)
     world.wish(one, DesiredState.RUNNING)
