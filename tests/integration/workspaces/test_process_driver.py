@@ -29,7 +29,7 @@ from ops.workspaces.drivers.base import (
     WorkspaceLimits,
     WorkspaceSpec,
 )
-from ops.workspaces.drivers.process import sandbox
+from ops.workspaces.drivers.process import sandbox, starting
 from ops.workspaces.drivers.process.driver import Deadlines, ProcessDriver
 from ops.workspaces.drivers.process.records import Containers, Record
 from ops.workspaces.drivers.process.starting import Starting
@@ -126,18 +126,31 @@ def _exit(*_: object, **__: object) -> None:
     os._exit(9)
 
 
+AT_ONCE: Final = '"$@" &'
+BEHIND_ITS_DEATH: Final = '(while kill -0 $PPID 2>/dev/null; do sleep 0.01; done; exec "$@") &'
+"""$PPID is the starter, of the shell that it runs."""
+
+
 @pytest.mark.parametrize(
-    ("owner", "effect", "after", "recorded"),
+    ("owner", "effect", "after", "recorded", "bubblewrap"),
     [
-        (Starting, "_launch", False, False),
-        (Starting, "_launch", True, False),
-        (Containers, "write", False, False),
-        (Containers, "write", True, True),
-        (Starting, "finish", True, True),
+        (Starting, "_launch", False, False, AT_ONCE),
+        (Starting, "_launch", True, False, AT_ONCE),
+        (Starting, "_launch", True, False, BEHIND_ITS_DEATH),
+        (Containers, "write", False, False, AT_ONCE),
+        (Containers, "write", True, True, AT_ONCE),
+        (Starting, "finish", True, True, AT_ONCE),
     ],
 )
 def test_no_death_of_the_starter_leaves_an_init_that_nobody_knows(
-    owner: type, effect: str, *, after: bool, recorded: bool, patient: ProcessDriver, tenancy: Tenancy
+    owner: type,
+    effect: str,
+    bubblewrap: str,
+    *,
+    after: bool,
+    recorded: bool,
+    patient: ProcessDriver,
+    tenancy: Tenancy,
 ) -> None:
     label = tenancy.label()
     volume, name = tenancy.volume(label), f"ws-{label.workspace_id}"
@@ -153,6 +166,8 @@ def test_no_death_of_the_starter_leaves_an_init_that_nobody_knows(
 
     def start_and_die() -> None:
         setattr(owner, effect, die)
+        launch = starting._LAUNCH
+        setattr(starting, "_LAUNCH", launch.replace(AT_ONCE, bubblewrap))  # noqa: B010  of this child alone
         start()
 
     assert in_a_child(start_and_die) == ""
