@@ -1,19 +1,16 @@
 """Migrate first, code after: the previous release works on this schema, and each release takes the other's work."""
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dpp_project.devstack import http, ports
-from dpp_project.settings import ENV
 from runs.models import Run
-from runs.submit import wake_worker
 from runs.submit.wake_worker import EXPRESS_BELOW
 from tests.gear.builders import recovery
 from tests.gear.builders import runs as gear
-from tests.gear.builders.queues import Queues, queues
+from tests.gear.builders.queues import Queues
 from tests.gear.builders.shop import RUNS, Shop, a_body
 from tests.gear.servers import previous_release
 from tests.gear.servers.live_processes import a_worker
@@ -33,17 +30,6 @@ BODY = a_body(inputs={"sleep_ms": 1, "cost_usd": "0.0100"})
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
     return previous_release.unpack(tmp_path / "before")
-
-
-@pytest.fixture
-def express(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
-    """An express queue of this release's API."""
-    del aws
-    with queues() as made:
-        monkeypatch.setattr(wake_worker, "ENV", ENV.model_copy(update={"DPP_EXPRESS_QUEUE_URL": made.express_url}))
-        yield made
-        if (sender := wake_worker.express_sender.forget()) is not None:
-            sender.close()
 
 
 @pytest.fixture
