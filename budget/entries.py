@@ -3,7 +3,6 @@
 Each use case names its idempotency key, and what is true if it dies.
 """
 
-from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,6 +26,7 @@ from budget.redis.windows import Counted
 from budget.services import BALANCE_LOST, Available, asked_while_gated, balance
 from dpp_project.audit import trail
 from dpp_project.jobs import deadline
+from dpp_project.jobs.rotation import Rotation
 from dpp_project.jobs.skipped_rows import SHOWN_MAX, SkippedRows
 from dpp_project.reasons import ReasonCode
 from dpp_project.refusals import Refusal, invalid
@@ -308,10 +308,7 @@ def _have_arrived(rows: Sequence[PendingCredit]) -> None:
     scripts.shared_scripts().let_credits_expire([str(row.entry_id) for row in rows])
 
 
-class _Turn:
-    """The last tenant that this process came to; empty when a pass has come to all of them."""
-
-    after = ""
+_turn = Rotation()
 
 
 @dataclass(slots=True)
@@ -344,18 +341,17 @@ def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
     """
     done = Replayed(SkippedRows("pending_credits", but=(redis.RedisError,)))
     ripe = PendingCredit.objects.filter(created_at__lt=Now() - older_than)
-    tenant_ids = sorted(ripe.order_by().values_list("tenant_id", flat=True).distinct())
+    tenant_ids = _turn.in_turn(ripe.order_by().values_list("tenant_id", flat=True).distinct())
     if not tenant_ids:
         return done
     epoch = open_epoch()  # before any row is read that it is asked for
     if epoch is None:
         done.is_closed = True
         return done
-    first = bisect(tenant_ids, _Turn.after)
-    for tenant_id in tenant_ids[first:] + tenant_ids[:first]:
+    for tenant_id in tenant_ids:
         if done.seen >= limit or (done.seen and deadline.is_over()):
             return done
-        _Turn.after = tenant_id
+        _turn.after = tenant_id
         oldest = ripe.filter(tenant_id=tenant_id).select_related("entry").order_by("created_at")
         closed = _replay_tenant(done, list(oldest[: limit - done.seen]), epoch=epoch)
         if closed is not None:
@@ -363,7 +359,7 @@ def replay_pending(*, limit: int, older_than: timedelta) -> Replayed:
             if open_epoch() != epoch:
                 done.is_closed = True
                 return done
-    _Turn.after = ""
+    _turn.after = ""
     return done
 
 

@@ -163,6 +163,10 @@ def events_can_be_sent(app_configs: Configs, **_kwargs: Any) -> list[CheckMessag
     )
 
 
+def postgres_was_not_asked(error: DatabaseError) -> Warning:
+    return Warning(f"Postgres was not asked: {type(error).__name__}.", hint="See DATABASE_URL.", id="dpp.W005")
+
+
 @register(deploy=True)
 def database_refuses_what_it_must(app_configs: Configs, **_kwargs: Any) -> list[CheckMessage]:
     """Every constraint, index and trigger that the code rests on is there, and valid."""
@@ -170,7 +174,7 @@ def database_refuses_what_it_must(app_configs: Configs, **_kwargs: Any) -> list[
     try:
         present = _names_in_database()
     except DatabaseError as error:
-        return [Warning(f"Postgres was not asked: {type(error).__name__}.", hint="See DATABASE_URL.", id="dpp.W005")]
+        return [postgres_was_not_asked(error)]
     wanted = {(model._meta.db_table, item.name) for model in apps.get_models() for item in _declared(model)}  # noqa: SLF001
     return [
         Error(f"{table} has lost {name}.", hint="Restore it: manage.py migrate, or by hand.", id="dpp.E006")

@@ -16,7 +16,6 @@ by a job of budget's. What cannot be made right now is counted by its reason (`d
 an error, and named in the report and in the console.
 """
 
-from bisect import bisect
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
@@ -29,6 +28,7 @@ from budget.verification import stray_holds, verify
 from budget.verification.verify import DifferenceKind, Proof, Verdict
 from dpp_project.jobs.models import JobReport
 from dpp_project.jobs.registry import PassReport
+from dpp_project.jobs.rotation import Rotation
 from dpp_project.reasons import ReasonCode
 from reaper import driver, metrics
 from reaper.tally import Tally
@@ -46,11 +46,7 @@ ACTOR: Final = "auditor"
 BALANCE_FAULTS: Final = (DifferenceKind.BALANCE, DifferenceKind.BALANCE_LOST)
 DIFFERENCES_LOGGED: Final = 20
 
-
-class _Turn:
-    """The last tenant that this process compared; empty when a pass has compared them all."""
-
-    after = ""
+_turn = Rotation()
 
 
 def audit_holds(*, now: datetime, limit: int) -> PassReport:
@@ -93,7 +89,7 @@ def _compare_tenants(tally: Tally, limit: int) -> None:
     for at, tenant_id in enumerate(tenant_ids):
         if at >= limit or (at and tally.is_late()):
             return
-        _Turn.after = tenant_id
+        _turn.after = tenant_id
         errors = tally.errors
         with tally.each(tenant_id, seen=0):
             proof = _compared(tenant_id)
@@ -105,7 +101,7 @@ def _compare_tenants(tally: Tally, limit: int) -> None:
         if tally.errors > errors and driver.money_is_closed():
             tally.wait_for("money")
             return
-    _Turn.after = ""
+    _turn.after = ""
 
 
 def _compared(tenant_id: str) -> Proof:
@@ -151,9 +147,7 @@ def _tenants() -> list[str]:
     """See the module; first those behind the last one of a pass that had to end early."""
     open_money = Run.objects.filter(money_state__in=sorted(UNENDED_MONEY))
     with_runs = open_money.values_list("tenant_id", flat=True).distinct()
-    found = sorted({*with_runs, *_with_holds(), *_found_to_differ()})
-    first = bisect(found, _Turn.after)
-    return found[first:] + found[:first]
+    return _turn.in_turn({*with_runs, *_with_holds(), *_found_to_differ()})
 
 
 def _found_to_differ() -> Iterable[str]:

@@ -7,7 +7,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Warning, register  # noqa: A004  Django's own name
 from django.db import DatabaseError, connection
 
-from dpp_project.checks import require_trigger
+from dpp_project.checks import postgres_was_not_asked, require_trigger
 
 TRIGGERS: Final = (
     ("tenants", "tenants_operator_is_kept"),
@@ -29,7 +29,7 @@ def zones_are_known(app_configs: Sequence[AppConfig] | None, **_kwargs: Any) -> 
             cursor.execute("SELECT tenant_id, zone FROM tenants WHERE known_zone(zone) <> zone ORDER BY tenant_id")
             found = cursor.fetchall()
     except DatabaseError as error:
-        return [Warning(f"Postgres was not asked: {type(error).__name__}.", hint="See DATABASE_URL.", id="dpp.W005")]
+        return [postgres_was_not_asked(error)]
     if not found:
         return []
     named = ", ".join(f"{tenant_id} ({zone})" for tenant_id, zone in found[:SHOWN_MAX])

@@ -8,6 +8,7 @@ from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A
 from django.db import DatabaseError
 
 from dpp_project import encryption, env
+from dpp_project.checks import postgres_was_not_asked
 from dpp_project.process_env import ENV
 from tenants.webhooks import reach, signing_secrets
 
@@ -45,7 +46,7 @@ def signing_secrets_can_be_read(app_configs: Sequence[AppConfig] | None, **_kwar
     try:
         lost = signing_secrets.under_no_key()
     except DatabaseError as error:
-        return [Warning(f"Postgres was not asked: {type(error).__name__}.", hint="See DATABASE_URL.", id="dpp.W005")]
+        return [postgres_was_not_asked(error)]
     if not lost:
         return []
     hint = "Put the key that is missing back to the end of DPP_ENCRYPTION_KEYS, or have their owners rotate."

@@ -166,15 +166,15 @@ MUTANTS: Final = (
     Mutant(
         "an orphan hold is looked for beside open runs alone",
         "reaper/hold_auditor.py",
-        "    found = sorted({*with_runs, *_with_holds(), *_found_to_differ()})\n",
-        "    found = sorted({*with_runs, *_found_to_differ()})\n",
+        "    return _turn.in_turn({*with_runs, *_with_holds(), *_found_to_differ()})\n",
+        "    return _turn.in_turn({*with_runs, *_found_to_differ()})\n",
         auditor("test_hrd_04_an_orphan_hold_of_a_tenant_without_runs_is_given_back"),
     ),
     Mutant(
         "a wrong balance of a tenant at rest is reported, and left",
         "reaper/hold_auditor.py",
-        "    found = sorted({*with_runs, *_with_holds(), *_found_to_differ()})\n",
-        "    found = sorted({*with_runs, *_with_holds()})\n",
+        "    return _turn.in_turn({*with_runs, *_with_holds(), *_found_to_differ()})\n",
+        "    return _turn.in_turn({*with_runs, *_with_holds()})\n",
         auditor("test_hrd_04_a_tenant_without_runs_and_holds_is_repaired_when_the_proof_named_it"),
     ),
     Mutant(
@@ -454,8 +454,8 @@ MUTANTS: Final = (
     Mutant(
         "credits that fail fill every pass",
         "budget/entries.py",
-        "    first = bisect(tenant_ids, _Turn.after)\n",
-        "    first = 0\n",
+        "        _turn.after = tenant_id\n",
+        "",
         entries("test_dpp_57_the_next_pass_goes_on_behind_credits_that_filled_one"),
     ),
     Mutant(

@@ -280,9 +280,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the auditor begins with the same tenants each time",
-        AUDITOR,
-        "    first = bisect(found, _Turn.after)\n",
-        "    first = 0\n",
+        "dpp_project/jobs/rotation.py",
+        "        first = bisect(keys, self.after)\n",
+        "        first = 0\n",
         audits("test_dpp_44_more_tenants_than_one_pass_takes_have_their_turn"),
     ),
     Mutant(
